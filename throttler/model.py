@@ -1,0 +1,78 @@
+"""The words of the core: what a revision is, what its pods are, what one request's place is.
+
+Knows no clock, no socket and no rule; the rules are in the other modules of this package.
+Knative's counterparts: pkg/apis/serving/v1 (Revision), pkg/activator/net/revision_backends.go
+(dests) and the anonymous waiters of pkg/queue/breaker.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class RevisionID(NamedTuple):
+    """The unit of throttling: one version of one service."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class AppProtocol(Enum):
+    """What a revision's pods speak; the value is the container port's name."""
+
+    HTTP1 = "http1"
+    H2C = "h2c"
+
+    @property
+    def port_name(self) -> str:
+        """The name of the Endpoints port that carries this protocol."""
+        return "http" if self is AppProtocol.HTTP1 else "http2"
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What the throttler needs to know of a Revision object.
+
+    Attributes:
+        uid: identity of the object; a new uid under the same name is another revision.
+        container_concurrency: requests that one pod may have at a time; 0 means no limit.
+        timeout: seconds from arrival to the last byte of the answer (``timeoutSeconds``).
+        response_start_timeout: seconds from arrival to the first byte of the answer; 0 is off.
+        idle_timeout: seconds without a byte of the answer; 0 is off.
+        probe_suffices: whether a pod that passed our own probe may be used although Kubernetes
+            does not list it as ready. False where queue-proxy cannot vouch for every container.
+    """
+
+    id: RevisionID
+    uid: str = ""
+    container_concurrency: int = 0
+    protocol: AppProtocol = AppProtocol.HTTP1
+    timeout: float = 300.0
+    response_start_timeout: float = 0.0
+    idle_timeout: float = 0.0
+    probe_suffices: bool = True
+    service: str = ""
+    configuration: str = ""
+
+
+class Dest(NamedTuple):
+    """One pod as the Endpoints object lists it: ``ip:port`` (IPv6 in brackets) and the pod's uid.
+
+    The uid is empty where Endpoints names no target; then the address alone is the identity.
+    """
+
+    address: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dests:
+    """The pods of a revision, as Kubernetes sees them. An address is in one of the two sets."""
+
+    ready: frozenset[Dest] = field(default_factory=frozenset)
+    not_ready: frozenset[Dest] = field(default_factory=frozenset)
