@@ -1,0 +1,56 @@
+"""Fixtures that all tests share: the loop in virtual time, and the same tests on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from typing import Any
+
+import pytest
+import uvloop
+
+
+class _VirtualSelector(selectors.DefaultSelector):
+    """Never waits: when no file is ready, the loop's clock jumps to the next timer instead.
+
+    Traffic on loopback sockets inside this process is there as soon as it is sent, so a test
+    may use real sockets. Processes and threads outside know nothing of this clock.
+    """
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            # Nothing is scheduled: give a thread (a file watcher, a resolver) real time to answer.
+            ready = super().select(5)
+            if not ready:
+                raise RuntimeError("deadlock: nothing is ready and no timer is armed")
+            return ready
+        self.loop.virtual_now += timeout
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose ``time()`` is a number that a test may assert on."""
+
+    def __init__(self) -> None:
+        self.virtual_now = 0.0
+        selector = _VirtualSelector()
+        selector.loop = self
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self.virtual_now
+
+
+VIRTUAL = pytest.param(("asyncio", {"loop_factory": VirtualLoop}), id="virtual")
+UVLOOP = pytest.param(("asyncio", {"loop_factory": uvloop.new_event_loop}), id="uvloop")
+
+
+@pytest.fixture(params=[VIRTUAL, UVLOOP])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Each async test runs twice: in virtual time, and on the loop of production."""
+    return request.param

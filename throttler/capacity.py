@@ -1,0 +1,70 @@
+"""How many requests a revision may have at a time, and which pods are this activator's share.
+
+Knative's counterpart: calculateCapacity, inferIndex and assignSlice of
+pkg/activator/net/throttler.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+#: No pod and no revision is given more than this at a time (Knative: revisionMaxConcurrency).
+MAX_CAPACITY = 2_147_483_647
+
+#: Requests that a pod with containerConcurrency 0 is given at once when it becomes healthy. A
+#: server's listen backlog is 128 to 4,096 as a rule (Python 100, Go 4,096): all waiters at once
+#: overflow it, and a dropped SYN costs a second.
+SLOW_START = 64
+#: Seconds after which that limit doubles, as long as requests wait: 5,000 waiters are all released
+#: after 140 ms at the latest, also where each answer takes minutes.
+SLOW_START_STEP = 0.02
+#: From here on the limit of such a pod is off.
+SLOW_START_END = 1 << 16
+
+
+class ActivatorShare(NamedTuple):
+    """Which of how many activators this one is for a revision.
+
+    ``index`` is -1 while the public Endpoints do not list our own address; then every pod is ours.
+    """
+
+    index: int = -1
+    count: int = 0
+
+
+def infer_share(own_ip: str, addresses: Collection[str]) -> ActivatorShare | None:
+    """Return our share among the activators at ``addresses``, or None if we are not among them.
+
+    Every activator sorts the same addresses as strings, so that all agree without talking.
+    """
+    if own_ip not in addresses:
+        return None
+    ordered = sorted(set(addresses))
+    return ActivatorShare(ordered.index(own_ip), len(ordered))
+
+
+def assign_slice(pods: int, share: ActivatorShare) -> frozenset[int] | None:
+    """Return the indices, in a list of ``pods`` sorted pods, that are ours; None means all.
+
+    With more activators than pods several share one pod, each at its full limit; else no pod is
+    in two slices, and every pod is in one.
+    """
+    if share.index < 0 or share.count <= 1 or pods <= 1:
+        return None
+    if share.count > pods:
+        return frozenset((share.index % pods,))
+    size, remnant = divmod(pods, share.count)
+    start = share.index * size
+    tail = (pods - remnant + share.index,) if share.index < remnant else ()
+    return frozenset((*range(start, start + size), *tail))
+
+
+def revision_capacity(container_concurrency: int, pods: int) -> int:
+    """Return how many requests ``pods`` pods may have at a time; 0 if there is none.
+
+    Without a limit per pod (containerConcurrency 0) any pod makes the capacity unbounded.
+    """
+    if pods == 0:
+        return 0
+    return min(container_concurrency * pods, MAX_CAPACITY) or MAX_CAPACITY

@@ -1,0 +1,85 @@
+"""Our record of one pod: what Kubernetes and our probe say of it, its requests, its limit.
+
+Changes only through its revision's throttler. Knative's counterpart: podTracker in
+pkg/activator/net/throttler.go.
+"""
+
+from __future__ import annotations
+
+from throttler.capacity import MAX_CAPACITY, SLOW_START, SLOW_START_END
+from throttler.health import PodEvent, PodState, transition
+from throttler.model import Dest
+
+
+class PodTracker:
+    """One pod of one revision.
+
+    Attributes:
+        ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
+        state: what we think of it, see throttler.health.
+        epoch: grows when answers to earlier probes become void.
+        in_flight: requests that it has from us now.
+        limit: requests that it may have at a time.
+        bit: its place in the revision's bit masks; 0 while it gets no requests.
+        last_error: why the last probe or connect failed; empty if it did not.
+        failures: probes failed since the last that passed; failing_since: when the first did.
+        proven_at: when it last answered a probe or a request.
+    """
+
+    __slots__ = (
+        "bit",
+        "dest",
+        "epoch",
+        "failing_since",
+        "failures",
+        "in_flight",
+        "in_slice",
+        "last_error",
+        "last_probe_at",
+        "limit",
+        "listed_at",
+        "proven_at",
+        "ready",
+        "state",
+    )
+
+    def __init__(self, dest: Dest, ready: bool, limit: int, now: float) -> None:
+        self.dest = dest
+        self.ready = ready
+        self.state = PodState.PROBING
+        self.epoch = 0
+        self.in_flight = 0
+        self.limit = limit
+        self.bit = 0
+        self.in_slice = False
+        self.last_error = ""
+        self.failures = 0
+        self.failing_since = now
+        self.listed_at = now
+        self.last_probe_at: float | None = None
+        self.proven_at = now
+
+    @property
+    def address(self) -> str:
+        """``ip:port``, IPv6 in brackets."""
+        return self.dest.address
+
+    def apply(self, event: PodEvent) -> None:
+        """Move to the state that follows from ``event``.
+
+        Raises:
+            LookupError: the pair is not in the table.
+        """
+        self.state, new_epoch = transition(self.state, event)
+        self.epoch += new_epoch
+
+    def set_limit(self, container_concurrency: int) -> None:
+        """Take the revision's limit; without one, start slowly from what the pod has now."""
+        self.limit = container_concurrency or self.in_flight + SLOW_START
+
+    def widen(self) -> None:
+        """Double a slow start's limit, see throttler.capacity."""
+        self.limit = self.limit * 2 if self.limit < SLOW_START_END else MAX_CAPACITY
+
+    def __repr__(self) -> str:
+        return f"<pod {self.address} {self.state.value} {self.in_flight}/{self.limit}>"
