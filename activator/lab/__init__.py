@@ -1,0 +1,16 @@
+"""A small world to try the activator in: pods, a toy cluster that scales them, and a guided demo.
+
+Everything runs as ordinary processes on loopback addresses, without Kubernetes:
+
+- ``python -m activator.lab.pod`` is one pod: queue-proxy and application in one process
+  (:mod:`.queue_proxy` answers probes, :mod:`.application` answers requests, :mod:`.http1` parses).
+- :mod:`.cluster` keeps pods for a few services: it starts and stops the processes, checks them as
+  kubelet does, and writes the Revision and Endpoints objects (:mod:`.objects`) into a folder that
+  ``activator local --manifests`` watches. :mod:`.scaler` decides how many pods there should be.
+- :mod:`.demo` ties a cluster to the statistics of an activator and tells what happens, line by
+  line.
+
+The lab knows the activator only from outside: a folder of manifests goes in, statistics come out,
+and HTTP passes between. It imports no other package of this project and nothing but the standard
+library (uvloop and websockets where they are installed), so that a pod starts in a blink.
+"""

@@ -1,0 +1,103 @@
+"""Decides what the sample application answers; the path says what to do.
+
+==================== ==========================================================================
+``/``                a greeting with the pod's name and how the request came
+``/sleep?ms=N``      the greeting, N milliseconds later
+``/bytes?n=N``       N bytes
+``/echo``            the request's body, with its content type
+``/headers``         method, target and headers as they reached the pod, as JSON
+``/status?code=N``   an answer with that status
+``/stream?n=N&ms=M`` N lines, M milliseconds apart, chunked
+``/ws``              a WebSocket that sends back what it gets (by :mod:`.websocket`)
+``/toggleReady``     turns the readiness that queue-proxy checks over (also ``/toggleLive``, and
+                     ``/toggleExec`` for an exec probe, which queue-proxy cannot see)
+==================== ==========================================================================
+
+Must not know sockets, time or queue-proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from activator.lab.answers import Answer, as_json, text
+from activator.lab.http1 import Request
+from activator.lab.state import Switches
+
+#: Upper limits, so that a slip in a URL does not occupy a laptop.
+MAX_DELAY_MS = 3_600_000
+MAX_BYTES = 1 << 30
+MAX_LINES = 1_000_000
+
+SWITCHES = {"/toggleReady": "ready", "/toggleLive": "live", "/toggleExec": "exec_ready"}
+
+
+class Application:
+    """The user's container of one pod."""
+
+    def __init__(self, pod_name: str, switches: Switches) -> None:
+        self._pod_name = pod_name
+        self._switches = switches
+        self._routes: dict[str, Callable[[Request], Answer]] = {
+            "/": self._hello,
+            "/sleep": self._hello,
+            "/bytes": _bytes,
+            "/echo": _echo,
+            "/headers": _headers,
+            "/status": _status,
+            "/stream": self._stream,
+        }
+
+    def answer(self, request: Request) -> Answer:
+        """The answer to a request that is no probe; a wrong parameter is answered 400."""
+        path = request.path
+        if path in SWITCHES:
+            name = SWITCHES[path]
+            return text(200, f"{self._pod_name}: {name} is {self._switches.toggle(name)}\n")
+        route = self._routes.get(path)
+        if route is None:
+            return text(404, f"{self._pod_name} knows no {path}; try {', '.join(self._routes)}\n")
+        try:
+            return route(request)
+        except ValueError as error:
+            return text(400, f"{error}\n")
+
+    def _hello(self, request: Request) -> Answer:
+        host = request.header("k-original-host") or request.header("host")
+        via = request.header("k-proxy-request")
+        way = f"through the {via}" if via else "directly"
+        delay = _number(request, "ms", 0, MAX_DELAY_MS) / 1000
+        return text(200, f"Hello from {self._pod_name}, asked {way} for {host}\n", delay)
+
+    def _stream(self, request: Request) -> Answer:
+        count = _number(request, "n", 5, MAX_LINES)
+        lines = tuple(f"{self._pod_name} line {i}\n".encode() for i in range(1, count + 1))
+        return Answer(pieces=lines, interval=_number(request, "ms", 100, MAX_DELAY_MS) / 1000)
+
+
+def _bytes(request: Request) -> Answer:
+    body = bytes(_number(request, "n", 1024, MAX_BYTES))
+    return Answer(body=body, content_type="application/octet-stream")
+
+
+def _echo(request: Request) -> Answer:
+    kind = request.header("content-type") or "application/octet-stream"
+    return Answer(body=request.body, content_type=kind)
+
+
+def _headers(request: Request) -> Answer:
+    return as_json({"method": request.method, "target": request.target, "headers": request.headers})
+
+
+def _status(request: Request) -> Answer:
+    code = _number(request, "code", 200, 599)
+    if code < 200:
+        raise ValueError(f"code={code}: expected a final status, 200 to 599")
+    return Answer(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
+
+
+def _number(request: Request, name: str, default: int, limit: int) -> int:
+    given = request.query.get(name, str(default))
+    if not given.isascii() or not given.isdigit() or int(given) > limit:
+        raise ValueError(f"{name}={given}: expected a number from 0 to {limit}")
+    return int(given)

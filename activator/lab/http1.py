@@ -1,0 +1,202 @@
+"""Reads HTTP/1 requests from bytes and writes answers: as much of it as a sample pod needs.
+
+Decides where one request ends and the next begins. Must not know sockets, probes or what a request
+means. It is small and imports nothing heavy on purpose, because the pod's start-up time is part of
+what the demo shows; it is not the parser of the activator itself and gathers bodies in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+#: Longest request line and headers together; the activator allows 1 MiB, and so must its pods.
+MAX_HEAD_BYTES = 1 << 20
+#: Longest body, since bodies are gathered; plenty for trying uploads.
+MAX_BODY_BYTES = 64 << 20
+
+
+class BadRequest(Exception):
+    """The client sent what cannot be answered otherwise than by an error status.
+
+    The connection must be closed after the answer: where the next request begins is not known.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Request(NamedTuple):
+    """One complete request; ``headers`` keep order, case and repetition as they came."""
+
+    method: str
+    target: str
+    version: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+    def header(self, name: str) -> str:
+        """The first value of a header, by any case; empty if it is absent."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key.lower() == wanted), "")
+
+    @property
+    def path(self) -> str:
+        """The decoded path, without the query."""
+        return unquote(self.target.partition("?")[0])
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query's parameters; of a repeated one the last counts."""
+        return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the client may send another request over this connection."""
+        connection = self.header("connection").lower()
+        if self.version == "HTTP/1.0":
+            return "keep-alive" in connection
+        return "close" not in connection
+
+
+class RequestParser:
+    """Bytes in, complete requests out."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._done: list[Request] = []
+        self._expects_continue = False
+        self._steps = self._read_requests()
+        next(self._steps)
+
+    def feed(self, data: bytes) -> list[Request]:
+        """Takes what arrived and returns the requests that became complete by it.
+
+        Raises:
+            BadRequest: the bytes are not HTTP/1, or too many; the parser is of no use afterwards.
+        """
+        self._buffer += data
+        next(self._steps)
+        done, self._done = self._done, []
+        return done
+
+    def wants_continue(self) -> bool:
+        """Whether the client waits for ``100 Continue``; true once per request that asked."""
+        wants, self._expects_continue = self._expects_continue, False
+        return wants
+
+    def leftover(self) -> bytes:
+        """Bytes after the last complete request: the start of another protocol after a switch."""
+        return bytes(self._buffer)
+
+    def _read_requests(self) -> Generator[None, None, None]:
+        yield
+        while True:
+            head = yield from self._until(b"\r\n\r\n", MAX_HEAD_BYTES)
+            request = parse_head(head)
+            length = body_length(request)
+            awaited = length is None or length > len(self._buffer)
+            self._expects_continue = awaited and request.header("expect") != ""
+            if length is None:
+                body = yield from self._chunks()
+            else:
+                body = yield from self._exactly(length)
+            self._expects_continue = False
+            self._done.append(request._replace(body=body))
+
+    def _until(self, mark: bytes, limit: int) -> Generator[None, None, bytes]:
+        seen = 0
+        while (end := self._buffer.find(mark, seen)) < 0:
+            if len(self._buffer) > limit:
+                raise BadRequest(431, f"no end of the request's head within {limit} bytes")
+            seen = max(0, len(self._buffer) - len(mark) + 1)
+            yield
+        found = bytes(self._buffer[:end])
+        del self._buffer[: end + len(mark)]
+        return found
+
+    def _exactly(self, length: int) -> Generator[None, None, bytes]:
+        while len(self._buffer) < length:
+            yield
+        found = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        return found
+
+    def _chunks(self) -> Generator[None, None, bytes]:
+        body = bytearray()
+        while True:
+            line = yield from self._until(b"\r\n", MAX_HEAD_BYTES)
+            size = parse_size(line.partition(b";")[0].decode("latin-1"), 16)
+            if size == 0:
+                break
+            body += yield from self._exactly(size)
+            yield from self._exactly(2)
+            if len(body) > MAX_BODY_BYTES:
+                raise BadRequest(413, f"a body of more than {MAX_BODY_BYTES} bytes")
+        while (yield from self._until(b"\r\n", MAX_HEAD_BYTES)):  # trailers end with an empty line
+            pass
+        return bytes(body)
+
+
+def parse_head(head: bytes) -> Request:
+    """Takes a request's head, without the empty line, apart.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    first, *lines = head.lstrip(b"\r\n").decode("latin-1").split("\r\n")
+    parts = first.split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+        raise BadRequest(400, f"not an HTTP/1 request line: {first[:80]!r}")
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise BadRequest(400, f"not a header: {line[:80]!r}")
+        headers.append((name, value.strip(" \t")))
+    return Request(parts[0], parts[1], parts[2], tuple(headers))
+
+
+def body_length(request: Request) -> int | None:
+    """The body's length in bytes; None where it comes in chunks.
+
+    Raises:
+        BadRequest: the length is none, or more than a pod takes.
+    """
+    if "chunked" in request.header("transfer-encoding").lower():
+        return None
+    return parse_size(request.header("content-length") or "0", 10)
+
+
+def parse_size(digits: str, base: int) -> int:
+    """A number of bytes from its digits.
+
+    Raises:
+        BadRequest: it is no number, or more than a pod takes.
+    """
+    try:
+        size = int(digits.strip(), base)
+    except ValueError:
+        raise BadRequest(400, f"not a number of bytes: {digits[:80]!r}") from None
+    if not 0 <= size <= MAX_BODY_BYTES:
+        raise BadRequest(413, f"a body of {size} bytes, at most {MAX_BODY_BYTES} are taken")
+    return size
+
+
+def render_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
+    """An answer's status line and headers, ready to be sent."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Unknown"
+    lines = [f"HTTP/1.1 {status} {phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def render_chunk(data: bytes) -> bytes:
+    """One piece of a chunked body; the empty one ends it."""
+    return b"%x\r\n%s\r\n" % (len(data), data)

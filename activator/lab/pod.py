@@ -1,0 +1,321 @@
+"""One sample pod as a process: queue-proxy and application behind one port.
+
+Listens, carries answers out, drains on SIGTERM. Must not know the activator or the cluster: it
+tells what happens as JSON lines on its standard output, for whoever started it.
+Knative's counterpart: pkg/queue/sharedmain/main.go, with the user's container inside.
+
+    python -m activator.lab.pod --address 127.0.0.11 --port 8012 --name hello-1 --start-after 1.5
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from activator.lab.answers import TEXT, Answer, text
+from activator.lab.application import Application
+from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
+from activator.lab.queue_proxy import answer_probe, answer_traffic
+from activator.lab.state import Counters, Switches
+from activator.lab.switchboard import answer_admin
+from activator.lab.websocket import Echo, asks_for_websocket
+
+#: Connections that may wait to be accepted: a released queue of thousands arrives at once.
+BACKLOG = 4096
+READ_BYTES = 256 * 1024
+#: Seconds without a request before a draining pod stops listening. queue-proxy takes 30, because
+#: routes spread slowly in a cluster; on one machine they do not.
+QUIET_PERIOD = 0.5
+#: Seconds for running requests to end after that; queue-proxy gives a revision's timeout.
+DRAIN_TIMEOUT = 60.0
+
+Emit = Callable[..., None]
+Answerer = Callable[[Request, asyncio.StreamWriter], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodOptions:
+    """What a pod is told at its start.
+
+    Attributes:
+        admin_port: port of the switchboard on the same address; 0 for none.
+        start_after: seconds from process start to listening: image pull and application start.
+        container_concurrency: requests that the application may have at a time; 0 is no limit.
+        quiet_period: seconds without a request that end the draining.
+        follow_stdin: end at once when standard input ends, so as not to outlive the parent.
+        tell_requests: emit a line for each request.
+    """
+
+    name: str = "pod"
+    address: str = "127.0.0.11"
+    port: int = 8012
+    admin_port: int = 0
+    start_after: float = 0.0
+    container_concurrency: int = 0
+    quiet_period: float = QUIET_PERIOD
+    follow_stdin: bool = False
+    tell_requests: bool = False
+
+
+class Pod:
+    """Queue-proxy and application of one pod."""
+
+    def __init__(self, options: PodOptions, emit: Emit) -> None:
+        self.options = options
+        self.switches = Switches()
+        self.counters = Counters()
+        self._emit = emit
+        self._application = Application(options.name, self.switches)
+        slots = options.container_concurrency
+        self._slots = asyncio.Semaphore(slots) if slots else contextlib.nullcontext()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._probe_passed = False
+        self._arrived = asyncio.Event()
+        self._left = asyncio.Event()
+        self.stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serves until `stop` is set, then drains.
+
+        Raises:
+            OSError: an address or port cannot be listened on.
+        """
+        if await _is_set_within(self.stop, self.options.start_after):
+            return
+        server = await self._listen(self.options.port, self._answer_traffic)
+        servers = [server]
+        if self.options.admin_port:
+            servers.append(await self._listen(self.options.admin_port, self._answer_admin))
+        port = server.sockets[0].getsockname()[1]
+        self._emit("listening", port=port)
+        await self.stop.wait()
+        await self._drain(server)
+        for each in servers:
+            each.close()
+        for writer in list(self._writers):
+            writer.close()
+        self._emit("stopped")
+
+    async def _listen(self, port: int, answerer: Answerer) -> asyncio.Server:
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.add(writer)
+            try:
+                await _converse(reader, writer, answerer)
+            finally:
+                self._writers.discard(writer)
+                writer.close()
+
+        return await asyncio.start_server(
+            converse, self.options.address, port, backlog=BACKLOG, limit=READ_BYTES
+        )
+
+    async def _drain(self, server: asyncio.Server) -> None:
+        """Fails probes, waits for a quiet period and for running requests, listens no more."""
+        self.switches.draining = True
+        self._emit("draining", in_flight=self.counters.in_flight)
+        self._arrived.clear()
+        while await _is_set_within(self._arrived, self.options.quiet_period):
+            self._arrived.clear()
+        server.close()
+        deadline = time.monotonic() + DRAIN_TIMEOUT
+        while self.counters.in_flight and (left := deadline - time.monotonic()) > 0:
+            self._left.clear()
+            await _is_set_within(self._left, left)
+
+    async def _answer_admin(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        if request.path == "/wait-for-drain":
+            self.switches.draining = True
+            await _send(writer, request, text(200, "", delay=self.options.quiet_period))
+        else:
+            await _send(writer, request, answer_admin(request, self.switches, self.counters))
+
+    async def _answer_traffic(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        probe = answer_probe(request, self.switches)
+        if probe is not None:
+            self._note_probe(request, probe.status)
+            await _send(writer, request, probe)
+            return
+        started = time.monotonic()
+        self._arrived.set()
+        self.counters.enter(request.method, request.header("x-request-id"))
+        status = 0
+        try:
+            status = await self._serve(request, writer)
+        finally:
+            self.counters.leave()
+            self._left.set()
+            if self.options.tell_requests:
+                took = time.monotonic() - started
+                self._emit("answered", path=request.path, status=status, took=round(took, 4))
+
+    async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> int:
+        limit, running = self.options.container_concurrency, self.switches.running
+        refusal = answer_traffic(limit, self.counters.in_flight, running)
+        if refusal is not None:
+            await _send(writer, request, refusal)
+            return refusal.status
+        async with self._slots:
+            answer = self._application.answer(request)
+            await _send(writer, request, answer)
+        return answer.status
+
+    def _note_probe(self, request: Request, status: int) -> None:
+        self.counters.probes += 1
+        if request.header("user-agent").startswith("Knative-Activator-Probe"):
+            passed = status == 200
+            if passed != self._probe_passed:
+                self._emit("probe passed" if passed else "probe failed", status=status)
+            self._probe_passed = passed
+
+
+async def _converse(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answerer: Answerer
+) -> None:
+    """Answers one connection's requests in order, until either side closes."""
+    parser = RequestParser()
+    try:
+        while data := await reader.read(READ_BYTES):
+            for request in parser.feed(data):
+                if asks_for_websocket(request):
+                    await _echo(request, parser.leftover(), reader, writer)
+                    return
+                await answerer(request, writer)
+                if not request.keep_alive:
+                    return
+            if parser.wants_continue():
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    except BadRequest as error:
+        body = f"{error}\n".encode()
+        headers = [("Content-Length", str(len(body))), ("Connection", "close")]
+        writer.write(render_head(error.status, headers) + body)
+    except ConnectionError:
+        pass  # the client left; whatever was counted for it has ended in `finally` clauses
+
+
+async def _echo(
+    request: Request, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    echo = Echo(request)
+    pieces = echo.receive(data)
+    while True:
+        for piece in pieces:
+            if not piece:
+                return
+            writer.write(piece)
+        await writer.drain()
+        if not (data := await reader.read(READ_BYTES)):
+            return
+        pieces = echo.receive(data)
+
+
+async def _send(writer: asyncio.StreamWriter, request: Request, answer: Answer) -> None:
+    if answer.delay:
+        await asyncio.sleep(answer.delay)
+    headers = list(answer.headers)
+    bodiless = answer.status in (204, 304)
+    if not bodiless:
+        headers.append(("Content-Type", answer.content_type or TEXT))
+    if answer.pieces:
+        headers.append(("Transfer-Encoding", "chunked"))
+    elif not bodiless:
+        headers.append(("Content-Length", str(len(answer.body))))
+    if not request.keep_alive:
+        headers.append(("Connection", "close"))
+    head = render_head(answer.status, headers)
+    if request.method == "HEAD":
+        writer.write(head)
+    elif answer.pieces:
+        writer.write(head)
+        await _send_pieces(writer, answer)
+    else:
+        writer.write(head + answer.body)
+    await writer.drain()
+
+
+async def _send_pieces(writer: asyncio.StreamWriter, answer: Answer) -> None:
+    for number, piece in enumerate(answer.pieces):
+        if number:
+            await asyncio.sleep(answer.interval)
+        writer.write(render_chunk(piece))
+        await writer.drain()
+    writer.write(render_chunk(b""))
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+class _ParentPipe(asyncio.Protocol):
+    """Ends the process when the parent is gone, however it went."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        os._exit(0)
+
+
+def emit_json(event: str, **details: object) -> None:
+    """Writes one line of JSON to standard output; ``at`` is CLOCK_MONOTONIC in seconds."""
+    try:
+        print(json.dumps({"event": event, "at": time.monotonic(), **details}), flush=True)
+    except BrokenPipeError:
+        pass  # nobody listens any more; the pod's work does not depend on it
+
+
+async def _main(options: PodOptions) -> None:
+    loop = asyncio.get_running_loop()
+    pod = Pod(options, emit_json)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, pod.stop.set)
+    if options.follow_stdin:
+        await loop.connect_read_pipe(_ParentPipe, sys.stdin)
+    await pod.run()
+
+
+def parse_options(arguments: Sequence[str]) -> PodOptions:
+    """The options from the command line; wrong ones end the process with status 2."""
+    parser = argparse.ArgumentParser(prog="python -m activator.lab.pod", description="A sample pod")
+    default = PodOptions()
+    parser.add_argument("--name", default=default.name)
+    parser.add_argument("--address", default=default.address)
+    parser.add_argument("--port", type=int, default=default.port)
+    parser.add_argument("--admin-port", type=int, default=default.admin_port, help="0: none")
+    parser.add_argument("--start-after", type=float, default=default.start_after, help="seconds")
+    parser.add_argument("--container-concurrency", type=int, default=0, help="0: no limit")
+    parser.add_argument("--quiet-period", type=float, default=QUIET_PERIOD, help="seconds")
+    parser.add_argument("--follow-stdin", action="store_true", help="end when stdin ends")
+    parser.add_argument("--tell-requests", action="store_true", help="a line for each request")
+    return PodOptions(**vars(parser.parse_args(arguments)))
+
+
+def main() -> int:
+    """Runs the pod that the command line describes; the exit status is 1 if it cannot listen."""
+    options = parse_options(sys.argv[1:])
+    try:
+        import uvloop
+    except ImportError:  # it is only faster
+        run = asyncio.run
+    else:
+        run = uvloop.run
+    try:
+        run(_main(options))
+    except OSError as error:
+        where = f"{options.address}:{options.port}"
+        print(f"pod {options.name}: cannot listen on {where}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
