@@ -7,7 +7,7 @@ pkg/activator/net/throttler.go.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from dataclasses import dataclass
 
 #: No pod and no revision is given more than this at a time (Knative: revisionMaxConcurrency).
 MAX_CAPACITY = 2_147_483_647
@@ -23,7 +23,8 @@ SLOW_START_STEP = 0.02
 SLOW_START_END = 1 << 16
 
 
-class ActivatorShare(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ActivatorShare:
     """Which of how many activators this one is for a revision.
 
     ``index`` is -1 while the public Endpoints do not list our own address; then every pod is ours.

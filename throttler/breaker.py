@@ -1,0 +1,123 @@
+"""The bounded queue in front of a revision: first in, first out; each operation O(1).
+
+Decides who is next and whether one more may wait. Knows no pod and no clock. Knative's
+counterpart: pkg/queue/breaker.go, whose bound cannot be reached and whose newcomers overtake.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import OrderedDict
+from operator import attrgetter
+
+from throttler.errors import RequestQueueFull
+from throttler.ticket import Ticket
+
+_by_arrival = attrgetter("arrived")
+
+
+class Budget:
+    """How many requests may wait, and how many bytes of them may be held. Counts what is used."""
+
+    __slots__ = ("bytes", "depth", "max_bytes", "max_depth")
+
+    def __init__(self, max_depth: int, max_bytes: int) -> None:
+        self.max_depth = max_depth
+        self.max_bytes = max_bytes
+        self.depth = 0
+        self.bytes = 0
+
+    def exceeded_by(self, size: int) -> str | None:
+        """Return which bound one more request of ``size`` bytes breaks: depth, bytes or None."""
+        if self.depth >= self.max_depth:
+            return "depth"
+        return "bytes" if self.bytes + size > self.max_bytes else None
+
+
+class Breaker:
+    """The queued tickets of one revision.
+
+    Arguments:
+        own: this revision's budget; total: that of all revisions, shared by their breakers.
+    """
+
+    __slots__ = ("_arrivals", "_returned", "own", "total", "waiting")
+
+    def __init__(self, own: Budget, total: Budget) -> None:
+        self.own = own
+        self.total = total
+        self.waiting = 0
+        self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
+        # Tickets that had a pod and lost it, oldest first: they precede all arrivals. Never more
+        # than the requests that pods have at a time.
+        self._returned: list[Ticket] = []
+
+    def append(self, ticket: Ticket) -> None:
+        """Take one more waiter.
+
+        Raises:
+            RequestQueueFull: a bound is reached; nothing has changed.
+        """
+        if self.own.depth >= self.own.max_depth or self.total.depth >= self.total.max_depth:
+            raise RequestQueueFull(self._bound(ticket.size))
+        if bound := self._bound(ticket.size):
+            raise RequestQueueFull(bound)
+        self._arrivals[ticket] = None
+        self._count(1, ticket.size)
+
+    def _bound(self, size: int) -> str:
+        if broken := self.own.exceeded_by(size):
+            return f"revision-{broken}"
+        if broken := self.total.exceeded_by(size):
+            return f"total-{broken}"
+        return ""
+
+    def restore(self, ticket: Ticket) -> None:
+        """Take back a ticket that was admitted before; to the front, in order of arrival.
+
+        It is never refused: its place was granted when it arrived.
+        """
+        insort(self._returned, ticket, key=_by_arrival)
+        self._count(1, ticket.size)
+
+    def popleft(self) -> Ticket:
+        """Remove and return the oldest waiter. The caller has checked that there is one."""
+        ticket = self._returned.pop(0) if self._returned else self._arrivals.popitem(last=False)[0]
+        self._count(-1, -ticket.size)
+        return ticket
+
+    def discard(self, ticket: Ticket) -> None:
+        """Remove a waiter, wherever it stands."""
+        if ticket in self._arrivals:
+            del self._arrivals[ticket]
+        else:
+            self._returned.remove(ticket)
+        self._count(-1, -ticket.size)
+
+    def hold(self, ticket: Ticket, size: int) -> bool:
+        """Ask to keep ``size`` more bytes of a waiting request; counts them if granted.
+
+        Returns:
+            False if a byte budget is used up: the caller stops reading that request until it
+            has a pod.
+        """
+        if (
+            self.own.bytes + size > self.own.max_bytes
+            or self.total.bytes + size > self.total.max_bytes
+        ):
+            return False
+        ticket.size += size
+        self._count(0, size)
+        return True
+
+    def oldest(self) -> Ticket | None:
+        """Return the ticket that is next, or None."""
+        if self._returned:
+            return self._returned[0]
+        return next(iter(self._arrivals), None)
+
+    def _count(self, depth: int, size: int) -> None:
+        self.waiting += depth
+        for budget in (self.own, self.total):
+            budget.depth += depth
+            budget.bytes += size

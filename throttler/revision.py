@@ -1,0 +1,420 @@
+"""One revision's throttler: its pods, its queue, and who gets what.
+
+Every entry point keeps one promise: when it returns, nobody waits while a pod in reach has room.
+So a pod's room is given to the next waiter in the same call that made the room, and a newcomer
+who finds room knows that nobody waits. Single-threaded; knows no clock (``now`` is an argument).
+Knative's counterpart: revisionThrottler in pkg/activator/net/throttler.go, where queue and slots
+are two gates with a re-enqueue loop between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from throttler.breaker import Breaker, Budget
+from throttler.capacity import (
+    SLOW_START_STEP,
+    ActivatorShare,
+    assign_slice,
+    revision_capacity,
+)
+from throttler.deadlines import Deadlines
+from throttler.errors import RequestQueueFull
+from throttler.health import PodEvent, PodState
+from throttler.lb_policy import policy_for
+from throttler.model import Dest, Dests, Revision
+from throttler.pod import PodTracker
+from throttler.ticket import (
+    ASSIGNED,
+    CANCELLED,
+    QUEUED,
+    REJECTED,
+    RELEASED,
+    TIMED_OUT,
+    Ticket,
+)
+
+_HEALTHY = PodState.HEALTHY
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a call decided and the caller has to carry out.
+
+    Attributes:
+        assigned: tickets that left the queue; ``ticket.pod`` has them now, in this order.
+        expired: tickets whose deadline passed; they have ended.
+        probe: pods that want a probe now.
+        gone: pods that are no more; what the caller keeps for them can go.
+    """
+
+    assigned: list[Ticket] = field(default_factory=list)
+    expired: list[Ticket] = field(default_factory=list)
+    probe: list[PodTracker] = field(default_factory=list)
+    gone: list[PodTracker] = field(default_factory=list)
+
+    def add(self, other: Changes) -> None:
+        """Append what another call decided."""
+        self.assigned += other.assigned
+        self.expired += other.expired
+        self.probe += other.probe
+        self.gone += other.gone
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A revision's state at one moment, for people and metrics; see RevisionThrottler."""
+
+    waiting: int
+    held_bytes: int
+    oldest_arrival: float | None
+    in_flight: int
+    capacity: int
+    queue_depth: int
+    healthy: int
+    in_reach: int
+    share: ActivatorShare
+    pods: tuple[PodTracker, ...]
+
+
+class RevisionThrottler:
+    """Admission to one revision.
+
+    Arguments:
+        revision: its specification.
+        own: its budget of waiting requests; total: that of all revisions together.
+        deadlines: where the deadlines of queued tickets are kept, shared by all revisions.
+        widening: the revisions whose ``widen_at`` is set, shared by all revisions.
+        random: returns numbers in [0, 1), for the policies that draw lots.
+        borrow: whether pods beyond our slice are used before a request waits.
+    """
+
+    __slots__ = (
+        "_all",
+        "_borrow",
+        "_deadlines",
+        "_own_slice",
+        "_pods",
+        "_policy",
+        "_random",
+        "_room",
+        "_trackers",
+        "_widening",
+        "breaker",
+        "in_flight",
+        "revision",
+        "share",
+        "widen_at",
+    )
+
+    def __init__(
+        self,
+        revision: Revision,
+        own: Budget,
+        total: Budget,
+        deadlines: Deadlines,
+        widening: set[RevisionThrottler],
+        random: Callable[[], float],
+        borrow: bool = True,
+    ) -> None:
+        self.revision = revision
+        self.breaker = Breaker(own, total)
+        self.share = ActivatorShare()
+        self.in_flight = 0
+        #: When the limits of pods that start slowly double; None while nobody waits for that.
+        self.widen_at: float | None = None
+        self._deadlines = deadlines
+        self._widening = widening
+        self._random = random
+        self._borrow = borrow
+        self._policy = policy_for(revision.container_concurrency, random)
+        self._trackers: dict[Dest, PodTracker] = {}
+        # The pods that may be given requests, sorted by address; pod number i owns bit 1 << i of
+        # the masks: those with room, and those of our slice.
+        self._pods: list[PodTracker] = []
+        self._room = 0
+        self._own_slice = 0
+
+    # -- one request, the hot path --------------------------------------------------------------
+
+    def admit(self, ticket: Ticket, now: float) -> PodTracker | None:
+        """Give a new request a pod, or a place in the queue.
+
+        Returns:
+            The pod that has it now, or None if it waits: then its owner is told by way of the
+            Changes of a later call.
+
+        Raises:
+            RequestQueueFull: it may not even wait; the ticket has ended.
+        """
+        ticket.arrived = now
+        ticket.revision = self
+        room = self._room
+        if room:
+            pod = self._policy.pick(self._pods, room & self._own_slice or room)
+            self._give(ticket, pod)
+            return pod
+        try:
+            self.breaker.append(ticket)
+        except RequestQueueFull:
+            ticket.state = REJECTED
+            raise
+        ticket.state = QUEUED
+        self._deadlines.add(ticket, self.breaker.total.depth)
+        self._slow_start(now)
+        return None
+
+    def release(self, ticket: Ticket, now: float) -> Changes | None:
+        """End a request that has a pod.
+
+        Returns:
+            None where nothing follows, which is the rule; else what to carry out.
+        """
+        ticket.state = RELEASED
+        return self._take_back(ticket, now)
+
+    def _give(self, ticket: Ticket, pod: PodTracker) -> None:
+        ticket.pod = pod
+        ticket.state = ASSIGNED
+        self.in_flight += 1
+        pod.in_flight += 1
+        if pod.in_flight >= pod.limit:
+            self._room &= ~pod.bit
+
+    def _take_back(self, ticket: Ticket, now: float) -> Changes | None:
+        """Free the slot that the ticket has, and give it to the next."""
+        pod = ticket.pod
+        assert pod is not None
+        ticket.pod = None
+        self.in_flight -= 1
+        pod.in_flight -= 1
+        if pod.bit:
+            if pod.in_flight < pod.limit:
+                self._room |= pod.bit
+                if self.breaker.waiting:
+                    return self._dispatch(Changes(), now)
+            return None
+        if pod.state is PodState.DRAINING and not pod.in_flight:
+            changes = Changes()
+            self._bury(pod, changes)
+            return changes
+        return None
+
+    # -- one request, the rest ------------------------------------------------------------------
+
+    def cancel(self, ticket: Ticket, now: float) -> Changes | None:
+        """End a request whose client has left, wherever it is.
+
+        Returns:
+            As ``release``. A ticket that has ended already is left alone.
+        """
+        if ticket.state is QUEUED:
+            self.breaker.discard(ticket)
+            ticket.state = CANCELLED
+        elif ticket.state is ASSIGNED:
+            return self.release(ticket, now)
+        return None
+
+    def requeue(self, ticket: Ticket, now: float) -> Changes:
+        """Put a request whose pod never had it back to the front of the queue.
+
+        The caller reports the pod's failure first (``connect_failed``), else it may be given the
+        same pod. A ticket whose deadline has passed ends here.
+
+        Returns:
+            What to carry out; the ticket itself may be among the assigned, or the expired.
+        """
+        changes = Changes()
+        if ticket.deadline <= now:
+            ticket.state = TIMED_OUT
+            changes.expired.append(ticket)
+        else:
+            ticket.state = QUEUED
+            self.breaker.restore(ticket)
+            self._deadlines.add(ticket, self.breaker.total.depth)
+        if follow := self._take_back(ticket, now):
+            changes.add(follow)
+        return self._dispatch(changes, now)
+
+    def expire(self, ticket: Ticket) -> None:
+        """End a queued ticket whose deadline has passed."""
+        self.breaker.discard(ticket)
+        ticket.state = TIMED_OUT
+
+    # -- pods -----------------------------------------------------------------------------------
+
+    def set_dests(self, dests: Dests, now: float) -> Changes:
+        """Take what Kubernetes lists now; whole, not a difference."""
+        changes = Changes()
+        listed = dict.fromkeys(dests.ready, True) | dict.fromkeys(dests.not_ready, False)
+        for dest, pod in list(self._trackers.items()):
+            if dest not in listed and pod.state is not PodState.DRAINING:
+                pod.apply(PodEvent.DELISTED)
+                if not pod.in_flight:
+                    self._bury(pod, changes)
+        for dest, ready in listed.items():
+            if fresh := self._list(dest, ready, now):
+                changes.probe.append(fresh)
+        return self._rebuild(changes, now)
+
+    def _list(self, dest: Dest, ready: bool, now: float) -> PodTracker | None:
+        """Record that Kubernetes lists a pod; return it if it wants a probe now."""
+        pod = self._trackers.get(dest)
+        if pod is None:
+            limit = self.revision.container_concurrency
+            pod = self._trackers[dest] = PodTracker(dest, ready, limit, now)
+            return pod
+        was_ready, pod.ready = pod.ready, ready
+        before = pod.epoch
+        if pod.state is PodState.DRAINING:
+            pod.apply(PodEvent.LISTED)
+        elif was_ready and not ready:
+            pod.apply(PodEvent.BECAME_NOT_READY)
+        return pod if pod.epoch != before or (ready and not was_ready) else None
+
+    def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> Changes | None:
+        """Take a probe's good answer. One that was asked in an earlier epoch is ignored."""
+        if epoch != pod.epoch or pod.state is PodState.GONE:
+            return None
+        was_healthy = pod.state is _HEALTHY
+        pod.apply(PodEvent.PROBE_PASSED)
+        pod.last_error = ""
+        pod.failures = 0
+        pod.proven_at = pod.last_probe_at = now
+        if was_healthy or pod.state is not _HEALTHY:
+            return None
+        pod.set_limit(self.revision.container_concurrency)
+        return self._rebuild(Changes(), now)
+
+    def probe_failed(self, pod: PodTracker, epoch: int, error: str, now: float) -> Changes | None:
+        """Take a probe's bad answer, or none. One from an earlier epoch is ignored."""
+        if epoch != pod.epoch:
+            return None
+        pod.last_probe_at = now
+        return self._failed(pod, PodEvent.PROBE_FAILED, error, now)
+
+    def connect_failed(self, pod: PodTracker, error: str, now: float) -> Changes | None:
+        """Take that a pod refused or dropped a request before it had a byte of it."""
+        return self._failed(pod, PodEvent.CONNECT_FAILED, error, now)
+
+    def _failed(self, pod: PodTracker, event: PodEvent, error: str, now: float) -> Changes | None:
+        if pod.state is PodState.GONE:
+            return None
+        if not pod.failures:
+            pod.failing_since = now
+        pod.failures += 1
+        pod.last_error = error
+        was_healthy = pod.state is _HEALTHY
+        pod.apply(event)
+        if not was_healthy:
+            return None
+        return self._rebuild(Changes(probe=[pod]), now)
+
+    # -- the revision ---------------------------------------------------------------------------
+
+    def set_revision(self, revision: Revision, now: float) -> Changes:
+        """Take another specification; waiting requests stay, running ones finish."""
+        old, self.revision = self.revision, revision
+        if old.container_concurrency != revision.container_concurrency:
+            self._policy = policy_for(revision.container_concurrency, self._random)
+            for pod in self._trackers.values():
+                pod.set_limit(revision.container_concurrency)
+        return self._rebuild(Changes(), now)
+
+    def set_share(self, share: ActivatorShare, now: float) -> Changes:
+        """Take which of how many activators we are for this revision."""
+        self.share = share
+        return self._rebuild(Changes(), now)
+
+    def widen(self, now: float) -> Changes:
+        """Let pods that start slowly have more at a time; due at ``widen_at``."""
+        self.widen_at = None
+        self._widening.discard(self)
+        for pod in self._pods:
+            if pod.in_flight >= pod.limit:
+                pod.widen()
+        return self._rebuild(Changes(), now)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request waits or runs and no pod is known: nothing is lost by forgetting."""
+        return not (self.breaker.waiting or self.in_flight or self._trackers)
+
+    def unhealthy_pods(self) -> Iterable[PodTracker]:
+        """Return the pods that a waiter could have if they passed a probe."""
+        return [p for p in self._trackers.values() if p.state is PodState.PROBING]
+
+    def statistics(self) -> Statistics:
+        """Return the state at this moment; O(pods), not for the hot path."""
+        oldest = self.breaker.oldest()
+        reach = len(self._pods) if self._borrow else sum(p.in_slice for p in self._pods)
+        return Statistics(
+            waiting=self.breaker.waiting,
+            held_bytes=self.breaker.own.bytes,
+            oldest_arrival=oldest.arrived if oldest else None,
+            in_flight=self.in_flight,
+            capacity=revision_capacity(self.revision.container_concurrency, reach),
+            queue_depth=self.breaker.own.max_depth,
+            healthy=sum(p.state is _HEALTHY for p in self._trackers.values()),
+            in_reach=reach,
+            share=self.share,
+            pods=tuple(sorted(self._trackers.values(), key=_address)),
+        )
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _usable(self, pod: PodTracker) -> bool:
+        return pod.state is _HEALTHY and (pod.ready or self.revision.probe_suffices)
+
+    def _rebuild(self, changes: Changes, now: float) -> Changes:
+        """Number the usable pods anew, find our slice and who has room; then let waiters go."""
+        for pod in self._pods:
+            pod.bit = 0
+            pod.in_slice = False
+        self._pods = sorted(filter(self._usable, self._trackers.values()), key=_address)
+        ours = self._slice(self._pods)
+        self._room = self._own_slice = 0
+        for index, pod in enumerate(self._pods):
+            pod.in_slice = ours is None or index in ours
+            if pod.in_slice or self._borrow:
+                pod.bit = 1 << index
+            if pod.in_slice:
+                self._own_slice |= pod.bit
+            if pod.in_flight < pod.limit:
+                self._room |= pod.bit
+        return self._dispatch(changes, now)
+
+    def _slice(self, pods: Sequence[PodTracker]) -> frozenset[int] | None:
+        # Without a limit per pod there is nothing to share out (Knative: the same).
+        if self.revision.container_concurrency == 0:
+            return None
+        return assign_slice(len(pods), self.share)
+
+    def _dispatch(self, changes: Changes, now: float) -> Changes:
+        """Assign waiters, in order, to the pods that have room."""
+        while self._room and self.breaker.waiting:
+            ticket = self.breaker.popleft()
+            room = self._room
+            self._give(ticket, self._policy.pick(self._pods, room & self._own_slice or room))
+            changes.assigned.append(ticket)
+        self._slow_start(now)
+        return changes
+
+    def _slow_start(self, now: float) -> None:
+        """Arm the next widening while requests wait for pods that have no limit of their own."""
+        if self.revision.container_concurrency or not self._pods or not self.breaker.waiting:
+            return
+        if self.widen_at is None:
+            self.widen_at = now + SLOW_START_STEP
+            self._widening.add(self)
+
+    def _bury(self, pod: PodTracker, changes: Changes) -> None:
+        pod.apply(PodEvent.IDLE)
+        pod.bit = 0
+        self._trackers.pop(pod.dest, None)
+        changes.gone.append(pod)
+
+
+def _address(pod: PodTracker) -> str:
+    return pod.dest.address

@@ -1,0 +1,205 @@
+"""All revisions: who is meant by a name, and what has to happen next.
+
+Joins a Revision with its Endpoints in whichever order they come, and keeps a deleted revision
+for as long as requests of it wait or run. Knows no clock. Knative's counterpart: Throttler in
+pkg/activator/net/throttler.go and the lookup of pkg/activator/handler/context_handler.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from throttler.breaker import Budget
+from throttler.capacity import infer_share
+from throttler.deadlines import Deadlines
+from throttler.errors import RevisionNotFound
+from throttler.model import AppProtocol, Dests, Revision, RevisionID
+from throttler.revision import Changes, RevisionThrottler
+
+_NO_DESTS = Dests()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on waiting requests. Knative means 10,000 per revision, and enforces none.
+
+    Attributes:
+        queue_depth, queue_bytes: of one revision; queue_depth_total, queue_bytes_total: of all.
+    """
+
+    queue_depth: int = 10_000
+    queue_bytes: int = 64 << 20
+    queue_depth_total: int = 100_000
+    queue_bytes_total: int = 256 << 20
+
+
+class Throttler:
+    """The throttlers of all revisions.
+
+    Arguments:
+        limits: bounds on waiting requests.
+        random: returns numbers in [0, 1).
+        own_ip: our address as the public Endpoints list it, to find our share of the pods.
+        borrow: whether pods beyond our slice are used before a request waits.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        random: Callable[[], float],
+        own_ip: str = "",
+        borrow: bool = True,
+    ) -> None:
+        self.total = Budget(limits.queue_depth_total, limits.queue_bytes_total)
+        self._limits = limits
+        self._random = random
+        self._own_ip = own_ip
+        self._borrow = borrow
+        self._deadlines = Deadlines()
+        self._widening: set[RevisionThrottler] = set()
+        self._revisions: dict[tuple[str, str], RevisionThrottler] = {}
+        # Deleted, but with requests left. They keep their name, in case it comes back.
+        self._leaving: dict[tuple[str, str], RevisionThrottler] = {}
+        # What Kubernetes lists, also for revisions that we have not seen (yet).
+        self._dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
+        self._activators: dict[RevisionID, Mapping[AppProtocol, Collection[str]]] = {}
+
+    # -- lookup ---------------------------------------------------------------------------------
+
+    def find(self, namespace: str, name: str) -> RevisionThrottler:
+        """Return the throttler of a revision; creates nothing.
+
+        Raises:
+            RevisionNotFound: there is none.
+        """
+        # A plain tuple equals the RevisionID that has its fields, and is cheaper to make.
+        revision = self._revisions.get((namespace, name))
+        if revision is None:
+            raise RevisionNotFound(name)
+        return revision
+
+    def __iter__(self) -> Iterator[RevisionThrottler]:
+        """Iterate over the revisions, also those that were deleted and have requests left."""
+        yield from self._revisions.values()
+        yield from self._leaving.values()
+
+    # -- inventory ------------------------------------------------------------------------------
+
+    def set_revision(self, revision: Revision, now: float) -> Changes:
+        """Take a new or changed Revision. One with another uid is another revision of that name:
+        requests that wait stay, requests that run finish."""
+        throttler = self._revisions.get(revision.id) or self._leaving.pop(revision.id, None)
+        if throttler is None:
+            throttler = self._create(revision)
+        self._revisions[revision.id] = throttler
+        changes = throttler.set_revision(revision, now)
+        if joined := self._join_share(throttler, now):
+            changes.add(joined)
+        changes.add(throttler.set_dests(self._dests_of(revision), now))
+        return changes
+
+    def delete_revision(self, revision: RevisionID) -> None:
+        """Forget a revision: it is not found any more. Its requests end as they would have."""
+        throttler = self._revisions.pop(revision, None)
+        if throttler is not None:
+            self._leaving[revision] = throttler
+        self._forget_idle()
+
+    def set_dests(
+        self, revision: RevisionID, dests: Mapping[AppProtocol, Dests], now: float
+    ) -> Changes | None:
+        """Take the pods that a private Endpoints object lists, by protocol; empty if deleted.
+
+        Returns:
+            None while the revision is unknown; what is listed is then kept for it.
+        """
+        if any(d.ready or d.not_ready for d in dests.values()):
+            self._dests[revision] = dests
+        else:
+            self._dests.pop(revision, None)
+        throttler = self._revisions.get(revision) or self._leaving.get(revision)
+        if throttler is None:
+            return None
+        changes = throttler.set_dests(self._dests_of(throttler.revision), now)
+        self._forget_idle()
+        return changes
+
+    def set_activators(
+        self, revision: RevisionID, addresses: Mapping[AppProtocol, Collection[str]], now: float
+    ) -> Changes | None:
+        """Take the activators that a public Endpoints object lists, by protocol.
+
+        Returns:
+            None while the revision is unknown or nothing changes for it.
+        """
+        if any(addresses.values()):
+            self._activators[revision] = addresses
+        else:
+            self._activators.pop(revision, None)
+        throttler = self._revisions.get(revision)
+        return None if throttler is None else self._join_share(throttler, now)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def next_wakeup(self) -> float | None:
+        """Return when ``wake`` has to be called next, or None: no request waits for time."""
+        times = [revision.widen_at for revision in self._widening if revision.widen_at is not None]
+        if (deadline := self._deadlines.next()) is not None:
+            times.append(deadline)
+        return min(times, default=None)
+
+    def wake(self, now: float) -> Changes:
+        """Do what is due: end tickets whose deadline has come, let slow starts proceed."""
+        changes = Changes()
+        for ticket in self._deadlines.passed(now):
+            assert ticket.revision is not None
+            ticket.revision.expire(ticket)
+            changes.expired.append(ticket)
+        for revision in [r for r in self._widening if r.widen_at is not None and r.widen_at <= now]:
+            changes.add(revision.widen(now))
+        return changes
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _create(self, revision: Revision) -> RevisionThrottler:
+        return RevisionThrottler(
+            revision,
+            Budget(self._limits.queue_depth, self._limits.queue_bytes),
+            self.total,
+            self._deadlines,
+            self._widening,
+            self._random,
+            self._borrow,
+        )
+
+    def _dests_of(self, revision: Revision) -> Dests:
+        return self._dests.get(revision.id, {}).get(revision.protocol, _NO_DESTS)
+
+    def _join_share(self, throttler: RevisionThrottler, now: float) -> Changes | None:
+        """Tell a revision which of its activators we are.
+
+        While we are not among them, the last known share stays (Knative: the same): our address
+        is taken out, for instance, while the revision's pods serve without us.
+        """
+        revision = throttler.revision
+        addresses = self._activators.get(revision.id, {}).get(revision.protocol, ())
+        share = infer_share(self._own_ip, addresses)
+        if share is None or share == throttler.share:
+            return None
+        return throttler.set_share(share, now)
+
+    def _forget_idle(self) -> None:
+        for revision in [key for key, left in self._leaving.items() if left.idle]:
+            del self._leaving[revision]
+
+
+def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:
+    """Return the revision that ``NAME.NAMESPACE.svc.CLUSTER_DOMAIN[:PORT]`` names, else None.
+
+    Source: Knative pkg/activator/handler/context_handler.go.
+    """
+    parts = host.split(".", 3)
+    if len(parts) != 4 or parts[2] != "svc" or parts[3].partition(":")[0] != cluster_domain:
+        return None
+    return RevisionID(namespace=parts[1], name=parts[0])

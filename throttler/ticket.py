@@ -1,0 +1,81 @@
+"""One request's place: it waits, is assigned a pod, and ends exactly once.
+
+Knows neither queue nor pod rules; the revision's throttler moves it. Knative has no counterpart:
+there a waiter is a goroutine blocked on a channel.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from throttler.pod import PodTracker
+
+if TYPE_CHECKING:  # a ticket knows its revision and a revision its tickets
+    from throttler.revision import RevisionThrottler
+
+
+class TicketState(Enum):
+    """Where a request is. The last four are ends."""
+
+    NEW = "new"
+    QUEUED = "queued"
+    ASSIGNED = "assigned"
+    RELEASED = "released"
+    TIMED_OUT = "timed-out"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+NEW = TicketState.NEW
+QUEUED = TicketState.QUEUED
+ASSIGNED = TicketState.ASSIGNED
+RELEASED = TicketState.RELEASED
+TIMED_OUT = TicketState.TIMED_OUT
+CANCELLED = TicketState.CANCELLED
+REJECTED = TicketState.REJECTED
+
+#: Which state may follow which.
+FOLLOWS: dict[TicketState, frozenset[TicketState]] = {
+    NEW: frozenset((ASSIGNED, QUEUED, REJECTED)),
+    QUEUED: frozenset((ASSIGNED, TIMED_OUT, CANCELLED)),
+    ASSIGNED: frozenset((RELEASED, QUEUED, TIMED_OUT)),
+    RELEASED: frozenset(),
+    TIMED_OUT: frozenset(),
+    CANCELLED: frozenset(),
+    REJECTED: frozenset(),
+}
+
+
+class TicketOwner(Protocol):
+    """Who holds the request; told by whoever carries out the throttler's changes."""
+
+    def ticket_assigned(self) -> None:
+        """The ticket left the queue and has a pod."""
+
+    def ticket_expired(self) -> None:
+        """The ticket's deadline passed in the queue; it has ended."""
+
+
+class Ticket:
+    """One request's place.
+
+    Attributes:
+        owner: whom it concerns.
+        deadline: when the request ends unanswered; absolute, on the caller's clock, seconds.
+        size: bytes of the request that are held in memory while it waits.
+        arrived: when it was admitted.
+        revision: whose queue or pod has it; set when it is admitted.
+        pod: the pod that has it; None while it waits.
+    """
+
+    __slots__ = ("arrived", "deadline", "owner", "pod", "revision", "size", "state")
+
+    def __init__(self, owner: TicketOwner, deadline: float, size: int = 0) -> None:
+        self.owner = owner
+        self.deadline = deadline
+        self.size = size
+        self.arrived = 0.0
+        self.revision: RevisionThrottler | None = None
+        self.pod: PodTracker | None = None
+        self.state = NEW
