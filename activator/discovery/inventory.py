@@ -1,0 +1,365 @@
+"""Turns raw objects, in whatever order they come, into the few calls that a sink understands.
+
+Decides what an object means, whether it says anything new, and what is left when it goes. It must
+not know where objects come from, and it keeps no clock. One broken object is reported and keeps
+its last good state; it never stops the others.
+Knative's counterparts: the informer handlers of pkg/activator/net/throttler.go and
+revision_backends.go. Unlike there, nothing is dropped when Endpoints arrive before their Revision
+(the sink joins them), and deleted Endpoints leave no destination behind.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from activator.discovery import endpoints, revisions
+from activator.discovery.endpoints import PrivateEndpoints, PublicEndpoints
+from activator.discovery.fields import ManifestError, ObjectKey, identify, root
+from throttler.model import AppProtocol, Dests, Revision, RevisionID
+
+logger = logging.getLogger(__name__)
+
+# The API group of each kind that is understood. `Service` shows why the kind alone will not do:
+# serving.knative.dev has one too. Slices and secrets are kept count of, and say nothing yet.
+GROUPS: Mapping[str, str] = {
+    "Revision": "serving.knative.dev",
+    "Service": "",
+    "Endpoints": "",
+    "EndpointSlice": "discovery.k8s.io",
+    "ConfigMap": "",
+    "Secret": "",
+}
+
+
+class Sink(Protocol):
+    """What is told about changes. Every call replaces what was said before about the same thing.
+
+    Dests may come before their revision and outlive it; the sink joins the two.
+    """
+
+    def set_revision(self, revision: Revision) -> None:
+        """The revision is new or has changed; another uid means another revision."""
+
+    def delete_revision(self, revision_id: RevisionID) -> None:
+        """The revision is gone."""
+
+    def set_dests(self, revision_id: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
+        """These are all pods of the revision, for every protocol."""
+
+    def set_activators(
+        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
+    ) -> None:
+        """These are all IPs behind the revision's public name, for every protocol."""
+
+    def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """The ConfigMap has this content; none if it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An object that could not be used, and why; its last good state stays in force."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+
+
+def log_rejection(rejection: Rejection) -> None:
+    """Writes a rejection to the process log, with its parts as fields."""
+    logger.warning(
+        "object ignored, its last good state stays: %s",
+        rejection.reason,
+        extra={
+            "object_kind": rejection.kind,
+            "object_namespace": rejection.namespace,
+            "object_name": rejection.name,
+            "reason": rejection.reason,
+        },
+    )
+
+
+@dataclass(slots=True)
+class Stats:
+    """What the inventory has seen, for metrics and the admin pages.
+
+    Attributes:
+        rejections: how often an object was rejected since the start.
+        rejected: the objects that are rejected at present, each with its reason.
+        outdated: events that were ignored because something newer was known.
+        ignored: objects of kinds that are not understood, since the start.
+    """
+
+    rejections: int = 0
+    rejected: dict[ObjectKey, str] = field(default_factory=dict)
+    last_rejection: str = ""
+    outdated: int = 0
+    ignored: int = 0
+
+
+_Part = TypeVar("_Part")
+_Parsed = Revision | PrivateEndpoints | PublicEndpoints | Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    uid: str
+    version: str
+    parsed: _Parsed
+
+
+def kind_of(obj: object) -> str | None:
+    """The kind of an object if it is one that is understood.
+
+    Args:
+        obj: the object as decoded from JSON or YAML.
+
+    Returns:
+        A key of ``GROUPS``, or None for every other object. An object without ``apiVersion`` is
+        judged by its kind alone.
+    """
+    if not isinstance(obj, dict):
+        return None
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if not isinstance(kind, str) or kind not in GROUPS:
+        return None
+    if api_version is None:
+        return kind
+    group = api_version.rpartition("/")[0] if isinstance(api_version, str) else None
+    return kind if group == GROUPS[kind] else None
+
+
+class Inventory:
+    """All objects that are known, and what they add up to for each revision.
+
+    Args:
+        sink: is told what changed.
+        report: is told of objects that cannot be used.
+        system_namespace: the one namespace whose ConfigMaps count; None for every namespace.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        report: Callable[[Rejection], None] = log_rejection,
+        system_namespace: str | None = None,
+    ) -> None:
+        self.stats = Stats()
+        self._sink = sink
+        self._report = report
+        self._system_namespace = system_namespace
+        self._entries: dict[ObjectKey, _Entry] = {}
+        self._counts: Counter[str] = Counter()
+        self._private: dict[RevisionID, dict[ObjectKey, PrivateEndpoints]] = {}
+        self._public: dict[RevisionID, dict[ObjectKey, PublicEndpoints]] = {}
+        self._told_dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
+        self._told_addresses: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
+        # Dicts, not sets: the sink is told in the order in which things came.
+        self._changed_dests: dict[RevisionID, None] = {}
+        self._changed_addresses: dict[RevisionID, None] = {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many objects of each kind are in force."""
+        return {kind: self._counts[kind] for kind in GROUPS}
+
+    def __contains__(self, key: ObjectKey) -> bool:
+        return key in self._entries
+
+    def apply(self, obj: object) -> str | None:
+        """Takes in an object that is new, changed or repeated.
+
+        Args:
+            obj: the object as decoded from JSON or YAML.
+
+        Returns:
+            Why the object was rejected; None if it was not. A rejection has been reported.
+        """
+        kind = kind_of(obj)
+        if kind is None:
+            self.stats.ignored += 1
+            return None
+        reason = self._take_in(kind, obj)
+        self._tell()
+        return reason
+
+    def remove(self, kind: str, namespace: str, name: str, uid: str = "") -> None:
+        """Forgets an object; one that is not known is no error.
+
+        Args:
+            kind: its kind.
+            namespace: its namespace.
+            name: its name.
+            uid: the uid of the object that was deleted. Where another uid is known, another
+                object took the name, and the deletion is old news.
+        """
+        key = ObjectKey(kind, namespace, name)
+        entry = self._entries.get(key)
+        if entry and uid and entry.uid and uid != entry.uid:
+            self.stats.outdated += 1
+            return
+        self._forget(key)
+        self._tell()
+
+    def replace(self, kind: str, objects: Iterable[object]) -> None:
+        """Takes in the complete list of a kind; what is not in it is gone.
+
+        Nothing that is in force before and after is ever out of force in between: the sink is
+        told what the whole list adds up to. A broken object in the list keeps its last good state.
+
+        Args:
+            kind: the kind of all objects, which list items do not repeat.
+            objects: all objects of that kind.
+        """
+        present = set()
+        for obj in objects:
+            self._take_in(kind, obj)
+            try:
+                present.add(identify(obj, kind))
+            except ManifestError:
+                continue  # reported by _take_in
+        known = self._entries.keys() | self.stats.rejected.keys()
+        for key in [key for key in known if key.kind == kind and key not in present]:
+            self._forget(key)
+        self._tell()
+
+    def _take_in(self, kind: str, obj: object) -> str | None:
+        try:
+            key = identify(obj, kind)
+        except ManifestError as error:
+            return self._reject(ObjectKey(kind, "?", "?"), str(error))
+        try:
+            self._put(key, obj)
+        except ManifestError as error:
+            return self._reject(key, str(error))
+        return None
+
+    def _put(self, key: ObjectKey, obj: object) -> None:
+        metadata = root(obj, key.kind)["metadata"]
+        uid, version = metadata["uid"].text(), metadata["resourceVersion"].text()
+        old = self._entries.get(key)
+        if old and old.uid == uid and _not_newer(version, old.version):
+            # The same version again is the usual content of a list after a lost watch.
+            self.stats.outdated += version != old.version
+            return
+        parsed = self._parse(key, obj)
+        self.stats.rejected.pop(key, None)
+        self._entries[key] = _Entry(uid, version, parsed)
+        if old is None:
+            self._counts[key.kind] += 1
+        if old is None or old.parsed != parsed:
+            self._move(key, old.parsed if old else None, parsed)
+
+    def _parse(self, key: ObjectKey, obj: object) -> _Parsed:
+        if key.kind == "Revision":
+            return revisions.parse(obj)
+        if key.kind == "Endpoints":
+            return endpoints.parse(obj)
+        if key.kind == "ConfigMap" and self._system_namespace in (None, key.namespace):
+            data = root(obj, "ConfigMap")["data"]
+            return {str(name): data.at(str(name)).text() for name in data.mapping()}
+        return None
+
+    def _forget(self, key: ObjectKey) -> None:
+        self.stats.rejected.pop(key, None)
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._counts[key.kind] -= 1
+            self._move(key, entry.parsed, None)
+
+    def _move(self, key: ObjectKey, old: _Parsed, new: _Parsed) -> None:
+        """Takes what the object said away and puts what it says now in its place."""
+        if isinstance(new, Revision):
+            self._sink.set_revision(new)
+        elif isinstance(old, Revision):
+            self._sink.delete_revision(old.id)
+        if isinstance(old, PrivateEndpoints):
+            _take_out(self._private, old.revision_id, key)
+            self._changed_dests[old.revision_id] = None
+        if isinstance(old, PublicEndpoints):
+            _take_out(self._public, old.revision_id, key)
+            self._changed_addresses[old.revision_id] = None
+        if isinstance(new, PrivateEndpoints):
+            self._private.setdefault(new.revision_id, {})[key] = new
+            self._changed_dests[new.revision_id] = None
+            _warn_of_truncation(key, old, new)
+        if isinstance(new, PublicEndpoints):
+            self._public.setdefault(new.revision_id, {})[key] = new
+            self._changed_addresses[new.revision_id] = None
+        if isinstance(new, dict) or isinstance(old, dict):
+            self._sink.set_config_map(key.name, new if isinstance(new, dict) else {})
+
+    def _tell(self) -> None:
+        """Tells the sink what changed since the last time, each revision at most once."""
+        while self._changed_dests:
+            revision_id = next(iter(self._changed_dests))
+            del self._changed_dests[revision_id]
+            parts = [part.dests for part in self._private.get(revision_id, {}).values()]
+            dests = endpoints.join(parts)
+            if self._told_dests.get(revision_id) != dests:
+                self._told_dests[revision_id] = dests
+                self._sink.set_dests(revision_id, dests)
+            if not parts:
+                self._told_dests.pop(revision_id, None)
+        while self._changed_addresses:
+            revision_id = next(iter(self._changed_addresses))
+            del self._changed_addresses[revision_id]
+            public = [part.addresses for part in self._public.get(revision_id, {}).values()]
+            addresses = {
+                protocol: frozenset[str]().union(*(part[protocol] for part in public))
+                for protocol in AppProtocol
+            }
+            if self._told_addresses.get(revision_id) != addresses:
+                self._told_addresses[revision_id] = addresses
+                self._sink.set_activators(revision_id, addresses)
+            if not public:
+                self._told_addresses.pop(revision_id, None)
+
+    def _reject(self, key: ObjectKey, reason: str) -> str:
+        self.stats.rejections += 1
+        self.stats.last_rejection = reason
+        if self.stats.rejected.get(key) != reason:
+            if key.name != "?":
+                self.stats.rejected[key] = reason
+            self._report(Rejection(key.kind, key.namespace, key.name, reason))
+        return reason
+
+
+def _take_out(
+    parts: dict[RevisionID, dict[ObjectKey, _Part]], revision_id: RevisionID, key: ObjectKey
+) -> None:
+    of_revision = parts.get(revision_id, {})
+    of_revision.pop(key, None)
+    if not of_revision:
+        parts.pop(revision_id, None)
+
+
+def _not_newer(version: str, known: str) -> bool:
+    """Whether an event carries nothing newer than what is known of the same object.
+
+    Versions are opaque by contract; in practice, and by contract since Kubernetes 1.35, those of
+    one object are decimal numbers that grow. Anything else is taken as newer.
+    """
+    if not version or not known:
+        return False
+    if version == known:
+        return True
+    return _is_number(version) and _is_number(known) and int(version) < int(known)
+
+
+def _is_number(version: str) -> bool:
+    # int() takes more than digits, and refuses beyond 4,300 of them.
+    return len(version) < 40 and version.isascii() and version.isdigit()
+
+
+def _warn_of_truncation(key: ObjectKey, old: _Parsed, new: PrivateEndpoints) -> None:
+    if new.truncated and not (isinstance(old, PrivateEndpoints) and old.truncated):
+        logger.warning(
+            "%s lists 1000 addresses and Kubernetes left out the rest: pods beyond them get no "
+            "traffic from here",
+            key,
+        )

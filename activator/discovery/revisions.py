@@ -1,0 +1,97 @@
+"""Turns a serving.knative.dev/v1 Revision object into what the throttler needs to know of it.
+
+Pure: an object goes in, a value or ``ManifestError`` comes out.
+Knative's counterpart: pkg/apis/serving/v1 (RevisionSpec, GetProtocol, GetContainerConcurrency) and
+the readiness rules of pkg/activator/net/revision_backends.go.
+"""
+
+from __future__ import annotations
+
+from activator.discovery.fields import Field, identify, root
+from throttler.model import AppProtocol, Revision, RevisionID
+
+SERVICE_LABEL = "serving.knative.dev/service"
+CONFIGURATION_LABEL = "serving.knative.dev/configuration"
+
+READINESS_POLICY_ANNOTATION = "activator.dev/readiness-policy"
+READINESS_POLICIES = ("auto", "probe", "kubernetes")
+
+# Knative's own default, which its webhook fills in before an object is stored.
+DEFAULT_TIMEOUT_SECONDS = 300
+
+# Kubernetes' int32 and int64 fields: beyond them the object cannot have come from an API server.
+_MAX_CONCURRENCY = 2**31 - 1
+_MAX_SECONDS = 2**31 - 1
+
+
+def parse(obj: object) -> Revision:
+    """Reads a Revision object.
+
+    Args:
+        obj: the object as decoded from JSON or YAML.
+
+    Returns:
+        The revision. A missing ``containerConcurrency`` is 0 (no limit); a missing
+        ``timeoutSeconds`` is 300, while an explicit 0 stays 0.
+
+    Raises:
+        ManifestError: a field is wrong; the revision must not be used as it stands.
+    """
+    key = identify(obj, "Revision")
+    revision = root(obj, "Revision")
+    spec, labels = revision["spec"], revision["metadata"]["labels"]
+    containers = list(spec["containers"].items())
+    serving = _serving_container(containers)
+    return Revision(
+        id=RevisionID(key.namespace, key.name),
+        uid=revision["metadata"]["uid"].text(),
+        container_concurrency=spec["containerConcurrency"].whole(
+            minimum=0, maximum=_MAX_CONCURRENCY, default=0
+        ),
+        protocol=_protocol(serving),
+        timeout=_seconds(spec["timeoutSeconds"], DEFAULT_TIMEOUT_SECONDS),
+        response_start_timeout=_seconds(spec["responseStartTimeoutSeconds"], 0),
+        idle_timeout=_seconds(spec["idleTimeoutSeconds"], 0),
+        probe_suffices=_probe_suffices(revision, serving, containers),
+        service=labels.at(SERVICE_LABEL).text(),
+        configuration=labels.at(CONFIGURATION_LABEL).text(),
+    )
+
+
+def _seconds(field: Field, default: int) -> float:
+    return float(field.whole(minimum=0, maximum=_MAX_SECONDS, default=default))
+
+
+def _serving_container(containers: list[Field]) -> Field | None:
+    """The container that takes the traffic: the one with ports, else the first one."""
+    for container in containers:
+        if container["ports"].sequence():
+            return container
+    return containers[0] if containers else None
+
+
+def _protocol(serving: Field | None) -> AppProtocol:
+    ports = list(serving["ports"].items()) if serving else []
+    return AppProtocol.H2C if ports and ports[0]["name"].text() == "h2c" else AppProtocol.HTTP1
+
+
+def _probe_suffices(revision: Field, serving: Field | None, containers: list[Field]) -> bool:
+    annotation = revision["metadata"]["annotations"].at(READINESS_POLICY_ANNOTATION)
+    policy = annotation.text(default="auto")
+    if policy not in READINESS_POLICIES:
+        annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
+    # All containers are looked at whatever the policy: a broken probe is an error under each.
+    blind = [_blind_to(container, container is serving) for container in containers]
+    return policy == "probe" or (policy == "auto" and not any(blind))
+
+
+def _blind_to(container: Field, is_serving: bool) -> bool:
+    """Whether queue-proxy may answer for a container that Kubernetes holds to be not ready.
+
+    It cannot run commands in another container, does not take part in startup probes, and polls
+    nothing of a sidecar that Kubernetes could not see failing first.
+    """
+    readiness = container["readinessProbe"]
+    runs_command = "exec" in readiness.mapping()
+    has_startup_probe = container["startupProbe"].value is not None
+    return runs_command or has_startup_probe or (not is_serving and bool(readiness.mapping()))
