@@ -1,0 +1,385 @@
+"""Every setting, in one table: what it is called, what it means, its default and the reason.
+
+The fields of ``Settings`` *are* the table: the command line's options, their help and the table
+in docs/reference.md are made from it, so none of them can tell another story. A flag wins over
+the environment variable, the variable over the default. Wrong values are refused all at once.
+Must not know what a setting does to the program, nor write anything anywhere.
+Knative's counterparts: the ``config`` struct in cmd/activator/main.go and the constants around
+it; its environment variables keep their names, so its Deployment works unchanged.
+
+``python -m activator.config`` prints the tables of docs/reference.md.
+"""
+
+# ruff: noqa: RUF009 - setting() wraps dataclasses.field, which the linter cannot see
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from activator import values
+from activator.setting import REQUIRED, Derived, Setting, Sources, find, markdown, rows, setting
+
+RESOLV_CONF = Path("/etc/resolv.conf")
+DEFAULT_CLUSTER_DOMAIN = "cluster.local"
+
+
+def _host_name(sources: Sources) -> str:
+    return socket.gethostname() or "localhost"
+
+
+def _bind_address(sources: Sources) -> str:
+    return str(sources.known.get("bind", "127.0.0.1"))
+
+
+def _cluster_domain(sources: Sources) -> str:
+    """The first search domain that starts with ``svc.``, as Knative's pkg/network/domain.go."""
+    try:
+        lines = sources.resolv_conf.read_text(errors="replace").splitlines()
+    except OSError:
+        return DEFAULT_CLUSTER_DOMAIN
+    searches = (words for line in lines if (words := line.split()) and words[0] == "search")
+    for domain in (word for words in searches for word in words[1:]):
+        if domain.startswith("svc."):
+            try:
+                return values.DOMAIN.parse(domain.removeprefix("svc."))
+            except ValueError:
+                continue
+    return DEFAULT_CLUSTER_DOMAIN
+
+
+def _autoscaler_url(sources: Sources) -> str:
+    known = sources.known
+    if "system_namespace" not in known or "cluster_domain" not in known:
+        return ""  # one of them is wrong, and the start is refused for that
+    return f"ws://autoscaler.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
+
+
+LISTENERS = "Listeners"
+IDENTITY = "Who and where this activator is"
+CLUSTER = "Cluster"
+LAPTOP = "Without a cluster"
+WAITING = "Waiting requests"
+REQUESTS = "What a request may be"
+PODS = "Pods"
+ENDING = "Ending"
+LOGGING = "Logs"
+CLIENT = "Asking a running activator"
+
+
+# One row is one block; the formatter would give each word a line of its own.
+# fmt: off
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What this process was told; made by ``load`` and never changed.
+
+    Durations are seconds, sizes are bytes. Ports are as asked for: 0 means any free one.
+    """
+
+    command: str
+
+    http_port: int = setting(
+        values.PORT, "ACTIVATOR_HTTP_PORT", LISTENERS, "8012",
+        "Port for traffic; it takes HTTP/1.1 and HTTP/2 with prior knowledge.",
+        "Knative's activator-service forwards port 80 to it.",
+    )
+    h2c_port: int = setting(
+        values.PORT, "ACTIVATOR_H2C_PORT", LISTENERS, "8013",
+        "Second port for traffic; it takes what the first one takes.",
+        "Knative's activator-service forwards port 81 to it.",
+    )
+    https_port: int = setting(
+        values.PORT, "ACTIVATOR_HTTPS_PORT", LISTENERS, "8112",
+        "Port for traffic over TLS; open only when TLS inside the system is on.",
+        "Knative's activator-service forwards port 443 to it.",
+    )
+    metrics_port: int = setting(
+        values.METRICS_PORT, "METRICS_PROMETHEUS_PORT", LISTENERS, "9090",
+        "Port on which Prometheus finds /metrics.",
+        "Knative's activator-service names this port http-metrics.",
+    )
+    admin_port: int = setting(
+        values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8080",
+        "Port of the admin side: health, metrics, API and dashboard.",
+        "A free port in Knative's pod, and the one `activator status` asks.",
+    )
+    bind: str = setting(
+        values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, "0.0.0.0",
+        "Address on which traffic and metrics are taken.",
+        "The ingress comes from other nodes; the demonstration is for this machine alone.",
+        demo="127.0.0.1",
+    )
+    admin_bind: str = setting(
+        values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, "127.0.0.1",
+        "Address on which the admin side is taken.",
+        "It has no password, so only this machine and `kubectl port-forward` reach it.",
+    )
+
+    pod_name: str = setting(
+        values.NAME, "POD_NAME", IDENTITY, REQUIRED,
+        "Name of this activator in logs and in the statistics it sends.",
+        "The autoscaler adds up activators by this name, so two must not share one.",
+        local=Derived("the host's name", _host_name),
+    )
+    pod_ip: str = setting(
+        values.ADDRESS, "POD_IP", IDENTITY, REQUIRED,
+        "Own address, looked up among the activators of a revision to find the own share of pods.",
+        "Only the cluster knows it.",
+        local=Derived("the value of `--bind`", _bind_address),
+    )
+    system_namespace: str = setting(
+        values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
+        "Namespace of Knative's ConfigMaps and of the autoscaler.",
+        "A wrong guess would read another installation's configuration.",
+        local="knative-serving",
+    )
+    cluster_domain: str = setting(
+        values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY,
+        Derived("the `svc.` search domain of resolv.conf, else cluster.local", _cluster_domain),
+        "Domain of the cluster's service names.",
+        "The kubelet writes it into resolv.conf of each pod.",
+    )
+
+    kubeconfig: str = setting(
+        values.TEXT, "KUBECONFIG", CLUSTER, "",
+        "File that says how to reach the Kubernetes API; without one, the pod's service account.",
+        "In a cluster the pod's service account is all it takes.",
+        commands=("run",), empty_is_value=True,
+    )
+    kubernetes_min_version: str = setting(
+        values.VERSION, "KUBERNETES_MIN_VERSION", CLUSTER, "v1.34.0",
+        "Oldest Kubernetes to start on.",
+        "The oldest that Knative supports.",
+        commands=("run",),
+    )
+    config_logging_name: str = setting(
+        values.OBJECT_NAME, "CONFIG_LOGGING_NAME", CLUSTER, "config-logging",
+        "ConfigMap with the log levels.",
+        "Knative's name for it.",
+        commands=("run", "local"),
+    )
+    config_observability_name: str = setting(
+        values.OBJECT_NAME, "CONFIG_OBSERVABILITY_NAME", CLUSTER, "config-observability",
+        "ConfigMap with the settings of request log, metrics and traces.",
+        "Knative's name for it.",
+        commands=("run", "local"),
+    )
+    autoscaler_url: str = setting(
+        values.url("ws", "wss", empty="no autoscaler"), "ACTIVATOR_AUTOSCALER_URL", CLUSTER,
+        Derived("ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080", _autoscaler_url),
+        "WebSocket that takes the statistics which scale a service; empty turns it off.",
+        "Where Knative's autoscaler listens; a laptop has none.",
+        local="", commands=("run", "local"), empty_is_value=True,
+    )
+
+    manifests: Path | None = setting(
+        values.FOLDER, "ACTIVATOR_MANIFESTS", LAPTOP, "",
+        "Folder with the objects as YAML or JSON, read at start and again whenever a file changes.",
+        "It stands in for the cluster, so there is nothing to guess.",
+        local=REQUIRED, demo="", commands=("local",),
+    )
+
+    queue_depth: int = setting(
+        values.count(1), "ACTIVATOR_QUEUE_DEPTH", WAITING, "10000",
+        "Requests that may wait for one revision; the next one is answered 503.",
+        "The depth that Knative names.",
+    )
+    queue_depth_total: int = setting(
+        values.count(1), "ACTIVATOR_QUEUE_DEPTH_TOTAL", WAITING, "100000",
+        "Requests that may wait in all.",
+        "Ten full queues: at 4 KiB for each request about 400 MiB of Knative's 600 MiB.",
+    )
+    hold_bytes: int = setting(
+        values.SIZE, "ACTIVATOR_HOLD_BYTES", WAITING, "64KiB",
+        "Bytes of one request that are read while it waits; TCP holds back the rest.",
+        "Holds a usual form or JSON body, which can then be sent again to another pod.",
+    )
+    hold_bytes_per_revision: int = setting(
+        values.SIZE, "ACTIVATOR_HOLD_BYTES_PER_REVISION", WAITING, "64MiB",
+        "Bytes of waiting requests that are held for one revision.",
+        "A thousand requests at their own limit, and a quarter of what is held in all.",
+    )
+    hold_bytes_total: int = setting(
+        values.SIZE, "ACTIVATOR_HOLD_BYTES_TOTAL", WAITING, "256MiB",
+        "Bytes of waiting requests that are held in all.",
+        "Under half of the 600 MiB that Knative's Deployment allows.",
+    )
+    borrow: bool = setting(
+        values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",
+        "Whether an idle pod outside the own share is used before a request waits.",
+        "A wait beside an idle pod helps nobody; turn it off to share pods as Knative does.",
+    )
+
+    max_header_bytes: int = setting(
+        values.SIZE, "ACTIVATOR_MAX_HEADER_BYTES", REQUESTS, "1MiB",
+        "Bytes of request line and headers together.",
+        "What Go's server takes, and so Knative's.",
+    )
+    max_headers: int = setting(
+        values.count(1), "ACTIVATOR_MAX_HEADERS", REQUESTS, "1000",
+        "Headers of one request.",
+        "Ten times what Apache takes, and cheap to parse.",
+    )
+    max_target_bytes: int = setting(
+        values.SIZE, "ACTIVATOR_MAX_TARGET_BYTES", REQUESTS, "64KiB",
+        "Bytes of the request target (path and query).",
+        "Eight times what nginx and Apache take in their default set-up.",
+    )
+    header_timeout: float = setting(
+        values.duration(), "ACTIVATOR_HEADER_TIMEOUT", REQUESTS, "60s",
+        "Time from the first byte of a request to the end of its headers.",
+        "Knative's ReadHeaderTimeout.",
+    )
+
+    max_idle_proxy_conns: int = setting(
+        values.count(0, note=" (0: no limit)"), "MAX_IDLE_PROXY_CONNS", PODS, "1000",
+        "Idle connections to pods that are kept in all; 0 sets no limit.",
+        "Knative's default.",
+    )
+    max_idle_proxy_conns_per_host: int = setting(
+        values.count(1), "MAX_IDLE_PROXY_CONNS_PER_HOST", PODS, "100",
+        "Idle connections that are kept to one pod.",
+        "Knative's default.",
+    )
+    connect_timeout: float = setting(
+        values.duration(), "ACTIVATOR_CONNECT_TIMEOUT", PODS, "1s",
+        "Time for a connection to a pod to open; after it the request goes back to its queue.",
+        "Long enough for one lost SYN on a slow path, short enough to try another pod.",
+    )
+    probe_timeout: float = setting(
+        values.duration(), "PROBE_TIMEOUT", PODS, "300ms",
+        "Time for the first probe of a pod; later ones follow the round trips that were seen.",
+        "Knative's default.",
+    )
+    probe_frequency: float = setting(
+        values.duration(), "PROBE_FREQUENCY", PODS, "200ms",
+        "Time between two probes of a pod for which no request waits; faster while one does.",
+        "Knative's default.",
+    )
+    max_probes: int = setting(
+        values.count(1), "ACTIVATOR_MAX_PROBES", PODS, "256",
+        "Probes in flight at a time.",
+        "Covers a service of hundreds of pods that starts at once, within 1024 descriptors.",
+    )
+
+    lame_duck: float = setting(
+        values.duration(zero=True), "ACTIVATOR_LAME_DUCK", ENDING, "45s",
+        "After SIGTERM, time of serving on as before while readiness says no.",
+        "The time Knative gives load balancers to look away; a laptop has none.",
+        local="0s",
+    )
+    drain_timeout: float = setting(
+        values.duration(zero=True), "ACTIVATOR_DRAIN_TIMEOUT", ENDING, "540s",
+        "After that, time for requests in flight and waiting to end; then they are cut.",
+        "With the lame duck's 45 s it stays within the pod's 600 s of grace.",
+        local="30s", demo="2s",
+    )
+
+    log_format: str = setting(
+        values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
+        "JSON lines for machines or readable ones; auto asks whether stderr is a terminal.",
+        "Right in a pod and in a terminal alike.",
+    )
+    log_level: str = setting(
+        values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
+        "Least severity that is logged; the logging ConfigMap may change it later.",
+        "Knative's default.",
+    )
+
+    admin_url: str = setting(
+        values.url("http", "https"), "ACTIVATOR_ADMIN_URL", CLIENT, "http://127.0.0.1:8080",
+        "Admin side of the activator to ask.",
+        "Where a local one listens, and where `kubectl port-forward` leads.",
+        commands=("status",),
+    )
+
+
+# fmt: on
+
+
+SETTINGS: Final[tuple[Setting, ...]] = rows(Settings)
+"""The table, in the order of the fields; a default may depend on rows above it only."""
+
+
+class ConfigError(ValueError):
+    """Settings that cannot be used; ``problems`` holds one sentence for each, all at once."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+def settings_of(command: str) -> tuple[Setting, ...]:
+    """The rows that one command reads."""
+    return tuple(row for row in SETTINGS if command in row.commands)
+
+
+def load(
+    command: str,
+    flags: Mapping[str, str | None],
+    environ: Mapping[str, str] = os.environ,
+    *,
+    resolv_conf: Path = RESOLV_CONF,
+) -> Settings:
+    """Read every setting of one command.
+
+    Args:
+        command: run, local, demo or status; also chooses among defaults.
+        flags: what the command line said, by setting name; None or absent is not said.
+        environ: the environment variables.
+        resolv_conf: where the cluster's domain may be found.
+
+    Raises:
+        ConfigError: with all wrong and all missing settings.
+    """
+    sources = Sources(command, flags, environ, resolv_conf)
+    problems: list[str] = []
+    for row in SETTINGS:
+        try:
+            sources.known[row.name] = find(row, sources)
+        except ValueError as error:
+            problems.append(str(error))
+    problems = problems or _contradictions(sources.known)
+    if problems:
+        raise ConfigError(problems)
+    return Settings(command=command, **sources.known)
+
+
+def _contradictions(known: Mapping[str, Any]) -> list[str]:
+    """Values that are right alone and wrong together."""
+    return _shared_ports(known) + [
+        f"hold_bytes ({known['hold_bytes']} bytes) is larger than {budget} ({known[budget]} "
+        f"bytes): one request alone could not be held; lower the one or raise the other."
+        for budget in ("hold_bytes_per_revision", "hold_bytes_total")
+        if known["hold_bytes"] > known[budget]
+    ]
+
+
+def _shared_ports(known: Mapping[str, Any]) -> list[str]:
+    # https_port is left out: it is open only with TLS, which is not known here.
+    addresses = {
+        "http_port": known["bind"],
+        "h2c_port": known["bind"],
+        "metrics_port": known["bind"],
+        "admin_port": known["admin_bind"],
+    }
+    names = list(addresses)
+    return [
+        f"{one} and {other} are both {known[one]} on {addresses[one]}: give each its own port, "
+        f"or 0 to pick a free one."
+        for position, one in enumerate(names)
+        for other in names[position + 1 :]
+        if known[one] == known[other] != 0 and _overlap(addresses[one], addresses[other])
+    ]
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or not {"0.0.0.0", "::"}.isdisjoint({one, other})
+
+
+if __name__ == "__main__":
+    print(markdown(SETTINGS))

@@ -1,0 +1,246 @@
+"""The written forms of settings: ports, Go durations, sizes, names; text in, value or error out.
+
+Each ``Kind`` knows how to read one form, how to name it in ``--help`` and what to tell somebody
+who wrote it wrong. Must not know which settings exist, where a text came from, or any default.
+Knative's counterparts: time.ParseDuration, strconv.ParseBool and resource.ParseQuantity, which
+it reads its environment with.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+T = TypeVar("T")
+
+# One step above what Go's int64 of nanoseconds holds (292 years); keeps floats finite.
+MAX_DURATION = 2**63 / 1e9
+
+# No budget of this program is near it; a longer number is a slip of the keyboard.
+MAX_SIZE = 2**50
+
+_SECONDS = {
+    "ns": Decimal("1e-9"),
+    "us": Decimal("1e-6"),
+    "\u00b5s": Decimal("1e-6"),  # micro sign
+    "\u03bcs": Decimal("1e-6"),  # Greek mu; Go takes both
+    "ms": Decimal("1e-3"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "h": Decimal(3600),
+}
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_MAX_DURATION_TEXT = 100  # longer is no duration; bounds the work done on it
+
+_FACTORS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_SIZE = re.compile(r"([0-9]{1,18})(|[kKmMgG]|[kKmMgG]i)(|[bB])")
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_DNS_LABEL = re.compile(_LABEL)
+_DNS_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_VERSION = re.compile(r"v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(?:[-+][0-9A-Za-z.+-]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One written form.
+
+    Attributes:
+        parse: reads a text; raises ``ValueError`` for one that is not accepted.
+        accepts: what is accepted, as the end of the sentence "accepted is …".
+        metavar: its name in ``--help``.
+    """
+
+    parse: Callable[[str], T]
+    accepts: str
+    metavar: str
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go duration such as ``300ms``, ``1m30s``, ``1.5h`` or ``0``.
+
+    Strict as time.ParseDuration: units are required except for 0, blanks are refused. Unlike
+    there a negative duration is refused too: no setting of this program has a use for one.
+
+    Raises:
+        ValueError: the text is not a duration.
+    """
+    if text == "0":
+        return 0.0
+    total, position = Decimal(0), 0
+    while position < len(text) <= _MAX_DURATION_TEXT:
+        part = _DURATION_PART.match(text, position)
+        if part is None:
+            break
+        total += Decimal(part[1]) * _SECONDS[part[2]]
+        position = part.end()
+    if not text or position < len(text) or total >= MAX_DURATION:
+        raise ValueError(f"not a duration: {text!r}")
+    return float(total)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``65536``, ``64Ki``, ``64KiB`` (1024 each) or ``64k`` (1000 each).
+
+    Raises:
+        ValueError: the text is not a size.
+    """
+    match = _SIZE.fullmatch(text)
+    size = int(match[1]) * _FACTORS[match[2].lower()] if match else MAX_SIZE + 1
+    if size > MAX_SIZE:
+        raise ValueError(f"not a size: {text!r}")
+    return size
+
+
+def parse_bool(text: str) -> bool:
+    """The words that Go's strconv.ParseBool takes, and no others.
+
+    Raises:
+        ValueError: the text is none of them.
+    """
+    if text not in _TRUE and text not in _FALSE:
+        raise ValueError(f"not a boolean: {text!r}")
+    return text in _TRUE
+
+
+def parse_address(text: str) -> str:
+    """An IP address as it was written; ``localhost`` becomes 127.0.0.1.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    if text == "localhost":
+        return "127.0.0.1"
+    ipaddress.ip_address(text)
+    return text
+
+
+def count(minimum: int, maximum: int = 2**31 - 1, note: str = "") -> Kind[int]:
+    """Whole numbers from minimum to maximum; the default maximum is Go's int32, as in Knative."""
+
+    def parse(text: str) -> int:
+        number = _digits(text)
+        if not minimum <= number <= maximum:
+            raise ValueError(f"out of range: {text!r}")
+        return number
+
+    return Kind(parse, f"a whole number from {minimum} to {maximum}{note}", "NUMBER")
+
+
+def duration(*, zero: bool = False) -> Kind[float]:
+    """Go durations in seconds; zero only where it has a meaning."""
+
+    def parse(text: str) -> float:
+        seconds = parse_duration(text)
+        if seconds == 0 and not zero:
+            raise ValueError("must not be zero")
+        return seconds
+
+    least = "0 or more" if zero else "more than 0"
+    return Kind(parse, f"a duration of {least}, such as 300ms, 45s or 1m30s", "DURATION")
+
+
+def choice(*words: str) -> Kind[str]:
+    """One word of a few."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"unknown word: {text!r}")
+        return text
+
+    return Kind(parse, "one of " + ", ".join(words), "|".join(words))
+
+
+def url(*schemes: str, empty: str = "") -> Kind[str]:
+    """An URL with one of the schemes and a host; ``empty`` tells what no text at all means."""
+
+    def parse(text: str) -> str:
+        if text == "" and empty:
+            return text
+        parts = urlsplit(text)
+        unwritable = any(c.isspace() or not c.isprintable() for c in text)
+        if parts.scheme not in schemes or not parts.hostname or parts.port == 0 or unwritable:
+            raise ValueError(f"not such an URL: {text!r}")
+        return text
+
+    kinds = " or ".join(f"{scheme}://HOST[:PORT]" for scheme in schemes)
+    return Kind(parse, kinds + (f", or nothing, which means {empty}" if empty else ""), "URL")
+
+
+def _digits(text: str) -> int:
+    # int() alone would also take blanks, underscores, signs and other alphabets' digits.
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError(f"not a number: {text!r}")
+    return int(text)
+
+
+def _metrics_port(text: str) -> int:
+    number = _digits(text)
+    if number != 0 and not 1024 <= number <= 65535:
+        raise ValueError(f"out of range: {text!r}")
+    return number
+
+
+def _positive_size(text: str) -> int:
+    size = parse_size(text)
+    if size == 0:
+        raise ValueError("must not be zero")
+    return size
+
+
+def _matching(pattern: re.Pattern[str], text: str, longest: int) -> str:
+    if len(text) > longest or not pattern.fullmatch(text):
+        raise ValueError(f"not accepted: {text!r}")
+    return text
+
+
+def _existing_folder(text: str) -> Path | None:
+    if not text:
+        return None
+    path = Path(text)
+    if "\0" in text or not path.is_dir():
+        raise ValueError(f"not a folder: {text!r}")
+    return path
+
+
+def _not_empty(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError("empty or unprintable")
+    return text
+
+
+PORT = Kind(
+    count(0, 65535).parse, "a port number from 0 to 65535, where 0 picks a free one", "PORT"
+)
+METRICS_PORT = Kind(
+    _metrics_port, "0, which picks a free port, or a port number from 1024 to 65535", "PORT"
+)
+ADDRESS = Kind(parse_address, "an IP address, such as 127.0.0.1, 0.0.0.0 or ::", "ADDRESS")
+SIZE = Kind(_positive_size, "a size in bytes of more than 0, such as 65536, 64KiB or 1Mi", "SIZE")
+BOOLEAN = Kind(parse_bool, "true or false", "true|false")
+TEXT = Kind(str, "any text", "TEXT")
+NAME = Kind(_not_empty, "a text of at least one character", "NAME")
+FOLDER = Kind(_existing_folder, "the path of an existing folder", "DIR")
+DNS_LABEL = Kind(
+    lambda text: _matching(_DNS_LABEL, text, 63),
+    "a Kubernetes name of lower-case letters, digits and -",
+    "NAME",
+)
+OBJECT_NAME = Kind(
+    lambda text: _matching(_DNS_NAME, text, 253),
+    "a Kubernetes object's name of lower-case letters, digits, - and .",
+    "NAME",
+)
+DOMAIN = Kind(
+    lambda text: _matching(_DNS_NAME, text.removesuffix("."), 253),
+    "a DNS name, such as cluster.local",
+    "DOMAIN",
+)
+VERSION = Kind(lambda text: _matching(_VERSION, text, 100), "a version, such as v1.34.0", "VERSION")
