@@ -1,0 +1,274 @@
+"""The command line: what each command does, its options, its help and its exit status.
+
+Options are made from the table of settings (activator/config.py). What a command needs is
+imported when it runs, so ``--help`` answers at once. Must not know how anything is done.
+Knative's counterpart: the flags of cmd/activator/main.go, which has one command and no help.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import click
+
+from activator.config import ConfigError, Settings, load, settings_of
+from activator.setting import Setting
+
+OK: Final = 0
+FAILED: Final = 1
+MISUSED: Final = 2  # click's status for wrong options as well
+NO_ANSWER: Final = 3
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+
+_SERVER_STATUSES: Final = """\b
+Exit status:
+  0  ended by SIGTERM or Ctrl-C, after requests were answered
+  1  could not start or go on; the last log line says why
+  2  a setting is wrong or missing; all of them are named
+"""
+
+_CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class SettingsCommand(click.Command):
+    """A command whose options are settings, shown in help under the headings of the table."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one block of options for each section, then those that are no settings."""
+        assert self.name is not None
+        sections: dict[str, list[tuple[str, str]]] = {}
+        rows = {row.name: row for row in settings_of(self.name)}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            row = rows.get(param.name or "")
+            if record is not None:
+                sections.setdefault(row.section if row else "Other", []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+def _options(command: str) -> list[click.Parameter]:
+    return [_option(row, command) for row in settings_of(command)]
+
+
+def _option(row: Setting, command: str) -> click.Option:
+    default = row.default_text(command)
+    told = default if default == "required" else f"default: {default or 'none'}"
+    return click.Option(
+        [row.flag, row.name],
+        type=click.STRING,  # the table reads it, so that flag and variable take the same
+        metavar=row.kind.metavar,
+        help=f"{row.meaning} [{row.variable}; {told}]",
+    )
+
+
+def _command(
+    name: str, help_text: str, epilog: str, extra: Sequence[click.Option] = ()
+) -> Callable[[Callable[..., int]], SettingsCommand]:
+    """Decorate a function of (settings, **extra) that returns an exit status."""
+
+    def decorate(function: Callable[..., int]) -> SettingsCommand:
+        def callback(**given: Any) -> int:
+            others = {str(option.name): given.pop(str(option.name)) for option in extra}
+            settings = _settings(name, given)
+            return MISUSED if settings is None else function(settings, **others)
+
+        params = [*_options(name), *extra]
+        made = SettingsCommand(name, None, callback, params, help_text, epilog)
+        cli.add_command(made)
+        return made
+
+    return decorate
+
+
+def _settings(command: str, flags: dict[str, str | None]) -> Settings | None:
+    """The settings, or None after telling what is wrong with them."""
+    try:
+        return load(command, flags)
+    except ConfigError as error:
+        count = len(error.problems)
+        what = "a setting is" if count == 1 else f"{count} settings are"
+        click.echo(f"activator {command}: {what} wrong or missing:", err=True)
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+        click.echo(f"All settings: activator {command} --help", err=True)
+        return None
+
+
+@click.group(
+    context_settings=_CONTEXT,
+    epilog="Each command explains itself: activator COMMAND --help. Every setting with its reason: "
+    "docs/reference.md.",
+)
+@click.version_option(package_name="activator")
+def cli() -> None:
+    """Hold requests to services that are scaled to zero until a pod can take them.
+
+    The activator stands in the request path of services whose pods come and go. It keeps each
+    request until a pod of its revision is found healthy and has room, then passes it on; or
+    answers 504 when its time is up.
+
+    \b
+    First steps:
+      activator demo                     see it work on this machine, nothing else needed
+      activator local --manifests DIR    the same for objects that you write yourself
+      activator run                      in a cluster, in place of Knative's activator
+      activator status                   what a running one knows and what waits
+    """
+
+
+def _serve(settings: Settings) -> int:
+    from activator.app import main as serve
+
+    return serve(settings)
+
+
+@_command(
+    "run",
+    """Serve in a Kubernetes cluster.
+
+    Takes the place of Knative's activator: same ports, same environment variables, same answers.
+    Watches Revisions and Endpoints, probes pods, holds requests and tells the autoscaler.
+
+    \b
+    In the pod that Knative's Deployment starts, nothing need be set. From outside:
+      POD_NAME=me POD_IP=10.0.0.9 SYSTEM_NAMESPACE=knative-serving \\
+        activator run --kubeconfig ~/.kube/config
+
+    \b
+    Look next:
+      activator status     after kubectl port-forward deployment/activator 8080
+      /readyz, /metrics    on the admin port
+    """,
+    _SERVER_STATUSES,
+)
+def run(settings: Settings) -> int:
+    """Serve until a signal."""
+    return _serve(settings)
+
+
+@_command(
+    "local",
+    """Serve without a cluster, from a folder of manifests.
+
+    The folder holds Revision, Service, Endpoints and ConfigMap objects as Kubernetes writes them,
+    in files that end in .yaml, .yml or .json. Files that are created, changed, renamed or deleted
+    take effect at once; a broken file is reported and what it said before stays in force.
+
+    \b
+    Example, with a revision default/hello in ./objects:
+      activator local --manifests ./objects
+      curl -H 'Knative-Serving-Namespace: default' \\
+           -H 'Knative-Serving-Revision: hello' http://127.0.0.1:8012/
+
+    \b
+    Look next:
+      activator status     pods, requests in flight and waiting
+      activator demo       writes such a folder and starts pods for it
+    """,
+    _SERVER_STATUSES,
+)
+def local(settings: Settings) -> int:
+    """Serve until a signal."""
+    return _serve(settings)
+
+
+@_command(
+    "demo",
+    """Show on this machine how requests wait for pods that start.
+
+    Starts local mode on loopback addresses with sample services that are scaled to zero. The
+    first request to one of them is held while its pod starts, then answered; a pod without
+    requests is stopped again. Prints what to try and where to look. Ends with Ctrl-C.
+
+    \b
+    Example:
+      activator demo
+      activator demo --http-port 0 --admin-port 0    any free ports; they are printed
+
+    \b
+    Look next, in another terminal:
+      activator status     while a request waits
+    """,
+    _SERVER_STATUSES,
+)
+def demo(settings: Settings) -> int:
+    """Serve until a signal."""
+    return _serve(settings)
+
+
+@_command(
+    "status",
+    """Show what a running activator knows and what waits in it.
+
+    Asks the admin side, which listens on the activator's own machine only. For one in a cluster
+    let kubectl lead there:
+
+    \b
+      kubectl port-forward -n knative-serving deployment/activator 8080
+      activator status
+
+    \b
+    Columns:
+      pods             healthy (passed the activator's own probe) / ready (Kubernetes) / all
+      in flight        requests at pods / what the healthy pods can take at a time (inf: no limit)
+      queued           requests that wait
+      oldest waiter    how long the first of them has waited
+      state            serving, starting or scaled-to-zero; or why requests wait: no-endpoints,
+                       pods-not-ready, probe-failing, at-capacity
+
+    \b
+    For scripts:
+      activator status --json | jq '.revisions[] | select(.queued > 0) | .name'
+    """,
+    """\b
+Exit status:
+  0  shown
+  1  what answers is not an activator's admin side
+  2  a setting is wrong
+  3  nothing answers there
+""",
+    extra=[
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is.")
+    ],
+)
+def status(settings: Settings, as_json: bool) -> int:
+    """Ask once and print."""
+    from activator.admin.status import NoAnswer, UnexpectedAnswer, fetch, read_rows, show
+
+    try:
+        text = fetch(settings.admin_url)
+        rows = read_rows(text, settings.admin_url)
+    except NoAnswer as error:
+        click.echo(f"activator status: {error}", err=True)
+        return NO_ANSWER
+    except UnexpectedAnswer as error:
+        click.echo(f"activator status: {error}", err=True)
+        return FAILED
+    if as_json:
+        click.echo(text)
+    else:
+        show(rows, sys.stdout)
+    return OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command; what the console script calls.
+
+    Args:
+        args: the words after the program's name; those of this process by default.
+
+    Returns:
+        The exit status; the caller must end the process with it.
+    """
+    try:
+        ended = cli.main(args, prog_name="activator", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    return int(ended or OK)

@@ -1,0 +1,176 @@
+"""The command line as its users meet it: exit statuses, messages, help."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+import respx
+
+from activator import cli
+from activator.config import Settings, settings_of
+
+SERVERS = ("run", "local", "demo")
+KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
+
+
+class App(ModuleType):
+    """Stands in for activator.app and notes what it was started with."""
+
+    def __init__(self) -> None:
+        super().__init__("activator.app")
+        self.started: list[Settings] = []
+        self.status = 0
+        self.error: BaseException | None = None
+
+    def main(self, settings: Settings) -> int:
+        self.started.append(settings)
+        if self.error:
+            raise self.error
+        return self.status
+
+
+@pytest.fixture
+def app(monkeypatch):
+    monkeypatch.setitem(sys.modules, "activator.app", stand_in := App())
+    return stand_in
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch):
+    for row in {row.variable for command in SERVERS for row in settings_of(command)}:
+        monkeypatch.delenv(row, raising=False)
+    monkeypatch.delenv("ACTIVATOR_ADMIN_URL", raising=False)
+
+
+def test_run_starts_with_knatives_environment(app, monkeypatch):
+    for name, value in KNATIVE.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["run", "--http-port", "0"]) == 0
+    (settings,) = app.started
+    assert (settings.command, settings.http_port, settings.pod_name) == ("run", 0, "activator-x")
+
+
+def test_local_takes_its_folder_and_passes_the_apps_status_on(app, tmp_path):
+    app.status = 1
+    assert cli.main(["local", "--manifests", str(tmp_path)]) == 1
+    assert app.started[0].manifests == tmp_path
+
+
+def test_demo_needs_nothing(app):
+    assert cli.main(["demo"]) == 0
+    assert app.started[0].bind == "127.0.0.1"
+
+
+def test_all_wrong_settings_are_told_and_nothing_starts(app, capsys):
+    assert cli.main(["run", "--http-port", "80x", "--pod-ip", "here"]) == 2
+    told = capsys.readouterr()
+    assert app.started == []
+    assert told.out == ""
+    assert "activator run: 4 settings are wrong or missing" in told.err
+    for part in ("--http-port", "'80x'", "--pod-ip", "POD_NAME", "SYSTEM_NAMESPACE"):
+        assert part in told.err
+
+
+def test_an_empty_flag_turns_the_autoscaler_off(app, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACTIVATOR_AUTOSCALER_URL", "ws://127.0.0.1:1")
+    assert cli.main(["local", "--manifests", str(tmp_path), "--autoscaler-url", ""]) == 0
+    assert app.started[0].autoscaler_url == ""
+
+
+def test_ctrl_c_ends_without_a_traceback(app, capsys):
+    app.error = KeyboardInterrupt()
+    assert cli.main(["demo"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("args", [["serve"], ["local", "--prot", "1"], ["status", "extra"]])
+def test_misuse_is_status_2_and_points_to_help(args, capsys):
+    assert cli.main(args) == 2
+    assert "--help" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [*SERVERS, "status"])
+def test_help_teaches(command, capsys):
+    assert cli.main([command, "--help"]) == 0
+    told = capsys.readouterr().out
+    for row in settings_of(command):
+        assert row.flag in told
+        assert row.variable in told
+        assert f"{row.section}:" in told
+    assert "Exit status:" in told
+    assert f"activator {command}" in told
+
+
+def test_help_of_one_command_does_not_offer_what_it_ignores(capsys):
+    assert cli.main(["run", "-h"]) == 0
+    assert "--manifests" not in capsys.readouterr().out
+
+
+def test_the_first_page_names_each_command(capsys):
+    assert cli.main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for command in cli.cli.commands:
+        assert f"activator {command} " in told
+
+
+def test_help_imports_nothing_heavy():
+    check = (
+        "import sys; from activator.cli import main; status = main(['local', '--help']);"
+        "heavy = {'httpx', 'rich', 'structlog', 'uvicorn', 'starlette', 'kubernetes_asyncio',"
+        " 'asyncio', 'yaml', 'activator.app'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+URL = "http://127.0.0.1:18080"
+ANSWER = '{"revisions": [], "activator": {"podName": "x"}}'
+
+
+@respx.mock
+def test_status_prints_columns_or_the_raw_answer(capsys):
+    respx.get(URL + "/api/v1/revisions").respond(text=ANSWER)
+    assert cli.main(["status", "--admin-url", URL]) == 0
+    assert capsys.readouterr().out.split() == [
+        "REVISION",
+        "PODS",
+        "IN-FLIGHT",
+        "QUEUED",
+        "OLDEST-WAITER",
+        "STATE",
+    ]
+    assert cli.main(["status", "--admin-url", URL, "--json"]) == 0
+    assert capsys.readouterr().out == ANSWER + "\n"
+
+
+@respx.mock
+def test_status_asks_where_the_environment_says(monkeypatch):
+    monkeypatch.setenv("ACTIVATOR_ADMIN_URL", URL)
+    route = respx.get(URL + "/api/v1/revisions").respond(text=ANSWER)
+    assert cli.main(["status"]) == 0
+    assert route.called
+
+
+@respx.mock
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_status_of_something_else_is_1(options, capsys):
+    respx.get(URL + "/api/v1/revisions").respond(text="<html>")
+    assert cli.main(["status", "--admin-url", URL, *options]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "not an activator's admin side" in told.err
+
+
+def test_status_of_nobody_is_3(capsys):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        assert cli.main(["status", "--admin-url", url]) == 3
+    assert url in capsys.readouterr().err
