@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -128,6 +130,17 @@ def test_help_imports_nothing_heavy():
         [sys.executable, "-c", check], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", sorted(cli.cli.commands))
+def test_the_reference_tells_the_same_exit_statuses(command):
+    page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
+    section = page.split(f"### `activator {command}`\n")[1].split("\n##")[0]
+    epilog = cli.cli.commands[command].epilog or ""
+    statuses = re.findall(r"^  (\d+)  (.+)$", epilog, re.MULTILINE)
+    assert statuses
+    for number, meaning in statuses:
+        assert f"| {number} | {meaning} |" in section
 
 
 URL = "http://127.0.0.1:18080"
