@@ -1,0 +1,539 @@
+"""Keeps the inventory equal to one kind of objects in a cluster: list, then watch, for ever.
+
+Decides when a stream is to be trusted, when to list again and how long to wait. It must not know
+how requests are sent or authenticated, nor what objects mean.
+Three rules carry it: what is in force stays until a complete list replaces it; an answer that is
+not understood is never taken for an empty one; after anything that may have hidden a change, the
+watch starts again from the last version that is known to be good.
+Counterpart: client-go's tools/cache/reflector.go, whose constants are used where they fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from activator.discovery.inventory import Inventory
+
+logger = logging.getLogger(__name__)
+
+# client-go's page size; the answer to a smaller one is not noticeably quicker.
+PAGE_SIZE = 500
+
+# etcd stores at most 1.5 MiB an object by default; the largest line seen held 25,000 addresses in
+# 4 MiB. Whatever is longer is not an event.
+MAX_LINE_BYTES = 64 * 2**20
+
+# A watch that fails this often in a row without one event may hang on its version: list again.
+RELIST_AFTER_FAILURES = 5
+
+# After this long in one go, other tasks get a turn: requests pass through the same loop.
+_TURN_SECONDS = 0.002
+
+_HTTP_OK = 200
+_HTTP_UNAUTHORIZED = 401
+_HTTP_FORBIDDEN = 403
+_HTTP_NOT_FOUND = 404
+_HTTP_GONE = 410
+_HTTP_TOO_MANY_REQUESTS = 429
+_HTTP_GATEWAY_TIMEOUT = 504
+
+# Refusals that a list would meet as well.
+_NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_REQUESTS, 502, 503)
+
+_STATUS_TEXT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """All times, in seconds.
+
+    Attributes:
+        backoff_first: pause after the first failure; doubled each time, plus up to as much again.
+        backoff_limit: no pause is longer, unless the server asks for it.
+        healthy_after: after this long without a failure the pauses start from the first again.
+        retry_after_limit: no ``Retry-After`` is obeyed beyond this.
+        connect: until a connection stands.
+        inactivity: silence after which a stream is taken for dead. API servers send a bookmark
+            about every minute.
+        list_page: until a page of a list is complete.
+        watch_least, watch_most: how long the server is asked to keep a stream; random, so that
+            not all streams of all clients end together.
+        watch_brief: a stream that ends sooner counts as a failure.
+        credentials: age at which credentials are read again.
+        version_interval, version_limit: how often and for how long to ask for the version.
+    """
+
+    backoff_first: float = 0.8
+    backoff_limit: float = 30.0
+    healthy_after: float = 120.0
+    retry_after_limit: float = 120.0
+    connect: float = 10.0
+    inactivity: float = 75.0
+    list_page: float = 60.0
+    watch_least: float = 300.0
+    watch_most: float = 600.0
+    watch_brief: float = 1.0
+    credentials: float = 60.0
+    version_interval: float = 1.0
+    version_limit: float = 60.0
+
+
+class Resource(NamedTuple):
+    """One kind of objects, and the path under which an API server lists it."""
+
+    kind: str
+    path: str
+
+
+class ConnectionLostError(Exception):
+    """No connection, or it broke, or nothing came for too long."""
+
+
+class ServerAnswerError(Exception):
+    """The server answered something else than what was asked for.
+
+    Attributes:
+        status: the HTTP status, or the code of a Status object inside a stream.
+        retry_after: seconds that the server asks to wait; 0 if it does not.
+    """
+
+    def __init__(self, status: int, reason: str, retry_after: float = 0.0) -> None:
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        super().__init__(f"{status}: {reason}" if reason else str(status))
+
+
+class GarbledError(Exception):
+    """What came is no list and no event. Nothing of it may be used."""
+
+
+class Response(Protocol):
+    """An answer whose head has arrived."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds that the server asks to wait; 0 if it does not."""
+
+    async def read(self, limit: int) -> bytes:
+        """The body, or its first ``limit`` bytes. Raises ``ConnectionLostError``."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises ``ConnectionLostError``."""
+
+
+class Cluster(Protocol):
+    """Sends requests to an API server, with credentials."""
+
+    def get(
+        self, path: str, params: Mapping[str, str], silence: float
+    ) -> AbstractAsyncContextManager[Response]:
+        """Sends a GET. ``silence``: seconds without a byte after which the connection is lost.
+
+        Raises ``ConnectionLostError`` on entering.
+        """
+
+    def distrust_credentials(self) -> None:
+        """The server refused the credentials: read them again before the next request."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened on one watch since the start."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    garbled: int = 0
+    failures: int = 0
+    expired: int = 0
+    emptied: int = 0
+
+
+class _Metadata(msgspec.Struct):
+    resourceVersion: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    """A page of a list. ``items`` may be null, as Go writes an empty one, but not be missing."""
+
+    kind: str
+    metadata: _Metadata
+    items: list[msgspec.Raw] | None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_PAGE = msgspec.json.Decoder(_Page)
+_EVENT = msgspec.json.Decoder(_Event)
+_OBJECT = msgspec.json.Decoder(dict[str, object])
+
+
+class Backoff:
+    """How long to pause after a failure. Doubles, and starts anew after a healthy time."""
+
+    def __init__(self, timings: Timings) -> None:
+        self._timings = timings
+        self._exponent = 0
+        self._healthy_since = float("-inf")
+
+    def pause(self, now: float, *, first_is_free: bool = False) -> float:
+        """Says how long to wait after a failure.
+
+        Args:
+            now: the loop's time.
+            first_is_free: whether the first failure after a healthy time costs no pause.
+
+        Returns:
+            Seconds.
+        """
+        if now - self._healthy_since > self._timings.healthy_after:
+            self._exponent = 0
+        base = self._timings.backoff_first * 2**self._exponent
+        free = first_is_free and self._exponent == 0
+        pause = min(base * (1 + random.random()), self._timings.backoff_limit)
+        if base < self._timings.backoff_limit:
+            self._exponent += 1
+        self._healthy_since = now + (0 if free else pause)
+        return 0.0 if free else pause
+
+
+class Reflector:
+    """Follows one resource.
+
+    Args:
+        resource: which one.
+        cluster: sends the requests.
+        inventory: is told what there is.
+        timings: all times.
+    """
+
+    def __init__(
+        self, resource: Resource, cluster: Cluster, inventory: Inventory, timings: Timings
+    ) -> None:
+        self.resource = resource
+        self.counters = Counters()
+        self.synced = asyncio.Event()
+        self.last_error = ""
+        self.last_sign_of_life = asyncio.get_running_loop().time()
+        self._cluster = cluster
+        self._inventory = inventory
+        self._timings = timings
+        self._backoff = Backoff(timings)
+        # Where the next watch starts; empty when a list must come first.
+        self._version = ""
+        # From where the next list must be at least as fresh: "0" is whatever a server has cached.
+        self._list_version = "0"
+        self._failures = 0
+        self._suspicions = 0
+
+    async def run(self) -> None:
+        """Follows the resource until cancelled. No fault of the server ends it."""
+        while True:
+            pause = await self._attempt()
+            if pause:
+                await asyncio.sleep(pause)
+
+    async def _attempt(self) -> float:
+        """Lists if need be, and watches until something ends that. Returns how long to pause."""
+        try:
+            if not self._version:
+                await self._list()
+            ended_early = await self._watch()
+        except ServerAnswerError as error:
+            return self._refused(error)
+        except ConnectionLostError as error:
+            return self._failed(str(error))
+        except GarbledError as error:
+            return self._failed(str(error), suspect=True)
+        except Exception as error:
+            # A defect of ours must not silence a whole resource for good: begin with a list.
+            logger.exception("watch of %s: unexpected error", self.resource.path)
+            self._version = ""
+            return self._failed(repr(error))
+        if ended_early:
+            return self._failed("the server ended the watch at once", suspect=True)
+        self._well()
+        return 0.0
+
+    def _refused(self, error: ServerAnswerError) -> float:
+        if error.status == _HTTP_GONE:
+            return self._expired(str(error))
+        if error.status == _HTTP_UNAUTHORIZED:
+            self._cluster.distrust_credentials()
+        if not self._version and error.status == _HTTP_GATEWAY_TIMEOUT:
+            # Among others: the server's cache is older than what we have seen. Ask etcd itself.
+            self._list_version = ""
+        asked = min(error.retry_after, self._timings.retry_after_limit)
+        suspect = error.status not in _NOT_ABOUT_THE_VERSION
+        return max(self._failed(f"{error}{_advice(error.status)}", suspect=suspect), asked)
+
+    def _expired(self, reason: str) -> float:
+        """The version is too old for the server: what is in force stays until the next list."""
+        self.counters.expired += 1
+        logger.info("watch of %s: %s; listing again", self.resource.path, reason)
+        if not self._version:
+            # It was the list that expired: its version, or its second page.
+            self._list_version = ""
+        self._version = ""
+        return self._backoff.pause(self._now(), first_is_free=True)
+
+    def _failed(self, reason: str, *, suspect: bool = False) -> float:
+        """Notes a failure. ``suspect``: the version that the watch starts from may be its cause."""
+        self.counters.failures += 1
+        self._failures += 1
+        self._suspicions += suspect
+        if self._suspicions >= RELIST_AFTER_FAILURES:
+            self._version = ""
+        pause = self._backoff.pause(self._now())
+        # The first failure in a row is usually a server that restarts.
+        level = logging.INFO if self._failures == 1 else logging.WARNING
+        logger.log(
+            level,
+            "watch of %s: %s; again in %.1f s, the last state stays in force",
+            self.resource.path,
+            reason,
+            pause,
+            extra={"resource": self.resource.kind, "failures_in_a_row": self._failures},
+        )
+        self.last_error = reason
+        return pause
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _alive(self) -> None:
+        self.last_sign_of_life = self._now()
+
+    def _well(self) -> None:
+        """The server answered as it should."""
+        self._failures = 0
+        self._suspicions = 0
+        self.last_error = ""
+
+    # --- list ---------------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        """Lists all pages, and only then puts them in force. Raises if any page is not right."""
+        self.counters.lists += 1
+        objects: list[object] = []
+        params = {"limit": str(PAGE_SIZE)}
+        if self._list_version:
+            params["resourceVersion"] = self._list_version
+        while True:
+            page = await self._page(params)
+            await self._decode_items(page, objects)
+            if not page.metadata.continue_:
+                break
+            # The first page's version is part of the token, and may not be repeated.
+            params = {"limit": str(PAGE_SIZE), "continue": page.metadata.continue_}
+        self._put_in_force(objects)
+        self._version = self._list_version = page.metadata.resourceVersion
+        self._alive()
+        self._well()
+        self.synced.set()
+
+    def _put_in_force(self, objects: list[object]) -> None:
+        known = self._inventory.counts[self.resource.kind]
+        if not objects and known:
+            self.counters.emptied += 1
+            logger.warning(
+                "the list of %s is empty, %d objects were known: all of them are removed. If that "
+                "is not so in the cluster, look at its RBAC rules and at etcd",
+                self.resource.path,
+                known,
+            )
+        self._inventory.replace(self.resource.kind, objects)
+
+    async def _page(self, params: Mapping[str, str]) -> _Page:
+        try:
+            async with asyncio.timeout(self._timings.list_page):
+                async with self._cluster.get(
+                    self.resource.path, params, self._timings.inactivity
+                ) as response:
+                    await _check(response)
+                    body = b"".join([chunk async for chunk in response.chunks()])
+        except TimeoutError:
+            raise ConnectionLostError("a page of the list took too long") from None
+        return self._checked_page(body)
+
+    def _checked_page(self, body: bytes) -> _Page:
+        try:
+            page = _PAGE.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self._garbled("list", error) from None
+        if page.kind != f"{self.resource.kind}List" or not page.metadata.resourceVersion:
+            raise self._garbled("list", f"kind {page.kind[:60]!a}, or no resourceVersion")
+        return page
+
+    async def _decode_items(self, page: _Page, into: list[object]) -> None:
+        turn = self._now()
+        for item in page.items or ():
+            into.append(self._decode(item, "list"))
+            if self._now() - turn > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn = self._now()
+
+    def _decode(self, raw: msgspec.Raw | bytes, where: str) -> dict[str, object]:
+        try:
+            return _OBJECT.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self._garbled(where, error) from None
+
+    def _garbled(self, where: str, why: object) -> GarbledError:
+        self.counters.garbled += 1
+        return GarbledError(f"what came is no {where}: {why}")
+
+    # --- watch --------------------------------------------------------------------------------
+
+    async def _watch(self) -> bool:
+        """Watches from the last known version until the stream ends.
+
+        Returns:
+            Whether it ended so soon that watching again at once would be a storm.
+        """
+        self.counters.watches += 1
+        begun = self._now()
+        async with self._cluster.get(
+            self.resource.path, self._watch_params(), self._timings.inactivity
+        ) as response:
+            await _check(response)
+            self._alive()
+            try:
+                await self._follow(response)
+            except ConnectionLostError as error:
+                if self._is_brief(begun):
+                    raise
+                logger.info("watch of %s: %s; watching again", self.resource.path, error)
+        return self._is_brief(begun)
+
+    def _is_brief(self, begun: float) -> bool:
+        return self._now() - begun < self._timings.watch_brief
+
+    def _watch_params(self) -> dict[str, str]:
+        seconds = random.uniform(self._timings.watch_least, self._timings.watch_most)
+        return {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(max(1, round(seconds))),
+        }
+
+    async def _follow(self, response: Response) -> None:
+        lines = Lines()
+        async for chunk in response.chunks():
+            self._alive()
+            turn = self._now()
+            for line in lines.feed(chunk):
+                self._take(line)
+                if self._now() - turn > _TURN_SECONDS:
+                    await asyncio.sleep(0)
+                    turn = self._now()
+            if lines.held > MAX_LINE_BYTES:
+                raise self._garbled("event", f"a line of more than {MAX_LINE_BYTES} bytes")
+        if lines.held:
+            # Cut in mid-line: the next watch starts before this event and brings it again.
+            self.counters.garbled += 1
+
+    def _take(self, line: bytes) -> None:
+        """Takes in one event. Raises what must end the stream."""
+        try:
+            event = _EVENT.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self._garbled("event", error) from None
+        obj = self._decode(event.object, "event")
+        if event.type == "ERROR":
+            raise _status_error(obj)
+        metadata = obj.get("metadata")
+        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        if not isinstance(metadata, dict) or not isinstance(version, str) or not version:
+            raise self._garbled("event", "its object has no resourceVersion")
+        self._carry_out(event.type, obj, metadata)
+        self.counters.events += 1
+        self._version = self._list_version = version
+        self._well()
+
+    def _carry_out(
+        self, event_type: str, obj: dict[str, object], metadata: Mapping[str, object]
+    ) -> None:
+        kind = self.resource.kind
+        if event_type in ("ADDED", "MODIFIED"):
+            self._inventory.apply({**obj, "kind": kind})
+        elif event_type == "DELETED":
+            namespace, name, uid = (metadata.get(key) for key in ("namespace", "name", "uid"))
+            if not isinstance(namespace, str) or not isinstance(name, str):
+                raise self._garbled("event", "a deleted object without a name")
+            self._inventory.remove(kind, namespace, name, uid if isinstance(uid, str) else "")
+        elif event_type != "BOOKMARK":
+            raise self._garbled("event", f"unknown type {event_type[:60]!a}")
+
+
+class Lines:
+    """Cuts a stream of bytes into lines."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.held = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Takes in bytes; yields each line that is complete by them, without its end.
+
+        Empty lines are left out. ``held`` is how many bytes wait for the end of their line.
+        """
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line = b"".join((*self._parts, end)) if self._parts else end
+            self._parts.clear()
+            self.held = 0
+            if line.strip():
+                yield line
+        if rest:
+            self._parts.append(rest)
+            self.held += len(rest)
+
+
+async def _check(response: Response) -> None:
+    """Raises ``ServerAnswerError`` unless the answer is a good one."""
+    if response.status == _HTTP_OK:
+        return
+    body = await response.read(_STATUS_TEXT_BYTES)
+    try:
+        message = _OBJECT.decode(body).get("message")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        message = body[:200].decode("utf-8", "replace")
+    reason = ascii(message)[1:-1][:200] if isinstance(message, str) else ""
+    raise ServerAnswerError(response.status, reason, response.retry_after)
+
+
+def _status_error(status: Mapping[str, object]) -> ServerAnswerError:
+    code, reason, message = (status.get(key) for key in ("code", "reason", "message"))
+    if reason in ("Expired", "Gone"):
+        code = _HTTP_GONE
+    text = message if isinstance(message, str) else ""
+    return ServerAnswerError(code if type(code) is int else 0, ascii(text)[1:-1][:200])
+
+
+def _advice(status: int) -> str:
+    if status == _HTTP_UNAUTHORIZED:
+        return " (the credentials are read again)"
+    if status == _HTTP_FORBIDDEN:
+        return " (is the ClusterRole that allows get, list and watch bound to our account?)"
+    if status == _HTTP_NOT_FOUND:
+        return " (is Knative Serving installed?)"
+    return ""
