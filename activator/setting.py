@@ -159,8 +159,18 @@ def find(row: Setting, sources: Sources) -> Any:
     except ValueError:
         raise ValueError(
             f"{row.name} (from {source}): {_echo(text)} is not accepted; "
-            f"accepted is {row.kind.accepts}."
+            f"accepted is {row.kind.accepts}.{_service_link(text)}"
         ) from None
+
+
+def _service_link(text: str) -> str:
+    # A Service named activator-http makes the kubelet set ACTIVATOR_HTTP_PORT in each pod.
+    if not text.startswith("tcp://"):
+        return ""
+    return (
+        " Kubernetes writes such variables for a Service of that name; "
+        "enableServiceLinks: false in the pod's spec keeps them out."
+    )
 
 
 def _said(row: Setting, sources: Sources) -> tuple[str, str] | None:

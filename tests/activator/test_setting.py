@@ -83,6 +83,11 @@ def test_a_wrong_value_is_named_with_its_source_and_what_is_accepted():
     )
 
 
+def test_a_variable_that_kubernetes_made_for_a_service_is_recognised():
+    with pytest.raises(ValueError, match="enableServiceLinks: false"):
+        setting.find(PORT, sources(TOY_PORT="tcp://10.0.0.7:80"))
+
+
 def test_a_missing_value_says_how_to_give_it():
     with pytest.raises(ValueError, match="pass flag --name or set environment variable TOY_NAME"):
         setting.find(NAME, sources())
