@@ -252,7 +252,8 @@ async def _send_pieces(writer: asyncio.StreamWriter, answer: Answer) -> None:
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
     except TimeoutError:
         return False
     return True

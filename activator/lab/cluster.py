@@ -1,0 +1,242 @@
+"""A toy cluster for one machine: services whose pods are processes, scaled by statistics.
+
+Does what autoscaler, scheduler, kubelet and the ServerlessService controller do together, as far as
+the activator can see it: the wanted number of pods runs, and the manifests folder says which
+addresses there are and which are ready. Must not know the activator; statistics come in by
+`Cluster.on_stats`. How many pods are wanted is decided in :mod:`.scaler`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import TaskGroup
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from activator.lab.addresses import AddressPool, Place
+from activator.lab.kubelet import READINESS_PERIOD, PodProcess
+from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.lab.pod import PodOptions
+from activator.lab.scaler import Scaler
+
+#: Requests at a time that a pod without a limit should have.
+DEFAULT_TARGET = 10.0
+#: Seconds before a pod is replaced that ended by itself: one that cannot run must not be started
+#: in a tight loop.
+REPLACE_AFTER = 1.0
+
+Stat = tuple[str, str, float, float]  # namespace, name, average concurrency, requests counted
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the cluster is told about a service; its revision has the same name.
+
+    Attributes:
+        container_concurrency: requests that one pod may have at a time; 0 is no limit.
+        start_after: seconds from a pod's start to its listening.
+        target: requests at a time that one pod should have; 0 takes container_concurrency.
+        idle: seconds without requests after which pods are taken away.
+        timeout: seconds that a request may take in all.
+        exec_readiness: the container has an exec readiness probe.
+    """
+
+    name: str
+    namespace: str = "default"
+    container_concurrency: int = 0
+    start_after: float = 2.0
+    target: float = 0.0
+    min_pods: int = 0
+    max_pods: int = 3
+    idle: float = 15.0
+    timeout: int = 300
+    exec_readiness: bool = False
+
+
+class Event(NamedTuple):
+    """Something that happened. ``kind`` is one of: asked, scaled, started, listening, probe passed,
+    probe failed, ready, not ready, answered, draining, stopped, ended by itself."""
+
+    at: float
+    service: Service
+    kind: str
+    pod: str = ""
+    details: dict[str, object] = {}  # noqa: RUF012  never changed, and made anew where there are any
+
+
+Tell = Callable[[Event], None]
+
+
+class Cluster:
+    """All services and their pods."""
+
+    def __init__(
+        self,
+        folder: Path,
+        services: Iterable[Service],
+        *,
+        tell: Tell = lambda event: None,
+        addresses: AddressPool | None = None,
+        readiness_period: float = READINESS_PERIOD,
+    ) -> None:
+        """Writes the services' manifests, without pods, into the existing folder.
+
+        Arguments:
+            tell: called with each event; must return at once.
+            readiness_period: seconds between kubelet's checks of a pod.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        pool = addresses or AddressPool()
+        self._services = {
+            (service.namespace, service.name): _ScaledService(
+                folder, service, tell, pool, readiness_period
+            )
+            for service in services
+        }
+
+    def on_stats(self, stats: Iterable[Stat]) -> None:
+        """Takes an activator's statistics; unknown revisions are ignored. Returns at once.
+
+        Must be called on the thread of the loop that `run` runs on.
+        """
+        for namespace, name, concurrency, count in stats:
+            service = self._services.get((namespace, name))
+            if service is not None:
+                service.observe(concurrency, count)
+
+    async def run(self) -> None:
+        """Keeps the pods as wanted until cancelled, and then ends them all."""
+        async with TaskGroup() as tasks:
+            for service in self._services.values():
+                tasks.create_task(service.run())
+
+
+class _ScaledService:
+    """One service: its scaler, its pods, its manifests."""
+
+    def __init__(
+        self, folder: Path, service: Service, tell: Tell, addresses: AddressPool, period: float
+    ) -> None:
+        self._folder = folder
+        self._service = service
+        self._tell = tell
+        self._addresses = addresses
+        self._period = period
+        target = service.target or service.container_concurrency or DEFAULT_TARGET
+        self._scaler = Scaler(target, service.max_pods, service.idle, service.min_pods)
+        self._pods: dict[PodProcess, Place] = {}
+        self._started = 0
+        self._not_before = 0.0
+        self._wake = asyncio.Event()
+        self._revision_uid = str(uuid4())
+        self._write_revision()
+        self._write_endpoints()
+
+    def observe(self, concurrency: float, count: float) -> None:
+        self._scaler.observe(time.monotonic(), concurrency, count)
+        if concurrency > 0 and not any(pod.ready for pod in self._pods):
+            self._happened("asked", concurrency=concurrency)
+        self._wake.set()
+
+    async def run(self) -> None:
+        async with TaskGroup() as tasks:
+            while True:
+                self._wake.clear()
+                self._reconcile(tasks)
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Until a statistic or a pod's end, or until time alone may change what is wanted."""
+        now = time.monotonic()
+        times = [self._scaler.next_change()]
+        if self._not_before > now:
+            times.append(self._not_before)
+        known = [at for at in times if at is not None]
+        # Not wait_for: on Python 3.11 that swallows a cancellation that comes with the wake-up.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(min(known) - now, 0) if known else None):
+                await self._wake.wait()
+
+    def _reconcile(self, tasks: TaskGroup) -> None:
+        now = time.monotonic()
+        wanted = self._scaler.desired(now)
+        running = [pod for pod in self._pods if not pod.stopping]
+        if wanted == len(running) or (wanted > len(running) and now < self._not_before):
+            return
+        self._happened("scaled", pods=len(running), wanted=wanted)
+        for _ in range(wanted - len(running)):
+            self._start_pod(tasks)
+        for pod in running[wanted:]:
+            pod.stop()  # out of the Endpoints first, then told to end: requests stop coming
+        self._write_endpoints()
+
+    def _start_pod(self, tasks: TaskGroup) -> None:
+        service = self._service
+        place = self._addresses.take()
+        self._started += 1
+        options = PodOptions(
+            name=f"{service.name}-{self._started}",
+            address=place.ip,
+            port=place.port,
+            admin_port=place.admin_port,
+            start_after=service.start_after,
+            container_concurrency=service.container_concurrency,
+            tell_requests=True,
+        )
+        pod = PodProcess(
+            options, self._pod_told, exec_readiness=service.exec_readiness, period=self._period
+        )
+        self._pods[pod] = place
+        self._happened("started", options.name, address=str(place))
+        tasks.create_task(self._accompany(pod))
+
+    async def _accompany(self, pod: PodProcess) -> None:
+        try:
+            await pod.run()
+        finally:
+            self._addresses.give_back(self._pods.pop(pod))
+            if not pod.stopping:
+                self._not_before = time.monotonic() + REPLACE_AFTER
+            self._write_endpoints()
+            self._wake.set()
+
+    def _pod_told(self, pod: PodProcess, kind: str, **details: object) -> None:
+        if kind in ("ready", "not ready"):
+            self._write_endpoints()
+        self._happened(kind, pod.options.name, **details)
+
+    def _happened(self, kind: str, pod: str = "", **details: object) -> None:
+        self._tell(Event(time.monotonic(), self._service, kind, pod, details))
+
+    def _write_revision(self) -> None:
+        service = self._service
+        found = revision(
+            service.name,
+            namespace=service.namespace,
+            container_concurrency=service.container_concurrency,
+            timeout=service.timeout,
+            exec_readiness=service.exec_readiness,
+            uid=self._revision_uid,
+        )
+        write_object(self._folder, found)
+
+    def _write_endpoints(self) -> None:
+        listed = [
+            PodAddress(place.ip, place.port, pod.uid, pod.options.name, pod.ready)
+            for pod, place in self._pods.items()
+            if not pod.stopping
+        ]
+        found = private_endpoints(
+            self._service.name,
+            listed,
+            namespace=self._service.namespace,
+            revision_uid=self._revision_uid,
+        )
+        write_object(self._folder, found)

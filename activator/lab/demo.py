@@ -1,0 +1,124 @@
+"""The demo: two sample services that scale from zero, a short guide, and a live account.
+
+Puts a toy cluster, its manifests folder and the narrator together. Must not know how the activator
+is built: whoever runs the demo starts one that watches `Demo.manifests` and hands its statistics
+to `Demo.on_stats`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+from activator.lab.addresses import AddressPool
+from activator.lab.cluster import Cluster, Event, Service, Stat
+from activator.lab.narrator import Narrator
+
+#: One service that takes any number of requests at a time, and one that takes two per pod, so that
+#: a queue can be watched.
+SERVICES = (
+    Service("hello", start_after=1.5, idle=15.0),
+    Service("slow", container_concurrency=2, start_after=2.5, idle=15.0),
+)
+
+Print = Callable[[str], object]
+
+
+class Demo:
+    """A demo's world. Use it as a context manager, so that its folder is removed."""
+
+    def __init__(
+        self,
+        services: Iterable[Service] = SERVICES,
+        *,
+        addresses: AddressPool | None = None,
+    ) -> None:
+        """Makes the manifests folder, with the services in it and no pods.
+
+        Raises:
+            OSError: there is no room for temporary files.
+        """
+        self.manifests = Path(tempfile.mkdtemp(prefix="activator-demo-"))
+        self._services = tuple(services)
+        self._narrator = Narrator()
+        self._print: Print = lambda line: None
+        self._cluster = Cluster(
+            self.manifests, self._services, tell=self._tell, addresses=addresses
+        )
+
+    def __enter__(self) -> Demo:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Removes the manifests folder; the activator must have ended or will see no revisions."""
+        shutil.rmtree(self.manifests, ignore_errors=True)
+
+    def on_stats(self, stats: Iterable[Stat]) -> None:
+        """Takes an activator's statistics: (namespace, name, average concurrency, count) each.
+
+        Returns at once; must be called on the thread of the loop that `run` runs on.
+        """
+        self._cluster.on_stats(stats)
+
+    async def run(
+        self,
+        traffic: str = "127.0.0.1:8012",
+        admin: str = "127.0.0.1:8080",
+        print: Print = print,
+    ) -> None:
+        """Prints the guide and runs until cancelled; then all pods are ended, within seconds.
+
+        Arguments:
+            traffic: host and port where the activator takes requests.
+            admin: host and port of its admin API.
+            print: takes each line.
+        """
+        self._print = print
+        for line in guide(traffic, admin, self.manifests):
+            print(line)
+        await self._cluster.run()
+
+    def _tell(self, event: Event) -> None:
+        for line in self._narrator.lines(event, datetime.now()):
+            self._print(line)
+
+
+def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
+    """What to try, as lines."""
+    hello = f"curl -H 'Host: hello.default.svc.cluster.local' http://{traffic}"
+    revision = "-H 'Knative-Serving-Namespace: default' -H 'Knative-Serving-Revision: slow'"
+    slow = f"curl {revision} http://{traffic}"
+    return [
+        "",
+        "Two services are scaled to zero: hello, and slow, whose pods take 2 requests at a time.",
+        "In another terminal, try:",
+        "",
+        "  # held while a pod starts, then answered; a second time it is answered at once",
+        f"  {hello}/",
+        "",
+        "  # eight requests of a second each: a queue, more pods; after 15 quiet seconds zero again",
+        f"  for i in 1 2 3 4 5 6 7 8; do {slow}/sleep?ms=1000 & done; wait",
+        "",
+        "  # the pod turns not ready and requests wait, until its own port turns it back",
+        f"  {hello}/toggleReady",
+        "  curl http://127.0.0.11:8022/toggleReady",
+        "",
+        f"  activator status --admin-url http://{admin}    # pods, queues, capacity",
+        f"  http://{admin}/    # the same, in a browser",
+        "",
+        f"Manifests: {manifests}    Ctrl-C ends the demo.",
+        "What happens:",
+        "",
+    ]

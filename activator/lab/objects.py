@@ -1,0 +1,140 @@
+"""Writes the Kubernetes objects that the activator watches: a Revision and its private Endpoints.
+
+Decides their shape, which is what Kubernetes and Knative's ServerlessService controller write, and
+replaces files atomically, so that a reader never sees half of one. Must not know processes.
+Knative's counterpart: pkg/reconciler/serverlessservice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+Object = dict[str, Any]
+
+
+class PodAddress(NamedTuple):
+    """One pod for an Endpoints object; an empty uid leaves ``targetRef`` out."""
+
+    ip: str
+    port: int
+    uid: str = ""
+    name: str = ""
+    ready: bool = False
+
+
+def revision(
+    name: str,
+    *,
+    namespace: str = "default",
+    container_concurrency: int = 0,
+    timeout: int = 300,
+    exec_readiness: bool = False,
+    uid: str = "",
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
+    """A Revision with one container.
+
+    Arguments:
+        container_concurrency: requests that one pod may have at a time; 0 is no limit.
+        timeout: seconds from a request's arrival to the end of its answer.
+        exec_readiness: give the container an exec readiness probe, which queue-proxy cannot see.
+        uid: the object's identity; a new one if empty.
+    """
+    container: Object = {
+        "name": "user-container",
+        "image": "example.com/sample",
+        "ports": [{"name": "http1", "containerPort": 8080, "protocol": "TCP"}],
+        "readinessProbe": {"successThreshold": 1, "tcpSocket": {"port": 0}},
+    }
+    if exec_readiness:
+        container["readinessProbe"] = {"exec": {"command": ["/ready"]}, "periodSeconds": 1}
+    labels = {
+        "serving.knative.dev/service": name,
+        "serving.knative.dev/configuration": name,
+        "serving.knative.dev/configurationGeneration": "1",
+    }
+    return {
+        "apiVersion": "serving.knative.dev/v1",
+        "kind": "Revision",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid or str(uuid4()),
+            "labels": labels,
+            "annotations": dict(annotations or {}),
+        },
+        "spec": {
+            "containerConcurrency": container_concurrency,
+            "timeoutSeconds": timeout,
+            "containers": [container],
+        },
+    }
+
+
+def private_endpoints(
+    name: str,
+    pods: Iterable[PodAddress],
+    *,
+    namespace: str = "default",
+    revision_uid: str = "",
+) -> Object:
+    """The Endpoints of a revision's private service; pods on other ports are other subsets."""
+    by_port: dict[int, list[PodAddress]] = {}
+    for pod in pods:
+        by_port.setdefault(pod.port, []).append(pod)
+    labels = {
+        "app": name,
+        "networking.internal.knative.dev/serverlessservice": name,
+        "networking.internal.knative.dev/serviceType": "Private",
+        "serving.knative.dev/revision": name,
+        "serving.knative.dev/revisionUID": revision_uid or f"uid-of-{name}",
+        "serving.knative.dev/service": name,
+    }
+    found: Object = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": f"{name}-private", "namespace": namespace, "labels": labels},
+    }
+    if by_port:  # Kubernetes leaves the field out rather than empty
+        found["subsets"] = [_subset(namespace, port, by_port[port]) for port in sorted(by_port)]
+    return found
+
+
+def _subset(namespace: str, port: int, pods: list[PodAddress]) -> Object:
+    subset: Object = {}
+    for key, ready in (("addresses", True), ("notReadyAddresses", False)):
+        listed = [_address(namespace, pod) for pod in pods if pod.ready is ready]
+        if listed:
+            subset[key] = listed
+    subset["ports"] = [{"name": "http", "port": port, "protocol": "TCP"}]
+    return subset
+
+
+def _address(namespace: str, pod: PodAddress) -> Object:
+    address: Object = {"ip": pod.ip, "nodeName": "laptop"}
+    if pod.uid:
+        target = {"kind": "Pod", "name": pod.name, "namespace": namespace, "uid": pod.uid}
+        address["targetRef"] = target
+    return address
+
+
+def write_object(folder: Path, found: Object) -> Path:
+    """Writes an object into the folder under a name made of its own, and returns the file.
+
+    An older file of the same object is replaced by renaming; the activator ignores the hidden
+    file that exists for a moment before.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    metadata = found["metadata"]
+    name = f"{metadata['namespace']}.{metadata['name']}.{found['kind'].lower()}.json"
+    target, temporary = folder / name, folder / f".{name}.{os.getpid()}.tmp"
+    temporary.write_text(json.dumps(found, indent=2) + "\n")
+    temporary.replace(target)
+    return target
