@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,16 +19,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import tenacity
 
+from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
-from activator.discovery.reflector import (
-    ConnectionLostError,
-    Counters,
-    Reflector,
-    Resource,
-    Response,
-    ServerAnswerError,
-    Timings,
-)
+from activator.discovery.reflector import Counters, Reflector, Resource
+from activator.discovery.transport import AiohttpResponse, describe, keep_alive
+from activator.discovery.wire import ConnectionLostError, Response, ServerAnswerError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -37,15 +31,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HOME_KUBECONFIG = "~/.kube/config"
-
-# A dead peer is found within 30 s even while nothing is to be read: 15 s of silence, then three
-# probes 5 s apart. Linux' own values are two hours.
-_KEEPALIVE = (
-    ("TCP_KEEPIDLE", 15),
-    ("TCP_KEEPINTVL", 5),
-    ("TCP_KEEPCNT", 3),
-    ("TCP_USER_TIMEOUT", 30_000),
-)
 
 _VERSION_BYTES = 65_536
 
@@ -230,7 +215,7 @@ def _version_tuple(version: str) -> tuple[int, int, int]:
 class ApiServer:
     """Sends requests to an API server, with credentials that are read again as they age.
 
-    Implements ``reflector.Cluster``.
+    Implements ``wire.Cluster``.
     """
 
     def __init__(
@@ -291,14 +276,14 @@ class ApiServer:
                 allow_redirects=False,  # they would carry the token somewhere else
                 **connection.options,
             ) as response:
-                _keep_alive(response)
-                yield _AiohttpResponse(response)
+                keep_alive(response)
+                yield AiohttpResponse(response)
         except aiohttp.ClientSSLError as error:
             # The cluster's authority may have been renewed.
             self.distrust_credentials()
-            raise ConnectionLostError(_describe(error)) from error
+            raise ConnectionLostError(describe(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ConnectionLostError(_describe(error)) from error
+            raise ConnectionLostError(describe(error)) from error
         finally:
             connection.users -= 1
             await connection.close_if_unused()
@@ -386,7 +371,7 @@ async def _load_kubeconfig(paths: str, configuration: Any) -> None:
     except Exception as error:
         # The loader takes the file for well-formed, and fails with whatever Python raises.
         raise ClusterConfigError(
-            f"the kubeconfig {paths} cannot be used: {_describe(error)}; check it with `kubectl "
+            f"the kubeconfig {paths} cannot be used: {describe(error)}; check it with `kubectl "
             "config view`, or set KUBECONFIG to another file"
         ) from error
 
@@ -452,60 +437,3 @@ def _content(file: str | None) -> bytes | None:
         return Path(file).read_bytes() if file else None
     except OSError:
         return None
-
-
-class _AiohttpResponse:
-    """Implements ``reflector.Response``."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def retry_after(self) -> float:
-        value = self._response.headers.get("Retry-After", "")
-        # The other form, a date, is not used by API servers.
-        return float(value) if len(value) < 10 and value.isascii() and value.isdigit() else 0.0
-
-    async def read(self, limit: int) -> bytes:
-        body = b""
-        async for chunk in self.chunks():
-            body += chunk
-            if len(body) >= limit:
-                break
-        return body[:limit]
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        import aiohttp
-
-        try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ConnectionLostError(_describe(error)) from error
-
-
-def _keep_alive(response: aiohttp.ClientResponse) -> None:
-    """Lets the kernel find out that the peer is gone. A short answer has no socket any more."""
-    connection = response.connection
-    transport = connection.transport if connection else None
-    sock = transport.get_extra_info("socket") if transport else None
-    if sock is None:
-        return
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE:
-            option = getattr(socket, name, None)
-            if option is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
-    except OSError:
-        # The inactivity limit finds a dead peer too, only later.
-        logger.debug("no TCP keepalive on this connection", exc_info=True)
-
-
-def _describe(error: BaseException) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -13,14 +13,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import msgspec
-
+from activator.discovery.backoff import Backoff, Timings
 from activator.discovery.inventory import Inventory
+from activator.discovery.wire import (
+    HTTP_GONE,
+    Cluster,
+    ConnectionLostError,
+    GarbledError,
+    Lines,
+    Page,
+    Response,
+    ServerAnswerError,
+    check,
+    decode_event,
+    decode_object,
+    decode_page,
+    status_error,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -37,53 +50,14 @@ RELIST_AFTER_FAILURES = 5
 # After this long in one go, other tasks get a turn: requests pass through the same loop.
 _TURN_SECONDS = 0.002
 
-_HTTP_OK = 200
 _HTTP_UNAUTHORIZED = 401
 _HTTP_FORBIDDEN = 403
 _HTTP_NOT_FOUND = 404
-_HTTP_GONE = 410
 _HTTP_TOO_MANY_REQUESTS = 429
 _HTTP_GATEWAY_TIMEOUT = 504
 
 # Refusals that a list would meet as well.
 _NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_REQUESTS, 502, 503)
-
-_STATUS_TEXT_BYTES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """All times, in seconds.
-
-    Attributes:
-        backoff_first: pause after the first failure; doubled each time, plus up to as much again.
-        backoff_limit: no pause is longer, unless the server asks for it.
-        healthy_after: after this long without a failure the pauses start from the first again.
-        retry_after_limit: no ``Retry-After`` is obeyed beyond this.
-        connect: until a connection stands.
-        inactivity: silence after which a stream is taken for dead. API servers send a bookmark
-            about every minute.
-        list_page: until a page of a list is complete.
-        watch_least, watch_most: how long the server is asked to keep a stream; random, so that
-            not all streams of all clients end together.
-        watch_brief: a stream that ends sooner counts as a failure.
-        credentials: age at which credentials are read again.
-        version_interval, version_limit: how often and for how long to ask for the version.
-    """
-
-    backoff_first: float = 0.8
-    backoff_limit: float = 30.0
-    healthy_after: float = 120.0
-    retry_after_limit: float = 120.0
-    connect: float = 10.0
-    inactivity: float = 75.0
-    list_page: float = 60.0
-    watch_least: float = 300.0
-    watch_most: float = 600.0
-    watch_brief: float = 1.0
-    credentials: float = 60.0
-    version_interval: float = 1.0
-    version_limit: float = 60.0
 
 
 class Resource(NamedTuple):
@@ -91,62 +65,6 @@ class Resource(NamedTuple):
 
     kind: str
     path: str
-
-
-class ConnectionLostError(Exception):
-    """No connection, or it broke, or nothing came for too long."""
-
-
-class ServerAnswerError(Exception):
-    """The server answered something else than what was asked for.
-
-    Attributes:
-        status: the HTTP status, or the code of a Status object inside a stream.
-        retry_after: seconds that the server asks to wait; 0 if it does not.
-    """
-
-    def __init__(self, status: int, reason: str, retry_after: float = 0.0) -> None:
-        self.status = status
-        self.reason = reason
-        self.retry_after = retry_after
-        super().__init__(f"{status}: {reason}" if reason else str(status))
-
-
-class GarbledError(Exception):
-    """What came is no list and no event. Nothing of it may be used."""
-
-
-class Response(Protocol):
-    """An answer whose head has arrived."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-
-    @property
-    def retry_after(self) -> float:
-        """Seconds that the server asks to wait; 0 if it does not."""
-
-    async def read(self, limit: int) -> bytes:
-        """The body, or its first ``limit`` bytes. Raises ``ConnectionLostError``."""
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises ``ConnectionLostError``."""
-
-
-class Cluster(Protocol):
-    """Sends requests to an API server, with credentials."""
-
-    def get(
-        self, path: str, params: Mapping[str, str], silence: float
-    ) -> AbstractAsyncContextManager[Response]:
-        """Sends a GET. ``silence``: seconds without a byte after which the connection is lost.
-
-        Raises ``ConnectionLostError`` on entering.
-        """
-
-    def distrust_credentials(self) -> None:
-        """The server refused the credentials: read them again before the next request."""
 
 
 @dataclass(slots=True)
@@ -160,58 +78,6 @@ class Counters:
     failures: int = 0
     expired: int = 0
     emptied: int = 0
-
-
-class _Metadata(msgspec.Struct):
-    resourceVersion: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    """A page of a list. ``items`` may be null, as Go writes an empty one, but not be missing."""
-
-    kind: str
-    metadata: _Metadata
-    items: list[msgspec.Raw] | None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-_PAGE = msgspec.json.Decoder(_Page)
-_EVENT = msgspec.json.Decoder(_Event)
-_OBJECT = msgspec.json.Decoder(dict[str, object])
-
-
-class Backoff:
-    """How long to pause after a failure. Doubles, and starts anew after a healthy time."""
-
-    def __init__(self, timings: Timings) -> None:
-        self._timings = timings
-        self._exponent = 0
-        self._healthy_since = float("-inf")
-
-    def pause(self, now: float, *, first_is_free: bool = False) -> float:
-        """Says how long to wait after a failure.
-
-        Args:
-            now: the loop's time.
-            first_is_free: whether the first failure after a healthy time costs no pause.
-
-        Returns:
-            Seconds.
-        """
-        if now - self._healthy_since > self._timings.healthy_after:
-            self._exponent = 0
-        base = self._timings.backoff_first * 2**self._exponent
-        free = first_is_free and self._exponent == 0
-        pause = min(base * (1 + random.random()), self._timings.backoff_limit)
-        if base < self._timings.backoff_limit:
-            self._exponent += 1
-        self._healthy_since = now + (0 if free else pause)
-        return 0.0 if free else pause
 
 
 class Reflector:
@@ -261,6 +127,7 @@ class Reflector:
         except ConnectionLostError as error:
             return self._failed(str(error))
         except GarbledError as error:
+            self.counters.garbled += 1
             return self._failed(str(error), suspect=True)
         except Exception as error:
             # A defect of ours must not silence a whole resource for good: begin with a list.
@@ -273,7 +140,7 @@ class Reflector:
         return 0.0
 
     def _refused(self, error: ServerAnswerError) -> float:
-        if error.status == _HTTP_GONE:
+        if error.status == HTTP_GONE:
             return self._expired(str(error))
         if error.status == _HTTP_UNAUTHORIZED:
             self._cluster.distrust_credentials()
@@ -361,44 +228,25 @@ class Reflector:
             )
         self._inventory.replace(self.resource.kind, objects)
 
-    async def _page(self, params: Mapping[str, str]) -> _Page:
+    async def _page(self, params: Mapping[str, str]) -> Page:
         try:
             async with asyncio.timeout(self._timings.list_page):
                 async with self._cluster.get(
                     self.resource.path, params, self._timings.inactivity
                 ) as response:
-                    await _check(response)
+                    await check(response)
                     body = b"".join([chunk async for chunk in response.chunks()])
         except TimeoutError:
             raise ConnectionLostError("a page of the list took too long") from None
-        return self._checked_page(body)
+        return decode_page(body, self.resource.kind)
 
-    def _checked_page(self, body: bytes) -> _Page:
-        try:
-            page = _PAGE.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self._garbled("list", error) from None
-        if page.kind != f"{self.resource.kind}List" or not page.metadata.resourceVersion:
-            raise self._garbled("list", f"kind {page.kind[:60]!a}, or no resourceVersion")
-        return page
-
-    async def _decode_items(self, page: _Page, into: list[object]) -> None:
+    async def _decode_items(self, page: Page, into: list[object]) -> None:
         turn = self._now()
         for item in page.items or ():
-            into.append(self._decode(item, "list"))
+            into.append(decode_object(item))
             if self._now() - turn > _TURN_SECONDS:
                 await asyncio.sleep(0)
                 turn = self._now()
-
-    def _decode(self, raw: msgspec.Raw | bytes, where: str) -> dict[str, object]:
-        try:
-            return _OBJECT.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self._garbled(where, error) from None
-
-    def _garbled(self, where: str, why: object) -> GarbledError:
-        self.counters.garbled += 1
-        return GarbledError(f"what came is no {where}: {why}")
 
     # --- watch --------------------------------------------------------------------------------
 
@@ -413,7 +261,7 @@ class Reflector:
         async with self._cluster.get(
             self.resource.path, self._watch_params(), self._timings.inactivity
         ) as response:
-            await _check(response)
+            await check(response)
             self._alive()
             try:
                 await self._follow(response)
@@ -446,25 +294,21 @@ class Reflector:
                     await asyncio.sleep(0)
                     turn = self._now()
             if lines.held > MAX_LINE_BYTES:
-                raise self._garbled("event", f"a line of more than {MAX_LINE_BYTES} bytes")
+                raise GarbledError(f"a line of more than {MAX_LINE_BYTES} bytes")
         if lines.held:
             # Cut in mid-line: the next watch starts before this event and brings it again.
             self.counters.garbled += 1
 
     def _take(self, line: bytes) -> None:
         """Takes in one event. Raises what must end the stream."""
-        try:
-            event = _EVENT.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self._garbled("event", error) from None
-        obj = self._decode(event.object, "event")
-        if event.type == "ERROR":
-            raise _status_error(obj)
+        event_type, obj = decode_event(line)
+        if event_type == "ERROR":
+            raise status_error(obj)
         metadata = obj.get("metadata")
         version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if not isinstance(metadata, dict) or not isinstance(version, str) or not version:
-            raise self._garbled("event", "its object has no resourceVersion")
-        self._carry_out(event.type, obj, metadata)
+            raise GarbledError("an event whose object has no resourceVersion")
+        self._carry_out(event_type, obj, metadata)
         self.counters.events += 1
         self._version = self._list_version = version
         self._well()
@@ -478,55 +322,10 @@ class Reflector:
         elif event_type == "DELETED":
             namespace, name, uid = (metadata.get(key) for key in ("namespace", "name", "uid"))
             if not isinstance(namespace, str) or not isinstance(name, str):
-                raise self._garbled("event", "a deleted object without a name")
+                raise GarbledError("an event of a deleted object without a name")
             self._inventory.remove(kind, namespace, name, uid if isinstance(uid, str) else "")
         elif event_type != "BOOKMARK":
-            raise self._garbled("event", f"unknown type {event_type[:60]!a}")
-
-
-class Lines:
-    """Cuts a stream of bytes into lines."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self.held = 0
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Takes in bytes; yields each line that is complete by them, without its end.
-
-        Empty lines are left out. ``held`` is how many bytes wait for the end of their line.
-        """
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            line = b"".join((*self._parts, end)) if self._parts else end
-            self._parts.clear()
-            self.held = 0
-            if line.strip():
-                yield line
-        if rest:
-            self._parts.append(rest)
-            self.held += len(rest)
-
-
-async def _check(response: Response) -> None:
-    """Raises ``ServerAnswerError`` unless the answer is a good one."""
-    if response.status == _HTTP_OK:
-        return
-    body = await response.read(_STATUS_TEXT_BYTES)
-    try:
-        message = _OBJECT.decode(body).get("message")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        message = body[:200].decode("utf-8", "replace")
-    reason = ascii(message)[1:-1][:200] if isinstance(message, str) else ""
-    raise ServerAnswerError(response.status, reason, response.retry_after)
-
-
-def _status_error(status: Mapping[str, object]) -> ServerAnswerError:
-    code, reason, message = (status.get(key) for key in ("code", "reason", "message"))
-    if reason in ("Expired", "Gone"):
-        code = _HTTP_GONE
-    text = message if isinstance(message, str) else ""
-    return ServerAnswerError(code if type(code) is int else 0, ascii(text)[1:-1][:200])
+            raise GarbledError(f"an event of unknown type {event_type[:60]!a}")
 
 
 def _advice(status: int) -> str:

@@ -1,0 +1,74 @@
+"""Decides how long to wait: after a failure, for an answer, in silence.
+
+It must not know what failed.
+Counterpart: the backoff manager of client-go's tools/cache/reflector.go.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """All times, in seconds.
+
+    Attributes:
+        backoff_first: pause after the first failure; doubled each time, plus up to as much again.
+        backoff_limit: no pause is longer, unless the server asks for it.
+        healthy_after: after this long without a failure the pauses start from the first again.
+        retry_after_limit: no ``Retry-After`` is obeyed beyond this.
+        connect: until a connection stands.
+        inactivity: silence after which a stream is taken for dead. API servers send a bookmark
+            about every minute.
+        list_page: until a page of a list is complete.
+        watch_least, watch_most: how long the server is asked to keep a stream; random, so that
+            not all streams of all clients end together.
+        watch_brief: a stream that ends sooner counts as a failure.
+        credentials: age at which credentials are read again.
+        version_interval, version_limit: how often and for how long to ask for the version.
+    """
+
+    backoff_first: float = 0.8
+    backoff_limit: float = 30.0
+    healthy_after: float = 120.0
+    retry_after_limit: float = 120.0
+    connect: float = 10.0
+    inactivity: float = 75.0
+    list_page: float = 60.0
+    watch_least: float = 300.0
+    watch_most: float = 600.0
+    watch_brief: float = 1.0
+    credentials: float = 60.0
+    version_interval: float = 1.0
+    version_limit: float = 60.0
+
+
+class Backoff:
+    """How long to pause after a failure. Doubles, and starts anew after a healthy time."""
+
+    def __init__(self, timings: Timings) -> None:
+        self._timings = timings
+        self._exponent = 0
+        self._healthy_since = float("-inf")
+
+    def pause(self, now: float, *, first_is_free: bool = False) -> float:
+        """Says how long to wait after a failure.
+
+        Args:
+            now: the loop's time.
+            first_is_free: whether the first failure after a healthy time costs no pause.
+
+        Returns:
+            Seconds.
+        """
+        if now - self._healthy_since > self._timings.healthy_after:
+            self._exponent = 0
+        base = self._timings.backoff_first * 2**self._exponent
+        free = first_is_free and self._exponent == 0
+        pause = min(base * (1 + random.random()), self._timings.backoff_limit)
+        if base < self._timings.backoff_limit:
+            self._exponent += 1
+        self._healthy_since = now + (0 if free else pause)
+        return 0.0 if free else pause

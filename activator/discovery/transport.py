@@ -1,0 +1,86 @@
+"""An answer of an API server as it comes out of aiohttp, and the socket below it.
+
+Turns aiohttp's many errors into one. It must not know what is asked, nor of whom.
+aiohttp comes with kubernetes_asyncio and is as costly to import, so it is only imported in use.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from activator.discovery.wire import ConnectionLostError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+logger = logging.getLogger(__name__)
+
+# A dead peer is found within 30 s even while nothing is to be read: 15 s of silence, then three
+# probes 5 s apart. Linux' own values are two hours.
+_KEEPALIVE = (
+    ("TCP_KEEPIDLE", 15),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 30_000),
+)
+
+
+class AiohttpResponse:
+    """Implements ``wire.Response``."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def retry_after(self) -> float:
+        value = self._response.headers.get("Retry-After", "")
+        # The other form, a date, is not used by API servers.
+        return float(value) if len(value) < 10 and value.isascii() and value.isdigit() else 0.0
+
+    async def read(self, limit: int) -> bytes:
+        body = b""
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) >= limit:
+                break
+        return body[:limit]
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        import aiohttp
+
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ConnectionLostError(describe(error)) from error
+
+
+def keep_alive(response: aiohttp.ClientResponse) -> None:
+    """Lets the kernel find out that the peer is gone. A short answer has no socket any more."""
+    connection = response.connection
+    transport = connection.transport if connection else None
+    sock = transport.get_extra_info("socket") if transport else None
+    if sock is None:
+        return
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            option = getattr(socket, name, None)
+            if option is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    except OSError:
+        # The inactivity limit finds a dead peer too, only later.
+        logger.debug("no TCP keepalive on this connection", exc_info=True)
+
+
+def describe(error: BaseException) -> str:
+    """An error in a few words; some have no text of their own."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
