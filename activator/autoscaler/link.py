@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import NoReturn
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
@@ -121,7 +122,7 @@ class AutoscalerLink:
         self._backlog.push(frame, asyncio.get_running_loop().time())
         self._queued.set()
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Keep the link up until cancelled; then says goodbye to the peer (close code 1001)."""
         loop = asyncio.get_running_loop()
         while True:
@@ -191,22 +192,30 @@ class AutoscalerLink:
         """Use the connection until it is lost."""
         try:
             self._up()
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._read(connection))
-                tasks.create_task(self._write(connection))
-                tasks.create_task(self._heartbeat(connection))
-        except* (ConnectionClosed, OSError) as lost:  # OSError: TimeoutError is one
-            self.connection_losses += 1
-            self.last_error = f"connection lost: {_why(lost.exceptions[0])}"
-            if not self._short_lived:
-                _log.warning("autoscaler connection lost", url=self._url, error=self.last_error)
+            error = await self._first_failure(
+                self._read(connection), self._write(connection), self._heartbeat(connection)
+            )
         finally:
             self._down()
-        # Before Python 3.13 a task group whose tasks fail while it is being cancelled raises their
-        # errors only, and the cancellation would be lost.
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError
+        if not isinstance(error, (ConnectionClosed, OSError)):  # OSError: TimeoutError is one
+            raise error
+        self.connection_losses += 1
+        self.last_error = f"connection lost: {_why(error)}"
+        if not self._short_lived:
+            _log.warning("autoscaler connection lost", url=self._url, error=self.last_error)
+
+    async def _first_failure(self, *endless: Coroutine[None, None, NoReturn]) -> BaseException:
+        # No TaskGroup: before Python 3.13 it may swallow a cancellation that coincides with the
+        # failure of one of its tasks, and run() would dial on after its end.
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(coroutine) for coroutine in endless]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return next(error for task in tasks if task.done() and (error := task.exception()))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _up(self) -> None:
         self.connected = self.ever_connected = True
@@ -221,13 +230,13 @@ class AutoscalerLink:
         if self._on_change:
             self._on_change(False)
 
-    async def _read(self, connection: ClientConnection) -> None:
+    async def _read(self, connection: ClientConnection) -> NoReturn:
         # The autoscaler has nothing to say. What it says is taken off the socket all the same, or
         # the pongs behind it would not be seen. _heartbeat is the deadline.
         while True:
             await connection.recv(decode=False)
 
-    async def _write(self, connection: ClientConnection) -> None:
+    async def _write(self, connection: ClientConnection) -> NoReturn:
         loop = asyncio.get_running_loop()
         while True:
             frame = self._backlog.pop(loop.time())
@@ -249,7 +258,7 @@ class AutoscalerLink:
             self.frames_sent += 1
             self._last_sent = loop.time()
 
-    async def _heartbeat(self, connection: ClientConnection) -> None:
+    async def _heartbeat(self, connection: ClientConnection) -> NoReturn:
         loop = asyncio.get_running_loop()
         patience = self._timings.read_deadline
         last_pong = loop.time()

@@ -1,0 +1,504 @@
+"""The link against real peers on the loopback: friendly, restarting, silent, deaf and absent."""
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import socket
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Opcode
+from websockets.utils import accept_key
+
+from activator.autoscaler import wire
+from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.link import AutoscalerLink, LinkTimings
+from activator.autoscaler.reporter import StatReporter
+from throttler.model import RevisionID
+
+A = RevisionID("default", "a-00001")
+PATIENCE = 5  # seconds that a step may take on a busy machine; nothing waits that long
+
+QUICK = LinkTimings(
+    backoff_first=0.005, backoff_factor=1.0, close=0.2, stale_after=60.0, restart_at_once_after=0.0
+)
+# A wait after a failure would outlast the test: who passes with it did not wait.
+NO_SECOND_CHANCE = replace(QUICK, backoff_first=3600.0)
+
+
+class RecordingConnection(ServerConnection):
+    """Notes the pings and the opcodes that arrive, which the library does not show."""
+
+    def process_event(self, event):
+        opcode = getattr(event, "opcode", None)
+        if opcode is not None:
+            self.frames_seen = [*getattr(self, "frames_seen", []), (opcode, bytes(event.data))]
+            if opcode is Opcode.PING:
+                self.server_peer.pings.put_nowait(bytes(event.data))
+        super().process_event(event)
+
+
+class Peer:
+    """An autoscaler: takes connections, answers pings, keeps the frames that it gets."""
+
+    def __init__(self):
+        self.frames = asyncio.Queue()
+        self.pings = asyncio.Queue()
+        self.connections = asyncio.Queue()
+        self.accepted = 0
+        self.port = 0
+        self.greet = None
+        self._server = None
+
+    @property
+    def url(self):
+        return f"ws://127.0.0.1:{self.port}"
+
+    async def start(self, **options):
+        bound = type("Bound", (RecordingConnection,), {"server_peer": self})
+        self._server = await serve(
+            self._handle, "127.0.0.1", self.port, create_connection=bound, **options
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self, code=1012):
+        self._server.close(code=code, reason="Restarting")
+        await self._server.wait_closed()
+
+    async def _handle(self, connection):
+        self.accepted += 1
+        self.connections.put_nowait(connection)
+        if self.greet:
+            await self.greet(connection)
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                self.frames.put_nowait(await connection.recv())
+
+
+@pytest.fixture
+async def peer():
+    peer = Peer()
+    await peer.start()
+    yield peer
+    await peer.stop()
+
+
+class RawPeer:
+    """A TCP server that shakes hands as told and then neither reads nor answers."""
+
+    def __init__(self, answer):
+        self._answer = answer
+        self.requests = asyncio.Queue()
+        self.hung_up = asyncio.Queue()
+        self.reads_on = False
+
+    async def start(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._server = await asyncio.start_server(self._handle, sock=listener, limit=4096)
+        self.url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
+        self._done = asyncio.Event()
+
+    async def stop(self):
+        self._done.set()
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _handle(self, reader, writer):
+        try:
+            request = await reader.readuntil(b"\r\n\r\n")
+            self.requests.put_nowait(request)
+            writer.write(self._answer(request))
+            while self.reads_on and await reader.read(65536):
+                pass
+            if self.reads_on:
+                self.hung_up.put_nowait(True)
+            else:
+                await self._done.wait()
+        except OSError:
+            self.hung_up.put_nowait(True)
+        finally:
+            writer.close()
+
+
+def shake_hands(request):
+    key = next(
+        line.split(b": ")[1].decode()
+        for line in request.split(b"\r\n")
+        if line.lower().startswith(b"sec-websocket-key")
+    )
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n"
+    ).encode()
+
+
+@contextlib.asynccontextmanager
+async def raw_peer(answer, *, reads_on=False):
+    peer = RawPeer(answer)
+    peer.reads_on = reads_on
+    await peer.start()
+    try:
+        yield peer
+    finally:
+        await peer.stop()
+
+
+@pytest.fixture(autouse=True)
+async def nothing_leaks():
+    """No task survives a test, and no exception reached the loop."""
+    loop = asyncio.get_running_loop()
+    faults = []
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    yield
+    gc.collect()  # futures complain about unseen exceptions when they are collected
+    await asyncio.sleep(0)
+    loop.set_exception_handler(None)
+    assert faults == []
+    assert [task for task in asyncio.all_tasks() if "AutoscalerLink" in repr(task)] == []
+
+
+class States:
+    """The link's changes of state, to wait for."""
+
+    def __init__(self):
+        self._changes = asyncio.Queue()
+
+    def __call__(self, connected):
+        self._changes.put_nowait(connected)
+
+    async def expect(self, *connected):
+        for state in connected:
+            assert await soon(self._changes.get()) is state
+
+
+async def soon(awaitable):
+    async with asyncio.timeout(PATIENCE):
+        return await awaitable
+
+
+@contextlib.asynccontextmanager
+async def running(url, timings=QUICK):
+    states = States()
+    link = AutoscalerLink(url, on_change=states, timings=timings)
+    task = asyncio.ensure_future(link.run())
+    try:
+        yield link, states
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await soon(task)
+        assert task.cancelled()
+        assert not link.connected
+
+
+async def until(condition):
+    """Let the loop turn until the condition holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - the link's counters have no events
+            await asyncio.sleep(0)
+
+
+# --- a friendly peer
+
+
+async def test_a_poke_arrives_decoded(peer):
+    async with running(peer.url) as (link, states):
+        await states.expect(True)
+        clock = asyncio.get_running_loop().time
+        reporter = StatReporter([wire.frame_sink(link.send, "act-0")], clock=clock)
+        reporter.load(A).enter(clock())
+        frame = await soon(peer.frames.get())
+        assert wire.decode(frame) == ([Stat(A, 1.0, 1)], {"act-0"})
+        await until(lambda: link.frames_sent == 1)
+        assert 0 <= link.last_sent_age() < PATIENCE
+
+
+async def test_reports_follow_the_poke(peer):
+    async with running(peer.url) as (link, states):
+        await states.expect(True)
+        seconds = itertools.count()
+        reporter = StatReporter([wire.frame_sink(link.send, "p")], clock=lambda: next(seconds))
+        load = reporter.load(A)
+        load.enter(next(seconds))
+        load.enter(next(seconds))
+        reporter.report()
+        reporter.report()
+        frames = [await soon(peer.frames.get()) for _ in range(3)]
+    assert [wire.decode(frame)[0] for frame in frames] == [
+        [Stat(A, 1.0, 1)],
+        [Stat(A, 0.5, 1)],
+        [Stat(A, 2.0, 0)],
+    ]
+
+
+async def test_the_handshake_is_plain(peer, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "ws_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with running(peer.url, NO_SECOND_CHANCE):
+        request = (await soon(peer.connections.get())).request
+    assert request.path == "/"
+    assert "Origin" not in request.headers
+    assert "Sec-WebSocket-Extensions" not in request.headers
+    assert "Sec-WebSocket-Protocol" not in request.headers
+
+
+async def test_frames_are_binary_and_in_order(peer):
+    async with running(peer.url) as (link, states):
+        await states.expect(True)
+        sent = [str(number).encode() for number in range(300)]
+        for frame in sent:
+            link.send(frame)
+        assert [await soon(peer.frames.get()) for _ in sent] == sent
+        connection = await soon(peer.connections.get())
+        assert {opcode for opcode, _ in connection.frames_seen} == {Opcode.BINARY}
+
+
+async def test_pings_are_empty_and_keep_coming(peer):
+    timings = replace(QUICK, ping_interval=0.01, read_deadline=PATIENCE)
+    async with running(peer.url, timings):
+        assert [await soon(peer.pings.get()) for _ in range(3)] == [b"", b"", b""]
+
+
+async def test_answered_pings_keep_the_link_up_past_the_deadline(peer):
+    timings = replace(QUICK, ping_interval=0.02, read_deadline=1.0)
+    async with running(peer.url, timings) as (link, states):
+        await states.expect(True)
+        for _ in range(75):  # a second and a half
+            await soon(peer.pings.get())
+        assert link.connected
+        assert link.connection_losses == 0
+
+
+async def test_what_the_peer_says_is_ignored(peer):
+    async def chatter(connection):
+        for number in range(200):  # more than the library queues
+            await connection.send(str(number) if number % 2 else b"\xff" * number)
+        await connection.ping(b"alive?")
+
+    peer.greet = chatter
+    timings = replace(QUICK, ping_interval=0.01, read_deadline=PATIENCE)
+    async with running(peer.url, timings) as (link, states):
+        await states.expect(True)
+        link.send(b"frame")
+        assert await soon(peer.frames.get()) == b"frame"
+        for _ in range(3):
+            await soon(peer.pings.get())
+        assert link.connection_losses == 0
+
+
+async def test_the_end_is_a_goodbye(peer):
+    async with running(peer.url) as (_, states):
+        await states.expect(True)
+        connection = await soon(peer.connections.get())
+    await soon(connection.wait_closed())
+    assert connection.close_code == 1001
+
+
+# --- a peer that goes away
+
+
+async def test_a_restarted_peer_is_found_again(peer):
+    async with running(peer.url) as (link, states):
+        await states.expect(True)
+        await peer.stop(code=1012)
+        await states.expect(False)
+        await until(lambda: link.failed_dials > 2)
+        await peer.start()
+        await states.expect(True)
+        link.send(b"again")
+        assert await soon(peer.frames.get()) == b"again"
+        assert link.ever_connected
+        assert link.connection_losses == 1
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1012])
+async def test_a_loss_is_followed_by_a_dial_at_once(peer, code):
+    async with running(peer.url, NO_SECOND_CHANCE) as (link, states):
+        for _ in range(3):
+            await states.expect(True)
+            await (await soon(peer.connections.get())).close(code)
+            await states.expect(False)
+        await states.expect(True)
+        assert link.connection_losses == 3
+        assert str(code) in link.last_error
+
+
+async def test_a_cut_connection_is_replaced_at_once(peer):
+    async with running(peer.url, NO_SECOND_CHANCE) as (_, states):
+        await states.expect(True)
+        (await soon(peer.connections.get())).transport.abort()
+        await states.expect(False, True)
+
+
+async def test_a_peer_that_always_hangs_up_is_not_dialled_in_a_busy_loop(peer):
+    async def hang_up(connection):
+        await connection.close(1012)
+
+    peer.greet = hang_up
+    timings = replace(NO_SECOND_CHANCE, restart_at_once_after=3600.0)
+    with capture_logs() as logs:
+        async with running(peer.url, timings) as (link, states):
+            await states.expect(True, False, True, False)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert peer.accepted == 2
+            assert link.connection_losses == 2
+    assert len(logs) == 2  # connected, lost; the second time is no news
+
+
+async def test_what_arose_while_disconnected_is_sent_first(peer):
+    await peer.stop()
+    async with running(peer.url) as (link, states):
+        await until(lambda: link.failed_dials)
+        link.send(b"poke 1")
+        link.send(b"poke 2")
+        await peer.start()
+        await states.expect(True)
+        link.send(b"report")
+        frames = [await soon(peer.frames.get()) for _ in range(3)]
+        assert frames == [b"poke 1", b"poke 2", b"report"]
+
+
+async def test_what_grew_stale_while_disconnected_is_not_sent(peer):
+    await peer.stop()
+    timings = replace(QUICK, stale_after=-1.0)
+    async with running(peer.url, timings) as (link, states):
+        await until(lambda: link.failed_dials)
+        link.send(b"old")
+        link.send(b"newest")
+        await peer.start()
+        await states.expect(True)
+        assert await soon(peer.frames.get()) == b"newest"
+        assert link.frames_dropped == 1
+
+
+# --- a peer that is no good
+
+
+async def test_a_peer_that_answers_no_ping_is_given_up():
+    timings = replace(QUICK, ping_interval=0.02, read_deadline=0.1)
+    async with (
+        raw_peer(shake_hands, reads_on=True) as peer,
+        running(peer.url, timings) as (link, states),
+    ):
+        await states.expect(True, False, True)
+        assert link.connection_losses == 1
+        assert "answered no ping for 0.1 s" in link.last_error
+        await soon(peer.hung_up.get())
+
+
+async def test_a_peer_that_never_reads_is_given_up_and_send_never_blocks():
+    timings = replace(QUICK, write_deadline=0.1)
+    async with raw_peer(shake_hands) as peer, running(peer.url, timings) as (link, states):
+        await states.expect(True)
+        for _ in range(64):
+            link.send(bytes(1 << 18))
+        await states.expect(False, True)
+        assert "took no data for 0.1 s" in link.last_error
+
+
+async def test_a_peer_that_never_reads_does_not_hold_up_the_end():
+    timings = replace(QUICK, write_deadline=3600.0, close=0.05)
+    async with raw_peer(shake_hands) as peer, running(peer.url, timings) as (link, states):
+        await states.expect(True)
+        for _ in range(64):
+            link.send(bytes(1 << 18))
+        await until(lambda: link.frames_sent)
+
+
+async def test_a_black_hole_is_given_up_after_the_handshake_deadline():
+    timings = replace(QUICK, handshake=0.05)
+    async with raw_peer(lambda _: b"") as peer, running(peer.url, timings) as (link, _):
+        await until(lambda: link.failed_dials == 2)
+        assert "timed out" in link.last_error
+        assert not link.ever_connected
+
+
+async def test_refused_dials_are_retried_and_told_once():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with capture_logs() as logs:
+        async with running(f"ws://127.0.0.1:{port}") as (link, _):
+            await until(lambda: link.failed_dials > 20)
+            assert link.last_sent_age() is None
+    assert [log["log_level"] for log in logs] == ["warning"]
+    assert "refused" in logs[0]["error"].lower() or "Connect call failed" in logs[0]["error"]
+
+
+async def test_a_name_that_does_not_resolve_is_retried(monkeypatch):
+    async def unknown(*_args, **_kwargs):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", unknown, raising=False)
+    async with running("ws://autoscaler.test:8080") as (link, _):
+        await until(lambda: link.failed_dials > 2)
+        assert "Name or service not known" in link.last_error
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", id="503"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", id="not HTTP"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", id="no WebSocket"),
+    ],
+)
+async def test_a_peer_that_speaks_something_else_is_retried(answer):
+    timings = replace(QUICK, handshake=0.1)  # which also ends the wait for more of an odd answer
+    async with raw_peer(lambda _: answer) as peer, running(peer.url, timings) as (link, _):
+        await until(lambda: link.failed_dials > 2)
+        assert link.last_error.startswith("dial failed: ")
+
+
+async def test_a_redirect_is_not_followed(peer):
+    answer = f"HTTP/1.1 302 Found\r\nLocation: {peer.url}\r\nContent-Length: 0\r\n\r\n".encode()
+    async with raw_peer(lambda _: answer) as liar, running(liar.url) as (link, _):
+        await until(lambda: link.failed_dials > 2)
+        assert peer.accepted == 0
+
+
+async def test_without_a_peer_what_waits_is_bounded():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with running(f"ws://127.0.0.1:{port}") as (link, _):
+        for _ in range(5000):
+            link.send(b"frame")
+        assert link.frames_dropped == 5000 - 1024
+
+
+# --- the end
+
+
+async def test_a_cancellation_is_not_lost_in_a_simultaneous_loss(peer, monkeypatch):
+    stubborn_started = asyncio.Event()
+
+    async def stubborn(self, connection):
+        stubborn_started.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            raise OSError("lost in the same moment") from None
+
+    monkeypatch.setattr(AutoscalerLink, "_read", stubborn)
+    async with running(peer.url):
+        await soon(stubborn_started.wait())
+
+
+@pytest.mark.parametrize("url", ["http://autoscaler:8080", "autoscaler:8080", "ws://"])
+async def test_a_wrong_url_is_refused_at_once(url):
+    with pytest.raises(ValueError, match=r"the autoscaler's URL .* is wrong"):
+        AutoscalerLink(url)
+
+
+async def test_the_back_off_grows_to_its_last_step_and_starts_again():
+    timings = LinkTimings()
+    assert timings.delay(1, 0.0) == pytest.approx(0.1)
+    assert timings.delay(2, 0.0) == pytest.approx(0.13)
+    assert timings.delay(20, 0.0) == pytest.approx(0.1 * 1.3**19)
+    assert timings.delay(21, 0.0) == pytest.approx(0.1)
+    assert timings.delay(1, 0.999) == pytest.approx(0.14995)

@@ -1,0 +1,144 @@
+"""When the listeners hear of the load: in virtual time, so that every second is exact."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+
+import pytest
+from structlog.testing import capture_logs
+
+from activator.autoscaler.concurrency import Stat
+from activator.autoscaler.reporter import StatReporter
+from throttler.model import RevisionID
+
+A = RevisionID("default", "a-00001")
+B = RevisionID("default", "b-00001")
+
+
+@pytest.fixture
+def anyio_backend(virtual_time):
+    return virtual_time
+
+
+class Listener:
+    """A sink that notes what it hears and when, from the start of the test on."""
+
+    def __init__(self):
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        self.heard = []
+
+    def __call__(self, stats):
+        self.heard.append((round(self._loop.time() - self._start, 6), stats))
+
+
+@contextlib.asynccontextmanager
+async def reporting(*sinks):
+    reporter = StatReporter(sinks, clock=asyncio.get_running_loop().time)
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(reporter.run())
+        yield reporter
+        run.cancel()
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_poke_is_heard_before_enter_returns():
+    listener = Listener()
+    async with reporting(listener) as reporter:
+        reporter.load(A).enter(now())
+        assert listener.heard == [(0.0, [Stat(A, 1.0, 1)])]
+
+
+async def test_a_report_comes_every_second_while_something_is_busy():
+    listener = Listener()
+    async with reporting(listener) as reporter:
+        reporter.load(A).enter(now())
+        reporter.load(A).enter(now())
+        await asyncio.sleep(3.5)
+    assert listener.heard[1:] == [
+        (1.0, [Stat(A, 1.0, 1)]),
+        (2.0, [Stat(A, 2.0, 0)]),
+        (3.0, [Stat(A, 2.0, 0)]),
+    ]
+
+
+async def test_silence_while_everything_is_idle():
+    listener = Listener()
+    async with reporting(listener) as reporter:
+        reporter.load(A)
+        await asyncio.sleep(10.5)
+        assert listener.heard == []
+        reporter.load(A).enter(now())
+        reporter.load(A).leave(now())
+        await asyncio.sleep(10)
+    assert [time for time, _ in listener.heard] == [10.5, 11.0, 12.0]
+    assert listener.heard[-1][1] == [Stat(A, 0.0, 0)]
+
+
+async def test_one_batch_speaks_of_all_busy_revisions():
+    listener = Listener()
+    async with reporting(listener) as reporter:
+        reporter.load(A).enter(now())
+        reporter.load(B).enter(now())
+        await asyncio.sleep(1)
+        await asyncio.sleep(0)
+    assert listener.heard[-1] == (1.0, [Stat(A, 0.0, 0), Stat(B, 0.0, 0)])
+
+
+async def test_a_busy_loop_delays_a_report_but_does_not_pile_them_up():
+    listener = Listener()
+    async with reporting(listener) as reporter:
+        reporter.load(A).enter(now())
+        await asyncio.sleep(0.5)
+        asyncio.get_running_loop()._now += 3.0  # as if something had blocked the loop
+        await asyncio.sleep(1.0)
+    assert [time for time, _ in listener.heard] == [0.0, 3.5, 4.0]
+
+
+async def test_a_failing_listener_harms_neither_the_request_nor_the_others():
+    listener = Listener()
+
+    def broken(stats):
+        raise RuntimeError("boom")
+
+    with capture_logs() as logs:
+        async with reporting(broken, listener) as reporter:
+            reporter.load(A).enter(now())
+            await asyncio.sleep(3.5)
+    assert len(listener.heard) == 4
+    assert [log["event"] for log in logs] == ["a listener of the stats failed; this batch is lost"]
+
+
+async def test_a_listener_that_recovers_and_fails_again_is_news_again():
+    faults = [RuntimeError("one"), None, RuntimeError("two")]
+
+    def moody(stats):
+        fault = faults.pop(0)
+        if fault:
+            raise fault
+
+    with capture_logs() as logs:
+        async with reporting(moody) as reporter:
+            reporter.load(A).enter(now())
+            await asyncio.sleep(2.5)
+    assert len(logs) == 2
+
+
+async def test_a_deleted_revision_is_forgotten():
+    async with reporting() as reporter:
+        load = reporter.load(A)
+        reporter.forget(A)
+        assert reporter.load(A) is not load
+
+
+def test_counting_needs_neither_websockets_nor_protobuf():
+    check = (
+        "import sys, activator.autoscaler.reporter;"
+        "sys.exit(any(name.split('.')[0] in {'websockets', 'google', 'tenacity'}"
+        " for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
