@@ -1,0 +1,115 @@
+"""A sink that writes down what it is told, and makers of the objects that tests feed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from throttler.model import AppProtocol, Dests, Revision, RevisionID
+
+A = RevisionID("default", "a")
+B = RevisionID("default", "b")
+
+
+class RecordingSink:
+    """Keeps every call in order, and what is in force after them."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.revisions: dict[RevisionID, Revision] = {}
+        self.dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
+        self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
+        self.config_maps: dict[str, Mapping[str, str]] = {}
+
+    def set_revision(self, revision: Revision) -> None:
+        self.calls.append(("set_revision", revision.id))
+        self.revisions[revision.id] = revision
+
+    def delete_revision(self, revision_id: RevisionID) -> None:
+        self.calls.append(("delete_revision", revision_id))
+        del self.revisions[revision_id]
+
+    def set_dests(self, revision_id: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
+        self.calls.append(("set_dests", revision_id, self._ready(dests)))
+        self.dests[revision_id] = dests
+
+    def set_activators(
+        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
+    ) -> None:
+        self.calls.append(("set_activators", revision_id))
+        self.activators[revision_id] = addresses
+
+    def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        self.calls.append(("set_config_map", name))
+        self.config_maps[name] = data
+
+    @staticmethod
+    def _ready(dests: Mapping[AppProtocol, Dests]) -> list[str]:
+        return sorted(dest.address for dest in dests[AppProtocol.HTTP1].ready)
+
+    def ready(self, revision_id: RevisionID = A) -> list[str]:
+        """The addresses that are ready by HTTP/1, sorted."""
+        return self._ready(self.dests[revision_id])
+
+
+def metadata(name: str, uid: str = "", version: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": "default",
+        **({"uid": uid} if uid else {}),
+        **({"resourceVersion": version} if version else {}),
+        **more,
+    }
+
+
+def revision(name: str = "a", uid: str = "", version: str = "", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "serving.knative.dev/v1",
+        "kind": "Revision",
+        "metadata": metadata(name, uid, version),
+        "spec": spec,
+    }
+
+
+def private(
+    *ips: str,
+    of: str = "a",
+    name: str = "",
+    not_ready: tuple[str, ...] = (),
+    uid: str = "",
+    version: str = "",
+) -> dict[str, Any]:
+    """Private Endpoints of the revision ``of``, with the port name of HTTP/1."""
+    labels = {
+        "networking.internal.knative.dev/serviceType": "Private",
+        "serving.knative.dev/revisionUID": "0",
+        "serving.knative.dev/revision": of,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": metadata(name or f"{of}-private", uid, version, labels=labels),
+        "subsets": [
+            {
+                "addresses": [{"ip": ip} for ip in ips],
+                "notReadyAddresses": [{"ip": ip} for ip in not_ready],
+                "ports": [{"name": "metrics", "port": 9090}, {"name": "http", "port": 8012}],
+            }
+        ],
+    }
+
+
+def public(*ips: str, of: str = "a") -> dict[str, Any]:
+    endpoints = private(*ips, of=of, name=of)
+    labels = endpoints["metadata"]["labels"]
+    labels["networking.internal.knative.dev/serviceType"] = "Public"
+    return endpoints
+
+
+def config_map(name: str, namespace: str = "knative-serving", **data: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": data,
+    }

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activator.discovery import endpoints
+from activator.discovery.endpoints import PrivateEndpoints, PublicEndpoints
+from activator.discovery.fields import ManifestError
+from tests.activator.discovery.recording import A, private, public
+from tests.activator.discovery.test_fields import json_values
+from throttler.model import AppProtocol, Dest, Dests
+
+HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
+
+
+def dests_of(obj: dict[str, Any], protocol: AppProtocol = HTTP1) -> Dests:
+    parsed = endpoints.parse(obj)
+    assert isinstance(parsed, PrivateEndpoints)
+    return parsed.dests[protocol]
+
+
+def test_ready_and_not_ready_addresses_are_kept_apart() -> None:
+    found = dests_of(private("10.0.0.1", not_ready=("10.0.0.2",)))
+    assert found == Dests(
+        ready=frozenset({Dest("10.0.0.1:8012")}), not_ready=frozenset({Dest("10.0.0.2:8012")})
+    )
+
+
+def test_the_revision_is_named_by_the_label_and_not_by_the_object() -> None:
+    parsed = endpoints.parse(private("10.0.0.1", of="a", name="whatever-x7f"))
+    assert parsed is not None
+    assert parsed.revision_id == A
+
+
+def test_ipv6_is_bracketed() -> None:
+    assert dests_of(private("fd00::1")).ready == {Dest("[fd00::1]:8012")}
+
+
+def test_the_pods_uid_comes_along() -> None:
+    obj = private("10.0.0.1")
+    obj["subsets"][0]["addresses"][0]["targetRef"] = {"kind": "Pod", "uid": "u1"}
+    assert dests_of(obj).ready == {Dest("10.0.0.1:8012", "u1")}
+
+
+def test_each_protocol_sees_the_first_port_of_its_name_in_each_subset() -> None:
+    obj = private("10.0.0.1")
+    obj["subsets"][0]["ports"] = [
+        {"name": "http2", "port": 8013},
+        {"name": "http", "port": 8012},
+        {"name": "http", "port": 9999},
+    ]
+    obj["subsets"].append({"addresses": [{"ip": "10.0.0.2"}], "ports": [{"port": 80}]})
+    assert dests_of(obj).ready == {Dest("10.0.0.1:8012")}
+    assert dests_of(obj, H2C).ready == {Dest("10.0.0.1:8013")}
+
+
+def test_an_address_in_both_lists_is_ready_once() -> None:
+    obj = private("10.0.0.1", "10.0.0.1", not_ready=("10.0.0.1",))
+    assert dests_of(obj) == Dests(ready=frozenset({Dest("10.0.0.1:8012")}))
+
+
+def test_an_address_in_two_subsets_is_ready_if_it_is_in_one() -> None:
+    obj = private(not_ready=("10.0.0.1",))
+    obj["subsets"] += private("10.0.0.1")["subsets"]
+    assert dests_of(obj) == Dests(ready=frozenset({Dest("10.0.0.1:8012")}))
+
+
+def test_no_subsets_are_no_pods() -> None:
+    obj = private()
+    obj["subsets"] = None
+    assert dests_of(obj) == Dests()
+
+
+def test_public_endpoints_are_the_addresses_by_protocol() -> None:
+    parsed = endpoints.parse(public("10.1.0.1", "10.1.0.2"))
+    assert parsed == PublicEndpoints(
+        A, {HTTP1: frozenset({"10.1.0.1", "10.1.0.2"}), H2C: frozenset()}
+    )
+
+
+def test_other_endpoints_are_ignored_however_broken() -> None:
+    obj = private("nonsense")
+    del obj["metadata"]["labels"]["serving.knative.dev/revisionUID"]
+    assert endpoints.parse(obj) is None
+    assert endpoints.parse({"metadata": {"name": "kubernetes"}, "subsets": 5}) is None
+
+
+def test_truncation_is_seen() -> None:
+    obj = private("10.0.0.1")
+    obj["metadata"]["annotations"] = {"endpoints.kubernetes.io/over-capacity": "truncated"}
+    parsed = endpoints.parse(obj)
+    assert isinstance(parsed, PrivateEndpoints)
+    assert parsed.truncated
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("addresses", 0, "ip"), 5, r"subsets[0].addresses[0].ip: expected a string, got 5"),
+        (("addresses", 0, "ip"), "pod", r"addresses[0].ip: expected an IP address, got 'pod'"),
+        (("addresses", 0, "ip"), None, r"addresses[0].ip: expected an IP address, got nothing"),
+        (("addresses", 0), "10.0.0.1", r"addresses[0]: expected an object, got '10.0.0.1'"),
+        (("addresses", 0, "targetRef"), {"uid": 1}, r"[0].targetRef.uid: expected a string, got 1"),
+        (("addresses",), {}, r"subsets[0].addresses: expected a list, got an object"),
+        (("ports", 1, "port"), 70000, r"ports[1].port: expected an integer from 1 to 65535"),
+        (("ports", 1, "port"), True, r"ports[1].port: expected an integer"),
+        (("ports", 0, "name"), 1, r"ports[0].name: expected a string, got 1"),
+    ],
+)
+def test_a_broken_field_is_named(path: tuple[Any, ...], value: Any, message: str) -> None:
+    obj = private("10.0.0.1", name="foo")
+    put(obj["subsets"][0], path, value)
+    with pytest.raises(ManifestError) as caught:
+        endpoints.parse(obj)
+    assert str(caught.value).startswith("Endpoints default/foo: subsets[0].")
+    assert message in str(caught.value)
+
+
+def test_private_endpoints_without_a_revision_are_an_error() -> None:
+    obj = private("10.0.0.1")
+    del obj["metadata"]["labels"]["serving.knative.dev/revision"]
+    with pytest.raises(ManifestError, match="expected a name, got nothing"):
+        endpoints.parse(obj)
+
+
+def test_joining_two_objects_is_a_union_in_which_ready_wins() -> None:
+    parts = [{HTTP1: dests_of(private("10.0.0.1", not_ready=("10.0.0.2",)))}]
+    parts.append({HTTP1: dests_of(private("10.0.0.2", not_ready=("10.0.0.3",)))})
+    joined = endpoints.join(parts)
+    assert {dest.address for dest in joined[HTTP1].ready} == {"10.0.0.1:8012", "10.0.0.2:8012"}
+    assert {dest.address for dest in joined[HTTP1].not_ready} == {"10.0.0.3:8012"}
+    assert endpoints.join([]) == {HTTP1: Dests(), H2C: Dests()}
+
+
+def put(obj: Any, path: tuple[Any, ...], value: Any) -> None:
+    for step in path[:-1]:
+        obj = obj[step]
+    obj[path[-1]] = value
+
+
+def places(obj: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value inside an object."""
+    steps = obj.items() if isinstance(obj, dict) else enumerate(obj) if type(obj) is list else ()
+    return [p for step, inner in steps for p in ((*path, step), *places(inner, (*path, step)))]
+
+
+def whole() -> dict[str, Any]:
+    obj = private("10.0.0.1", not_ready=("fd00::1",))
+    obj["subsets"][0]["addresses"][0]["targetRef"] = {"uid": "u"}
+    return obj
+
+
+@given(st.sampled_from(places(whole())), json_values, st.booleans())
+def test_any_value_anywhere_gives_dests_or_the_typed_error(
+    path: tuple[Any, ...], value: object, is_public: bool
+) -> None:
+    obj = copy.deepcopy(whole())
+    if is_public:
+        obj["metadata"]["labels"]["networking.internal.knative.dev/serviceType"] = "Public"
+    put(obj, path, value)
+    try:
+        parsed = endpoints.parse(obj)
+    except ManifestError:
+        return
+    if isinstance(parsed, PrivateEndpoints):
+        for dests in parsed.dests.values():
+            ready = {dest.address for dest in dests.ready}
+            assert not ready & {dest.address for dest in dests.not_ready}

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activator.discovery.fields import Field, ManifestError, ObjectKey, identify, show
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def test_an_error_names_object_and_field() -> None:
+    field = Field({"subsets": [{}, {"addresses": [{"ip": 5}]}]}, "Endpoints default/foo")
+    subset = list(field["subsets"].items())[1]
+    ip = next(subset["addresses"].items())["ip"]
+    with pytest.raises(ManifestError) as caught:
+        ip.text()
+    assert str(caught.value) == (
+        "Endpoints default/foo: subsets[1].addresses[0].ip: expected a string, got 5"
+    )
+
+
+def test_null_is_the_same_as_missing() -> None:
+    assert Field({"a": None}, "x")["a"]["b"].text("default") == "default"
+    assert list(Field(None, "x").items()) == []
+
+
+def test_true_is_no_number() -> None:
+    with pytest.raises(ManifestError, match="got true"):
+        Field(True, "x").whole(minimum=0, maximum=5, default=0)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "a\r\nb", "x" * 254, 5, None, ["a"]])
+def test_a_name_cannot_carry_what_breaks_headers_and_logs(name: object) -> None:
+    with pytest.raises(ManifestError, match=r"metadata\.name: expected a (name|string)"):
+        identify({"metadata": {"name": name}}, "Revision")
+
+
+def test_the_namespace_is_default_where_there_is_none() -> None:
+    assert identify({"metadata": {"name": "a"}}, "Secret") == ObjectKey("Secret", "default", "a")
+
+
+@given(json_values)
+def test_whatever_is_shown_is_short_printable_ascii(value: object) -> None:
+    shown = show(value)
+    assert len(shown) < 200
+    assert shown.isascii()
+    assert shown.isprintable()
+
+
+def test_a_number_too_long_to_print_is_shown() -> None:
+    assert show(10**5000) == "a huge number"
+
+
+@given(json_values)
+def test_any_value_is_identified_or_refused(value: object) -> None:
+    for obj in (value, {"metadata": value}, {"metadata": {"name": value, "namespace": value}}):
+        try:
+            assert identify(obj, "Endpoints").kind == "Endpoints"
+        except ManifestError:
+            pass

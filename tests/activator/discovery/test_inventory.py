@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activator.discovery.fields import ObjectKey
+from activator.discovery.inventory import Inventory, Rejection, log_rejection
+from tests.activator.discovery.recording import (
+    A,
+    B,
+    RecordingSink,
+    config_map,
+    private,
+    public,
+    revision,
+)
+from tests.activator.discovery.test_fields import json_values
+from throttler.model import AppProtocol, Dests
+
+
+@pytest.fixture
+def sink() -> RecordingSink:
+    return RecordingSink()
+
+
+@pytest.fixture
+def rejections() -> list[Rejection]:
+    return []
+
+
+@pytest.fixture
+def inventory(sink: RecordingSink, rejections: list[Rejection]) -> Inventory:
+    return Inventory(sink, rejections.append)
+
+
+def empty() -> dict[AppProtocol, Dests]:
+    return {protocol: Dests() for protocol in AppProtocol}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_order_of_arrival_does_not_matter(order: tuple[int, ...]) -> None:
+    sink = RecordingSink()
+    inventory = Inventory(sink)
+    objects = [revision(), private("10.0.0.1"), public("10.1.0.1")]
+    for index in order:
+        inventory.apply(objects[index])
+    assert set(sink.revisions) == {A}
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert sink.activators[A][AppProtocol.HTTP1] == {"10.1.0.1"}
+
+
+def test_an_unchanged_object_causes_no_call(inventory: Inventory, sink: RecordingSink) -> None:
+    objects = [revision(), private("10.0.0.1"), public("10.1.0.1"), config_map("c", k="v")]
+    for obj in objects:
+        inventory.apply(obj)
+    told = len(sink.calls)
+    for obj in objects:
+        obj["metadata"]["annotations"] = {"touched": "yes"}
+        inventory.apply(obj)
+        inventory.replace(obj["kind"], [o for o in objects if o["kind"] == obj["kind"]])
+    assert told == 4
+    assert len(sink.calls) == told
+
+
+def test_deleted_endpoints_leave_no_pod_behind(inventory: Inventory, sink: RecordingSink) -> None:
+    inventory.apply(private("10.0.0.1"))
+    inventory.remove("Endpoints", "default", "a-private")
+    assert sink.dests[A] == empty()
+
+
+def test_a_deleted_revision_is_told_and_its_pods_stay(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(revision())
+    inventory.apply(private("10.0.0.1"))
+    inventory.remove("Revision", "default", "a")
+    assert sink.revisions == {}
+    assert sink.ready() == ["10.0.0.1:8012"]
+
+
+def test_removing_what_is_not_known_is_no_error(inventory: Inventory, sink: RecordingSink) -> None:
+    inventory.remove("Endpoints", "default", "nothing")
+    assert sink.calls == []
+
+
+def test_another_uid_under_the_same_name_is_told(inventory: Inventory, sink: RecordingSink) -> None:
+    inventory.apply(revision(uid="u1", version="9", containerConcurrency=1))
+    inventory.apply(revision(uid="u2", version="3", containerConcurrency=2))
+    assert sink.revisions[A].uid == "u2"
+    assert sink.revisions[A].container_concurrency == 2
+
+
+def test_an_object_that_changes_its_label_empties_the_old_revision(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(private("10.0.0.1", of="a", name="x"))
+    inventory.apply(private("10.0.0.1", of="b", name="x"))
+    assert sink.dests[A] == empty()
+    assert sink.ready(B) == ["10.0.0.1:8012"]
+
+
+def test_two_objects_of_one_revision_are_joined(inventory: Inventory, sink: RecordingSink) -> None:
+    inventory.apply(private("10.0.0.1", name="x", not_ready=("10.0.0.2",)))
+    inventory.apply(private("10.0.0.2", name="y"))
+    assert sink.ready() == ["10.0.0.1:8012", "10.0.0.2:8012"]
+    assert sink.dests[A][AppProtocol.HTTP1].not_ready == frozenset()
+    inventory.remove("Endpoints", "default", "y")
+    assert sink.ready() == ["10.0.0.1:8012"]
+
+
+def test_a_list_removes_what_it_lacks_and_never_empties_what_it_holds(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(private("10.0.0.1", of="a"))
+    inventory.apply(private("10.0.0.2", of="b"))
+    sink.calls.clear()
+    inventory.replace("Endpoints", [private("10.0.0.1", "10.0.0.3", of="a")])
+    assert sink.calls == [
+        ("set_dests", A, ["10.0.0.1:8012", "10.0.0.3:8012"]),
+        ("set_dests", B, []),
+    ]
+
+
+def test_pods_that_move_to_another_object_in_one_list_are_never_away(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(private("10.0.0.1", name="x"))
+    inventory.apply(private("10.0.0.9", of="b", name="y"))
+    sink.calls.clear()
+    # Old x goes; y, which was another revision's, takes its place.
+    inventory.replace("Endpoints", [private("10.0.0.1", name="y")])
+    assert sink.calls == [("set_dests", B, [])]
+    assert sink.ready() == ["10.0.0.1:8012"]
+
+
+def test_a_broken_object_keeps_its_last_good_state(
+    inventory: Inventory, sink: RecordingSink, rejections: list[Rejection]
+) -> None:
+    inventory.apply(private("10.0.0.1"))
+    reason = inventory.apply(private("nonsense"))
+    inventory.replace("Endpoints", [private("nonsense"), private("10.0.0.2", of="b")])
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert sink.ready(B) == ["10.0.0.2:8012"]
+    assert reason is not None
+    assert rejections == [Rejection("Endpoints", "default", "a-private", reason)]
+    assert inventory.stats.rejected == {ObjectKey("Endpoints", "default", "a-private"): reason}
+    assert inventory.stats.rejections == 2
+    assert inventory.stats.last_rejection == reason
+
+
+def test_a_repaired_object_is_no_longer_rejected(inventory: Inventory, sink: RecordingSink) -> None:
+    inventory.apply(private("nonsense"))
+    inventory.apply(private("10.0.0.1"))
+    assert inventory.stats.rejected == {}
+    assert sink.ready() == ["10.0.0.1:8012"]
+
+
+def test_an_object_that_was_only_ever_broken_can_be_deleted(inventory: Inventory) -> None:
+    inventory.apply(private("nonsense"))
+    inventory.remove("Endpoints", "default", "a-private")
+    assert inventory.stats.rejected == {}
+
+
+def test_an_object_without_a_name_is_reported_and_stops_nothing(
+    inventory: Inventory, sink: RecordingSink, rejections: list[Rejection]
+) -> None:
+    inventory.replace("Endpoints", [{"metadata": {}}, 5, private("10.0.0.1")])
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert [rejection.name for rejection in rejections] == ["?", "?"]
+
+
+def test_time_travel_is_ignored_and_counted(inventory: Inventory, sink: RecordingSink) -> None:
+    inventory.apply(private("10.0.0.2", uid="u", version="10"))
+    inventory.apply(private("10.0.0.1", uid="u", version="9"))
+    assert sink.ready() == ["10.0.0.2:8012"]
+    assert inventory.stats.outdated == 1
+    inventory.apply(private("10.0.0.3", uid="u", version="11"))
+    assert sink.ready() == ["10.0.0.3:8012"]
+
+
+def test_versions_that_are_no_numbers_are_taken_as_they_come(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(private("10.0.0.2", uid="u", version="zz"))
+    inventory.apply(private("10.0.0.1", uid="u", version="9" * 5000))
+    assert sink.ready() == ["10.0.0.1:8012"]
+
+
+def test_the_deletion_of_a_predecessor_is_old_news(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(revision(uid="u2"))
+    inventory.remove("Revision", "default", "a", uid="u1")
+    assert set(sink.revisions) == {A}
+    assert inventory.stats.outdated == 1
+
+
+def test_config_maps_of_the_system_namespace_only(sink: RecordingSink) -> None:
+    inventory = Inventory(sink, system_namespace="knative-serving")
+    inventory.apply(config_map("config-network", a="b"))
+    inventory.apply(config_map("config-network", namespace="default", a="stranger"))
+    assert sink.config_maps == {"config-network": {"a": "b"}}
+    inventory.remove("ConfigMap", "knative-serving", "config-network")
+    assert sink.config_maps == {"config-network": {}}
+
+
+def test_a_broken_config_map_keeps_its_last_good_content(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(config_map("c", a="b"))
+    reason = inventory.apply(config_map("c", a=5))
+    assert reason == "ConfigMap knative-serving/c: data[a]: expected a string, got 5"
+    assert sink.config_maps == {"c": {"a": "b"}}
+
+
+def test_other_kinds_are_ignored_even_under_a_known_name(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    service = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": 5}
+    for obj in (service, {"kind": "Deployment"}, {"kind": []}, [], None):
+        assert inventory.apply(obj) is None
+    assert sink.calls == []
+    assert inventory.stats.ignored == 5
+
+
+def test_objects_in_force_are_counted_by_kind(inventory: Inventory) -> None:
+    inventory.apply(revision())
+    inventory.apply({"kind": "Secret", "metadata": {"name": "s"}})
+    inventory.replace("Endpoints", [private("10.0.0.1"), private("10.0.0.2", of="b")])
+    inventory.remove("Endpoints", "default", "b-private")
+    assert {kind: n for kind, n in inventory.counts.items() if n} == {
+        "Revision": 1,
+        "Secret": 1,
+        "Endpoints": 1,
+    }
+
+
+def test_truncated_endpoints_are_told_of_once(
+    inventory: Inventory, caplog: pytest.LogCaptureFixture
+) -> None:
+    for ip in ("10.0.0.1", "10.0.0.2"):
+        obj = private(ip)
+        obj["metadata"]["annotations"] = {"endpoints.kubernetes.io/over-capacity": "truncated"}
+        inventory.apply(obj)
+    assert caplog.text.count("left out the rest") == 1
+
+
+def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) -> None:
+    log_rejection(Rejection("Revision", "ns", "r", "Revision ns/r: spec: wrong"))
+    record = caplog.records[0]
+    assert record.__dict__["object_name"] == "r"
+    assert record.__dict__["reason"] == "Revision ns/r: spec: wrong"
+    assert "spec: wrong" in caplog.text
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["apply", "remove", "replace"]),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["x", "y"]),
+        st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "nonsense"]), max_size=2),
+    ),
+    max_size=12,
+)
+
+
+@given(steps)
+def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
+    history: list[tuple[str, str, str, list[str]]],
+) -> None:
+    sink = RecordingSink()
+    inventory = Inventory(sink, lambda rejection: None)
+    good: dict[str, tuple[str, list[str]]] = {}
+    for verb, of, name, ips in history:
+        obj = private(*ips, of=of, name=name)
+        if verb == "apply":
+            inventory.apply(obj)
+        elif verb == "remove":
+            inventory.remove("Endpoints", "default", name)
+            good.pop(name, None)
+            continue
+        else:
+            inventory.replace("Endpoints", [obj])
+            good = {key: value for key, value in good.items() if key == name}
+        if "nonsense" not in ips:
+            good[name] = (of, ips)
+    for revision_id in (A, B):
+        expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
+        told = sink.ready(revision_id) if revision_id in sink.dests else []
+        assert told == sorted(f"{ip}:8012" for ip in expected)
+    assert not inventory._private.keys() - {A, B}
+    assert len(inventory._told_dests) == len({of for of, _ in good.values()})
+
+
+@given(json_values, st.sampled_from(["Revision", "Service", "Endpoints", "ConfigMap"]))
+def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
+    inventory = Inventory(RecordingSink(), lambda rejection: None)
+    inventory.apply(value)
+    inventory.apply({"kind": kind, "metadata": value})
+    inventory.apply({"kind": kind, "metadata": {"name": "a"}, "data": value, "spec": value})
+    inventory.replace(kind, [value, {"metadata": {"name": "a", "uid": value}}])
