@@ -87,9 +87,10 @@ DELAY_WANTED_LONG = 0.02
 DELAY_WANTED_VERY_LONG = 0.1
 WANTED_LONG_AFTER = 10.0
 WANTED_VERY_LONG_AFTER = 60.0
-#: Seconds between probes of a pod that nobody waits for, growing with its failures up to the cap.
+#: Seconds between probes of a pod that nobody waits for, doubling with its failures up to the cap.
+#: Whoever begins to wait has it probed at once, so this buys only a head start.
 DELAY_UNWANTED = 0.2
-DELAY_UNWANTED_MAX = 5.0
+DELAY_UNWANTED_MAX = 30.0
 #: Seconds after which a healthy pod that had no traffic is checked again.
 DELAY_HEALTHY = 30.0
 #: A probe that timed out had the pod's whole time-out to be answered; asking a black hole again
@@ -112,7 +113,7 @@ def probe_delay(
     if healthy:
         return DELAY_HEALTHY
     if not wanted:
-        return min(DELAY_UNWANTED * 1.5 ** min(failures, 10), DELAY_UNWANTED_MAX)
+        return min(DELAY_UNWANTED * 2.0 ** min(failures, 10), DELAY_UNWANTED_MAX)
     if failing_for > WANTED_VERY_LONG_AFTER:
         return DELAY_WANTED_VERY_LONG
     if timed_out:

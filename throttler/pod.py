@@ -6,15 +6,21 @@ pkg/activator/net/throttler.go.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from throttler.capacity import MAX_CAPACITY, SLOW_START, SLOW_START_END
 from throttler.health import PodEvent, PodState, transition
 from throttler.model import Dest
+
+if TYPE_CHECKING:  # a pod knows its revision and a revision its pods
+    from throttler.revision import RevisionThrottler
 
 
 class PodTracker:
     """One pod of one revision.
 
     Attributes:
+        revision: the throttler that it belongs to.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
         state: what we think of it, see throttler.health.
         epoch: grows when answers to earlier probes become void.
@@ -40,10 +46,14 @@ class PodTracker:
         "listed_at",
         "proven_at",
         "ready",
+        "revision",
         "state",
     )
 
-    def __init__(self, dest: Dest, ready: bool, limit: int, now: float) -> None:
+    def __init__(
+        self, revision: RevisionThrottler, dest: Dest, ready: bool, limit: int, now: float
+    ) -> None:
+        self.revision = revision
         self.dest = dest
         self.ready = ready
         self.state = PodState.PROBING

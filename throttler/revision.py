@@ -263,7 +263,7 @@ class RevisionThrottler:
         pod = self._trackers.get(dest)
         if pod is None:
             limit = self.revision.container_concurrency
-            pod = self._trackers[dest] = PodTracker(dest, ready, limit, now)
+            pod = self._trackers[dest] = PodTracker(self, dest, ready, limit, now)
             return pod
         was_ready, pod.ready = pod.ready, ready
         before = pod.epoch
@@ -340,6 +340,10 @@ class RevisionThrottler:
     def idle(self) -> bool:
         """Whether no request waits or runs and no pod is known: nothing is lost by forgetting."""
         return not (self.breaker.waiting or self.in_flight or self._trackers)
+
+    def pods(self) -> Iterable[PodTracker]:
+        """Return all pods that are known, in no order."""
+        return self._trackers.values()
 
     def unhealthy_pods(self) -> Iterable[PodTracker]:
         """Return the pods that a waiter could have if they passed a probe."""

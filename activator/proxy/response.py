@@ -74,7 +74,7 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
         False,
         minor == b"1",
         b"",
-        not fields and minor == b"1",
+        not fields and minor == b"1" and status != 204,
         date is not None,
     )
     if date is not None:

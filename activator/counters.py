@@ -1,0 +1,95 @@
+"""What is counted per revision, as plain integers: telemetry turns them into metrics on demand.
+
+An increment of a prometheus-client child costs microseconds; a list item a few tens of
+nanoseconds. Knows neither metric names nor HTTP.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+#: Seconds; the OpenTelemetry buckets for HTTP durations, as Knative's activator has them.
+DURATION_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+#: Bytes; the OpenTelemetry SDK's default buckets.
+SIZE_BOUNDS = (0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000)
+#: Seconds; up to the longest time-out that Knative allows by default, so that no cold start
+#: disappears in the last bucket.
+WAIT_BOUNDS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+    *(5, 10, 20, 30, 60, 120, 300, 600),
+)
+
+
+class Histogram:
+    """Counts of values by upper bound; the last count is of those above all bounds."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class HttpCounters:
+    """Requests of one kind (method, version, status …): durations and sizes."""
+
+    __slots__ = ("duration", "request_size", "response_size")
+
+    def __init__(self) -> None:
+        self.duration = Histogram(DURATION_BOUNDS)
+        self.request_size = Histogram(SIZE_BOUNDS)
+        self.response_size = Histogram(SIZE_BOUNDS)
+
+
+#: How a request can end, for RevisionCounters.outcomes.
+OUTCOMES = ("served", "timed-out", "cancelled", "queue-full", "upstream-failed", "draining")
+
+
+class RevisionCounters:
+    """All that is counted for one revision.
+
+    Attributes:
+        server: by (method, HTTP/1 minor version, status), what clients asked of us.
+        client: by (pod address, method, status), what we asked of pods.
+        waits: seconds that requests were queued, only of those that were.
+        outcomes: ends of requests, see OUTCOMES.
+        requeues: by cause, requests that went back to the queue because a pod never had them.
+    """
+
+    __slots__ = ("client", "outcomes", "requeues", "server", "waits")
+
+    def __init__(self) -> None:
+        self.server: dict[tuple[bytes, int, int], HttpCounters] = {}
+        self.client: dict[tuple[str, bytes, int], HttpCounters] = {}
+        self.waits = Histogram(WAIT_BOUNDS)
+        self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
+        self.requeues: dict[str, int] = {}
+
+    def server_of(self, key: tuple[bytes, int, int]) -> HttpCounters:
+        """Return the counters for requests of this kind."""
+        counters = self.server.get(key)
+        if counters is None:
+            counters = self.server[key] = HttpCounters()
+        return counters
+
+    def client_of(self, key: tuple[str, bytes, int]) -> HttpCounters:
+        """Return the counters for requests to pods of this kind."""
+        counters = self.client.get(key)
+        if counters is None:
+            counters = self.client[key] = HttpCounters()
+        return counters
+
+    def requeued(self, cause: str) -> None:
+        """Count a request that went back to the queue."""
+        self.requeues[cause] = self.requeues.get(cause, 0) + 1
+
+    def forget_pod(self, address: str) -> None:
+        """Drop what is counted of a pod that is no more: series must not pile up."""
+        for key in [key for key in self.client if key[0] == address]:
+            del self.client[key]

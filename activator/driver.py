@@ -1,0 +1,222 @@
+"""Where deciding and acting meet: reads the clock, asks the throttler, carries out its changes.
+
+The only module that both changes the throttler and causes effects. Knows no HTTP and no cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from math import inf
+from typing import Protocol
+
+from activator.counters import RevisionCounters
+from throttler.model import AppProtocol, Dests, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.revision import Changes, RevisionThrottler
+from throttler.throttler import Throttler
+from throttler.ticket import Ticket
+
+
+class Load(Protocol):
+    """Counts a revision's concurrent requests over time, for the autoscaler."""
+
+    def enter(self, now: float) -> None:
+        """A request came."""
+
+    def leave(self, now: float) -> None:
+        """It ended."""
+
+
+class Prober(Protocol):
+    """Probes pods."""
+
+    def probe(self, pod: PodTracker) -> None:
+        """Probe this pod now, and from then on as often as its state demands."""
+
+    def hurry(self, revision: RevisionThrottler) -> None:
+        """Requests wait for this revision: probe its unhealthy pods now, and quickly."""
+
+    def forget(self, pod: PodTracker) -> None:
+        """The pod is no more."""
+
+
+class Pools(Protocol):
+    """Keeps connections to pods."""
+
+    def forget(self, pod: PodTracker) -> None:
+        """The pod is no more: close what is idle."""
+
+
+class Entry:
+    """What belongs to one revision name, found with one look per request."""
+
+    __slots__ = ("counters", "load", "throttler")
+
+    def __init__(self, throttler: RevisionThrottler, counters: RevisionCounters, load: Load):
+        self.throttler = throttler
+        self.counters = counters
+        self.load = load
+
+
+class Driver:
+    """Carries out what the throttler decides.
+
+    Arguments:
+        load_for: gives the load record of a revision.
+        clock: seconds, monotonic, of the same base as the loop's.
+
+    The caller sets ``prober`` and ``pools`` before the first revision comes.
+    """
+
+    prober: Prober
+    pools: Pools
+
+    def __init__(
+        self,
+        throttler: Throttler,
+        load_for: Callable[[RevisionID], Load],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.throttler = throttler
+        self.clock = clock
+        self._load_for = load_for
+        # By what stands in the request's headers, so that nothing is decoded per request; only
+        # names that exist get an entry.
+        self._entries: dict[tuple[bytes, bytes], Entry] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+
+    def close(self) -> None:
+        """Stop the timer; no deadline is enforced any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def find(self, namespace: bytes, name: bytes) -> Entry:
+        """Return what belongs to a revision.
+
+        Raises:
+            RevisionNotFound: there is none of that name.
+        """
+        entry = self._entries.get((namespace, name))
+        if entry is None:
+            throttler = self.throttler.find(namespace.decode("latin-1"), name.decode("latin-1"))
+            load = self._load_for(throttler.revision.id)
+            entry = Entry(throttler, RevisionCounters(), load)
+            self._entries[namespace, name] = entry
+        return entry
+
+    def entries(self) -> Collection[Entry]:
+        """Return all revisions that were asked for, for metrics."""
+        return self._entries.values()
+
+    def began_waiting(self, throttler: RevisionThrottler) -> None:
+        """Follow up on an ``admit`` that queued the request."""
+        if throttler.breaker.waiting == 1:
+            self.prober.hurry(throttler)
+        self._arm()
+
+    def release(self, ticket: Ticket, now: float) -> None:
+        """End a request that has a pod."""
+        assert ticket.revision is not None
+        changes = ticket.revision.release(ticket, now)
+        if changes is not None:
+            self.carry_out(changes)
+
+    def cancel(self, ticket: Ticket, now: float) -> None:
+        """End a request whose client has left."""
+        assert ticket.revision is not None
+        changes = ticket.revision.cancel(ticket, now)
+        if changes is not None:
+            self.carry_out(changes)
+
+    def requeue(self, ticket: Ticket, now: float) -> None:
+        """Put a request whose pod never had it back to the front; its owner hears what follows."""
+        assert ticket.revision is not None
+        revision = ticket.revision
+        self.carry_out(revision.requeue(ticket, now))
+        if revision.breaker.waiting:
+            self.began_waiting(revision)
+
+    # -- pods -----------------------------------------------------------------------------------
+
+    def connect_failed(self, pod: PodTracker, error: str) -> None:
+        """Take that a pod could not be reached, or dropped a request that it had nothing of."""
+        self.carry_out(pod.revision.connect_failed(pod, error, self.clock()))
+
+    def probe_passed(self, pod: PodTracker, epoch: int) -> None:
+        """Take a probe's good answer."""
+        self.carry_out(pod.revision.probe_passed(pod, epoch, self.clock()))
+
+    def probe_failed(self, pod: PodTracker, epoch: int, error: str) -> None:
+        """Take a probe's bad answer, or none."""
+        self.carry_out(pod.revision.probe_failed(pod, epoch, error, self.clock()))
+
+    # -- inventory (activator.discovery.inventory.Sink) -----------------------------------------
+
+    def set_revision(self, revision: Revision) -> None:
+        """Take a new or changed Revision."""
+        self.carry_out(self.throttler.set_revision(revision, self.clock()))
+
+    def delete_revision(self, revision: RevisionID) -> None:
+        """Forget a Revision."""
+        self.throttler.delete_revision(revision)
+        key = (
+            revision.namespace.encode("latin-1", "replace"),
+            revision.name.encode("latin-1", "replace"),
+        )
+        self._entries.pop(key, None)
+
+    def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
+        """Take the pods of a private Endpoints object, by protocol."""
+        self.carry_out(self.throttler.set_dests(revision, dests, self.clock()))
+
+    def set_activators(
+        self, revision: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]
+    ) -> None:
+        """Take the activators of a public Endpoints object, by protocol."""
+        self.carry_out(self.throttler.set_activators(revision, addresses, self.clock()))
+
+    # -- effects --------------------------------------------------------------------------------
+
+    def carry_out(self, changes: Changes | None) -> None:
+        """Do what was decided; pods first, so that a request that fails at once finds them."""
+        if changes is None:
+            return
+        for pod in changes.gone:
+            self._forget(pod)
+        for pod in changes.probe:
+            self.prober.probe(pod)
+        for ticket in changes.expired:
+            ticket.owner.ticket_expired()
+        for ticket in changes.assigned:
+            ticket.owner.ticket_assigned()
+        self._arm()
+
+    def _forget(self, pod: PodTracker) -> None:
+        self.prober.forget(pod)
+        self.pools.forget(pod)
+        revision = pod.revision.revision.id
+        key = (revision.namespace.encode("latin-1"), revision.name.encode("latin-1"))
+        if (entry := self._entries.get(key)) is not None:
+            entry.counters.forget_pod(pod.address)
+
+    def _arm(self) -> None:
+        """Have ``_wake`` run when the throttler next needs it. A timer that is early is kept."""
+        when = self.throttler.next_wakeup()
+        if when is None or when >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        delay = max(0.0, when - self.clock())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._timer_at = inf
+        self.carry_out(self.throttler.wake(self.clock()))

@@ -1,0 +1,236 @@
+"""When each pod is probed: every pod on its own, as soon as somebody has a use for the answer.
+
+No round and no common deadline: a pod that does not answer delays no other. The number of probes
+at a time is bounded; when it is reached, pods that have failed least go first, so that black
+holes stand behind pods that were never asked. How soon is ``throttler.health.probe_delay``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from typing import Protocol
+
+from activator.driver import Driver
+from activator.probing.probe import Pool, Probe
+from throttler.health import DELAY_HEALTHY, PodState, probe_delay
+from throttler.pod import PodTracker
+from throttler.revision import RevisionThrottler
+
+#: Seconds that a slow pod may be given to answer in the end. queue-proxy holds a probe for up to
+#: 10 s while it polls its container; a longer wait for each answer means fewer questions.
+MAX_TIMEOUT = 5.0
+#: An answer is late after this many round trips as they were observed.
+ROUND_TRIPS = 4.0
+#: Share of a healthy pod's interval by which it is varied, so that probes spread out.
+JITTER = 0.2
+
+
+class Pools(Protocol):
+    """Where connections to pods come from."""
+
+    def of(self, pod: PodTracker) -> Pool:
+        """Return the pool of a pod."""
+
+
+class _Watch:
+    """What is known about the probing of one pod."""
+
+    __slots__ = ("due", "pod", "probe", "queued", "round_trip", "started", "timeout")
+
+    def __init__(self, pod: PodTracker, timeout: float) -> None:
+        self.pod = pod
+        self.due = inf
+        self.probe: Probe | None = None
+        self.queued = False
+        self.started = 0.0
+        self.round_trip = 0.0
+        self.timeout = timeout
+
+
+class PodProber:
+    """Probes all pods (activator.driver.Prober).
+
+    Arguments:
+        timeout: seconds that a pod's answer may take at first; adapts to what is observed.
+        max_in_flight: probes at a time.
+        random: returns numbers in [0, 1).
+
+    Attributes:
+        attempts: probes that were sent; failures: those that failed, by kind.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        pools: Pools,
+        timeout: float,
+        max_in_flight: int,
+        random: Callable[[], float],
+    ) -> None:
+        self._driver = driver
+        self._pools = pools
+        self._timeout = timeout
+        self._max_in_flight = max_in_flight
+        self._random = random
+        self._watches: dict[PodTracker, _Watch] = {}
+        # Probes to come, by time; an entry counts only while it is its pod's ``due``.
+        self._schedule: list[tuple[float, int, _Watch]] = []
+        # Probes that are due and have no place yet, those with the fewest failures first.
+        self._queue: list[tuple[int, int, _Watch]] = []
+        self._added = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+        self.in_flight = 0
+        self.attempts = 0
+        self.failures: dict[str, int] = {}
+
+    # -- for the driver -------------------------------------------------------------------------
+
+    def probe(self, pod: PodTracker) -> None:
+        """See driver.Prober. A probe under way was asked before what has changed: it is void."""
+        watch = self._watches.get(pod)
+        if watch is None:
+            watch = self._watches[pod] = _Watch(pod, self._timeout)
+        self._abandon(watch)
+        self._ask(watch)
+
+    def hurry(self, revision: RevisionThrottler) -> None:
+        """See driver.Prober."""
+        for pod in revision.unhealthy_pods():
+            watch = self._watches.get(pod)
+            if watch is not None and watch.probe is None and not watch.queued:
+                self._ask(watch)
+
+    def forget(self, pod: PodTracker) -> None:
+        """See driver.Prober."""
+        watch = self._watches.pop(pod, None)
+        if watch is not None:
+            watch.due = inf
+            self._abandon(watch)
+
+    def close(self) -> None:
+        """Stop probing."""
+        for pod in list(self._watches):
+            self.forget(pod)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- one probe ------------------------------------------------------------------------------
+
+    def _ask(self, watch: _Watch) -> None:
+        """Probe now, or as soon as there is a place."""
+        watch.due = inf
+        if self.in_flight < self._max_in_flight:
+            self._start(watch)
+        elif not watch.queued:
+            watch.queued = True
+            self._added += 1
+            heappush(self._queue, (watch.pod.failures, self._added, watch))
+
+    def _start(self, watch: _Watch) -> None:
+        self.in_flight += 1
+        self.attempts += 1
+        watch.started = self._driver.clock()
+        probe = watch.probe = Probe(watch.pod, watch.timeout, self._done)
+        probe.start(self._pools.of(watch.pod))
+
+    def _abandon(self, watch: _Watch) -> None:
+        if watch.probe is not None:
+            watch.probe.abandon()
+            watch.probe = None
+            self._leave()
+
+    def _leave(self) -> None:
+        """A place is free: give it to the next that is queued."""
+        self.in_flight -= 1
+        while self._queue and self.in_flight < self._max_in_flight:
+            watch = heappop(self._queue)[2]
+            watch.queued = False
+            if watch.probe is None and watch.pod in self._watches:
+                self._start(watch)
+
+    def _done(self, probe: Probe, kind: str, text: str) -> None:
+        pod = probe.pod
+        watch = self._watches[pod]
+        watch.probe = None
+        self._leave()
+        self._adapt(watch, kind)
+        if kind:
+            self.failures[kind] = self.failures.get(kind, 0) + 1
+            self._driver.probe_failed(pod, probe.epoch, text)
+        else:
+            self._driver.probe_passed(pod, probe.epoch)
+        # What followed may have asked for another probe already, or forgotten the pod.
+        if watch.probe is None and not watch.queued and pod in self._watches:
+            self._plan(watch, kind)
+
+    def _adapt(self, watch: _Watch, kind: str) -> None:
+        """Give a pod that is far away, or slow, the time it needs."""
+        if not kind:
+            seen = self._driver.clock() - watch.started
+            before = watch.round_trip or seen
+            watch.round_trip = before + 0.25 * (seen - before)
+            watch.timeout = min(max(self._timeout, ROUND_TRIPS * watch.round_trip), MAX_TIMEOUT)
+        elif kind in ("timeout", "connect-timeout"):
+            watch.timeout = min(2 * watch.timeout, MAX_TIMEOUT)
+
+    # -- the schedule ---------------------------------------------------------------------------
+
+    def _plan(self, watch: _Watch, kind: str) -> None:
+        """Decide when this pod is probed again."""
+        pod = watch.pod
+        if pod.state in (PodState.DRAINING, PodState.GONE):
+            return
+        healthy = pod.state is PodState.HEALTHY
+        delay = probe_delay(
+            healthy=healthy,
+            wanted=pod.revision.breaker.waiting > 0,
+            timed_out=kind in ("timeout", "connect-timeout"),
+            failures=pod.failures,
+            failing_for=self._driver.clock() - pod.failing_since,
+        )
+        if healthy:
+            delay *= 1 + JITTER * (self._random() - 0.5)
+        self._at(watch, self._driver.clock() + delay)
+
+    def _at(self, watch: _Watch, when: float) -> None:
+        watch.due = when
+        self._added += 1
+        heappush(self._schedule, (when, self._added, watch))
+        self._arm()
+
+    def _arm(self) -> None:
+        schedule = self._schedule
+        while schedule and schedule[0][2].due != schedule[0][0]:
+            heappop(schedule)
+        if not schedule or schedule[0][0] >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = schedule[0][0]
+        delay = max(0.0, self._timer_at - self._driver.clock())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        self._timer_at = inf
+        now = self._driver.clock()
+        schedule = self._schedule
+        while schedule and schedule[0][0] <= now:
+            when, _, watch = heappop(schedule)
+            if watch.due == when:
+                self._come_due(watch, now)
+        self._arm()
+
+    def _come_due(self, watch: _Watch, now: float) -> None:
+        """Probe, unless traffic has proved the pod well lately."""
+        pod = watch.pod
+        fresh_until = pod.proven_at + DELAY_HEALTHY * (1 - JITTER)
+        if pod.state is PodState.HEALTHY and fresh_until > now:
+            self._at(watch, fresh_until)
+        else:
+            self._ask(watch)

@@ -1,0 +1,402 @@
+"""A client's connection: requests are cut out of its bytes and answered in order, one at a time.
+
+What a client sends ahead stays unread, or in one bounded buffer, until the request before it is
+answered. Speaks HTTP/1.1 and HTTP/1.0; probes are answered here, before any revision is asked
+for. Knative's counterpart: the handler chain of cmd/activator/main.go, which runs in this order:
+kubelet's probe, ingress's probe, activator's probe, revision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from math import inf
+from typing import TYPE_CHECKING, cast
+
+from activator.proxy import replies
+from activator.proxy.body import Body
+from activator.proxy.exchange import Exchange
+from activator.proxy.grammar import FramingError
+from activator.proxy.linger import Linger
+from activator.proxy.request import Request, read_request
+
+if TYPE_CHECKING:  # the server makes downstreams
+    from activator.proxy.server import Proxy
+
+#: Bytes that a client may send ahead of its turn before we stop reading.
+MAX_AHEAD = 64 << 10
+#: The beginning of anything that can become a request line.
+_METHOD_BEGINS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: |\Z)|\r?\n?\Z")
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+#: After a client has ended its sending side: seconds until we look whether it is there at all.
+_LOOK_AFTER = 0.05
+_LOOK_AFTER_MAX = 5.0
+_TCP_CLOSE = 7  # include/net/tcp_states.h
+
+
+class Downstream(asyncio.Protocol):
+    """One connection of a client."""
+
+    __slots__ = (
+        "_ahead",
+        "_body",
+        "_busy",
+        "_eof",
+        "_exchange",
+        "_head_only",
+        "_head_since",
+        "_look_after",
+        "_minor",
+        "_partial",
+        "_reading",
+        "_stopping",
+        "armed",
+        "client",
+        "proxy",
+        "transport",
+    )
+
+    def __init__(self, proxy: Proxy) -> None:
+        # For the connection.
+        self.proxy = proxy
+        self.client = b""
+        self.armed = inf
+        self._stopping = False
+        self._eof = False
+        self._look_after = _LOOK_AFTER
+        self._reading = True
+        self._busy = False
+        # For the request that is being read, and what stands behind it.
+        self._partial: bytearray | None = None
+        self._head_since = 0.0
+        self._ahead = b""
+        # For the request that is being answered.
+        self._exchange: Exchange | None = None
+        self._body: Body | None = None
+        self._head_only = False
+        self._minor = 1
+
+    transport: asyncio.Transport
+
+    # -- for the loop ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self.transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
+        proxy = self.proxy
+        proxy.connections.add(self)
+        self._head_since = now = proxy.clock()
+        proxy.timers.arm(self, now + proxy.header_timeout)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.proxy.connections.discard(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.on_client_gone()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self._body is not None:
+            self._read_body(data)
+        elif self._exchange is not None:
+            self._ahead += data
+            self.regulate()
+        elif self._partial is not None:
+            self._read_partial(data)
+        else:
+            self._read(data)
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol. Half-closed is not gone: a client may still want its answer."""
+        self._eof = True
+        if self._exchange is None:
+            return False
+        if self._body is not None:
+            self._refuse(FramingError("the body is shorter than announced"))
+            return True
+        if self._minor == 0:
+            return False  # cannot be asked (see _look), and none of that age half-closes
+        self._look(self.proxy.clock())
+        return True
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol: the client reads slower than the pod sends."""
+        if self._exchange is not None and self._exchange.upstream is not None:
+            self._exchange.upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        if self._exchange is not None and self._exchange.upstream is not None:
+            self._exchange.upstream.transport.resume_reading()
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _read(self, data: bytes) -> None:
+        """Read requests as long as each is answered at once; the rest of ``data`` is kept."""
+        self._busy = True
+        while data:
+            end = data.find(b"\r\n\r\n") + 4
+            if end < 4 or data[:2] == b"\r\n":
+                data = self._odd_beginning(data, end)
+                continue
+            try:
+                request = read_request(
+                    data if end == len(data) else data[:end], self.proxy.request_limits
+                )
+            except FramingError as error:
+                self._refuse(error)
+                break
+            self._ahead = data[end:]
+            self._begin(request)
+            if self._exchange is not None or self.transport.is_closing():
+                break
+            data, self._ahead = self._ahead, b""
+        self._busy = False
+        if self._ahead:
+            self.regulate()
+
+    def _odd_beginning(self, data: bytes, end: int) -> bytes:
+        """Deal with an empty line before a request (RFC 9112 section 2.2), or an unfinished head;
+        return what is left to read."""
+        if data[:2] == b"\r\n" and len(data) > 2:
+            if data[2:4] == b"\r\n":
+                self._refuse(FramingError("more than one empty line before the request"))
+                return b""
+            return data[2:]
+        self._partial = bytearray()
+        self._head_since = now = self.proxy.clock()
+        if self.armed > now + self.proxy.header_timeout:
+            self.proxy.timers.arm(self, now + self.proxy.header_timeout)
+        self._read_partial(data)
+        return b""
+
+    def _read_partial(self, data: bytes) -> None:
+        """Add to a head that is not complete; look only at what is new."""
+        partial = self._partial
+        assert partial is not None
+        known = max(0, len(partial) - 3)
+        partial += data
+        limits = self.proxy.request_limits
+        end = partial.find(b"\r\n\r\n", known)
+        if end < 0 or end > limits.max_head:
+            if error := self._hopeless(partial, known):
+                self._refuse(error)
+            return
+        self._partial = None
+        self._read(bytes(partial))
+
+    def _hopeless(self, partial: bytearray, known: int) -> FramingError | None:
+        """Return why a head that is not complete cannot become a good one."""
+        limits = self.proxy.request_limits
+        if len(partial) > limits.max_head:
+            return FramingError("the request head is too large", 431)
+        if known < 80 and _METHOD_BEGINS.match(partial.lstrip(b"\r\n")[:80]) is None:
+            return FramingError("this is not HTTP")
+        if _BARE_LF.search(partial, known):
+            return FramingError("a bare LF")
+        if len(partial) > limits.max_target + 80 and partial.find(b"\r\n", 0, known + 2) < 0:
+            return FramingError("the request target is too long", 414)
+        return None
+
+    def _begin(self, request: Request) -> None:
+        self._head_only = request.method == b"HEAD"
+        self._minor = request.minor
+        special = request.fields or b"kube-probe/" in request.block
+        if special and (reply := self._probe_reply(request)) is not None:
+            self._body = request.body
+            self.reply(reply, keep_alive=request.keep_alive)
+            return
+        exchange = self._exchange = Exchange(self, request)
+        self._body = request.body
+        exchange.begin()
+        if self._body is not None and self._exchange is exchange:
+            ahead, self._ahead = self._ahead, b""
+            if ahead:
+                self._read_body(ahead)
+            else:
+                self.regulate()
+
+    def _probe_reply(self, request: Request) -> replies.Reply | None:
+        """Return the answer to a probe of kubelet, ingress or autoscaler; None if it is none."""
+        fields = request.fields
+        if fields.get(b"k-kubelet-probe") or _KUBELET.search(request.block):
+            why = self.proxy.unhealthy()
+            return replies.unhealthy(why) if why else replies.HEALTHY
+        probe = fields.get(b"k-network-probe", b"").rstrip(b" \t")
+        if not probe:
+            return self._conflict(fields)
+        if probe == b"probe":
+            return replies.network_probe(fields.get(b"k-network-hash", b"").rstrip(b" \t"))
+        if probe == b"activator":
+            return replies.ACTIVATOR_PROBE
+        return replies.unexpected_probe(probe)
+
+    @staticmethod
+    def _conflict(fields: dict[bytes, bytes]) -> replies.Reply | None:
+        """Refuse two revisions in one request: an ingress appended, a client had its own."""
+        for name in (b"knative-serving-revision", b"knative-serving-namespace"):
+            values = fields.get(name, b"")
+            if b"," in values and len({value.strip() for value in values.split(b",")}) > 1:
+                return replies.refused(400, f"{name.decode()} is given twice and differs")
+            if b"," in values:
+                fields[name] = values.split(b",")[0]
+        return None
+
+    def _read_body(self, data: bytes) -> None:
+        body, exchange = self._body, self._exchange
+        assert body is not None
+        payload: list[bytes] = []
+        try:
+            left = body.feed(data, payload)
+        except FramingError as error:
+            self._refuse(error)
+            return
+        complete = left is not None
+        if complete:
+            self._body = None
+            self._ahead = left or b""
+        if exchange is not None:
+            exchange.on_request_body(payload, complete, body.trailers)
+        self.regulate()
+
+    def regulate(self) -> None:
+        """Read from the client as long as somebody has a use for it."""
+        exchange = self._exchange
+        if exchange is None:
+            wanted = True
+        elif self._body is not None:
+            wanted = exchange.wants_body()
+        else:
+            wanted = len(self._ahead) < MAX_AHEAD
+        if wanted is not self._reading and not self.transport.is_closing() and not self._eof:
+            self._reading = wanted
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def take_early(self) -> bytes:
+        """Return what the client sent behind its request; the connection is then the caller's."""
+        early, self._ahead = self._ahead, b""
+        return early
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the client; a client that has left is found by connection_lost."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def reply(self, reply: replies.Reply, *, keep_alive: bool = True) -> None:
+        """Answer the present request ourselves."""
+        keep_alive = keep_alive and self._body is None and not self._stopping and not self._eof
+        self.write(
+            reply.render(
+                date=self.proxy.date(),
+                head_only=self._head_only,
+                keep_alive=keep_alive,
+                minor=self._minor,
+            )
+        )
+        self.exchange_done(keep_alive)
+
+    def exchange_done(self, keep_alive: bool) -> None:
+        """The present request is answered: close, or go on with the next."""
+        self._exchange = None
+        if not keep_alive or self._stopping or self._eof:
+            self._close()
+            return
+        if not self._reading:
+            self.regulate()
+        if self._ahead and not self._busy:
+            ahead, self._ahead = self._ahead, b""
+            self._read(ahead)
+
+    def _close(self) -> None:
+        """Close behind the last answer; a request that is not read to its end is drained first,
+        lest the kernel resets the connection before the client has read the answer."""
+        if self.transport.is_closing():
+            return
+        if (self._body is not None or self._ahead or not self._reading) and not self._eof:
+            self.transport.set_protocol(Linger(self, self.transport))
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: FramingError) -> None:
+        """Answer what is not a request, and close: where the next one begins is unknown."""
+        self.proxy.counters.bad_requests += 1
+        exchange, self._exchange = self._exchange, None
+        answering = exchange is not None and exchange.answering
+        if exchange is not None:
+            exchange.on_client_gone()
+        self._partial = None
+        self._ahead = b""
+        if answering:
+            self.abort()
+            return
+        self._head_only = False
+        self.reply(replies.refused(error.status, str(error)), keep_alive=False)
+
+    def abort(self) -> None:
+        """Break the connection: what was sent of the answer is not all of it."""
+        self._exchange = None
+        self.transport.abort()
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def on_time(self, now: float) -> float:
+        """See timers.Timed."""
+        if self.transport.is_closing():
+            return inf
+        if self._exchange is not None:
+            later = self._exchange.on_time(now)
+            return min(later, self._look(now)) if self._eof else later
+        if self._partial is None:
+            return inf
+        late_at = self._head_since + self.proxy.header_timeout
+        if now < late_at:
+            return late_at
+        self._refuse(FramingError("the request head took too long", 408))
+        return inf
+
+    def _look(self, now: float) -> float:
+        """Find out whether a client that has ended its sending side is there at all.
+
+        A closed and a half-closed socket look the same until something is sent: to a closed one
+        the answer is a reset. A 100 may be sent at any time (RFC 9110 section 15.2), and costs a
+        living client nothing.
+        """
+        exchange = self._exchange
+        if exchange is None or self.transport.is_closing():
+            return inf
+        sock = self.transport.get_extra_info("socket")
+        if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE:
+            self.transport.abort()
+            return inf
+        if not exchange.answering and self._look_after == _LOOK_AFTER:
+            self.write(replies.CONTINUE)
+        when = now + self._look_after
+        self._look_after = min(2 * self._look_after, _LOOK_AFTER_MAX)
+        if self.armed > when:
+            self.proxy.timers.arm(self, when)
+        return when
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Called by uvicorn when the server stops: the present request is finished, no other."""
+        self._stopping = True
+        if self._exchange is None:
+            self.transport.close()
+
+    def drain(self) -> None:
+        """The time to finish is over: a request that still waits for a pod is told so."""
+        if self._exchange is not None:
+            self._exchange.drain()
+
+
+_KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*kube-probe/")

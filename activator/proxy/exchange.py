@@ -1,0 +1,489 @@
+"""One request and its answer: waits for a pod, sends, passes the answer on, tries again if it may.
+
+Between a downstream (the client's connection) and an upstream (a pod's). Everything is a plain
+call; nothing here waits. When a request may be sent again is decided by ``_may_repeat`` alone
+(RFC 9110 section 9.2.2). Knative's counterpart: pkg/activator/handler/handler.go.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from activator.proxy import replies
+from activator.proxy.body import ChunkedBody, chunk
+from activator.proxy.fields import clean_trailers
+from activator.proxy.request import IDEMPOTENT, Request, pod_head, wants_trailers
+from activator.proxy.response import Response, client_head, interim_head, switching_head
+from activator.proxy.tunnel import tunnel
+from throttler.errors import RequestQueueFull, RevisionNotFound
+from throttler.reason import waiting_reason
+from throttler.throttler import revision_from_host
+from throttler.ticket import ASSIGNED, QUEUED, Ticket
+
+if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
+    from activator.driver import Entry
+    from activator.proxy.downstream import Downstream
+    from activator.proxy.pool import Pool
+    from activator.proxy.upstream import Upstream
+
+#: How often one request is sent again after it was sent, where that is allowed.
+MAX_REPEATS = 3
+#: Seconds that a client waits for the pod's 100 before it gets ours (Go's transport: 1).
+CONTINUE_AFTER = 1.0
+
+
+class Exchange:
+    """One request and its answer.
+
+    Attributes:
+        held: pieces of the body, as they go to a pod; kept until the answer begins, so that the
+            request can wait, and be sent again. Bounded by the limit per request and the
+            revision's budget; beyond it nothing is kept and ``_replayable`` is False.
+        body_complete: the whole request was read from the client.
+        answering: a byte of the pod's final answer has been passed on.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_body_sent",
+        "_chunk_out",
+        "_continue_at",
+        "_continued",
+        "_entry",
+        "_fresh",
+        "_held",
+        "_held_size",
+        "_keep_alive",
+        "_proxy",
+        "_replayable",
+        "_response_size",
+        "_rest",
+        "_sent_at",
+        "_start",
+        "_status",
+        "answering",
+        "body_complete",
+        "done",
+        "downstream",
+        "paused",
+        "request",
+        "ticket",
+        "upstream",
+    )
+
+    def __init__(self, downstream: Downstream, request: Request) -> None:
+        self.downstream = downstream
+        self.request = request
+        self._proxy = downstream.proxy
+        self.body_complete = request.body is None
+        self.answering = False
+        self.done = False
+        self.paused = False
+        self.upstream: Upstream | None = None
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._replayable = True
+        self._attempts = 0
+        self._fresh = False
+        self._keep_alive = request.keep_alive
+        self._chunk_out = False
+        self._continue_at = inf
+        self._continued = False
+        self._status = 0
+        self._response_size = 0
+        self._sent_at = 0.0
+        self._body_sent = 0
+
+    ticket: Ticket
+    _entry: Entry
+    _start: bytes
+    _rest: bytes
+
+    @property
+    def to_head(self) -> bool:
+        """See upstream.Answered."""
+        return self.request.method == b"HEAD"
+
+    # -- getting a pod --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Ask for a pod. Everything else follows from callbacks."""
+        proxy, request = self._proxy, self.request
+        driver = proxy.driver
+        try:
+            entry = driver.find(*self._revision())
+        except RevisionNotFound as error:
+            proxy.counters.unknown_revisions += 1
+            self.done = True
+            self.downstream.reply(replies.not_found(error))
+            return
+        self._entry = entry
+        self._start, self._rest = pod_head(request, self.downstream.client)
+        now = driver.clock()
+        throttler = entry.throttler
+        ticket = Ticket(self, now + throttler.revision.timeout, len(self._rest))
+        self.ticket = ticket
+        entry.load.enter(now)
+        try:
+            pod = throttler.admit(ticket, now)
+        except RequestQueueFull as error:
+            self._reply(replies.queue_full(error.bound), "queue-full")
+            return
+        if pod is None:
+            driver.began_waiting(throttler)
+        else:
+            self._connect()
+
+    def _revision(self) -> tuple[bytes, bytes]:
+        """Return which revision is meant: by the control headers, else by the host."""
+        fields = self.request.fields
+        namespace = fields.get(b"knative-serving-namespace", b"")
+        name = fields.get(b"knative-serving-revision", b"")
+        if not (namespace and name):
+            host = self.request.host.decode("latin-1")
+            if (revision := revision_from_host(host, self._proxy.cluster_domain)) is not None:
+                return revision.namespace.encode("latin-1"), revision.name.encode("latin-1")
+        return namespace.rstrip(b" \t"), name.rstrip(b" \t")
+
+    def ticket_assigned(self) -> None:
+        """See throttler.ticket.TicketOwner."""
+        self._entry.counters.waits.observe(self._proxy.driver.clock() - self.ticket.arrived)
+        self._connect()
+
+    def ticket_expired(self) -> None:
+        """See throttler.ticket.TicketOwner."""
+        reason, detail = waiting_reason(self._entry.throttler)
+        text = f"{reason.value}; {detail}" if detail else reason.value
+        self._reply(replies.timed_out(text), "timed-out")
+
+    def _connect(self) -> None:
+        """Take a connection to the ticket's pod, or open one."""
+        pool = self._pool()
+        upstream = None
+        if not self._fresh:
+            # What must not be sent twice goes on no connection that might be closed already.
+            upstream = pool.take() if self.request.method in IDEMPOTENT else pool.take_alive()
+        if upstream is None:
+            pool.dial(self)
+        else:
+            self._send(upstream)
+
+    def _pool(self) -> Pool:
+        pod = self.ticket.pod
+        assert pod is not None
+        return self._proxy.pools.of(pod)
+
+    def on_dialed(self, upstream: Upstream) -> None:
+        """See pool.Dialer."""
+        if self.done:
+            upstream.give_back()
+        else:
+            self._send(upstream)
+
+    def on_dial_failed(self, error: str, timed_out: bool) -> None:
+        """See pool.Dialer: the pod has nothing of this request, whatever its method."""
+        if not self.done:
+            self._requeue("connect-timeout" if timed_out else "connect-failed", error)
+
+    def _requeue(self, cause: str, error: str) -> None:
+        """Back to the front of the queue, after telling that the pod failed."""
+        pod = self.ticket.pod
+        assert pod is not None
+        self._entry.counters.requeued(cause)
+        driver = self._proxy.driver
+        driver.connect_failed(pod, error)
+        if not self.done:
+            driver.requeue(self.ticket, driver.clock())
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def _send(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        downstream = self.downstream
+        now = self._sent_at = self._proxy.driver.clock()
+        when = self.ticket.deadline
+        if self.request.expects_continue and not self._continued:
+            when = self._continue_at = now + CONTINUE_AFTER
+        if when < downstream.armed:
+            self._proxy.timers.arm(downstream, when)
+        data = (self._start, upstream.pool.host_lines, self._rest, *self._held)
+        upstream.send(self, b"".join(data))
+        if not self._replayable:
+            self._held = []
+        if not self.body_complete:
+            downstream.regulate()
+
+    def wants_body(self) -> bool:
+        """Whether more of the request's body may be read from the client now."""
+        if self.upstream is not None:
+            return not self.paused
+        return self._held_size < self._proxy.hold_bytes and self._replayable
+
+    def on_request_body(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        """Take what the client sent of the body."""
+        if complete:
+            self.body_complete = True
+            self._continue_at = inf
+        if self.done:
+            return
+        data = self._framed(payload, complete, trailers)
+        if not data:
+            return
+        if self.upstream is not None:
+            self.upstream.transport.write(data)
+        self._hold(data)
+
+    def _framed(self, payload: list[bytes], complete: bool, trailers: bytes) -> bytes:
+        if not isinstance(self.request.body, ChunkedBody):
+            return payload[0] if len(payload) == 1 else b"".join(payload)
+        data = chunk(payload) if any(payload) else b""
+        if complete:
+            kept = clean_trailers(trailers) if wants_trailers(self.request) else b""
+            data += b"0\r\n" + kept + b"\r\n"
+        return data
+
+    def _hold(self, data: bytes) -> None:
+        """Keep a piece of the body to send it (again) later, within the bounds."""
+        if not self._replayable or self.answering:
+            return
+        self._held_size += len(data)
+        ticket = self.ticket
+        if ticket.state is QUEUED:
+            # What has been read already is kept; but nothing more is read beyond the budget.
+            assert ticket.revision is not None
+            self._replayable = ticket.revision.breaker.hold(ticket, len(data))
+            self._held.append(data)
+        elif self.upstream is None or self._held_size <= self._proxy.hold_bytes:
+            self._held.append(data)
+        else:
+            self._replayable = False
+            self._held = []
+
+    def pause_sending(self) -> None:
+        """See upstream.Answered."""
+        self.paused = True
+        self.downstream.regulate()
+
+    def resume_sending(self) -> None:
+        """See upstream.Answered."""
+        self.paused = False
+        self.downstream.regulate()
+
+    # -- the answer -----------------------------------------------------------------------------
+
+    def on_interim(self, response: Response) -> None:
+        """See upstream.Answered."""
+        if response.status == 101:
+            self._switch(response)
+        elif response.status == 100:
+            if self.request.expects_continue:
+                self._continue()
+        elif self.request.minor:
+            self.downstream.write(interim_head(response))
+
+    def _continue(self) -> None:
+        if not self._continued:
+            self._continued = True
+            self._continue_at = inf
+            self.downstream.write(replies.CONTINUE)
+
+    def on_response(
+        self, response: Response, raw: bytes | None, payload: list[bytes], complete: bool
+    ) -> None:
+        """See upstream.Answered."""
+        downstream = self.downstream
+        self.answering = True
+        self._status = response.status
+        self._held = []
+        pod = self.ticket.pod
+        assert pod is not None
+        now = self._proxy.driver.clock()
+        pod.proven_at = now
+        key = (pod.address, self.request.method, response.status)
+        client = self._entry.counters.client_of(key)
+        client.duration.observe(now - self._sent_at)
+        client.request_size.observe(max(0, self.request.length))
+        if response.length > 0:
+            self._response_size = response.length
+        if not self.body_complete:
+            # The rest of the request is unread: whatever follows on this connection is its body.
+            self._keep_alive = False
+        if (
+            raw is not None
+            and response.plain
+            and response.dated
+            and response.length >= 0
+            and self._keep_alive
+            and self.request.minor
+        ):
+            downstream.write(raw)
+        else:
+            self._write_head(response, payload)
+        if complete:
+            self._finish()
+
+    def _write_head(self, response: Response, payload: list[bytes]) -> None:
+        """Write a head that differs from the pod's, and the payload that came with it."""
+        unframed = response.body is not None and response.length < 0
+        self._chunk_out = unframed and self.request.minor == 1
+        if unframed and self.request.minor == 0:
+            self._keep_alive = False
+        head = client_head(
+            response,
+            minor=self.request.minor,
+            chunk=self._chunk_out,
+            close=not self._keep_alive,
+            date=self._proxy.date(),
+        )
+        self.downstream.write(b"".join((head, self._payload(payload))))
+
+    def _payload(self, payload: list[bytes]) -> bytes:
+        if self._chunk_out:
+            self._response_size += sum(map(len, payload))
+            return chunk(payload) if any(payload) else b""
+        return payload[0] if len(payload) == 1 else b"".join(payload)
+
+    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        """See upstream.Answered."""
+        data = self._payload(payload)
+        if complete and self._chunk_out:
+            data += b"0\r\n" + clean_trailers(trailers) + b"\r\n"
+        if data:
+            self.downstream.write(data)
+        if complete:
+            self._finish()
+
+    def _finish(self) -> None:
+        """The answer is complete, and the upstream back in its pool."""
+        if self.request.body is not None and not self.body_complete and self.upstream is not None:
+            # The pod would take what comes next for the rest of this request.
+            self.upstream.transport.abort()
+        self.upstream = None
+        self._end("served", self._status)
+        self.downstream.exchange_done(self._keep_alive)
+
+    # -- when something fails -------------------------------------------------------------------
+
+    def on_lost(self, error: str, answered: bool) -> None:
+        """See upstream.Answered."""
+        upstream, self.upstream = self.upstream, None
+        assert upstream is not None
+        if self.answering:
+            self._abort()
+        elif not answered and self._may_repeat():
+            self._repeat(upstream.reused, error)
+        else:
+            pod = self.ticket.pod
+            assert pod is not None
+            text = f"{pod.address}: {error}"
+            self._reply(replies.upstream_failed(text), "upstream-failed")
+
+    def _may_repeat(self) -> bool:
+        """Whether a request that a pod may have seen can be sent to a pod again.
+
+        Only a method that has no second effect (RFC 9110 section 9.2.2), only with all of its
+        body still held, and a few times at most.
+        """
+        return (
+            self.request.method in IDEMPOTENT
+            and self._replayable
+            and self._attempts < MAX_REPEATS
+            and not self.request.upgrade
+        )
+
+    def _repeat(self, reused: bool, error: str) -> None:
+        """Send the request again: a pod may close a connection that was idle at any time, which
+        says nothing against the pod; closing a new one does."""
+        self._attempts += 1
+        if reused and not self._fresh:
+            self._fresh = True
+            self._entry.counters.requeued("connection-closed")
+            self._connect()
+        else:
+            self._requeue("connection-lost", error)
+
+    def on_client_gone(self) -> None:
+        """The client has left: nobody wants the answer."""
+        if not self.done:
+            self._drop_upstream()
+            self._end("cancelled", 499)
+
+    def on_time(self, now: float) -> float:
+        """Do what is due; return when to look again."""
+        if self.done or self.upstream is None:
+            return inf
+        if now >= self.ticket.deadline:
+            self._expire()
+            return inf
+        if now >= self._continue_at:
+            self._continue()
+        return min(self.ticket.deadline, self._continue_at)
+
+    def _expire(self) -> None:
+        """The deadline passed while a pod had the request."""
+        if self.answering:
+            self._abort()
+        else:
+            self._drop_upstream()
+            self._reply(replies.timed_out("response-late"), "timed-out")
+
+    def drain(self) -> None:
+        """The process ends, and this request has no pod: tell the client to ask elsewhere."""
+        if not self.done and self.upstream is None:
+            self._keep_alive = False
+            self._reply(replies.draining(), "draining")
+
+    def _abort(self) -> None:
+        """The answer has begun and cannot be completed: break the connection, so that the client
+        does not take it for whole."""
+        self._drop_upstream()
+        self._end("upstream-failed", self._status)
+        self.downstream.abort()
+
+    def _drop_upstream(self) -> None:
+        if self.upstream is not None:
+            self.upstream.abandon()
+            self.upstream = None
+
+    def _reply(self, reply: replies.Reply, outcome: str) -> None:
+        self._response_size = len(reply.body)
+        self._end(outcome, reply.status)
+        self.downstream.reply(reply, keep_alive=self._keep_alive)
+
+    def _end(self, outcome: str, status: int) -> None:
+        """Give the place back and count; once."""
+        self.done = True
+        driver, entry, request = self._proxy.driver, self._entry, self.request
+        now = driver.clock()
+        counters = entry.counters
+        counters.outcomes[outcome] += 1
+        record = counters.server_of((request.method, request.minor, status))
+        record.duration.observe(now - self.ticket.arrived)
+        record.request_size.observe(max(0, request.length))
+        record.response_size.observe(self._response_size)
+        entry.load.leave(now)
+        state = self.ticket.state
+        if state is ASSIGNED:
+            driver.release(self.ticket, now)
+        elif state is QUEUED:
+            driver.cancel(self.ticket, now)
+
+    def _switch(self, response: Response) -> None:
+        """The pod changes the protocol (RFC 9110 section 7.8): bytes pass both ways from now."""
+        upstream = self.upstream
+        assert upstream is not None
+        if not self.request.upgrade or response.upgrade.lower() != self.request.upgrade.lower():
+            self._drop_upstream()
+            self._reply(replies.upstream_failed("a 101 that was not asked for"), "upstream-failed")
+            return
+        self._status = 101
+        self.answering = True
+        self.downstream.write(switching_head(response))
+        tunnel(self, self.downstream, upstream)
+
+    def tunnel_closed(self) -> None:
+        """Both directions of the tunnel have ended."""
+        self.upstream = None
+        if not self.done:
+            self._end("served", 101)

@@ -1,0 +1,127 @@
+"""The answers that are the activator's own, byte for byte as Knative's.
+
+Source: Knative pkg/activator/handler (healthz, probe, context, activation), pkg/http/handler
+(timeout), V/networking/pkg/http/probe; Go's net/http Error for the fields. Only header
+``Activator-Reason`` is new.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+
+#: Bytes of a request's text that an answer repeats.
+_ECHO = 200
+
+_PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
+_NOSNIFF = _PLAIN + b"\r\nX-Content-Type-Options: nosniff"
+
+_STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode())
+    for status in HTTPStatus
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of our own.
+
+    Attributes:
+        status: its code.
+        fields: header fields, each preceded by its CRLF.
+        body: what follows.
+    """
+
+    status: int
+    fields: bytes = b""
+    body: bytes = b""
+
+    def render(self, *, date: bytes, head_only: bool, keep_alive: bool, minor: int) -> bytes:
+        """Return the answer as it goes out.
+
+        Arguments:
+            date: the present date for the Date field.
+            head_only: whether the request was HEAD.
+            keep_alive: whether the connection stays; minor: the client's HTTP/1 version.
+        """
+        connection = b""
+        if not keep_alive:
+            connection = b"\r\nConnection: close"
+        elif minor == 0:
+            connection = b"\r\nConnection: keep-alive"
+        return b"%b%b\r\nDate: %b\r\nContent-Length: %d%b\r\n\r\n%b" % (
+            _STATUS_LINES[self.status],
+            self.fields,
+            date,
+            len(self.body),
+            connection,
+            b"" if head_only else self.body,
+        )
+
+
+def _error(status: int, text: str, reason: str = "") -> Reply:
+    """What Go's http.Error writes: the text with a line feed."""
+    return Reply(status, _NOSNIFF + _reason(reason), text.encode() + b"\n")
+
+
+def _reason(reason: str) -> bytes:
+    if not reason:
+        return b""
+    # Errors of pods and names of requests end up here: one line, printable, bounded.
+    safe = "".join(c if c.isprintable() and c.isascii() else "?" for c in reason[:_ECHO])
+    return b"\r\nActivator-Reason: " + safe.encode()
+
+
+HEALTHY = Reply(200)
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+ACTIVATOR_PROBE = Reply(200, _PLAIN, b"activator")
+MISSING_HASH = _error(400, 'a probe request must contain a non-empty "K-Network-Hash" header')
+
+
+def unhealthy(why: str) -> Reply:
+    """The answer to a kubelet's probe while we are not ready."""
+    return _error(500, why)
+
+
+def network_probe(hash_value: bytes) -> Reply:
+    """The answer to an ingress's probe: its configuration hash."""
+    return Reply(200, b"\r\nK-Network-Hash: " + hash_value) if hash_value else MISSING_HASH
+
+
+def unexpected_probe(value: bytes) -> Reply:
+    """The answer to a K-Network-Probe that is none of ours: escaped as HTML, quoted as Go does."""
+    text = json.dumps(html.escape(value.decode("latin-1")[:_ECHO]).replace("&#x27;", "&#39;"))
+    return _error(400, f"unexpected probe header value: {text}")
+
+
+def not_found(error: Exception) -> Reply:
+    """No such revision."""
+    return _error(404, f"Error getting active endpoint: {error}", "unknown-revision")
+
+
+def queue_full(bound: str) -> Reply:
+    """No more requests may wait."""
+    return _error(503, "pending request queue full", f"queue-full; {bound}")
+
+
+def timed_out(reason: str) -> Reply:
+    """The deadline passed; 25 bytes, no line feed (Knative: pkg/http/handler/timeout.go)."""
+    return Reply(504, _PLAIN + _reason(reason), b"activator request timeout")
+
+
+def upstream_failed(text: str) -> Reply:
+    """The pod failed with the request in its hands."""
+    return _error(502, text, f"upstream-failed; {text}")
+
+
+def draining() -> Reply:
+    """We are going down and could not serve this request in time."""
+    return Reply(503, _NOSNIFF + b"\r\nRetry-After: 0" + _reason("draining"), b"draining\n")
+
+
+def refused(status: int, reason: str) -> Reply:
+    """The request was malformed or too large; the connection closes behind it."""
+    phrase = HTTPStatus(status).phrase
+    return Reply(status, _PLAIN, f"{status} {phrase}: {reason}".encode("ascii", "replace"))

@@ -1,0 +1,103 @@
+"""After a 101: bytes both ways, as they come, each side no faster than the other reads.
+
+Knows no HTTP. Each end keeps its direction open after the other has closed its own (a half-close
+passes on); when both have, or one breaks, the exchange ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # called by an exchange
+    from activator.proxy.downstream import Downstream
+    from activator.proxy.exchange import Exchange
+    from activator.proxy.upstream import Upstream
+
+
+class _End(asyncio.Protocol):
+    """One side of a tunnel: what it receives goes out on the other side."""
+
+    peer: _End
+
+    def __init__(self, exchange: Exchange, transport: asyncio.Transport) -> None:
+        self._exchange = exchange
+        self.transport = transport
+        self.ended = False
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if not self.peer.transport.is_closing():
+            self.peer.transport.write(data)
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol."""
+        self.ended = True
+        peer = self.peer
+        if peer.ended:
+            peer.transport.close()
+            return False
+        if not peer.transport.is_closing() and peer.transport.can_write_eof():
+            peer.transport.write_eof()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.ended = True
+        if not self.peer.transport.is_closing():
+            self.peer.transport.close()
+        self._exchange.tunnel_closed()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        if not self.peer.ended:
+            self.peer.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        if not self.peer.ended:
+            self.peer.transport.resume_reading()
+
+
+class _DownstreamEnd(_End):
+    """The client's side; its connection goes on being one of the server's."""
+
+    def __init__(self, exchange: Exchange, downstream: Downstream) -> None:
+        super().__init__(exchange, downstream.transport)
+        self._downstream = downstream
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        super().connection_lost(exc)
+        self._downstream.connection_lost(exc)
+
+
+class _UpstreamEnd(_End):
+    """The pod's side; its connection goes on being counted by its pool."""
+
+    def __init__(self, exchange: Exchange, upstream: Upstream) -> None:
+        super().__init__(exchange, upstream.transport)
+        self._upstream = upstream
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._upstream.pool.closed(self._upstream)
+        super().connection_lost(exc)
+
+
+def tunnel(exchange: Exchange, downstream: Downstream, upstream: Upstream) -> None:
+    """Join the two connections. ``exchange.tunnel_closed`` is called when they part, maybe twice.
+
+    What the client sent behind its request is held until here, and sent now (RFC 9110 section
+    7.8: the server's 101 comes first).
+    """
+    client, pod = _DownstreamEnd(exchange, downstream), _UpstreamEnd(exchange, upstream)
+    client.peer, pod.peer = pod, client
+    to_client, to_pod = upstream.take_early(), downstream.take_early()
+    downstream.transport.set_protocol(client)
+    upstream.transport.set_protocol(pod)
+    if to_client:
+        client.transport.write(to_client)
+    if to_pod:
+        pod.transport.write(to_pod)
+    downstream.transport.resume_reading()

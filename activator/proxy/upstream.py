@@ -1,0 +1,264 @@
+"""A connection to a pod: one request at a time, its answer read, framed and handed on.
+
+Knows who waits for the answer only as an Answered. Pods are not trusted: a malformed answer, or
+bytes that nobody asked for, end the connection (response-queue poisoning).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import TYPE_CHECKING, Protocol, cast
+
+from activator.proxy.body import Body, CloseBody
+from activator.proxy.grammar import FramingError
+from activator.proxy.response import Response, read_response
+
+if TYPE_CHECKING:  # a pool makes connections, a connection returns to its pool
+    from activator.proxy.pool import Pool
+
+#: Bytes of a response head (Go's transport: 10 MiB by default, envoy 60 KiB).
+MAX_HEAD = 1 << 20
+#: Interim (1xx) answers to one request (Go: 5, then by bytes).
+MAX_INTERIM = 16
+
+
+class Answered(Protocol):
+    """Who sent the request on a connection and takes its answer."""
+
+    @property
+    def to_head(self) -> bool:
+        """Whether the request was HEAD."""
+
+    def on_interim(self, response: Response) -> None:
+        """A 1xx answer, also 101; the final one follows, unless it is 101."""
+
+    def on_response(
+        self, response: Response, raw: bytes | None, payload: list[bytes], complete: bool
+    ) -> None:
+        """The final head, and the payload that came with it.
+
+        Arguments:
+            raw: head and payload in one piece as they came, where nothing else came.
+            complete: the answer ends here; the connection is back in its pool, or closed.
+        """
+
+    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        """More of the body; ``complete`` and ``trailers`` with its last piece."""
+
+    def on_lost(self, error: str, answered: bool) -> None:
+        """The connection is gone before the answer was complete.
+
+        Arguments:
+            answered: whether any byte of an answer had come.
+        """
+
+    def pause_sending(self) -> None:
+        """The pod reads slower than the client sends."""
+
+    def resume_sending(self) -> None:
+        """It has caught up."""
+
+
+class Upstream(asyncio.Protocol):
+    """One connection to one pod."""
+
+    __slots__ = (
+        "_body",
+        "_interim",
+        "_lost",
+        "_partial",
+        "_poll",
+        "_response",
+        "idle_since",
+        "owner",
+        "pool",
+        "reused",
+        "transport",
+    )
+
+    def __init__(self, pool: Pool) -> None:
+        # For the connection.
+        self.pool = pool
+        self.reused = False
+        self.idle_since = 0.0
+        self._poll: select.poll | None = None
+        self._lost = False
+        # For the request on it.
+        self.owner: Answered | None = None
+        self._partial = b""
+        self._interim = 0
+        self._response: Response | None = None
+        self._body: Body | None = None
+
+    transport: asyncio.Transport
+
+    # -- for the owner --------------------------------------------------------------------------
+
+    def send(self, owner: Answered, data: bytes) -> None:
+        """Begin a request; its answer goes to ``owner``."""
+        self.owner = owner
+        self.transport.write(data)
+
+    def alive(self) -> bool:
+        """Whether the pod has not closed this connection, as far as this machine knows.
+
+        The loop learns of a close only when it next polls; a request that must not be sent twice
+        is worth the system call.
+        """
+        if self._poll is None:
+            self._poll = select.poll()
+            fd = self.transport.get_extra_info("socket").fileno()
+            self._poll.register(fd, select.POLLIN | select.POLLRDHUP)
+        return not self._poll.poll(0)
+
+    def give_back(self) -> None:
+        """Return to the pool without having been used."""
+        self.pool.put(self)
+
+    def abandon(self) -> None:
+        """End the request: its answer is of no more use, and the connection neither."""
+        self.owner = None
+        self.transport.abort()
+
+    # -- for the loop ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.pool.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self.owner is None:
+            self.transport.abort()  # nobody asked
+        elif self._response is None:
+            if self._partial:
+                data, self._partial = self._partial + data, b""
+            try:
+                self._read_head(data)
+            except FramingError as error:
+                self._fail(f"malformed answer: {error}")
+        else:
+            self._read_body(data)
+
+    def _read_head(self, data: bytes) -> None:
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            if len(data) > MAX_HEAD:
+                raise FramingError("the head is too large", 502)
+            self._partial = data
+            return
+        owner = self.owner
+        assert owner is not None
+        whole = end == len(data)
+        response = read_response(data if whole else data[:end], to_head=owner.to_head)
+        if response.status < 200:
+            self._read_interim(response, data[end:])
+            return
+        raw: bytes | None = data
+        payload: list[bytes] = []
+        body = response.body
+        if body is None:
+            left: bytes | None = b"" if whole else data[end:]
+        else:
+            left = body.feed(data[end:], payload) if not whole else None
+        if left is None:
+            self._response = response
+            self._body = body
+            owner.on_response(response, raw, payload, False)
+            return
+        if left:
+            raw = None
+            response.keep_alive = False
+        self._finish(response)
+        owner.on_response(response, raw, payload, True)
+
+    def _read_interim(self, response: Response, rest: bytes) -> None:
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise FramingError("too many interim answers", 502)
+        owner = self.owner
+        assert owner is not None
+        if response.status == 101:
+            self._partial = rest
+            owner.on_interim(response)
+            return
+        owner.on_interim(response)
+        if rest and self.owner is owner:
+            self._read_head(rest)
+
+    def _read_body(self, data: bytes) -> None:
+        owner, response, body = self.owner, self._response, self._body
+        assert owner is not None
+        assert response is not None
+        assert body is not None
+        payload: list[bytes] = []
+        try:
+            left = body.feed(data, payload)
+        except FramingError as error:
+            self._fail(f"malformed answer: {error}")
+            return
+        if left is None:
+            owner.on_payload(payload, False, b"")
+            return
+        if left:
+            response.keep_alive = False
+        self._finish(response)
+        owner.on_payload(payload, True, body.trailers)
+
+    def _finish(self, response: Response) -> None:
+        """The answer is complete: return to the pool, before the owner makes room for the next."""
+        self.owner = None
+        self._response = None
+        self._body = None
+        self._interim = 0
+        if response.keep_alive and not self._lost:
+            self.pool.put(self)
+        else:
+            self.transport.close()
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol; the transport closes itself."""
+        self._ended("the pod closed the connection")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.pool.closed(self)
+        self._ended(str(exc) if exc else "the connection was closed")
+
+    def _ended(self, error: str) -> None:
+        self._lost = True
+        owner = self.owner
+        if owner is None:
+            return
+        if isinstance(self._body, CloseBody) and error == "the pod closed the connection":
+            response = self._response
+            assert response is not None
+            self._finish(response)
+            owner.on_payload([], True, b"")
+            return
+        self._fail(error)
+
+    def _fail(self, error: str) -> None:
+        owner, self.owner = self.owner, None
+        answered = self._response is not None or bool(self._partial) or bool(self._interim)
+        self.transport.abort()
+        if owner is not None:
+            owner.on_lost(error, answered)
+
+    def take_early(self) -> bytes:
+        """Return what came behind a 101; the connection is then the caller's."""
+        early, self._partial = self._partial, b""
+        self.owner = None
+        return early
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        if self.owner is not None:
+            self.owner.pause_sending()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        if self.owner is not None:
+            self.owner.resume_sending()
