@@ -183,7 +183,7 @@ class Inventory:
         if kind is None:
             self.stats.ignored += 1
             return None
-        reason = self._take_in(kind, obj)
+        _, reason = self._take_in(kind, obj)
         self._tell()
         return reason
 
@@ -217,26 +217,22 @@ class Inventory:
         """
         present = set()
         for obj in objects:
-            self._take_in(kind, obj)
-            try:
-                present.add(identify(obj, kind))
-            except ManifestError:
-                continue  # reported by _take_in
+            key, _ = self._take_in(kind, obj)
+            present.add(key)
         known = self._entries.keys() | self.stats.rejected.keys()
         for key in [key for key in known if key.kind == kind and key not in present]:
             self._forget(key)
         self._tell()
 
-    def _take_in(self, kind: str, obj: object) -> str | None:
+    def _take_in(self, kind: str, obj: object) -> tuple[ObjectKey, str | None]:
+        """Says which object it was, as well as can be told, and why it was rejected if it was."""
+        key = ObjectKey(kind, "?", "?")
         try:
             key = identify(obj, kind)
-        except ManifestError as error:
-            return self._reject(ObjectKey(kind, "?", "?"), str(error))
-        try:
             self._put(key, obj)
         except ManifestError as error:
-            return self._reject(key, str(error))
-        return None
+            return key, self._reject(key, str(error))
+        return key, None
 
     def _put(self, key: ObjectKey, obj: object) -> None:
         metadata = root(obj, key.kind)["metadata"]

@@ -22,21 +22,6 @@ from tests.activator.discovery.test_fields import json_values
 from throttler.model import AppProtocol, Dests
 
 
-@pytest.fixture
-def sink() -> RecordingSink:
-    return RecordingSink()
-
-
-@pytest.fixture
-def rejections() -> list[Rejection]:
-    return []
-
-
-@pytest.fixture
-def inventory(sink: RecordingSink, rejections: list[Rejection]) -> Inventory:
-    return Inventory(sink, rejections.append)
-
-
 def empty() -> dict[AppProtocol, Dests]:
     return {protocol: Dests() for protocol in AppProtocol}
 

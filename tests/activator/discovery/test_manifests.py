@@ -1,0 +1,365 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+import yaml
+
+from activator.discovery.inventory import Inventory
+from activator.discovery.manifests import (
+    MAX_FILE_BYTES,
+    ManifestFolder,
+    ManifestFolderError,
+    Timings,
+)
+from tests.activator.discovery.recording import A, B, RecordingSink, private, revision
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Real time only: the kernel reports changes through a thread."""
+    loop = uvloop.new_event_loop if request.param == "uvloop" else None
+    return "asyncio", {"loop_factory": loop}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, inventory: Inventory) -> ManifestFolder:
+    return ManifestFolder(tmp_path, inventory)
+
+
+def write(path: Path, *objects: Any) -> None:
+    path.write_text(yaml.safe_dump_all(objects))
+
+
+@asynccontextmanager
+async def running(folder: ManifestFolder) -> AsyncIterator[None]:
+    folder.load()
+    task = asyncio.get_running_loop().create_task(folder.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(4):
+        # The kernel and a thread decide when: no event of ours would tell.
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def test_all_files_are_read_at_start(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", revision("a"), None, private("10.0.0.1"))
+    (tmp_path / "b.json").write_text(json.dumps(revision("b")))
+    write(tmp_path / "c.yml", {"kind": "List", "items": [private("10.0.0.2", of="b")]})
+    write(tmp_path / ".hidden.yaml", revision("c"))
+    write(tmp_path / "a.yaml~", revision("d"))
+    write(tmp_path / "notes.txt", revision("e"))
+    (tmp_path / "folder.yaml").mkdir()
+    folder.load()
+    assert set(sink.revisions) == {A, B}
+    assert sink.ready(A) == ["10.0.0.1:8012"]
+    assert sink.ready(B) == ["10.0.0.2:8012"]
+    assert folder.errors == {}
+
+
+def test_lists_of_one_kind_need_not_repeat_it(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    item = private("10.0.0.1")
+    del item["kind"], item["apiVersion"]
+    write(tmp_path / "a.yaml", {"apiVersion": "v1", "kind": "EndpointsList", "items": [item]})
+    folder.load()
+    assert sink.ready() == ["10.0.0.1:8012"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "does not exist: create it or name another one"),
+        (lambda path: path.write_text(""), "is no folder"),
+    ],
+)
+def test_a_folder_that_is_none_is_a_clear_error(
+    make: Callable[[Path], object], message: str, tmp_path: Path, inventory: Inventory
+) -> None:
+    make(tmp_path / "x")
+    with pytest.raises(ManifestFolderError, match=message) as caught:
+        ManifestFolder(tmp_path / "x", inventory).load()
+    assert str(tmp_path / "x") in str(caught.value)
+
+
+def test_a_broken_file_is_reported_with_its_place_and_stops_no_other(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    (tmp_path / "a.yaml").write_text("kind: Revision\nmetadata: [\n")
+    write(tmp_path / "b.yaml", private("10.0.0.1"))
+    folder.load()
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert list(folder.errors) == [str(tmp_path / "a.yaml")]
+    assert "line 3, column 1" in folder.errors[str(tmp_path / "a.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("- 1\n", "line 1, column 1: no Kubernetes object: it has no `kind`"),
+        ("{}\n", "it has no `kind`"),
+        ("kind: Revision\n", "Revision default/?: metadata.name: expected a name, got nothing"),
+        ("kind: List\nitems: {}\n", "`items` of this List is no list"),
+        ("kind: List\nitems: [5]\n", "an item of this List is no object"),
+    ],
+)
+def test_what_is_no_object_is_reported(
+    text: str, reason: str, tmp_path: Path, folder: ManifestFolder
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    folder.load()
+    assert reason in folder.errors[str(tmp_path / "a.yaml")]
+
+
+def test_a_broken_object_is_reported_with_its_line_and_stops_no_other_of_the_file(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", revision(timeoutSeconds=-1), private("10.0.0.1"))
+    folder.load()
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert folder.errors[str(tmp_path / "a.yaml")].startswith(
+        "line 1: Revision default/a: spec.timeoutSeconds: expected an integer"
+    )
+
+
+def test_a_file_that_is_too_large_is_reported(tmp_path: Path, folder: ManifestFolder) -> None:
+    with open(tmp_path / "a.yaml", "wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    folder.load()
+    assert "larger than" in folder.errors[str(tmp_path / "a.yaml")]
+
+
+def test_the_same_object_in_two_files_stays_that_of_the_first(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    write(tmp_path / "b.yaml", revision(), private("10.0.0.2"))
+    folder.load()
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert set(sink.revisions) == {A}
+    error = folder.errors[str(tmp_path / "b.yaml")]
+    assert "Endpoints default/a-private is also in a.yaml, which stays" in error
+
+
+def test_the_same_object_twice_in_a_file_stays_the_first(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"), private("10.0.0.2"))
+    folder.load()
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert "is already on line 1" in folder.errors[str(tmp_path / "a.yaml")]
+
+
+async def test_changes_are_noticed(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    async with running(folder):
+        write(tmp_path / "a.yaml", private("10.0.0.2"))
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+        write(tmp_path / "b.yaml", private("10.0.0.3", of="b"))
+        await until(lambda: B in sink.dests)
+        (tmp_path / "a.yaml").unlink()
+        await until(lambda: sink.ready() == [])
+        assert sink.ready(B) == ["10.0.0.3:8012"]
+    assert folder.errors == {}
+
+
+async def test_an_older_dump_of_the_same_object_counts(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.2", uid="u", version="20"))
+    async with running(folder):
+        write(tmp_path / "a.yaml", private("10.0.0.1", uid="u", version="10"))
+        await until(lambda: sink.ready() == ["10.0.0.1:8012"])
+
+
+async def test_a_renamed_file_takes_its_objects_along_without_a_gap(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    async with running(folder):
+        (tmp_path / "a.yaml").rename(tmp_path / "z.yaml")
+        await until(lambda: set(folder._files) == {"z.yaml"})
+        write(tmp_path / "z.yaml", private("10.0.0.2"))
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+    assert [] not in [call[2] for call in sink.calls]
+
+
+async def test_an_editor_that_replaces_the_file_causes_no_gap(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    async with running(folder):
+        for last in range(2, 6):
+            write(tmp_path / ".a.yaml.swp", private(f"10.0.0.{last}"))
+            (tmp_path / ".a.yaml.swp").replace(tmp_path / "a.yaml")
+            await until(lambda last=last: sink.ready() == [f"10.0.0.{last}:8012"])
+    assert [] not in [call[2] for call in sink.calls]
+
+
+async def test_a_file_that_is_emptied_and_then_written_causes_no_gap(
+    tmp_path: Path, inventory: Inventory, sink: RecordingSink
+) -> None:
+    folder = ManifestFolder(tmp_path, inventory, Timings(settle=0.3))
+    write(tmp_path / "a.yaml", private("10.0.0.1"), private("10.0.0.5", of="b"))
+    async with running(folder):
+        (tmp_path / "a.yaml").write_text("")
+        await until(lambda: folder._files["a.yaml"].doubt)
+        write(tmp_path / "a.yaml", private("10.0.0.2"), private("10.0.0.5", of="b"))
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+    assert [] not in [call[2] for call in sink.calls]
+
+
+async def test_objects_that_leave_a_file_are_removed(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"), private("10.0.0.5", of="b"))
+    async with running(folder):
+        write(tmp_path / "a.yaml", private("10.0.0.1"))
+        await until(lambda: sink.ready(B) == [])
+        (tmp_path / "a.yaml").write_text("")
+        await until(lambda: sink.ready(A) == [])
+
+
+async def test_a_file_that_breaks_keeps_its_last_good_state_until_it_is_mended(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    path = tmp_path / "a.yaml"
+    write(path, private("10.0.0.1"))
+    async with running(folder):
+        path.write_text("kind: [")
+        await until(lambda: folder.errors)
+        assert "the last good state of this file stays" in folder.errors[str(path)]
+        assert sink.ready() == ["10.0.0.1:8012"]
+        write(tmp_path / "b.yaml", private("10.0.0.3", of="b"))
+        await until(lambda: B in sink.dests)
+        write(path, private("10.0.0.2"))
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+        await until(lambda: not folder.errors)
+
+
+async def test_when_the_first_file_goes_the_second_ones_object_comes_into_force(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    write(tmp_path / "b.yaml", private("10.0.0.2"))
+    async with running(folder):
+        (tmp_path / "a.yaml").unlink()
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+        await until(lambda: not folder.errors)
+    assert [] not in [call[2] for call in sink.calls]
+
+
+async def test_a_mounted_config_map_is_followed_through_its_links(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    def publish(version: str, ip: str) -> None:
+        (tmp_path / version).mkdir()
+        write(tmp_path / version / "a.yaml", private(ip))
+        (tmp_path / "..data_tmp").symlink_to(version)
+        (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+
+    publish("..1", "10.0.0.1")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    async with running(folder):
+        assert sink.ready() == ["10.0.0.1:8012"]
+        publish("..2", "10.0.0.2")
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+    assert [] not in [call[2] for call in sink.calls]
+
+
+async def test_a_folder_that_goes_away_keeps_its_state_and_is_followed_when_it_is_back(
+    tmp_path: Path, inventory: Inventory, sink: RecordingSink
+) -> None:
+    path = tmp_path / "manifests"
+    path.mkdir()
+    write(path / "a.yaml", private("10.0.0.1"))
+    folder = ManifestFolder(path, inventory, Timings(rescan=0.02))
+    async with running(folder):
+        path.rename(tmp_path / "elsewhere")
+        await until(lambda: str(path) in folder.errors)
+        assert sink.ready() == ["10.0.0.1:8012"]
+        path.mkdir()
+        write(path / "a.yaml", private("10.0.0.2"))
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+        assert folder.errors == {}
+
+
+async def test_a_large_file_is_read_too(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    async with running(folder):
+        ips = [f"10.0.{n // 250}.{n % 250}" for n in range(2000)]
+        write(tmp_path / "a.yaml", private(*ips))
+        await until(lambda: A in sink.dests and len(sink.ready()) == 2000)
+
+
+async def test_an_unreadable_file_is_reported_and_read_when_it_can_be(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    (tmp_path / "a.yaml").chmod(0)
+    async with running(folder):
+        assert "cannot be read" in folder.errors[str(tmp_path / "a.yaml")]
+        (tmp_path / "a.yaml").chmod(0o600)
+        await until(lambda: sink.dests)
+
+
+PROGRAM = """
+import asyncio, sys
+from activator.discovery.inventory import Inventory
+from activator.discovery.manifests import ManifestFolder
+from tests.activator.discovery.recording import RecordingSink
+
+async def main():
+    folder = ManifestFolder(sys.argv[1], Inventory(RecordingSink()))
+    folder.load()
+    asyncio.get_running_loop().call_later(0.05, print, "ready", flush=True)
+    await folder.run()
+
+asyncio.run(main())
+"""
+
+
+async def test_an_interrupt_ends_the_process_and_its_watching_thread(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(10):
+            assert process.stdout is not None
+            assert await process.stdout.readline() == b"ready\n"
+            process.send_signal(signal.SIGINT)
+            _, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert errors.rstrip().endswith(b"KeyboardInterrupt")
