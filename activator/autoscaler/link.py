@@ -24,6 +24,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidURI
 from websockets.frames import CloseCode
+from websockets.uri import parse_uri
 
 from activator.autoscaler.backlog import Backlog
 
@@ -88,7 +89,7 @@ class AutoscalerLink:
     ) -> None:
         self._url = url
         self._timings = timings or LinkTimings()
-        self._connector()  # parses the URL: now is the time to hear that it is wrong
+        _check_url(url)
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
@@ -142,24 +143,6 @@ class AutoscalerLink:
                 await asyncio.sleep(self._timings.delay(self._short_lived, random.random()))
             self._short_lived += 1
 
-    def _connector(self) -> connect:
-        timings = self._timings
-        try:
-            return _Connect(
-                self._url,
-                compression=None,
-                proxy=None,
-                user_agent_header="activator",
-                open_timeout=timings.handshake,
-                close_timeout=timings.close,
-                ping_interval=None,  # _heartbeat does it: the library waits for each pong
-            )
-        except InvalidURI as error:
-            raise ValueError(
-                f"the autoscaler's URL {self._url!r} is wrong: {error}; "
-                "give one like ws://autoscaler.knative-serving.svc.cluster.local:8080"
-            ) from error
-
     async def _dial(self) -> ClientConnection:
         retrying = AsyncRetrying(
             # Whatever hinders a dial (DNS, network, a peer that speaks no WebSocket) may pass, and
@@ -171,7 +154,15 @@ class AutoscalerLink:
         return await retrying(self._dial_once)
 
     async def _dial_once(self) -> ClientConnection:
-        return await self._connector()
+        return await _Connect(
+            self._url,
+            compression=None,
+            proxy=None,
+            user_agent_header="activator",
+            open_timeout=self._timings.handshake,
+            close_timeout=self._timings.close,
+            ping_interval=None,  # _heartbeat does it: the library waits for each pong
+        )
 
     def _wait_after(self, state: RetryCallState) -> float:
         return self._timings.delay(state.attempt_number, random.random())
@@ -290,6 +281,16 @@ class AutoscalerLink:
                 await connection.close(CloseCode.GOING_AWAY)
         except TimeoutError:
             pass
+
+
+def _check_url(url: str) -> None:
+    try:
+        parse_uri(url)
+    except (InvalidURI, ValueError) as error:  # ValueError: the port is no port
+        raise ValueError(
+            f"the autoscaler's URL {url!r} is wrong: {error}; "
+            "give one like ws://autoscaler.knative-serving.svc.cluster.local:8080"
+        ) from error
 
 
 def _why(error: BaseException | None) -> str:

@@ -66,7 +66,9 @@ class Peer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self, code=1012):
-        self._server.close(code=code, reason="Restarting")
+        self._server.close(close_connections=False)
+        for connection in list(self._server.connections):
+            await connection.close(code, "Restarting")
         await self._server.wait_closed()
 
     async def _handle(self, connection):
@@ -489,7 +491,9 @@ async def test_a_cancellation_is_not_lost_in_a_simultaneous_loss(peer, monkeypat
         await soon(stubborn_started.wait())
 
 
-@pytest.mark.parametrize("url", ["http://autoscaler:8080", "autoscaler:8080", "ws://"])
+@pytest.mark.parametrize(
+    "url", ["http://autoscaler:8080", "autoscaler:8080", "ws://", "ws://autoscaler:99999"]
+)
 async def test_a_wrong_url_is_refused_at_once(url):
     with pytest.raises(ValueError, match=r"the autoscaler's URL .* is wrong"):
         AutoscalerLink(url)
