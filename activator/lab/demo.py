@@ -108,7 +108,7 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         "  # held while a pod starts, then answered; a second time it is answered at once",
         f"  {hello}/",
         "",
-        "  # eight requests of a second each: a queue, more pods; after 15 quiet seconds zero again",
+        "  # eight requests of a second each: a queue, more pods; 15 s later none again",
         f"  for i in 1 2 3 4 5 6 7 8; do {slow}/sleep?ms=1000 & done; wait",
         "",
         "  # the pod turns not ready and requests wait, until its own port turns it back",

@@ -1,0 +1,70 @@
+"""``python -m benchmarks``: measures, prints the table, writes JSON."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks import core, idle, proxying, startup, waiting, wakeup
+from benchmarks.process import RESULTS, CannotMeasure, raise_file_limit
+from benchmarks.report import Row, skipped, table, write_json
+
+Part = Callable[[Path, argparse.Namespace], Iterator[Row]]
+
+#: What can be measured, in the table's order.
+PARTS: dict[str, Part] = {
+    "proxying": lambda folder, o: proxying.measure(
+        folder, 3 if o.quick else 5, 1.0 if o.quick else 3.0, o.itself
+    ),
+    "waiting": lambda folder, o: waiting.measure(
+        folder, 1000 if o.quick else 5000, 1 if o.quick else 3
+    ),
+    "wakeup": lambda folder, o: wakeup.measure(folder, 10 if o.quick else 30),
+    "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
+    "idle": lambda folder, o: idle.measure(folder, 1000, 3.0 if o.quick else 10.0),
+    "startup": lambda folder, o: startup.measure(folder, 3 if o.quick else 5),
+}
+
+
+def main() -> int:
+    """Runs the parts asked for; the exit status is 1 if a goal is missed."""
+    options = _options()
+    raise_file_limit()
+    rows: list[Row] = []
+    for name in options.only or PARTS:
+        rows += _measure(name, options)
+    print("\n" + table(rows))
+    print(f"\n{write_json(rows, RESULTS)}")
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+def _measure(name: str, options: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
+        try:
+            for row in PARTS[name](Path(folder), options):
+                print(f"{row.what}: {row.measured}", flush=True)
+                rows.append(row)
+        except CannotMeasure as reason:
+            rows.append(skipped(name, str(reason)))
+            print(f"{name}: {rows[-1].measured}", flush=True)
+    return rows
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a glance")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument(
+        "--itself",
+        action="store_true",
+        help="proxying: a second nginx in the activator's place; the ratio should be 1",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""The activator as users start it: a process that watches a folder of manifests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from benchmarks.process import RESULTS, CannotMeasure, free_port, started, wait_until
+
+NAME = "bench"
+HOST = f"{NAME}.default.svc.cluster.local"
+OK = 200
+
+
+class Activator:
+    """A running activator."""
+
+    def __init__(self, process: Popen[str], port: int, admin_port: int, manifests: Path) -> None:
+        self.pid = process.pid
+        self.port = port
+        self._process = process
+        self._admin_port = admin_port
+        self._manifests = manifests
+
+    def wait_ready(self) -> None:
+        """Returns once it says that it is ready.
+
+        Raises:
+            CannotMeasure: it ended, or takes too long.
+        """
+        wait_until(self._is_ready, "the activator is ready")
+
+    def _is_ready(self) -> bool:
+        if self._process.poll() is not None:
+            log = RESULTS / "activator.log"
+            raise CannotMeasure(
+                f"the activator ended with status {self._process.returncode}: {log}"
+            )
+        try:
+            return self.ask("/readyz")[0] == OK
+        except OSError:
+            return False
+
+    def ask(self, path: str) -> tuple[int, bytes]:
+        """Status and body of a GET from its admin side.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        return get(self._admin_port, path)
+
+    def queued(self, name: str = NAME) -> int:
+        """How many requests wait for a pod of the revision."""
+        status, body = self.ask(f"/api/v1/revisions/default/{name}")
+        if status != OK:
+            raise CannotMeasure(f"the admin API answers {status} for default/{name}")
+        found: dict[str, Any] = json.loads(body)
+        return int(found["queued"])
+
+    def list_pods(self, pods: Sequence[PodAddress], name: str = NAME) -> None:
+        """Writes the revision's Endpoints anew."""
+        write_object(self._manifests, private_endpoints(name, pods))
+
+
+def get(port: int, path: str, host: str = "localhost") -> tuple[int, bytes]:
+    """Status and body of a GET over a new connection.
+
+    Raises:
+        OSError: no answer.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path, headers={"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"no HTTP answer from port {port}: {error}") from error
+    finally:
+        connection.close()
+
+
+def write_revision(manifests: Path, pods: Sequence[PodAddress], **settings: Any) -> None:
+    """Writes the revision `NAME`, or another ``name``, with its pods.
+
+    Arguments:
+        settings: keyword arguments of `activator.lab.objects.revision`.
+    """
+    name = settings.pop("name", NAME)
+    manifests.mkdir(exist_ok=True)
+    write_object(manifests, revision(name, **settings))
+    write_object(manifests, private_endpoints(name, pods))
+
+
+def command(manifests: Path, port: int, admin_port: int) -> list[str]:
+    """The activator's command line, without the interpreter."""
+    return [
+        *("-m", "activator", "local", "--manifests", str(manifests)),
+        *("--bind", "127.0.0.1", "--http-port", str(port), "--h2c-port", "0"),
+        *("--metrics-port", "0"),
+        *("--admin-bind", "127.0.0.1", "--admin-port", str(admin_port)),
+    ]
+
+
+@contextmanager
+def running(manifests: Path) -> Iterator[Activator]:
+    """An activator that is ready."""
+    port, admin_port = free_port(), free_port()
+    with started([sys.executable, *command(manifests, port, admin_port)], "activator") as process:
+        found = Activator(process, port, admin_port, manifests)
+        found.wait_ready()
+        yield found

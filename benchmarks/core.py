@@ -1,0 +1,154 @@
+"""The deciding core alone: one request through it, and one change among very many revisions."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+from time import perf_counter
+
+from benchmarks.report import Row, middle
+from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.revision import RevisionThrottler
+from throttler.throttler import Limits, Throttler
+from throttler.ticket import Ticket
+
+PODS = (1, 100, 1000)
+CONTAINER_CONCURRENCY = 10
+REQUESTS = 100_000
+ROUNDS = 7
+GOAL_SECONDS = 1e-6
+
+PODS_PER_REVISION = 10
+EVENTS = 200
+GOAL_PAUSE = 0.005
+
+NOW = 1000.0
+DEADLINE = NOW + 300
+
+
+class Owner:
+    """A request that does nothing when told of its ticket."""
+
+    def ticket_assigned(self) -> None:
+        """Nothing waits in this measurement."""
+
+    def ticket_expired(self) -> None:
+        """Nothing expires in it either."""
+
+
+class Yardstick:
+    """What two calls and two queue operations cost in this interpreter on this machine."""
+
+    def __init__(self) -> None:
+        self._queue: deque[object] = deque(range(100))
+
+    def put(self, item: object) -> None:
+        self._queue.append(item)
+
+    def take(self) -> object:
+        return self._queue.popleft()
+
+
+def measure(revisions: int) -> Iterator[Row]:
+    """Rows for admit and release, and for the longest pause of one change."""
+    for pods in PODS:
+        yield _admit_row(pods)
+    yield _pause_row(revisions)
+
+
+def _admit_row(pods: int) -> Row:
+    revision = _healthy(pods)
+    pairs = [(_admit_and_release(revision), _yardstick()) for _ in range(ROUNDS)]
+    took, beside = (middle([pair[i] for pair in pairs]) for i in (0, 1))
+    return Row(
+        f"throttler: admit and release, {pods:,} pods",
+        f"{took * 1e6:.2f} µs",
+        f"two calls on a deque {beside * 1e6:.2f} µs",
+        middle([mine / other for mine, other in pairs]),
+        f"<= {GOAL_SECONDS * 1e6:.0f} µs",
+        took <= GOAL_SECONDS,
+        {"pairs": pairs},
+    )
+
+
+def _admit_and_release(revision: RevisionThrottler) -> float:
+    """Seconds for one request, while as many as half the room are in flight."""
+    owner = Owner()
+    held = [Ticket(owner, DEADLINE) for _ in range(len(list(revision.pods())) * 5)]
+    for ticket in held:
+        revision.admit(ticket, NOW)
+    began = perf_counter()
+    for _ in range(REQUESTS):
+        ticket = Ticket(owner, DEADLINE)
+        revision.admit(ticket, NOW)
+        revision.release(ticket, NOW)
+    took = perf_counter() - began
+    for ticket in held:
+        revision.release(ticket, NOW)
+    return took / REQUESTS
+
+
+def _yardstick() -> float:
+    queue = Yardstick()
+    began = perf_counter()
+    for number in range(REQUESTS):
+        queue.put(number)
+        queue.take()
+    return (perf_counter() - began) / REQUESTS
+
+
+def _healthy(pods: int) -> RevisionThrottler:
+    """A revision all of whose pods passed the probe."""
+    throttler = Throttler(Limits(), Random(1).random)
+    revision = RevisionID("default", "core")
+    throttler.set_revision(Revision(revision, container_concurrency=CONTAINER_CONCURRENCY), NOW)
+    throttler.set_dests(revision, {AppProtocol.HTTP1: _dests(0, pods)}, NOW)
+    found = throttler.find(*revision)
+    for pod in list(found.unhealthy_pods()):
+        found.probe_passed(pod, pod.epoch, NOW)
+    return found
+
+
+def _pause_row(revisions: int) -> Row:
+    throttler = Throttler(Limits(), Random(1).random)
+    names = [RevisionID("default", f"core-{number}") for number in range(revisions)]
+    for number, name in enumerate(names):
+        throttler.set_revision(Revision(name, container_concurrency=CONTAINER_CONCURRENCY), NOW)
+        _list_pods(throttler, name, number, PODS_PER_REVISION)
+        revision = throttler.find(*name)
+        for pod in list(revision.unhealthy_pods()):
+            revision.probe_passed(pod, pod.epoch, NOW)
+    pauses = sorted(_one_event(throttler, names, number) for number in range(EVENTS))
+    return Row(
+        f"throttler: one change among {revisions:,} revisions, {PODS_PER_REVISION} pods each",
+        f"longest pause {pauses[-1] * 1e3:.2f} ms",
+        f"median {middle(pauses) * 1e3:.2f} ms",
+        pauses[-1] / middle(pauses),
+        f"<= {GOAL_PAUSE * 1e3:.0f} ms",
+        pauses[-1] <= GOAL_PAUSE,
+        {"seconds": pauses, "trackedByGarbageCollector": len(gc.get_objects())},
+    )
+
+
+def _one_event(throttler: Throttler, names: list[RevisionID], number: int) -> float:
+    """Seconds for taking one pod away from a revision and putting another in its place."""
+    index = number * len(names) // EVENTS
+    began = perf_counter()
+    _list_pods(throttler, names[index], index + 1, PODS_PER_REVISION)
+    throttler.next_wakeup()
+    return perf_counter() - began
+
+
+def _list_pods(throttler: Throttler, name: RevisionID, first: int, count: int) -> None:
+    throttler.set_dests(name, {AppProtocol.HTTP1: _dests(first, count)}, NOW)
+
+
+def _dests(first: int, count: int) -> Dests:
+    listed = (Dest(_address(number), f"uid-{number}") for number in range(first, first + count))
+    return Dests(ready=frozenset(listed))
+
+
+def _address(number: int) -> str:
+    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}:8012"

@@ -1,0 +1,112 @@
+"""nginx as the pods behind a proxy, and as the proxy that the activator is compared with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.process import CannotMeasure, listens, started, wait_until
+
+POD_IPS = ("127.0.0.21", "127.0.0.22")
+POD_PORT = 8012
+#: Requests over one connection; nginx would close it after 1,000.
+ENDLESS = 1_000_000_000
+
+_COMMON = """\
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 16384; }}
+http {{
+    access_log off;
+    keepalive_requests {endless};
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+{inside}
+}}
+"""
+
+_PODS = """\
+    map $http_user_agent $answer {{
+        default "hello\\n";
+        ~^Knative-Activator-Probe "queue";
+    }}
+    server {{
+        {listen}
+        location / {{ return 200 $answer; }}
+    }}
+"""
+
+_PROXY = """\
+    upstream pods {{
+        {servers}
+        keepalive 128;
+        keepalive_requests {endless};
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://pods;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+        }}
+    }}
+"""
+
+
+def need(program: str, package: str) -> str:
+    """The program's path.
+
+    Raises:
+        CannotMeasure: it is not installed.
+    """
+    # Debian keeps servers in /usr/sbin, which is not on everybody's path.
+    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if found is None:
+        raise CannotMeasure(f"{program} is missing: apt-get install {package}")
+    return found
+
+
+@contextmanager
+def pods(folder: Path) -> Iterator[None]:
+    """Two pods that answer ``hello``, or ``queue`` to the activator's probe."""
+    for ip in POD_IPS:
+        if listens(ip, POD_PORT):
+            raise CannotMeasure(f"something else listens on {ip}:{POD_PORT}")
+    listen = " ".join(f"listen {ip}:{POD_PORT};" for ip in POD_IPS)
+    with _nginx(folder, "pods", _PODS.format(listen=listen)):
+        wait_until(lambda: all(listens(ip, POD_PORT) for ip in POD_IPS), "the pods listen")
+        yield
+
+
+@contextmanager
+def proxy(folder: Path, port: int) -> Iterator[int]:
+    """A reverse proxy with one worker in front of these pods; yields the worker's process id."""
+    servers = " ".join(f"server {ip}:{POD_PORT};" for ip in POD_IPS)
+    inside = _PROXY.format(servers=servers, port=port, endless=ENDLESS)
+    with _nginx(folder, "proxy", inside) as process:
+        wait_until(lambda: listens("127.0.0.1", port), "nginx listens")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        wait_until(lambda: children.read_text() != "", "nginx has its worker")
+        yield int(children.read_text().split()[0])
+
+
+@contextmanager
+def _nginx(folder: Path, name: str, inside: str) -> Iterator[subprocess.Popen[str]]:
+    program = need("nginx", "nginx-light")
+    own = folder / f"nginx-{name}"
+    own.mkdir()
+    config = own / "nginx.conf"
+    config.write_text(_COMMON.format(folder=own, endless=ENDLESS, inside=inside))
+    # -e: before it has read the file, nginx would complain into a log that only root may write.
+    command = [program, "-e", str(own / "error.log"), "-p", str(own), "-c", str(config)]
+    with started(command, f"nginx-{name}") as process:
+        yield process

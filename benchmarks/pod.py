@@ -1,0 +1,58 @@
+"""A pod that costs next to nothing, in a process of its own: ``python -m benchmarks.pod``.
+
+Listens where and when standard input says (``IP PORT`` a line; ``-IP PORT`` ends it) and tells each
+time when it did, as a line with CLOCK_MONOTONIC in seconds, which all processes share. Counts heads
+instead of parsing them: the requests are GETs without a body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from time import monotonic
+
+import uvloop
+
+HEAD_END = b"\r\n\r\n"
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\nhello\n"
+QUEUE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nqueue"
+PROBER = b"Knative-Activator-Probe"
+BACKLOG = 4096
+
+
+class Connection(asyncio.Protocol):
+    """One connection to the pod."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        data = self._rest + data
+        *heads, self._rest = data.split(HEAD_END)
+        self._transport.write(b"".join(QUEUE if PROBER in head else HELLO for head in heads))
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    servers: dict[str, asyncio.Server] = {}
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := (await reader.readline()).decode().strip():
+        if line.startswith("-"):
+            servers.pop(line[1:]).close()
+            continue
+        ip, port = line.split()
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((ip, int(port)))
+        listener.listen(BACKLOG)
+        at = monotonic()
+        servers[line] = await loop.create_server(Connection, sock=listener, backlog=BACKLOG)
+        print(at, flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

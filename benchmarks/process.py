@@ -1,0 +1,114 @@
+"""Starts processes and reads what they cost, from /proc. Linux only."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+#: Seconds for a process to do what it was started for, on a busy machine.
+START_TIMEOUT = 20.0
+#: Seconds from SIGTERM to SIGKILL.
+STOP_TIMEOUT = 10.0
+STEP = 0.005
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class CannotMeasure(Exception):
+    """A row cannot be measured here; the text says why and what would help."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used with all its threads, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is resident now."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Rss:"):
+            return int(line.split()[1]) * 1024
+    raise CannotMeasure(f"/proc/{pid}/smaps_rollup says nothing of Rss")
+
+
+def raise_file_limit() -> int:
+    """Allows this process and those it starts as many open files as may be; returns how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def free_port(ip: str = "127.0.0.1") -> int:
+    """A port on which nothing listens now."""
+    with socket.socket() as found:
+        found.bind((ip, 0))
+        return int(found.getsockname()[1])
+
+
+def pause(seconds: float) -> None:
+    """Lets the measured processes go on for a while. There is no loop here that it could block."""
+    threading.Event().wait(seconds)
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = START_TIMEOUT) -> None:
+    """Returns as soon as the condition holds.
+
+    Raises:
+        CannotMeasure: it does not within `timeout` seconds.
+    """
+    deadline = monotonic() + timeout
+    while not condition():
+        if monotonic() > deadline:
+            raise CannotMeasure(f"waited {timeout:g} s in vain until {what}")
+        pause(STEP)
+
+
+def listens(ip: str, port: int) -> bool:
+    """Whether connections to that port are accepted."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((ip, port)) == 0
+
+
+@contextmanager
+def started(
+    command: Sequence[str], log: str, *, stdin: int | None = None, stdout: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A running process, ended at the block's end; what it says on stderr goes into a log file."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with open(RESULTS / f"{log}.log", "w") as told:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=stdin if stdin is not None else subprocess.DEVNULL,
+            stdout=stdout if stdout is not None else told,
+            stderr=told,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            stop(process)
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Ends a process: SIGTERM, and SIGKILL if it takes too long."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,141 @@
+"""CPU time per proxied request, beside nginx as a reverse proxy to the same pods."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from activator.lab.objects import PodAddress
+from benchmarks import activator, nginx
+from benchmarks.process import CannotMeasure, cpu_seconds, free_port
+from benchmarks.report import Row, middle
+
+CONNECTIONS = 64
+#: A limit that is kept account of and never reached, so that throttling is on and nobody waits.
+CONTAINER_CONCURRENCY = 100
+
+_GET_WITH_ID = """\
+local n = 0
+request = function()
+  n = n + 1
+  return "GET / HTTP/1.1\\r\\nHost: %s\\r\\nx-request-id: request-" .. n .. "\\r\\n\\r\\n"
+end
+"""
+_POST = 'wrk.method = "POST"\nwrk.body = string.rep("x", 10240)\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One kind of request."""
+
+    what: str
+    script: str
+    goal: float
+
+
+LOADS = (
+    Load("GET, keep-alive", "", 2.2),
+    Load("GET, each with its own x-request-id", _GET_WITH_ID % activator.HOST, 2.2),
+    Load("POST of 10 KB", _POST, 2.4),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Something that forwards requests, by its port and the process that does it."""
+
+    port: int
+    pid: int
+
+
+def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator[Row]:
+    """One row for each kind of request.
+
+    Arguments:
+        rounds: how often each proxy has its turn.
+        seconds: how long a turn is.
+        itself: a second nginx stands in for the activator, which shows the noise of the machine.
+
+    Raises:
+        CannotMeasure: a program is missing, or requests failed.
+    """
+    wrk = nginx.need("wrk", "wrk")
+    with (
+        nginx.pods(folder),
+        _nginx(folder / "beside") as beside,
+        _candidate(folder, itself) as ours,
+    ):
+        for load in LOADS:
+            script = folder / "load.lua"
+            script.write_text(load.script)
+
+            def run(
+                proxy: Proxy, seconds: float = seconds, script: Path = script
+            ) -> tuple[float, float]:
+                return _turn(wrk, proxy, script, seconds)
+
+            row = _compare(load, ours, beside, rounds, run)
+            yield replace(row, what=f"{row.what} [nginx itself]", met=None) if itself else row
+
+
+Run = Callable[[Proxy], tuple[float, float]]
+
+
+def _compare(load: Load, ours: Proxy, beside: Proxy, rounds: int, run: Run) -> Row:
+    for proxy in (ours, beside):
+        run(proxy)  # warms connections, pools and branch predictors; not counted
+    pairs = [(run(ours), run(beside)) for _ in range(rounds)]
+    ratio = middle([mine[0] / other[0] for mine, other in pairs])
+    cost, cost_beside = (middle([pair[i][0] for pair in pairs]) for i in (0, 1))
+    rate, rate_beside = (middle([pair[i][1] for pair in pairs]) for i in (0, 1))
+    return Row(
+        load.what,
+        f"{cost * 1e6:.1f} µs CPU/request",
+        f"nginx {cost_beside * 1e6:.1f} µs",
+        ratio,
+        f"<= {load.goal} x",
+        ratio <= load.goal,
+        {"pairs": pairs, "requestsPerSecond": rate, "requestsPerSecondBeside": rate_beside},
+    )
+
+
+def _turn(wrk: str, proxy: Proxy, script: Path, seconds: float) -> tuple[float, float]:
+    """CPU seconds per request, and requests per second, of one turn."""
+    command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(script)]
+    command += ["-H", f"Host: {activator.HOST}", f"http://127.0.0.1:{proxy.port}/"]
+    before = cpu_seconds(proxy.pid)
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    spent = cpu_seconds(proxy.pid) - before
+    found = re.search(r"(\d+) requests in ([\d.]+)s", told)
+    if found is None or "Non-2xx" in told or "Socket errors" in told:
+        raise CannotMeasure(f"requests failed: {' '.join(told.split())}")
+    requests = int(found[1])
+    return spent / requests, requests / float(found[2])
+
+
+@contextmanager
+def _nginx(folder: Path) -> Iterator[Proxy]:
+    folder.mkdir()
+    port = free_port()
+    with nginx.proxy(folder, port) as pid:
+        yield Proxy(port, pid)
+
+
+@contextmanager
+def _candidate(folder: Path, itself: bool) -> Iterator[Proxy]:
+    if itself:
+        with _nginx(folder / "itself") as proxy:
+            yield proxy
+        return
+    manifests = folder / "manifests"
+    pods = [
+        PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)
+        for ip in nginx.POD_IPS
+    ]
+    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY)
+    with activator.running(manifests) as found:
+        yield Proxy(found.port, found.pid)

@@ -1,0 +1,126 @@
+"""Thousands of requests that wait for a first pod: memory for each, time to the last answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from activator.lab.objects import PodAddress
+from benchmarks import activator
+from benchmarks.helpers import Helper, helper
+from benchmarks.process import CannotMeasure, pause, resident_bytes, wait_until
+from benchmarks.report import Row, middle
+
+POD_IP, POD_PORT = "127.0.0.25", 8012
+POD = PodAddress(POD_IP, POD_PORT, uid="uid-of-the-pod", name="pod", ready=True)
+#: Requests before the first measurement, so that what is allocated once is not counted.
+WARM_UP = 64
+#: Seconds after the last request has arrived, for what the sockets' buffers still hold.
+SETTLE = 0.5
+GOAL_BYTES = 4096
+#: Seconds from the pod's appearance to the last answer, by containerConcurrency.
+GOALS = {10: 0.3, 0: 0.5}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was measured once."""
+
+    seconds: float
+    direct_seconds: float
+    bytes_per_waiter: float
+
+
+def measure(folder: Path, waiters: int, rounds: int) -> Iterator[Row]:
+    """Rows for memory and for the release, each activator fresh, alternating with no activator.
+
+    Raises:
+        CannotMeasure: something did not come up, or an answer was not 200.
+    """
+    turns: dict[int, list[Turn]] = {limit: [] for limit in GOALS}
+    with helper("pod") as pod:
+        pod.say(f"{POD_IP} {POD_PORT}")
+        pod.hear()
+        for number in range(rounds):
+            for limit, done in turns.items():
+                manifests = folder / f"{limit}-{number}"
+                direct = _direct(waiters)
+                done.append(_turn(manifests, limit, waiters, direct))
+    yield _memory_row(waiters, [turn for done in turns.values() for turn in done])
+    for limit, done in turns.items():
+        yield _release_row(waiters, limit, done)
+
+
+def _memory_row(waiters: int, turns: list[Turn]) -> Row:
+    each = middle([turn.bytes_per_waiter for turn in turns])
+    return Row(
+        f"{waiters:,} waiting GETs: memory",
+        f"{each / 1024:.2f} KiB each",
+        goal="<= 4 KiB",
+        met=each <= GOAL_BYTES,
+        details={"bytesPerWaiter": [turn.bytes_per_waiter for turn in turns]},
+    )
+
+
+def _release_row(waiters: int, limit: int, turns: list[Turn]) -> Row:
+    took = middle([turn.seconds for turn in turns])
+    direct = middle([turn.direct_seconds for turn in turns])
+    goal = GOALS[limit]
+    return Row(
+        f"{waiters:,} waiting GETs, one pod, containerConcurrency {limit}",
+        f"last answer after {took:.3f} s",
+        f"straight to the pod {direct:.3f} s",
+        took / direct,
+        f"<= {goal} s",
+        took <= goal,
+        {
+            "seconds": [turn.seconds for turn in turns],
+            "directSeconds": [turn.direct_seconds for turn in turns],
+        },
+    )
+
+
+def _direct(waiters: int) -> float:
+    """Seconds that the same crowd needs without an activator."""
+    with helper("crowd", f"{POD_IP}:{POD_PORT}", activator.HOST, str(waiters)) as crowd:
+        crowd.hear()
+        crowd.say("go")
+        sent = crowd.hear()["sent"]
+        return _last_answer(crowd, waiters) - float(sent)
+
+
+def _turn(manifests: Path, limit: int, waiters: int, direct: float) -> Turn:
+    activator.write_revision(manifests, [POD], container_concurrency=limit)
+    with activator.running(manifests) as found:
+        _warm_up(found)
+        found.list_pods([])
+        before = resident_bytes(found.pid)
+        target = f"127.0.0.1:{found.port}"
+        with helper("crowd", target, activator.HOST, str(waiters)) as crowd:
+            crowd.hear()
+            crowd.say("go")
+            crowd.hear()
+            wait_until(lambda: found.queued() == waiters, f"{waiters} requests wait", 60)
+            pause(SETTLE)
+            growth = resident_bytes(found.pid) - before
+            appeared = monotonic()
+            found.list_pods([POD])
+            seconds = _last_answer(crowd, waiters) - appeared
+    return Turn(seconds, direct, growth / waiters)
+
+
+def _warm_up(found: activator.Activator) -> None:
+    with helper("crowd", f"127.0.0.1:{found.port}", activator.HOST, str(WARM_UP)) as crowd:
+        crowd.hear()
+        crowd.say("go")
+        crowd.hear()
+        _last_answer(crowd, WARM_UP)
+
+
+def _last_answer(crowd: Helper, expected: int) -> float:
+    told = crowd.hear()
+    if told["statuses"] != {"200": expected}:
+        raise CannotMeasure(f"expected {expected} answers of 200, got {told['statuses']}")
+    return float(told["last"])
