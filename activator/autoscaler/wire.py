@@ -21,11 +21,11 @@ def encode(stats: Iterable[Stat], pod_name: str) -> bytes:
     for stat in stats:
         message = frame.messages.add()
         message.namespace, message.name = stat.revision_id
+        # Setting a field, even to nothing, makes the stat present: without one the autoscaler
+        # would drop the message.
         message.stat.pod_name = pod_name
         message.stat.average_concurrent_requests = stat.concurrency
         message.stat.request_count = stat.request_count
-        # The autoscaler drops a message without stat; with no pod name and zeros it would be one.
-        message.stat.SetInParent()
     return frame.SerializeToString()
 
 
