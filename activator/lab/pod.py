@@ -145,8 +145,9 @@ class Pod:
             await _send(writer, request, probe)
             return
         started = time.monotonic()
+        request_id = request.header("x-request-id")
         self._arrived.set()
-        self.counters.enter(request.method, request.header("x-request-id"))
+        self.counters.enter(request.method, request_id)
         status = 0
         try:
             status = await self._serve(request, writer)
@@ -154,8 +155,9 @@ class Pod:
             self.counters.leave()
             self._left.set()
             if self.options.tell_requests:
-                took = time.monotonic() - started
-                self._emit("answered", path=request.path, status=status, took=round(took, 4))
+                took = round(time.monotonic() - started, 4)
+                told = {"path": request.path, "status": status, "took": took, "id": request_id}
+                self._emit("answered", **told)
 
     async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running

@@ -1,0 +1,280 @@
+"""An activator and pods as processes, a folder of manifests between them, and a curl-like client.
+
+The tests play Kubernetes: they write which addresses exist and which are ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from activator.lab.kubelet import pod_arguments
+from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.lab.pod import PodOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+POD_PORT, SWITCH_PORT = 8012, 8022
+#: Seconds for what should take a moment, on a machine that does much else.
+PATIENCE = 20.0
+#: Seconds between two looks at something that only its API tells.
+LOOK_AGAIN = 0.02
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+class Pod:
+    """One sample pod; `events` are those that it has told so far."""
+
+    def __init__(self, options: PodOptions) -> None:
+        self.options = options
+        self.events: list[dict[str, Any]] = []
+        self._process: Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._told = asyncio.Event()
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+    async def start(self) -> None:
+        """Starts the process and waits until it listens."""
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(self.options)),
+            stdin=PIPE,
+            stdout=PIPE,
+            cwd=ROOT,
+        )
+        self._reading = asyncio.get_running_loop().create_task(self._read(self._process))
+        await self.wait_for("listening")
+
+    async def wait_for(self, event: str, count: int = 1) -> None:
+        """Waits until the pod has told of the event so many times since it was started."""
+        async with asyncio.timeout(PATIENCE):
+            while sum(told["event"] == event for told in self.events) < count:
+                self._told.clear()
+                await self._told.wait()
+
+    async def end(self, *, kill: bool = False) -> None:
+        """Ends the process, by SIGTERM with its drain or by SIGKILL, and waits for that."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            self._process.kill() if kill else self._process.terminate()
+        await self._process.wait()
+        assert self._reading is not None
+        await self._reading
+        self._process = None
+
+    def listed(self, *, ready: bool) -> PodAddress:
+        """How an Endpoints object lists this pod."""
+        name = self.options.name
+        return PodAddress(self.options.address, POD_PORT, f"uid-of-{name}", name, ready)
+
+    async def switch(self, path: str) -> Reply:
+        """Asks the pod's switchboard."""
+        return await fetch(self.options.address, SWITCH_PORT, path)
+
+    async def counters(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((await self.switch("/counters")).body)
+        return found
+
+    async def _read(self, process: Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            with suppress(ValueError):  # a line that SIGKILL cut off
+                self.events.append(json.loads(line))
+                self._told.set()
+
+
+class World:
+    """Everything of one test; leaving the block ends all its processes."""
+
+    def __init__(self, folder: Path, first_address: int) -> None:
+        """
+        Arguments:
+            first_address: the last number of the first pod's address; tests that may run at the
+                same time must not share addresses.
+        """
+        self.folder = folder
+        self._next_address = first_address
+        self._pods: list[Pod] = []
+        self._activator: Process | None = None
+        self._log = folder / "activator.log"
+        self._manifests = folder / "manifests"
+        self._manifests.mkdir()
+        self._port, self._admin_port = _free_ports(2)
+
+    async def __aenter__(self) -> World:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for pod in self._pods:
+            await pod.end(kill=True)
+        if self._activator is not None:
+            with suppress(ProcessLookupError):
+                self._activator.kill()
+            await self._activator.wait()
+        if error is not None and self._log.exists():
+            print(self._log.read_text()[-8000:])  # pytest shows it with the failure
+
+    async def start_activator(self) -> None:
+        """Starts ``activator local`` on the manifests and waits until it is ready."""
+        with self._log.open("w") as log:
+            self._activator = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "activator", "local"),
+                *("--manifests", str(self._manifests), "--metrics-port", "0"),
+                *("--bind", "127.0.0.1", "--http-port", str(self._port), "--h2c-port", "0"),
+                *("--admin-bind", "127.0.0.1", "--admin-port", str(self._admin_port)),
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
+            )
+        await self.until(self._is_ready, "the activator is ready")
+
+    async def _is_ready(self) -> bool:
+        assert self._activator is not None
+        status = self._activator.returncode
+        assert status is None, f"activator ended with {status}: {self._log.read_text()[-4000:]}"
+        try:
+            return (await fetch("127.0.0.1", self._admin_port, "/readyz")).status == 200
+        except OSError:
+            return False
+
+    async def start_pod(self, name: str, address: str = "", **options: Any) -> Pod:
+        """Starts a pod, at an address of its own unless one is given, and waits until it listens.
+
+        Arguments:
+            options: further fields of `PodOptions`.
+        """
+        if not address:
+            address = f"127.0.0.{self._next_address}"
+            self._next_address += 1
+        given = PodOptions(name, address, POD_PORT, SWITCH_PORT, tell_requests=True, **options)
+        pod = Pod(given)
+        self._pods.append(pod)
+        await pod.start()
+        return pod
+
+    def write_revision(self, **settings: Any) -> None:
+        """Writes the Revision default/app; settings are those of `activator.lab.objects`."""
+        write_object(self._manifests, revision("app", uid="uid-of-app", **settings))
+
+    def list_pods(self, pods: Iterable[PodAddress]) -> None:
+        """Writes which pods Kubernetes lists for default/app."""
+        write_object(self._manifests, private_endpoints("app", pods))
+
+    async def fetch(
+        self, path: str = "/", method: str = "GET", headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """One request to default/app through the activator, over a connection of its own."""
+        given = {"Host": "app.default.svc.cluster.local", **(headers or {})}
+        return await fetch("127.0.0.1", self._port, path, method, given)
+
+    async def status(self) -> dict[str, Any]:
+        """What the admin API tells of default/app."""
+        reply = await fetch("127.0.0.1", self._admin_port, "/api/v1/revisions/default/app")
+        assert reply.status == 200, reply
+        found: dict[str, Any] = json.loads(reply.body)
+        return found
+
+    async def until_queued(self, count: int) -> None:
+        async def look() -> bool:
+            return bool((await self.status())["queued"] == count)
+
+        await self.until(look, f"{count} requests wait")
+
+    async def until_listed(self, **said: str) -> None:
+        """Waits until the activator knows each named pod's address as ``ready``, ``not-ready``…"""
+
+        async def look() -> bool:
+            pods = (await self.status())["pods"]
+            known = {pod["uid"]: pod["kubernetes"] for pod in pods}
+            wanted = {f"uid-of-{name.replace('_', '-')}": what for name, what in said.items()}
+            return all(known.get(uid) == what for uid, what in wanted.items())
+
+        await self.until(look, f"the activator knows of {said}")
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Waits for what only an API can tell."""
+        deadline = monotonic() + PATIENCE
+        while not await condition():
+            assert monotonic() < deadline, f"waited {PATIENCE:g} s in vain until {what}"
+            await at(monotonic() + LOOK_AGAIN)
+
+
+async def at(moment: float) -> None:
+    """Waits until CLOCK_MONOTONIC reaches a moment: for the pace of a load, not for luck."""
+    reached = asyncio.get_running_loop().create_future()
+    handle = asyncio.get_running_loop().call_later(
+        max(0.0, moment - monotonic()), reached.set_result, None
+    )
+    try:
+        await reached
+    finally:
+        handle.cancel()
+
+
+async def fetch(
+    ip: str,
+    port: int,
+    path: str,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+) -> Reply:
+    """One request as curl sends it, on a new connection that the answer ends.
+
+    Raises:
+        OSError: no connection, or it broke before the answer was complete.
+    """
+    given = {"Host": f"{ip}:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    async with asyncio.timeout(PATIENCE * 3):
+        reader, writer = await asyncio.open_connection(ip, port)
+        try:
+            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+            return parse_reply(await reader.read())
+        finally:
+            writer.close()
+
+
+def parse_reply(data: bytes) -> Reply:
+    """Takes a whole answer apart; its body must be as long as it says."""
+    head, end, body = data.partition(b"\r\n\r\n")
+    if not end:
+        raise ConnectionError(f"no whole answer: {data[:200]!r}")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    if len(body) != int(headers.get("content-length", len(body))):
+        raise ConnectionError(f"body of {len(body)} bytes, announced {headers['content-length']}")
+    return Reply(int(first.split()[1]), headers, body.decode())
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
