@@ -31,7 +31,10 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one value."""
+        """Count one value; one that is not above 0 (a size of -1 is unknown) counts as 0."""
+        if value <= 0:
+            self.counts[0] += 1
+            return
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 

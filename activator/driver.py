@@ -12,10 +12,11 @@ from math import inf
 from typing import Protocol
 
 from activator.counters import RevisionCounters
+from throttler.errors import RevisionNotFound
 from throttler.model import AppProtocol, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import Changes, RevisionThrottler
-from throttler.throttler import Throttler
+from throttler.throttler import Throttler, revision_from_host
 from throttler.ticket import Ticket
 
 
@@ -66,8 +67,12 @@ class Driver:
     Arguments:
         load_for: gives the load record of a revision.
         clock: seconds, monotonic, of the same base as the loop's.
+        cluster_domain: the end of hosts that name a revision.
 
     The caller sets ``prober`` and ``pools`` before the first revision comes.
+
+    Attributes:
+        config_listeners: who is told of a ConfigMap's data, by its name.
     """
 
     prober: Prober
@@ -78,6 +83,7 @@ class Driver:
         throttler: Throttler,
         load_for: Callable[[RevisionID], Load],
         clock: Callable[[], float] = time.monotonic,
+        cluster_domain: str = "cluster.local",
     ) -> None:
         self.throttler = throttler
         self.clock = clock
@@ -85,6 +91,9 @@ class Driver:
         # By what stands in the request's headers, so that nothing is decoded per request; only
         # names that exist get an entry.
         self._entries: dict[tuple[bytes, bytes], Entry] = {}
+        self._hosts: dict[bytes, Entry] = {}
+        self._cluster_domain = cluster_domain
+        self.config_listeners: dict[str, Callable[[Mapping[str, str]], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
@@ -108,6 +117,25 @@ class Driver:
             load = self._load_for(throttler.revision.id)
             entry = Entry(throttler, RevisionCounters(), load)
             self._entries[namespace, name] = entry
+        return entry
+
+    def find_host(self, host: bytes, name: bytes = b"") -> Entry:
+        """Return what belongs to the revision that a host names.
+
+        Arguments:
+            name: what to call the revision that is not found where the host names none.
+
+        Raises:
+            RevisionNotFound: the host names none, or there is none of that name.
+        """
+        entry = self._hosts.get(host)
+        if entry is None:
+            revision = revision_from_host(host.decode("latin-1"), self._cluster_domain)
+            if revision is None:
+                raise RevisionNotFound(name.decode("latin-1"))
+            entry = self.find(revision.namespace.encode("latin-1"), revision.name.encode("latin-1"))
+            if b":" not in host:  # one host a revision: nobody can fill this with ports
+                self._hosts[host] = entry
         return entry
 
     def entries(self) -> Collection[Entry]:
@@ -169,7 +197,9 @@ class Driver:
             revision.namespace.encode("latin-1", "replace"),
             revision.name.encode("latin-1", "replace"),
         )
-        self._entries.pop(key, None)
+        entry = self._entries.pop(key, None)
+        for host in [host for host, known in self._hosts.items() if known is entry]:
+            del self._hosts[host]
 
     def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
         """Take the pods of a private Endpoints object, by protocol."""
@@ -180,6 +210,11 @@ class Driver:
     ) -> None:
         """Take the activators of a public Endpoints object, by protocol."""
         self.carry_out(self.throttler.set_activators(revision, addresses, self.clock()))
+
+    def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Take a ConfigMap: hand it to whoever asked for that name."""
+        if (listener := self.config_listeners.get(name)) is not None:
+            listener(data)
 
     # -- effects --------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from activator.proxy.response import Response, client_head, interim_head, switch
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.reason import waiting_reason
-from throttler.throttler import revision_from_host
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
@@ -31,6 +30,19 @@ if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
 MAX_REPEATS = 3
 #: Seconds that a client waits for the pod's 100 before it gets ours (Go's transport: 1).
 CONTINUE_AFTER = 1.0
+
+
+class _Nobody:
+    """Whom the ticket of an exchange that has ended concerns."""
+
+    def ticket_assigned(self) -> None:
+        """See throttler.ticket.TicketOwner; an ended ticket is not assigned."""
+
+    def ticket_expired(self) -> None:
+        """See throttler.ticket.TicketOwner; an ended ticket does not expire."""
+
+
+_NOBODY = _Nobody()
 
 
 class Exchange:
@@ -46,7 +58,6 @@ class Exchange:
 
     __slots__ = (
         "_attempts",
-        "_body_sent",
         "_chunk_out",
         "_continue_at",
         "_continued",
@@ -93,7 +104,6 @@ class Exchange:
         self._status = 0
         self._response_size = 0
         self._sent_at = 0.0
-        self._body_sent = 0
 
     ticket: Ticket
     _entry: Entry
@@ -112,7 +122,7 @@ class Exchange:
         proxy, request = self._proxy, self.request
         driver = proxy.driver
         try:
-            entry = driver.find(*self._revision())
+            entry = self._find()
         except RevisionNotFound as error:
             proxy.counters.unknown_revisions += 1
             self.done = True
@@ -133,23 +143,27 @@ class Exchange:
         if pod is None:
             driver.began_waiting(throttler)
         else:
-            self._connect()
+            self._connect(now)
 
-    def _revision(self) -> tuple[bytes, bytes]:
-        """Return which revision is meant: by the control headers, else by the host."""
+    def _find(self) -> Entry:
+        """Return which revision is meant: by the control headers, else by the host.
+
+        Raises:
+            RevisionNotFound: none, or none that exists.
+        """
         fields = self.request.fields
+        driver = self._proxy.driver
         namespace = fields.get(b"knative-serving-namespace", b"")
         name = fields.get(b"knative-serving-revision", b"")
-        if not (namespace and name):
-            host = self.request.host.decode("latin-1")
-            if (revision := revision_from_host(host, self._proxy.cluster_domain)) is not None:
-                return revision.namespace.encode("latin-1"), revision.name.encode("latin-1")
-        return namespace.rstrip(b" \t"), name.rstrip(b" \t")
+        if namespace and name:
+            return driver.find(namespace.rstrip(b" \t"), name.rstrip(b" \t"))
+        return driver.find_host(self.request.host, name)
 
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner."""
-        self._entry.counters.waits.observe(self._proxy.driver.clock() - self.ticket.arrived)
-        self._connect()
+        now = self._proxy.driver.clock()
+        self._entry.counters.waits.observe(now - self.ticket.arrived)
+        self._connect(now)
 
     def ticket_expired(self) -> None:
         """See throttler.ticket.TicketOwner."""
@@ -157,7 +171,7 @@ class Exchange:
         text = f"{reason.value}; {detail}" if detail else reason.value
         self._reply(replies.timed_out(text), "timed-out")
 
-    def _connect(self) -> None:
+    def _connect(self, now: float) -> None:
         """Take a connection to the ticket's pod, or open one."""
         pool = self._pool()
         upstream = None
@@ -167,7 +181,7 @@ class Exchange:
         if upstream is None:
             pool.dial(self)
         else:
-            self._send(upstream)
+            self._send(upstream, now)
 
     def _pool(self) -> Pool:
         pod = self.ticket.pod
@@ -179,7 +193,7 @@ class Exchange:
         if self.done:
             upstream.give_back()
         else:
-            self._send(upstream)
+            self._send(upstream, self._proxy.driver.clock())
 
     def on_dial_failed(self, error: str, timed_out: bool) -> None:
         """See pool.Dialer: the pod has nothing of this request, whatever its method."""
@@ -198,10 +212,10 @@ class Exchange:
 
     # -- sending --------------------------------------------------------------------------------
 
-    def _send(self, upstream: Upstream) -> None:
+    def _send(self, upstream: Upstream, now: float) -> None:
         self.upstream = upstream
+        self._sent_at = now
         downstream = self.downstream
-        now = self._sent_at = self._proxy.driver.clock()
         when = self.ticket.deadline
         if self.request.expects_continue and not self._continued:
             when = self._continue_at = now + CONTINUE_AFTER
@@ -303,7 +317,7 @@ class Exchange:
         key = (pod.address, self.request.method, response.status)
         client = self._entry.counters.client_of(key)
         client.duration.observe(now - self._sent_at)
-        client.request_size.observe(max(0, self.request.length))
+        client.request_size.observe(self.request.length)
         if response.length > 0:
             self._response_size = response.length
         if not self.body_complete:
@@ -321,7 +335,7 @@ class Exchange:
         else:
             self._write_head(response, payload)
         if complete:
-            self._finish()
+            self._finish(now)
 
     def _write_head(self, response: Response, payload: list[bytes]) -> None:
         """Write a head that differs from the pod's, and the payload that came with it."""
@@ -352,15 +366,15 @@ class Exchange:
         if data:
             self.downstream.write(data)
         if complete:
-            self._finish()
+            self._finish(self._proxy.driver.clock())
 
-    def _finish(self) -> None:
+    def _finish(self, now: float) -> None:
         """The answer is complete, and the upstream back in its pool."""
         if self.request.body is not None and not self.body_complete and self.upstream is not None:
             # The pod would take what comes next for the rest of this request.
             self.upstream.transport.abort()
         self.upstream = None
-        self._end("served", self._status)
+        self._end("served", self._status, now)
         self.downstream.exchange_done(self._keep_alive)
 
     # -- when something fails -------------------------------------------------------------------
@@ -399,7 +413,7 @@ class Exchange:
         if reused and not self._fresh:
             self._fresh = True
             self._entry.counters.requeued("connection-closed")
-            self._connect()
+            self._connect(self._proxy.driver.clock())
         else:
             self._requeue("connection-lost", error)
 
@@ -451,23 +465,26 @@ class Exchange:
         self._end(outcome, reply.status)
         self.downstream.reply(reply, keep_alive=self._keep_alive)
 
-    def _end(self, outcome: str, status: int) -> None:
+    def _end(self, outcome: str, status: int, now: float | None = None) -> None:
         """Give the place back and count; once."""
         self.done = True
         driver, entry, request = self._proxy.driver, self._entry, self.request
-        now = driver.clock()
+        if now is None:
+            now = driver.clock()
         counters = entry.counters
         counters.outcomes[outcome] += 1
         record = counters.server_of((request.method, request.minor, status))
         record.duration.observe(now - self.ticket.arrived)
-        record.request_size.observe(max(0, request.length))
+        record.request_size.observe(request.length)
         record.response_size.observe(self._response_size)
         entry.load.leave(now)
-        state = self.ticket.state
+        ticket = self.ticket
+        ticket.owner = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
+        state = ticket.state
         if state is ASSIGNED:
-            driver.release(self.ticket, now)
+            driver.release(ticket, now)
         elif state is QUEUED:
-            driver.cancel(self.ticket, now)
+            driver.cancel(ticket, now)
 
     def _switch(self, response: Response) -> None:
         """The pod changes the protocol (RFC 9110 section 7.8): bytes pass both ways from now."""

@@ -101,7 +101,7 @@ class Pool:
             upstream.transport.close()
             return
         upstream.reused = True
-        upstream.idle_since = pools.clock()
+        upstream.idle_since = pools.now
         self.idle.append(upstream)
         pools.idle += 1
 
@@ -158,6 +158,7 @@ class ConnectionPools:
 
     Attributes:
         idle: how many connections are idle in all; connections: how many there are.
+        now: the time at the last ``close_expired``, which is exact enough to expire by.
     """
 
     def __init__(
@@ -168,7 +169,8 @@ class ConnectionPools:
     ) -> None:
         self.limits = limits
         self.start = start
-        self.clock = clock
+        self._clock = clock
+        self.now = clock()
         self.idle = 0
         self.connections = 0
         self._pools: dict[PodTracker, Pool] = {}
@@ -189,7 +191,8 @@ class ConnectionPools:
 
     def close_expired(self) -> None:
         """Close connections that were idle for too long; to be called now and then."""
-        before = self.clock() - IDLE_TIMEOUT
+        self.now = self._clock()
+        before = self.now - IDLE_TIMEOUT
         for pool in self._pools.values():
             pool.close_idle(before)
 

@@ -29,8 +29,11 @@ _CHECKED_AS_IS = frozenset(
 #: Methods that may be repeated without a second effect (RFC 9110 section 9.2.2).
 IDEMPOTENT = frozenset((b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"))
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_HOST_CHARACTERS = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _HOST = re.compile(rb"(?:[!$&'()*+,;=._~%0-9A-Za-z-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-_NO_FIELDS: dict[bytes, bytes] = {}
+_KEEP_ALIVE = (b"", b"keep-alive", b"Keep-Alive")
+_NONE: list[bytes] = []
+_OWN_OPTIONS = (b"close", b"keep-alive", b"upgrade", b"te")
 
 
 @dataclass(slots=True)
@@ -119,7 +122,7 @@ def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, int]:
         raise _bad_version(version)
     if len(target) > limits.max_target:
         raise FramingError("the request target is too long", 414)
-    if _METHOD.fullmatch(method) is None:
+    if method not in _CHECKED_AS_IS and _METHOD.fullmatch(method) is None:
         raise FramingError("malformed method")
     if b"#" in target:
         raise FramingError("a fragment in the request target")
@@ -139,6 +142,8 @@ def _host(host: bytes | None, minor: int) -> bytes:
         if minor:
             raise FramingError("missing Host header")
         return b""
+    if host and not host.translate(None, _HOST_CHARACTERS):
+        return host  # a plain name, in a tenth of the time that the expression takes
     host = host.rstrip(b" \t")
     if _HOST.fullmatch(host) is None or b"," in host:
         raise FramingError("malformed Host header")
@@ -189,11 +194,14 @@ def _content_length(value: bytes) -> int:
 
 def _connection(request: Request, fields: dict[bytes, bytes]) -> None:
     """Take out what concerns this connection only (RFC 9110 section 7.6.1), and remember it."""
-    named = tokens(fields.pop(b"connection", b""))
+    connection = fields.pop(b"connection", b"")
+    named = _NONE if connection in _KEEP_ALIVE and request.minor else tokens(connection)
     if request.minor == 0:
         request.keep_alive = b"keep-alive" in named
     elif b"close" in named:
         request.keep_alive = False
+    if not fields and not named:
+        return
     upgrade = fields.pop(b"upgrade", b"").strip(b" \t")
     # h2c by upgrade is gone (RFC 9113 section 3.1) and a way around us; a body leaves no room
     # for bytes of another protocol behind the head.
@@ -203,8 +211,7 @@ def _connection(request: Request, fields: dict[bytes, bytes]) -> None:
         if expect.lower() != b"100-continue":
             raise FramingError("unsupported expectation", 417)
         request.expects_continue = request.minor == 1 and request.body is not None
-    others = [name for name in named if name not in (b"close", b"keep-alive", b"upgrade", b"te")]
-    if others:
+    if others := [name for name in named if name not in _OWN_OPTIONS]:
         request.block = without_named(request.block, others)
 
 

@@ -6,14 +6,13 @@ Sources: RFC 9110, RFC 9112.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from activator.proxy.body import Body, ChunkedBody, CloseBody, LengthBody
 from activator.proxy.fields import RESPONSE_FIELDS, split_head, tokens, without_named
 from activator.proxy.grammar import FramingError, check_response
 
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?")
+_VERSIONS = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
 
 
 @dataclass(slots=True)
@@ -22,7 +21,7 @@ class Response:
 
     Attributes:
         status: its code.
-        reason: the rest of the status line, after the code, with its space.
+        reason: the rest of the status line, after the code, with the space before it.
         block: the end-to-end fields, Date and Content-Length among them, each preceded by its
             CRLF.
         body: its framing; None where there is none.
@@ -58,23 +57,23 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     """
     check_response(head)
     start, fields, block = split_head(RESPONSE_FIELDS, head[:-4])
-    match = _STATUS_LINE.fullmatch(start)
-    if match is None:
+    minor = _VERSIONS.get(start[:9])
+    code = start[9:12]
+    if minor is None or not code.isdigit() or code < b"100":
         raise FramingError("malformed status line", 502)
-    minor, code, reason = match.groups()
     status = int(code)
     date = fields.pop(b"date", None)
     length = fields.pop(b"content-length", None)
     response = Response(
         status,
-        reason or b"",
+        start[12:],
         block,
         None,
         -1 if length is None else int(length),
         False,
-        minor == b"1",
+        minor == 1,
         b"",
-        not fields and minor == b"1" and status != 204,
+        not fields and minor == 1 and status != 204,
         date is not None,
     )
     if date is not None:
@@ -83,21 +82,24 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
         response.block += b"\r\nContent-Length: " + length
     if fields:
         _connection(response, fields, minor)
-    elif minor == b"0":
+    elif minor == 0:
         response.keep_alive = False
     if not (to_head or status < 200 or status in (204, 304)):
         _framing(response)
     return response
 
 
-def _connection(response: Response, fields: dict[bytes, bytes], minor: bytes) -> None:
-    named = tokens(fields.get(b"connection", b""))
-    response.keep_alive = b"keep-alive" in named if minor == b"0" else b"close" not in named
+def _connection(response: Response, fields: dict[bytes, bytes], minor: int) -> None:
+    connection = fields.pop(b"connection", b"")
+    if connection == b"keep-alive" and not fields:
+        return
+    named = tokens(connection)
+    response.keep_alive = b"keep-alive" in named if minor == 0 else b"close" not in named
     if b"upgrade" in named:
         response.upgrade = fields.get(b"upgrade", b"").strip(b" \t")
     coding = fields.get(b"transfer-encoding")
     if coding is not None:
-        if coding.strip(b" \t").lower() != b"chunked" or minor == b"0":
+        if coding.strip(b" \t").lower() != b"chunked" or minor == 0:
             raise FramingError("only the transfer coding chunked is supported", 502)
         if response.length >= 0:
             raise FramingError("Content-Length beside Transfer-Encoding", 502)
@@ -134,7 +136,7 @@ def client_head(response: Response, *, minor: int, chunk: bool, close: bool, dat
         lines += b"\r\nConnection: close"
     elif minor == 0:
         lines += b"\r\nConnection: keep-alive"
-    return b"HTTP/1.1 %d %b%b%b\r\n\r\n" % (
+    return b"HTTP/1.1 %d%b%b%b\r\n\r\n" % (
         response.status,
         response.reason,
         response.block,
@@ -144,12 +146,12 @@ def client_head(response: Response, *, minor: int, chunk: bool, close: bool, dat
 
 def interim_head(response: Response) -> bytes:
     """Write a 1xx head for the client (RFC 9110 section 15.2)."""
-    return b"HTTP/1.1 %d %b%b\r\n\r\n" % (response.status, response.reason, response.block)
+    return b"HTTP/1.1 %d%b%b\r\n\r\n" % (response.status, response.reason, response.block)
 
 
 def switching_head(response: Response) -> bytes:
     """Write the 101 head for the client."""
-    return b"HTTP/1.1 101 %b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
+    return b"HTTP/1.1 101%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
         response.reason,
         response.block,
         response.upgrade,

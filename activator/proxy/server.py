@@ -45,7 +45,6 @@ class Proxy:
         driver: Driver,
         pools: ConnectionPools,
         *,
-        cluster_domain: str,
         request_limits: RequestLimits,
         hold_bytes: int,
         header_timeout: float,
@@ -55,7 +54,6 @@ class Proxy:
         self.pools = pools
         self.clock = driver.clock
         self.timers = Timers(driver.clock)
-        self.cluster_domain = cluster_domain
         self.request_limits = request_limits
         self.hold_bytes = hold_bytes
         self.header_timeout = header_timeout
@@ -98,6 +96,8 @@ def data_server(proxy: Proxy, drain_timeout: float) -> QuietServer:
     def protocol(
         config: Any, server_state: Any, app_state: Any, _loop: object = None
     ) -> Downstream:
+        # uvicorn's own set: it tells these to shut down, and waits until it is empty.
+        proxy.connections = server_state.connections
         return Downstream(proxy)
 
     config = uvicorn.Config(
