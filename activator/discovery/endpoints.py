@@ -9,7 +9,7 @@ handlers of pkg/activator/net/revision_backends.go and throttler.go.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -76,7 +76,7 @@ def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     return None
 
 
-def join(parts: list[Mapping[AppProtocol, Dests]]) -> dict[AppProtocol, Dests]:
+def join(parts: Sequence[Mapping[AppProtocol, Dests]]) -> dict[AppProtocol, Dests]:
     """Merges what several Endpoints objects say of one revision.
 
     Args:

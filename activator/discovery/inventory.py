@@ -244,11 +244,11 @@ class Inventory:
             return
         parsed = self._parse(key, obj)
         self.stats.rejected.pop(key, None)
-        self._entries[key] = _Entry(uid, version, parsed)
-        if old is None:
-            self._counts[key.kind] += 1
         if old is None or old.parsed != parsed:
             self._move(key, old.parsed if old else None, parsed)
+        # Only now: where the sink failed, the next time must not look unchanged.
+        self._entries[key] = _Entry(uid, version, parsed)
+        self._counts[key.kind] += old is None
 
     def _parse(self, key: ObjectKey, obj: object) -> _Parsed:
         if key.kind == "Revision":
@@ -262,10 +262,11 @@ class Inventory:
 
     def _forget(self, key: ObjectKey) -> None:
         self.stats.rejected.pop(key, None)
-        entry = self._entries.pop(key, None)
+        entry = self._entries.get(key)
         if entry is not None:
-            self._counts[key.kind] -= 1
             self._move(key, entry.parsed, None)
+            del self._entries[key]
+            self._counts[key.kind] -= 1
 
     def _move(self, key: ObjectKey, old: _Parsed, new: _Parsed) -> None:
         """Takes what the object said away and puts what it says now in its place."""
@@ -290,30 +291,33 @@ class Inventory:
             self._sink.set_config_map(key.name, new if isinstance(new, dict) else {})
 
     def _tell(self) -> None:
-        """Tells the sink what changed since the last time, each revision at most once."""
+        """Tells the sink what changed since the last time, each revision at most once.
+
+        A change is only forgotten when the sink has taken it.
+        """
         while self._changed_dests:
             revision_id = next(iter(self._changed_dests))
-            del self._changed_dests[revision_id]
             parts = [part.dests for part in self._private.get(revision_id, {}).values()]
             dests = endpoints.join(parts)
             if self._told_dests.get(revision_id) != dests:
-                self._told_dests[revision_id] = dests
                 self._sink.set_dests(revision_id, dests)
+                self._told_dests[revision_id] = dests
             if not parts:
                 self._told_dests.pop(revision_id, None)
+            del self._changed_dests[revision_id]
         while self._changed_addresses:
             revision_id = next(iter(self._changed_addresses))
-            del self._changed_addresses[revision_id]
             public = [part.addresses for part in self._public.get(revision_id, {}).values()]
             addresses = {
                 protocol: frozenset[str]().union(*(part[protocol] for part in public))
                 for protocol in AppProtocol
             }
             if self._told_addresses.get(revision_id) != addresses:
-                self._told_addresses[revision_id] = addresses
                 self._sink.set_activators(revision_id, addresses)
+                self._told_addresses[revision_id] = addresses
             if not public:
                 self._told_addresses.pop(revision_id, None)
+            del self._changed_addresses[revision_id]
 
     def _reject(self, key: ObjectKey, reason: str) -> str:
         self.stats.rejections += 1

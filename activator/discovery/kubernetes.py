@@ -14,7 +14,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import tenacity
@@ -22,11 +22,13 @@ import tenacity
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
 from activator.discovery.reflector import Counters, Reflector, Resource
-from activator.discovery.transport import AiohttpResponse, describe, keep_alive
+from activator.discovery.transport import (
+    AiohttpResponse,
+    describe,
+    environment_proxy,
+    keep_alive,
+)
 from activator.discovery.wire import ConnectionLostError, Response, ServerAnswerError
-
-if TYPE_CHECKING:
-    import aiohttp
 
 logger = logging.getLogger(__name__)
 
@@ -244,7 +246,7 @@ class ApiServer:
         """Closes all connections."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.client.close()
+            await connection.close()
 
     def distrust_credentials(self) -> None:
         """Reads everything again before the next request, and opens new connections."""
@@ -396,15 +398,21 @@ class _Connection:
     """One HTTP session, and what belongs into its requests."""
 
     def __init__(self, configuration: Any) -> None:
+        import aiohttp
         from kubernetes_asyncio import client
 
         self.client = client.ApiClient(configuration)
         self.host: str = configuration.host.rstrip("/")
-        self.session: aiohttp.ClientSession = self.client.rest_client.pool_manager
+        # On the client's connector, for its TLS; but not its session, which would put a line of
+        # ~/.netrc into the place of our token and asks a thread for it on each request.
+        self.session = aiohttp.ClientSession(
+            connector=self.client.rest_client.pool_manager.connector, connector_owner=False
+        )
         self.authorization: dict[str, str] = {}
         self.options: dict[str, Any] = {}
-        if configuration.proxy:
-            self.options["proxy"] = configuration.proxy
+        proxy = configuration.proxy or environment_proxy(self.host)
+        if proxy:
+            self.options["proxy"] = proxy
         if configuration.tls_server_name:
             self.options["server_hostname"] = configuration.tls_server_name
         self.users = 0
@@ -418,7 +426,12 @@ class _Connection:
     async def close_if_unused(self) -> None:
         """Closes a connection that was replaced once its last stream has ended."""
         if self.retired and not self.users:
-            await self.client.close()
+            await self.close()
+
+    async def close(self) -> None:
+        """Closes all its connections."""
+        await self.session.close()
+        await self.client.close()
 
 
 def _transport(configuration: Any) -> tuple[object, ...]:

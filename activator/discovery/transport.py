@@ -6,10 +6,13 @@ aiohttp comes with kubernetes_asyncio and is as costly to import, so it is only 
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
+import urllib.request
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from activator.discovery.wire import ConnectionLostError
 
@@ -78,6 +81,42 @@ def keep_alive(response: aiohttp.ClientResponse) -> None:
     except OSError:
         # The inactivity limit finds a dead peer too, only later.
         logger.debug("no TCP keepalive on this connection", exc_info=True)
+
+
+def environment_proxy(url: str) -> str | None:
+    """The proxy that ``HTTPS_PROXY`` and its like name for a URL, as Go reads them.
+
+    Python's own reading knows no address ranges in ``NO_PROXY``, which clusters are full of.
+
+    Args:
+        url: where requests go.
+
+    Returns:
+        The proxy's URL, or None where requests go directly; always so to loopback addresses.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    proxies = urllib.request.getproxies_environment()
+    excepted = proxies.get("no", "").split(",")
+    if host == "localhost" or _is_in(host, ["127.0.0.0/8", "::1/128", *excepted]):
+        return None
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return proxies.get(parts.scheme)
+
+
+def _is_in(host: str, ranges: list[str]) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    for text in ranges:
+        try:
+            if address in ipaddress.ip_network(text.strip(), strict=False):
+                return True
+        except ValueError:
+            continue  # a name, which others judge
+    return False
 
 
 def describe(error: BaseException) -> str:

@@ -206,7 +206,8 @@ def test_other_kinds_are_ignored_even_under_a_known_name(
     inventory: Inventory, sink: RecordingSink
 ) -> None:
     service = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": 5}
-    for obj in (service, {"kind": "Deployment"}, {"kind": []}, [], None):
+    others: list[Any] = [service, {"kind": "Deployment"}, {"kind": []}, [], None]
+    for obj in others:
         assert inventory.apply(obj) is None
     assert sink.calls == []
     assert inventory.stats.ignored == 5

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ async def running(folder: ManifestFolder) -> AsyncIterator[None]:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+def _is_ready(sink: RecordingSink, addresses: list[str]) -> bool:
+    return sink.ready() == addresses
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -214,7 +219,8 @@ async def test_an_editor_that_replaces_the_file_causes_no_gap(
         for last in range(2, 6):
             write(tmp_path / ".a.yaml.swp", private(f"10.0.0.{last}"))
             (tmp_path / ".a.yaml.swp").replace(tmp_path / "a.yaml")
-            await until(lambda last=last: sink.ready() == [f"10.0.0.{last}:8012"])
+            expected = [f"10.0.0.{last}:8012"]
+            await until(partial(_is_ready, sink, expected))
     assert [] not in [call[2] for call in sink.calls]
 
 
@@ -337,7 +343,7 @@ from tests.activator.discovery.recording import RecordingSink
 async def main():
     folder = ManifestFolder(sys.argv[1], Inventory(RecordingSink()))
     folder.load()
-    asyncio.get_running_loop().call_later(0.05, print, "ready", flush=True)
+    asyncio.get_running_loop().call_later(0.05, lambda: print("ready", flush=True))
     await folder.run()
 
 asyncio.run(main())

@@ -54,7 +54,7 @@ def test_a_timeout_of_zero_stays_zero() -> None:
         "idleTimeoutSeconds",
     ],
 )
-def test_a_number_that_is_none_is_refused(name: str, value: object) -> None:
+def test_a_number_that_is_none_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ManifestError, match=rf"^Revision default/a: spec\.{name}: expected an int"):
         revisions.parse(revision(**{name: value}))
 

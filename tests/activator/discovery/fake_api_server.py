@@ -1,0 +1,242 @@
+"""An API server that says what a test tells it to, down to the byte.
+
+Lists and watches work by themselves from ``objects``; ``script`` puts other answers before that.
+Raw asyncio, because half of what is played here is not HTTP that a server library would send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from socket import SO_LINGER, SOL_SOCKET
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+KINDS = {
+    "revisions": "Revision",
+    "services": "Service",
+    "endpoints": "Endpoints",
+    "configmaps": "ConfigMap",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asked, and the loop's time at which it did."""
+
+    kind: str
+    is_watch: bool
+    params: dict[str, str]
+    headers: dict[str, str]
+    at: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to send: a status, headers, a body, and how it ends.
+
+    ``end``: ``close`` after a whole body, ``hold`` to keep the stream open, ``cut`` to close in
+    the middle of it, ``reset`` to break the connection, ``silence`` to send not even a head.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    end: str = "close"
+
+
+def event(event_type: str, obj: dict[str, Any]) -> bytes:
+    return json.dumps({"type": event_type, "object": obj}).encode() + b"\n"
+
+
+def expired() -> dict[str, Any]:
+    return {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+
+
+class FakeApiServer:
+    """Listens on a loopback port while it is entered."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS.values()}
+        self.version = 100
+        self.git_version = "v1.35.2+k3s1"
+        self.script: dict[tuple[str, str], deque[Answer]] = defaultdict(deque)
+        self.always: dict[tuple[str, str], Answer] = {}
+        self.requests: list[Request] = []
+        self.page_size = 500
+        self._streams: dict[str, list[asyncio.StreamWriter]] = defaultdict(list)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self.port = 0
+
+    async def __aenter__(self) -> FakeApiServer:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Stops listening and breaks every connection."""
+        self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def kubeconfig(self, folder: Path, token: str = "t1", certificate_authority: str = "") -> str:
+        """Writes a kubeconfig that leads here, by TLS if there is an authority."""
+        path = folder / "kubeconfig"
+        cluster = {"server": f"http://127.0.0.1:{self.port}"}
+        if certificate_authority:
+            cluster = {
+                "server": f"https://127.0.0.1:{self.port}",
+                "certificate-authority": certificate_authority,
+            }
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path.write_text(yaml.safe_dump(config))
+        return str(path)
+
+    def put(self, obj: dict[str, Any], event_type: str = "") -> bytes:
+        """Stores an object under the next version and tells the open watches."""
+        self.version += 1
+        metadata = obj["metadata"]
+        metadata["resourceVersion"] = str(self.version)
+        known = self.objects[obj["kind"]]
+        line = event(event_type or ("MODIFIED" if metadata["name"] in known else "ADDED"), obj)
+        known[metadata["name"]] = obj
+        self.send(obj["kind"], line)
+        return line
+
+    def delete(self, kind: str, name: str, *, tell: bool = True) -> None:
+        """Deletes an object, and tells the open watches unless told not to."""
+        self.version += 1
+        obj = self.objects[kind].pop(name)
+        obj["metadata"]["resourceVersion"] = str(self.version)
+        if tell:
+            self.send(kind, event("DELETED", obj))
+
+    def send(self, kind: str, line: bytes) -> None:
+        """Writes bytes into the open watches of a kind."""
+        for writer in self._streams[kind]:
+            writer.write(_chunk(line))
+
+    def count(self, kind: str, verb: str) -> int:
+        """How often a kind was listed (``list``) or watched (``watch``)."""
+        return len(self.of(kind, verb))
+
+    def of(self, kind: str, verb: str) -> list[Request]:
+        """The requests of that sort."""
+        return [r for r in self.requests if r.kind == kind and r.is_watch == (verb == "watch")]
+
+    async def asked(self, kind: str, verb: str, times: int = 1) -> None:
+        """Waits until a kind has been listed or watched that often."""
+        while self.count(kind, verb) < times:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def watched(self, kind: str) -> None:
+        """Waits until a watch of a kind is open."""
+        while not self._streams[kind]:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._answer(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            for streams in self._streams.values():
+                if writer in streams:
+                    streams.remove(writer)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = _parse(await reader.readuntil(b"\r\n\r\n"))
+        self.requests.append(request)
+        self._changed.set()
+        key = (request.kind, "watch" if request.is_watch else "list")
+        scripted = self.script[key]
+        answer = scripted.popleft() if scripted else self.always.get(key) or self._usual(request)
+        if answer.end == "silence":
+            await reader.read()
+            return
+        writer.write(_head(answer))
+        if answer.body:
+            writer.write(_chunk(answer.body))
+        if answer.end == "hold":
+            self._streams[request.kind].append(writer)
+            self._changed.set()
+            await reader.read()
+        elif answer.end == "reset":
+            await writer.drain()
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, linger)
+            writer.transport.abort()
+        elif answer.end == "close":
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+
+    def _usual(self, request: Request) -> Answer:
+        if request.kind == "version":
+            return Answer(body=json.dumps({"gitVersion": self.git_version}).encode())
+        if request.is_watch:
+            return Answer(end="hold")
+        return Answer(body=self.page(request.kind, int(request.params.get("continue", "0"))))
+
+    def page(self, kind: str, start: int = 0) -> bytes:
+        """A page of a list, as the client gets it: the items do not repeat their kind."""
+        objects = list(self.objects[kind].values())
+        end = start + self.page_size
+        items = [
+            {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+            for obj in objects[start:end]
+        ]
+        metadata = {"resourceVersion": str(self.version)}
+        if end < len(objects):
+            metadata["continue"] = str(end)
+        return json.dumps({"kind": f"{kind}List", "metadata": metadata, "items": items}).encode()
+
+
+def _parse(head: bytes) -> Request:
+    first, *lines = head.decode().split("\r\n")
+    target = urlsplit(first.split(" ")[1])
+    params = {name: values[0] for name, values in parse_qs(target.query).items()}
+    headers = {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    last = target.path.rpartition("/")[2]
+    now = asyncio.get_running_loop().time()
+    return Request(KINDS.get(last, last), "watch" in params, params, headers, now)
+
+
+def _head(answer: Answer) -> bytes:
+    headers = {"Content-Type": "application/json", **answer.headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return (
+        f"HTTP/1.1 {answer.status} X\r\n{lines}Connection: close\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+    ).encode()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)

@@ -1,0 +1,357 @@
+"""The watch of one resource against a scripted API server, through real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activator.discovery.backoff import Timings
+from activator.discovery.inventory import Inventory
+from activator.discovery.kubernetes import ApiServer
+from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector, Resource
+from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
+from tests.activator.discovery.recording import A, B, RecordingSink, private
+
+QUICK = Timings(
+    backoff_first=0.001,
+    backoff_limit=0.01,
+    inactivity=0.2,
+    list_page=0.3,
+    watch_brief=0.0,
+    retry_after_limit=0.05,
+)
+WATCH, LIST = ("Endpoints", "watch"), ("Endpoints", "list")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeApiServer]:
+    async with FakeApiServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def following(
+    server: FakeApiServer, inventory: Inventory, folder: Path, timings: Timings = QUICK
+) -> AsyncIterator[Reflector]:
+    api = ApiServer(server.kubeconfig(folder), timings, {})
+    await api.connect()
+    resource = Resource("Endpoints", "/api/v1/endpoints")
+    reflector = Reflector(resource, api, inventory, timings)
+    task = asyncio.get_running_loop().create_task(reflector.run())
+    try:
+        async with asyncio.timeout(10 if timings is QUICK else 3600):
+            yield reflector
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await api.close()
+
+
+class Waiting(RecordingSink):
+    """Lets a test wait for what the sink is to be told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = asyncio.Event()
+
+    def set_dests(self, *args: Any) -> None:
+        super().set_dests(*args)
+        self._told.set()
+
+    async def until_ready(self, *ips: str) -> None:
+        while A not in self.dests or self.ready() != [f"{ip}:8012" for ip in ips]:
+            self._told.clear()
+            await self._told.wait()
+
+    @property
+    def emptied(self) -> bool:
+        return any(call[:2] == ("set_dests", A) and not call[2] for call in self.calls)
+
+
+@pytest.fixture
+def sink() -> Waiting:
+    return Waiting()
+
+
+async def test_objects_are_listed_and_changes_followed(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await sink.until_ready("10.0.0.1")
+        await server.watched("Endpoints")
+        assert reflector.synced.is_set()
+        server.put(private("10.0.0.2"))
+        await sink.until_ready("10.0.0.2")
+        server.delete("Endpoints", "a-private")
+        await sink.until_ready()
+    watch = server.of("Endpoints", "watch")[0]
+    assert watch.params["resourceVersion"] == "101"
+    assert watch.params["allowWatchBookmarks"] == "true"
+    assert 300 <= int(watch.params["timeoutSeconds"]) <= 600
+    assert watch.headers["authorization"] == "Bearer t1"
+
+
+async def test_a_list_comes_in_pages(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.page_size = 2
+    for name in "abcde":
+        server.put(private("10.0.0.1", of=name))
+    async with following(server, inventory, tmp_path) as reflector:
+        await reflector.synced.wait()
+    assert len(sink.dests) == 5
+    first, second, _ = server.of("Endpoints", "list")
+    assert first.params == {"limit": "500", "resourceVersion": "0"}
+    assert second.params == {"limit": "500", "continue": "2"}
+
+
+async def test_a_second_page_that_expired_throws_the_whole_list_away(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.page_size = 1
+    server.put(private("10.0.0.1", of="a"))
+    server.put(private("10.0.0.2", of="b"))
+    server.script[LIST].extend([Answer(body=server.page("Endpoints")), Answer(410)])
+    async with following(server, inventory, tmp_path) as reflector:
+        await reflector.synced.wait()
+    assert {A, B} == set(sink.dests)
+    assert server.count("Endpoints", "list") == 4
+    assert reflector.counters.lists == 2
+
+
+async def test_a_watch_that_ends_goes_on_from_the_last_bookmark_without_a_list(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    bookmark = event("BOOKMARK", {"kind": "Endpoints", "metadata": {"resourceVersion": "777"}})
+    server.script[WATCH].append(Answer(body=bookmark))
+    async with following(server, inventory, tmp_path):
+        await server.asked("Endpoints", "watch", 2)
+    assert server.of("Endpoints", "watch")[1].params["resourceVersion"] == "777"
+    assert server.count("Endpoints", "list") == 1
+
+
+@pytest.mark.parametrize(
+    "gone", [Answer(410), Answer(body=event("ERROR", expired()))], ids=["status", "in stream"]
+)
+async def test_an_expired_version_is_listed_anew_without_a_gap(
+    gone: Answer, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    server.put(private("10.0.0.9", of="b"))
+    async with following(server, inventory, tmp_path) as reflector:
+        server.script[WATCH].append(gone)
+        await server.asked("Endpoints", "watch")
+        server.delete("Endpoints", "b-private", tell=False)
+        server.put(private("10.0.0.2"))
+        await sink.until_ready("10.0.0.2")
+        await server.asked("Endpoints", "watch", 2)
+    assert not sink.emptied
+    assert sink.ready(B) == []
+    assert reflector.counters.expired == 1
+    # The new list must not be older than what was known.
+    assert server.of("Endpoints", "list")[1].params["resourceVersion"] == "102"
+
+
+FAULTS = {
+    "500 text": Answer(500, b"upstream connect error"),
+    "503 HTML": Answer(503, b"<html>sorry</html>"),
+    "403": Answer(403, b'{"kind": "Status", "message": "no"}'),
+    "401": Answer(401),
+    "429": Answer(429, headers={"Retry-After": "1"}),
+    "200 HTML": Answer(200, b"<html>login</html>"),
+    "redirect": Answer(302, headers={"Location": "/elsewhere"}),
+    "empty": Answer(200, b""),
+    "status": Answer(200, b'{"kind": "Status", "metadata": {}, "items": []}'),
+    "truncated": Answer(200, b'{"kind": "EndpointsList", "items": [', end="cut"),
+    "reset": Answer(200, b"{", end="reset"),
+    "silence": Answer(end="silence"),
+    "half a head": Answer(200, b"", end="cut"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+async def test_no_faulty_list_is_taken_for_an_empty_one(
+    fault: Answer, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await sink.until_ready("10.0.0.1")
+        server.script[LIST].extend([fault, fault])
+        await server.watched("Endpoints")
+        server.put(private("10.0.0.2"), "MODIFIED")
+        server.send("Endpoints", event("ERROR", expired()))
+        await server.asked("Endpoints", "watch", 2)
+        assert reflector.counters.failures == 2
+    assert sink.ready() == ["10.0.0.2:8012"]
+    assert not sink.emptied
+
+
+GARBAGE = {
+    "no JSON": b"upstream connect error\n",
+    "no event": b'{"a": 1}\n',
+    "no UTF-8": b'{"type": "ADDED", "object": {"a": "\xff"}}\n',
+    "unknown type": event("SURPRISE", {"metadata": {"resourceVersion": "999"}}),
+    "no version": event("ADDED", {"kind": "Endpoints", "metadata": {"name": "a"}}),
+    "no name": event("DELETED", {"metadata": {"resourceVersion": "999"}}),
+    "number": b"5\n",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
+async def test_garbage_in_a_stream_starts_it_again_from_what_is_known(
+    garbage: bytes, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    good = server.put(private("10.0.0.1"))
+    server.objects["Endpoints"].clear()
+    server.version = 100
+    server.script[WATCH].append(Answer(body=good + garbage, end="hold"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await server.asked("Endpoints", "watch", 2)
+        assert reflector.counters.garbled == 1
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert server.of("Endpoints", "watch")[1].params["resourceVersion"] == "101"
+    assert server.count("Endpoints", "list") == 1
+
+
+@pytest.mark.parametrize("end", ["cut", "close", "reset"])
+async def test_half_a_line_is_not_used_and_comes_again(
+    end: str, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    async with following(server, inventory, tmp_path) as reflector:
+        await reflector.synced.wait()
+        line = event("ADDED", {**private("10.0.0.1", version="150")})
+        server.script[WATCH].extend(
+            [Answer(body=line[: len(line) // 2], end=end), Answer(body=line, end="hold")]
+        )
+        await server.watched("Endpoints")
+        server.send("Endpoints", event("ERROR", {"code": 500}))
+        await sink.until_ready("10.0.0.1")
+    assert server.count("Endpoints", "list") == 1
+
+
+async def test_endless_garbage_leads_to_a_new_list(
+    server: FakeApiServer, inventory: Inventory, tmp_path: Path
+) -> None:
+    server.always[WATCH] = Answer(body=b"garbage\n")
+    async with following(server, inventory, tmp_path):
+        await server.asked("Endpoints", "list", 2)
+    assert server.count("Endpoints", "watch") == RELIST_AFTER_FAILURES
+
+
+async def test_a_server_that_is_away_is_watched_again_without_a_list(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await server.watched("Endpoints")
+        await server.stop()
+        # A failed connection is no event that a test could wait for.
+        while reflector.counters.failures < 2 * RELIST_AFTER_FAILURES:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert sink.ready() == ["10.0.0.1:8012"]
+        assert "Connect" in reflector.last_error
+        async with server:
+            await server.watched("Endpoints")
+            server.put(private("10.0.0.2"))
+            await sink.until_ready("10.0.0.2")
+        assert server.count("Endpoints", "list") == 1
+
+
+async def test_a_line_of_several_megabytes_is_read(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    obj = private("10.0.0.1")
+    obj["metadata"]["annotations"] = {"padding": "x" * 5_000_000}
+    async with following(server, inventory, tmp_path):
+        await server.watched("Endpoints")
+        server.put(obj)
+        await sink.until_ready("10.0.0.1")
+
+
+async def test_an_empty_list_where_objects_were_is_told_loudly(
+    server: FakeApiServer,
+    inventory: Inventory,
+    sink: Waiting,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await server.watched("Endpoints")
+        server.delete("Endpoints", "a-private", tell=False)
+        server.send("Endpoints", event("ERROR", expired()))
+        await sink.until_ready()
+        assert reflector.counters.emptied == 1
+    assert "1 objects were known: all of them are removed" in caplog.text
+
+
+async def test_a_defect_of_ours_does_not_end_the_watch(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    healthy, sink.set_dests = sink.set_dests, None  # type: ignore[assignment,method-assign]
+    async with following(server, inventory, tmp_path) as reflector:
+        await server.asked("Endpoints", "list", 2)
+        assert "TypeError" in reflector.last_error
+        sink.set_dests = healthy  # type: ignore[method-assign]
+        # Nothing changed in the cluster meanwhile: what the sink missed must come anyway.
+        await sink.until_ready("10.0.0.1")
+
+
+class TestWithProductionsTimings:
+    """In virtual time, so that minutes pass at once and can be counted."""
+
+    @pytest.fixture
+    def anyio_backend(self) -> Any:
+        from tests.conftest import VirtualLoop
+
+        return "asyncio", {"loop_factory": VirtualLoop}
+
+    @pytest.mark.parametrize("what", [WATCH, LIST])
+    async def test_a_server_that_closes_at_once_is_not_stormed(
+        self,
+        what: tuple[str, str],
+        server: FakeApiServer,
+        inventory: Inventory,
+        tmp_path: Path,
+    ) -> None:
+        server.always[what] = Answer()
+        async with following(server, inventory, tmp_path, Timings()):
+            await asyncio.sleep(30)
+            assert 3 <= len(server.requests) <= 10
+
+    async def test_a_silent_stream_is_left_after_the_limit_and_resumed_at_once(
+        self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        async with following(server, inventory, tmp_path, Timings()) as reflector:
+            await server.asked("Endpoints", "watch", 2)
+            assert reflector.counters.failures == 0
+        first, second = server.of("Endpoints", "watch")
+        assert second.at - first.at == pytest.approx(75, abs=1.5)
+        assert server.count("Endpoints", "list") == 1
+
+    async def test_retry_after_is_obeyed(
+        self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        server.script[WATCH].append(Answer(429, headers={"Retry-After": "17"}))
+        async with following(server, inventory, tmp_path, Timings()):
+            await server.asked("Endpoints", "watch", 2)
+        first, second = server.of("Endpoints", "watch")
+        assert second.at - first.at == pytest.approx(17, abs=1)
+        assert server.count("Endpoints", "list") == 1
+
+    async def test_an_expired_version_costs_no_pause_the_first_time(
+        self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        server.script[WATCH].extend([Answer(410), Answer(410)])
+        async with following(server, inventory, tmp_path, Timings()):
+            await server.asked("Endpoints", "list", 3)
+        first, second, third = server.of("Endpoints", "list")
+        assert second.at - first.at < 0.1
+        assert third.at - second.at > 1

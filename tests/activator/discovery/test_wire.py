@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activator.discovery import wire
+from activator.discovery.wire import GarbledError, Lines
+from tests.activator.discovery.fake_api_server import event, expired
+from tests.activator.discovery.test_fields import json_values
+
+
+def page(**changes: Any) -> bytes:
+    whole = {"kind": "EndpointsList", "metadata": {"resourceVersion": "1"}, "items": []}
+    return json.dumps({**whole, **changes}).encode()
+
+
+def test_a_page_is_read_and_its_items_stay_undecoded() -> None:
+    read = wire.decode_page(page(items=[{"a": 1}], metadata={"resourceVersion": "7"}), "Endpoints")
+    assert read.metadata.resourceVersion == "7"
+    assert read.items is not None
+    assert [wire.decode_object(item) for item in read.items] == [{"a": 1}]
+
+
+def test_go_writes_an_empty_list_as_null() -> None:
+    assert wire.decode_page(page(items=None), "Endpoints").items is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"upstream connect error",
+        b"<html></html>",
+        b"{}",
+        b"[]",
+        b'{"kind": "EndpointsList"}',
+        page(kind="Status"),
+        page(kind="PodList"),
+        page(items={}),
+        page(metadata={}),
+        page()[:-1],
+        page(items=["\xff"]).replace(b"\\u00ff", b"\xff") + b"x",
+    ],
+)
+def test_what_is_no_list_is_never_an_empty_one(body: bytes) -> None:
+    with pytest.raises(GarbledError):
+        wire.decode_page(body, "Endpoints")
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+def test_any_line_is_an_event_or_the_typed_error(line: bytes) -> None:
+    for bytes_ in (line, b'{"type": "ADDED", "object": ' + line + b"}"):
+        try:
+            assert isinstance(wire.decode_event(bytes_)[1], dict)
+        except GarbledError:
+            pass
+
+
+def test_deep_nesting_is_the_typed_error() -> None:
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    with pytest.raises(GarbledError):
+        wire.decode_event(b'{"type": "ADDED", "object": ' + deep + b"}")
+
+
+@given(st.lists(st.binary(max_size=8).map(lambda b: b.replace(b"\n", b"."))), st.integers(1, 5))
+def test_lines_come_out_whole_however_the_stream_is_cut(parts: list[bytes], size: int) -> None:
+    stream = b"".join(part + b"\n" for part in parts) + b"rest"
+    lines = Lines()
+    found: list[bytes] = []
+    for start in range(0, len(stream), size):
+        found += lines.feed(stream[start : start + size])
+    assert found == [part for part in parts if part.strip()]
+    assert lines.held == len(b"rest")
+
+
+def test_a_status_in_a_stream_is_gone_by_its_reason_too() -> None:
+    _, status = wire.decode_event(event("ERROR", {**expired(), "code": 500}))
+    assert wire.status_error(status).status == 410
+    assert wire.status_error({"code": True, "message": 5}).status == 0
