@@ -86,7 +86,8 @@ def _echo(request: Request) -> Answer:
 
 
 def _headers(request: Request) -> Answer:
-    return as_json({"method": request.method, "target": request.target, "headers": request.headers})
+    lines = [f"{name}: {value}" for name, value in request.headers]
+    return as_json({"method": request.method, "target": request.target, "headers": lines})
 
 
 def _status(request: Request) -> Answer:

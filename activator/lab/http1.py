@@ -7,7 +7,7 @@ what the demo shows; it is not the parser of the activator itself and gathers bo
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -72,16 +72,25 @@ class RequestParser:
         self._steps = self._read_requests()
         next(self._steps)
 
-    def feed(self, data: bytes) -> list[Request]:
-        """Takes what arrived and returns the requests that became complete by it.
+    def feed(self, data: bytes) -> Iterator[Request]:
+        """Takes what arrived and yields the requests that became complete by it, in order.
+
+        The caller must iterate to the end: nothing happens before, and what is wrong is said after
+        the requests that came before it.
 
         Raises:
             BadRequest: the bytes are not HTTP/1, or too many; the parser is of no use afterwards.
         """
         self._buffer += data
-        next(self._steps)
+        wrong: BadRequest | None = None
+        try:
+            next(self._steps)
+        except BadRequest as error:
+            wrong = error
         done, self._done = self._done, []
-        return done
+        yield from done
+        if wrong is not None:
+            raise wrong
 
     def wants_continue(self) -> bool:
         """Whether the client waits for ``100 Continue``; true once per request that asked."""

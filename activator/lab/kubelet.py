@@ -154,6 +154,7 @@ async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
                 line = await reader.readline()
             finally:
                 writer.close()
+                await writer.wait_closed()
         return int(line.split()[1])
     except (OSError, ValueError, IndexError):  # TimeoutError is an OSError
         return 0

@@ -96,7 +96,7 @@ class Pod:
         if self.options.admin_port:
             servers.append(await self._listen(self.options.admin_port, self._answer_admin))
         port = server.sockets[0].getsockname()[1]
-        self._emit("listening", port=port)
+        self._emit("listening", port=port, pid=os.getpid())
         await self.stop.wait()
         await self._drain(server)
         for each in servers:

@@ -257,6 +257,7 @@ async def fetch(
             return parse_reply(await reader.read())
         finally:
             writer.close()
+            await writer.wait_closed()
 
 
 def parse_reply(data: bytes) -> Reply:

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import socket
+
+from activator.lab.addresses import SHARED_ADDRESS, AddressPool, Place
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def test_pods_get_addresses_of_their_own_and_share_the_port():
+    port, admin_port = free_port(), free_port()
+    pool = AddressPool("127.0.0.151", port, admin_port)
+    first, second = pool.take(), pool.take()
+    assert first == Place("127.0.0.151", port, admin_port)
+    assert (second.ip, second.port) == ("127.0.0.152", port)
+    assert str(first) == f"127.0.0.151:{port}"
+    pool.give_back(first)
+    assert pool.take() == first
+
+
+def test_address_where_something_listens_is_passed_over():
+    with socket.create_server(("127.0.0.153", 0)) as taken:
+        pool = AddressPool("127.0.0.153", taken.getsockname()[1], free_port())
+        assert pool.take().ip == "127.0.0.154"
+
+
+def test_pods_share_one_address_where_their_own_are_not_to_be_had():
+    # 203.0.113.0/24 is for documentation; no machine has it.
+    pool = AddressPool("203.0.113.1", free_port(), free_port())
+    first, second = pool.take(), pool.take()
+    assert first.ip == second.ip == SHARED_ADDRESS
+    assert len({first.port, first.admin_port, second.port, second.admin_port}) == 4

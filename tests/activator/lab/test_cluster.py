@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from activator.lab.addresses import AddressPool
+from activator.lab.cluster import Cluster, Event, Service
+
+FAST = {"start_after": 0.0, "idle": 1.0}
+
+
+class Town:
+    """A cluster of one service, app, and what it told."""
+
+    def __init__(self, folder: Path, address: str, **settings: Any) -> None:
+        self.folder = folder
+        self.events: list[Event] = []
+        self._told = asyncio.Event()
+        service = Service("app", **{**FAST, **settings})
+        self.cluster = Cluster(
+            folder,
+            [service],
+            tell=self._tell,
+            addresses=AddressPool(address),
+            readiness_period=0.02,
+        )
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        self._told.set()
+
+    def count(self, kind: str) -> int:
+        return sum(event.kind == kind for event in self.events)
+
+    async def until(self, kind: str, count: int = 1) -> None:
+        async with asyncio.timeout(15):
+            while self.count(kind) < count:
+                self._told.clear()
+                await self._told.wait()
+
+    def listed(self) -> dict[str, list[str]]:
+        """The addresses in the Endpoints file, by the list that they are in."""
+        found = json.loads((self.folder / "default.app-private.endpoints.json").read_text())
+        (subset,) = found.get("subsets") or [{}]
+        keys = ("addresses", "notReadyAddresses")
+        return {key: [entry["ip"] for entry in subset[key]] for key in keys if key in subset}
+
+
+async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
+    town = Town(tmp_path, "127.0.0.181")
+    assert town.listed() == {}
+    assert (tmp_path / "default.app.revision.json").exists()
+    running = asyncio.ensure_future(town.cluster.run())
+    town.cluster.on_stats([("default", "other", 9, 9), ("default", "app", 1, 1)])
+    await town.until("started")
+    await town.until("listening")
+    assert town.listed() in ({"notReadyAddresses": ["127.0.0.181"]}, {"addresses": ["127.0.0.181"]})
+    await town.until("ready")
+    assert town.listed() == {"addresses": ["127.0.0.181"]}
+    await town.until("draining")
+    assert town.listed() == {}
+    await town.until("stopped")
+    running.cancel()
+    await asyncio.wait([running])
+    assert town.count("asked") == 1
+
+
+async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
+    town = Town(tmp_path, "127.0.0.185", container_concurrency=2, max_pods=3, idle=60.0)
+    running = asyncio.ensure_future(town.cluster.run())
+    town.cluster.on_stats([("default", "app", 50, 50)])
+    await town.until("listening", 3)
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert town.listed() == {}
+
+
+async def test_cancellation_that_comes_with_a_statistic_is_not_lost(tmp_path):
+    town = Town(tmp_path, "127.0.0.189")
+    running = asyncio.ensure_future(town.cluster.run())
+    town.cluster.on_stats([("default", "app", 1, 1)])
+    await town.until("listening")
+    town.cluster.on_stats([("default", "app", 1, 1)])
+    running.cancel()
+    async with asyncio.timeout(10):
+        await asyncio.wait([running])
+    assert running.cancelled()
+
+
+async def test_pod_that_ended_by_itself_is_replaced(tmp_path):
+    town = Town(tmp_path, "127.0.0.192", min_pods=1)
+    running = asyncio.ensure_future(town.cluster.run())
+    await town.until("listening")
+    os.kill(int(str(town.events[-1].details["pid"])), signal.SIGKILL)
+    await town.until("ended by itself")
+    await town.until("listening", 2)
+    running.cancel()
+    await asyncio.wait([running])

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import asyncio
+
+from activator.lab.addresses import AddressPool
+from activator.lab.cluster import Service
+from activator.lab.demo import Demo, guide
+
+
+async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
+    lines: list[str] = []
+    guided, listening = asyncio.Event(), asyncio.Event()
+
+    def take(line: str) -> None:
+        lines.append(line)
+        if line == "What happens:":
+            guided.set()
+        if line.endswith("listens"):
+            listening.set()
+
+    service = Service("hello", start_after=0.0)
+    with Demo([service], addresses=AddressPool("127.0.0.195")) as demo:
+        assert len(list(demo.manifests.iterdir())) == 2
+        running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
+        async with asyncio.timeout(5):
+            await guided.wait()
+        demo.on_stats([("default", "hello", 1.0, 1.0)])
+        async with asyncio.timeout(15):
+            await listening.wait()
+        running.cancel()
+        await asyncio.wait([running])
+    assert not demo.manifests.exists()
+    assert any("http://127.0.0.1:1234/" in line for line in lines)
+    assert any("the activator holds it" in line for line in lines)
+
+
+def test_guide_names_each_way_to_a_revision(tmp_path):
+    text = "\n".join(guide("127.0.0.1:1", "127.0.0.1:2", tmp_path))
+    assert "'Host: hello.default.svc.cluster.local' http://127.0.0.1:1/" in text
+    assert "Knative-Serving-Revision: slow" in text
+    assert "--admin-url http://127.0.0.1:2" in text
+    assert str(tmp_path) in text

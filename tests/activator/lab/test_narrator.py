@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from activator.lab.cluster import Event, Service
+from activator.lab.narrator import MAX_ANSWERS_A_SECOND, Narrator
+
+NOON = datetime(2026, 1, 2, 12, 0, 0, 7000)
+APP = Service("app", start_after=2)
+
+
+def told(narrator: Narrator, at: float, kind: str, **details: Any) -> list[str]:
+    return narrator.lines(Event(at, APP, kind, "app-1", details), NOON)
+
+
+def answered(narrator: Narrator, at: float) -> list[str]:
+    return told(narrator, at, "answered", path="/x", status=200, took=0.0123)
+
+
+def test_line_has_time_service_and_text():
+    assert told(Narrator(), 0, "listening") == ["12:00:00.007  app      pod app-1 listens"]
+
+
+def test_held_request_is_told_once_and_its_answer_with_the_time_it_took():
+    narrator = Narrator()
+    assert "the activator holds it" in told(narrator, 10, "asked", concurrency=1)[0]
+    assert told(narrator, 11, "asked", concurrency=1) == []
+    assert "app-1 answered the first held request, 2,345 ms" in answered(narrator, 12.345)[0]
+    assert answered(narrator, 12.4)[0].endswith("app-1 answered /x with 200 in 12 ms")
+    assert told(narrator, 13, "asked", concurrency=1) != []
+
+
+def test_many_answers_are_told_together():
+    narrator = Narrator()
+    lines = [line for number in range(20) for line in answered(narrator, number / 100)]
+    assert len(lines) == MAX_ANSWERS_A_SECOND
+    later = answered(narrator, 2.0)
+    assert [line.partition("app      ")[2] for line in later] == [
+        f"… and {20 - MAX_ANSWERS_A_SECOND} more answers",
+        "app-1 answered /x with 200 in 12 ms",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "details"),
+    [
+        ("scaled", {"pods": 0, "wanted": 2}),
+        ("started", {"address": "127.0.0.1:1"}),
+        ("probe passed", {}),
+        ("probe failed", {"status": 503}),
+        ("ready", {}),
+        ("not ready", {}),
+        ("draining", {"in_flight": 1}),
+        ("stopped", {}),
+        ("ended by itself", {"status": 1}),
+    ],
+)
+def test_each_kind_of_event_has_one_line(kind, details):
+    (line,) = told(Narrator(), 0, kind, **details)
+    assert all(str(value) in line for key, value in details.items() if key != "in_flight")
+
+
+def test_unknown_kind_is_passed_over():
+    assert told(Narrator(), 0, "news") == []

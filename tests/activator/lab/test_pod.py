@@ -1,0 +1,143 @@
+"""The pod as a process, since its start, its signals and its end are what others rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from activator.lab.addresses import AddressPool
+from activator.lab.kubelet import pod_arguments
+from activator.lab.pod import PodOptions, parse_options
+
+PROBE = "User-Agent: Knative-Activator-Probe\r\nK-Network-Probe: queue\r\n"
+
+
+class Running:
+    """A started pod."""
+
+    def __init__(self, first_address: str, **options: Any) -> None:
+        place = AddressPool(first_address).take()
+        self.options = PodOptions(
+            "p", place.ip, place.port, place.admin_port, quiet_period=0.05, **options
+        )
+
+    async def __aenter__(self) -> Running:
+        self.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(self.options)),
+            stdin=PIPE,
+            stdout=PIPE,
+        )
+        await self.told("listening")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+
+    async def told(self, event: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(10):
+            while True:
+                found: dict[str, Any] = json.loads(await self.process.stdout.readline())
+                if found["event"] == event:
+                    return found
+
+    async def ask(self, target: str, headers: str = "", port: int = 0) -> bytes:
+        """The whole answer to a GET on a connection of its own."""
+        reader, writer = await self.open(port)
+        writer.write(f"GET {target} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n".encode())
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer
+
+    async def open(self, port: int = 0) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self.options.address, port or self.options.port)
+
+
+async def test_requests_and_probes_are_answered_and_counted():
+    async with Running("127.0.0.161", tell_requests=True) as pod:
+        assert (await pod.ask("/", PROBE)).endswith(b"\r\n\r\nqueue")
+        assert (await pod.told("probe passed"))["status"] == 200
+        assert b"Hello from p" in await pod.ask("/", "x-request-id: r1\r\n")
+        told = await pod.told("answered")
+        assert (told["path"], told["status"], told["id"]) == ("/", 200, "r1")
+        stream = await pod.ask("/stream?n=2&ms=1")
+        assert stream.endswith(
+            b"d\r\np line 1\n\r\n".replace(b"d", b"9", 1) + b"9\r\np line 2\n\r\n0\r\n\r\n"
+        )
+        head = await pod.ask("/counters", port=pod.options.admin_port)
+        counters = json.loads(head.partition(b"\r\n\r\n")[2])
+        assert (counters["requests"], counters["probes"]) == (2, 1)
+
+
+async def test_one_connection_carries_many_requests_and_errors_end_it():
+    async with Running("127.0.0.161") as pod:
+        reader, writer = await pod.open()
+        writer.write(b"GET /bytes?n=2 HTTP/1.1\r\n\r\nHEAD /bytes?n=9 HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /status?code=204 HTTP/1.1\r\n\r\nwrong\r\n\r\n")
+        async with asyncio.timeout(10):
+            answers = await reader.read()
+        assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"200", b"204", b"400"]
+        assert b"not an HTTP/1 request line" in answers
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_application_has_no_more_requests_than_its_limit():
+    async with Running("127.0.0.161", container_concurrency=1) as pod:
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*(pod.ask("/sleep?ms=100") for _ in range(3)))
+        assert asyncio.get_running_loop().time() - began >= 0.29
+
+
+async def test_draining_pod_fails_probes_finishes_requests_and_ends():
+    async with Running("127.0.0.161") as pod:
+        reader, writer = await pod.open()
+        writer.write(b"GET /sleep?ms=400 HTTP/1.1\r\nConnection: close\r\n\r\n")
+        assert b" 200 " in await pod.ask("/")  # so the slow request has arrived as well
+        pod.process.send_signal(signal.SIGTERM)
+        assert (await pod.told("draining"))["in_flight"] == 1
+        assert b" 503 " in await pod.ask("/", PROBE)
+        async with asyncio.timeout(10):
+            assert b"Hello" in await reader.read()
+            assert await pod.process.wait() == 0
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_pod_ends_with_its_parent():
+    async with Running("127.0.0.161") as pod:
+        assert pod.process.stdin is not None
+        pod.process.stdin.close()
+        async with asyncio.timeout(10):
+            assert await pod.process.wait() == 0
+
+
+async def test_pod_that_cannot_listen_says_so():
+    async with Running("127.0.0.161") as pod:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(pod.options)),
+            stdin=PIPE,
+            stderr=PIPE,
+        )
+        _, said = await process.communicate()
+        assert process.returncode == 1
+        assert f"cannot listen on {pod.options.address}:{pod.options.port}".encode() in said
+
+
+def test_options_come_from_the_command_line():
+    options = PodOptions("x", "127.0.0.9", 1, 2, 0.5, 3, 0.25, follow_stdin=True)
+    assert parse_options(pod_arguments(options)) == options
+    with pytest.raises(SystemExit):
+        parse_options(["--port", "many"])

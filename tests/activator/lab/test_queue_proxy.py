@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from activator.lab.http1 import Request
+from activator.lab.queue_proxy import answer_probe, answer_traffic
+from activator.lab.state import Switches
+
+READY, UNREADY, DOWN = Switches(), Switches(ready=False), Switches(running=False)
+DRAINING, EXEC = Switches(draining=True), Switches(exec_ready=False)
+INVALID = b"unexpected probe header value: other\n"
+HASH_MISSING = b'a probe request must contain a non-empty "K-Network-Hash" header\n'
+
+
+def request(agent: str = "", probe: str = "", hashed: str = "") -> Request:
+    names = {"User-Agent": agent, "K-Network-Probe": probe, "K-Network-Hash": hashed}
+    headers = tuple((name, value) for name, value in names.items() if value)
+    return Request("GET", "/any/path", "HTTP/1.1", headers)
+
+
+@pytest.mark.parametrize(
+    "agent", ["kube-probe/1.34", "Knative-Activator-Probe", "Knative-Autoscaling-Probe"]
+)
+@pytest.mark.parametrize(
+    ("probe", "switches", "status", "body"),
+    [
+        ("queue", READY, 200, b"queue"),
+        ("queue", EXEC, 200, b"queue"),
+        ("queue", UNREADY, 503, b""),
+        ("queue", DOWN, 503, b""),
+        ("queue", DRAINING, 503, b"shutting down\n"),
+        ("other", READY, 400, INVALID),
+        ("", READY, 400, b"unexpected probe header value: \n"),
+    ],
+    ids=["ready", "exec unseen", "unready", "down", "draining", "other", "absent"],
+)
+def test_prober_is_answered(agent, probe, switches, status, body):
+    answer = answer_probe(request(agent, probe), switches)
+    assert answer is not None
+    assert (answer.status, answer.body) == (status, body)
+
+
+@pytest.mark.parametrize(
+    ("hashed", "switches", "status", "body"),
+    [
+        ("h", READY, 200, b""),
+        ("", READY, 400, HASH_MISSING),
+        ("h", DRAINING, 503, b"shutting down\n"),
+    ],
+)
+def test_ingress_probe_is_answered_whoever_asks(hashed, switches, status, body):
+    answer = answer_probe(request("curl", "probe", hashed), switches)
+    assert answer is not None
+    assert (answer.status, answer.body) == (status, body)
+    assert answer.headers == ((("K-Network-Hash", "h"),) if status == 200 else ())
+
+
+def test_probe_header_of_anybody_else_is_traffic():
+    assert answer_probe(request("curl", "queue"), UNREADY) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "in_flight", "running", "status"),
+    [(0, 9999, True, None), (2, 22, True, None), (2, 23, True, 503), (2, 1, False, 502)],
+    ids=["no limit", "queue just full", "overflow", "application gone"],
+)
+def test_traffic_is_handed_on_unless_it_cannot_be(limit, in_flight, running, status):
+    answer = answer_traffic(limit, in_flight, running)
+    assert (answer and answer.status) == status

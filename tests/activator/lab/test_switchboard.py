@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import json
+
+from activator.lab.http1 import Request
+from activator.lab.state import Counters, Switches
+from activator.lab.switchboard import answer_admin
+
+
+def ask(path: str, switches: Switches, counters: Counters | None = None):
+    return answer_admin(Request("GET", path, "HTTP/1.1"), switches, counters or Counters())
+
+
+def test_kubelets_questions_follow_the_switches():
+    switches = Switches()
+    assert [ask(path, switches).status for path in ("/exec", "/live")] == [200, 200]
+    ask("/toggleExec", switches)
+    ask("/toggleRunning", switches)
+    assert [ask(path, switches).status for path in ("/exec", "/live")] == [500, 500]
+    ask("/toggleRunning", switches)
+    ask("/toggleLive", switches)
+    assert ask("/live", switches).status == 500
+
+
+def test_state_and_counters_are_told():
+    counters = Counters()
+    counters.enter("GET", "id-1")
+    assert json.loads(ask("/counters", Switches(), counters).body)["seenById"] == {"id-1": 1}
+    assert json.loads(ask("/state", Switches(ready=False)).body)["ready"] is False
+    assert ask("/other", Switches()).status == 404
