@@ -30,7 +30,8 @@ DEFAULT_TARGET = 10.0
 #: in a tight loop.
 REPLACE_AFTER = 1.0
 
-Stat = tuple[str, str, float, float]  # namespace, name, average concurrency, requests counted
+#: ((namespace, name), average concurrency, requests counted), as the activator reports them.
+Stat = tuple[tuple[str, str], float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ class Cluster:
 
         Must be called on the thread of the loop that `run` runs on.
         """
-        for namespace, name, concurrency, count in stats:
-            service = self._services.get((namespace, name))
+        for revision_id, concurrency, count in stats:
+            service = self._services.get(revision_id)
             if service is not None:
                 service.observe(concurrency, count)
 

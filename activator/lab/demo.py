@@ -66,7 +66,7 @@ class Demo:
         shutil.rmtree(self.manifests, ignore_errors=True)
 
     def on_stats(self, stats: Iterable[Stat]) -> None:
-        """Takes an activator's statistics: (namespace, name, average concurrency, count) each.
+        """Takes an activator's statistics: ((namespace, name), average concurrency, count) each.
 
         Returns at once; must be called on the thread of the loop that `run` runs on.
         """

@@ -55,7 +55,7 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     assert town.listed() == {}
     assert (tmp_path / "default.app.revision.json").exists()
     running = asyncio.ensure_future(town.cluster.run())
-    town.cluster.on_stats([("default", "other", 9, 9), ("default", "app", 1, 1)])
+    town.cluster.on_stats([(("default", "other"), 9, 9), (("default", "app"), 1, 1)])
     await town.until("started")
     await town.until("listening")
     assert town.listed() in ({"notReadyAddresses": ["127.0.0.181"]}, {"addresses": ["127.0.0.181"]})
@@ -72,7 +72,7 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
 async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
     town = Town(tmp_path, "127.0.0.185", container_concurrency=2, max_pods=3, idle=60.0)
     running = asyncio.ensure_future(town.cluster.run())
-    town.cluster.on_stats([("default", "app", 50, 50)])
+    town.cluster.on_stats([(("default", "app"), 50, 50)])
     await town.until("listening", 3)
     running.cancel()
     await asyncio.wait([running])
@@ -83,9 +83,9 @@ async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
 async def test_cancellation_that_comes_with_a_statistic_is_not_lost(tmp_path):
     town = Town(tmp_path, "127.0.0.189")
     running = asyncio.ensure_future(town.cluster.run())
-    town.cluster.on_stats([("default", "app", 1, 1)])
+    town.cluster.on_stats([(("default", "app"), 1, 1)])
     await town.until("listening")
-    town.cluster.on_stats([("default", "app", 1, 1)])
+    town.cluster.on_stats([(("default", "app"), 1, 1)])
     running.cancel()
     async with asyncio.timeout(10):
         await asyncio.wait([running])

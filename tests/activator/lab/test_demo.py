@@ -24,7 +24,7 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
         async with asyncio.timeout(5):
             await guided.wait()
-        demo.on_stats([("default", "hello", 1.0, 1.0)])
+        demo.on_stats([(("default", "hello"), 1.0, 1.0)])
         async with asyncio.timeout(15):
             await listening.wait()
         running.cancel()
