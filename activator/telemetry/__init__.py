@@ -1,0 +1,1 @@
+"""What operators measure: plain counters of the other parts, turned into metrics when asked."""

@@ -1,0 +1,67 @@
+"""Prometheus' text format, version 0.0.4, as quickly as strings can be joined.
+
+Knows the format only, neither metrics nor where values come from. Written here because
+prometheus-client makes an object for every line: a thousand revisions with traffic took it 1.2 s,
+and the same text takes some 30 ms this way.
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import inf
+
+from activator.counters import Histogram
+from activator.telemetry.families import Family
+
+#: Stands for the labels in a template. A label's value may hold it: it is put in last.
+_LABELS = "\0"
+
+
+def escape(value: str) -> str:
+    """Return a label's value as it stands between quotes."""
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def header(family: Family) -> str:
+    """Return the lines that come before a metric's samples."""
+    meaning = family.meaning.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {family.name} {meaning}\n# TYPE {family.name} {family.kind.value}\n"
+
+
+def sample(family: Family, labels: str, value: float) -> str:
+    """Return one line.
+
+    Arguments:
+        labels: ``name="value"``, comma-separated, escaped; may be empty.
+        value: finite or positive infinity.
+    """
+    number = "+Inf" if value == inf else value
+    return f"{family.name}{{{labels}}} {number}\n" if labels else f"{family.name} {number}\n"
+
+
+class HistogramText:
+    """Writes the samples of one histogram metric."""
+
+    __slots__ = ("_template",)
+
+    def __init__(self, family: Family) -> None:
+        name = family.name
+        bounds = [*(f"{bound:g}" for bound in family.bounds), "+Inf"]
+        lines = [f'{name}_bucket{{{_LABELS},le="{bound}"}} %d\n' for bound in bounds]
+        lines += [f"{name}_sum{{{_LABELS}}} %s\n", f"{name}_count{{{_LABELS}}} %d\n"]
+        self._template = "".join(lines)
+
+    def render(self, labels: str, histogram: Histogram) -> str:
+        """Return the lines of one series; ``labels`` as for ``sample``, not empty."""
+        counts = (*accumulate(histogram.counts),)
+        return (self._template % (*counts, histogram.total, counts[-1])).replace(_LABELS, labels)
+
+
+def merged(histograms: Sequence[Histogram]) -> Histogram:
+    """Return the sum of histograms that have the same bounds; at least one."""
+    total = Histogram(histograms[0].bounds)
+    total.counts = [sum(column) for column in zip(*(one.counts for one in histograms), strict=True)]
+    total.total = sum(one.total for one in histograms)
+    return total

@@ -1,0 +1,205 @@
+"""The one table of metrics: name, type, labels, meaning. HELP texts and the reference come from it.
+
+Decides names only; it must not know where a value comes from. The names without the prefix
+``activator_`` are those of Knative's activator as its OpenTelemetry exporter writes them
+(pkg/activator/handler/metrics.go, pkg/activator/stat_reporter.go and otelhttp).
+``python -m activator.telemetry.families`` prints the reference's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from activator.counters import DURATION_BOUNDS, SIZE_BOUNDS, WAIT_BOUNDS
+
+
+class Kind(Enum):
+    """The type of a metric; the value is what Prometheus' TYPE line says."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric.
+
+    Attributes:
+        name: as scraped; a counter ends in ``_total``, a measured quantity in its base unit.
+        labels: names of the labels, without ``le``.
+        meaning: HELP text.
+        bounds: upper bounds of a histogram's buckets.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+    bounds: tuple[float, ...] = ()
+
+
+#: Joinable with what Knative's other parts say of the revision.
+REVISION = ("k8s_namespace_name", "kn_revision_name")
+SERVICE = ("kn_service_name", "kn_configuration_name", "kn_revision_name", "k8s_namespace_name")
+#: In Knative's process two instrumentations write http_client_*, told apart by this label, so
+#: queries may name it. The exporter's otel_scope_version would be another program's, and is left
+#: out.
+SCOPE = ("otel_scope_name",)
+HTTP = (
+    *("http_request_method", "url_scheme", "server_address"),
+    *("network_protocol_name", "network_protocol_version", "http_response_status_code"),
+)
+SERVER = (*SERVICE, *HTTP, *SCOPE)
+CLIENT = (*SERVICE, *HTTP, "server_port", *SCOPE)
+
+ACTIVATOR_SCOPE = "knative.dev/serving/pkg/activator"
+HTTP_SCOPE = "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+
+_G, _C, _H = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+
+KN_CONCURRENCY = Family(
+    "kn_revision_request_concurrency",
+    _G,
+    (*SERVICE, *SCOPE),
+    "Concurrent requests of the revision, waiting and at pods, as told to the autoscaler.",
+)
+KN_QUEUED = Family(
+    "kn_revision_request_queued",
+    _G,
+    (*REVISION, *SCOPE),
+    "Requests that wait for a pod now.",
+)
+KN_ACTIVE = Family(
+    "kn_revision_request_active", _G, (*REVISION, *SCOPE), "Requests that are at pods now."
+)
+SERVER_DURATION = Family(
+    "http_server_request_duration_seconds",
+    _H,
+    SERVER,
+    "Time from a request's arrival to the end of its answer.",
+    DURATION_BOUNDS,
+)
+SERVER_REQUEST_SIZE = Family(
+    "http_server_request_body_size_bytes",
+    _H,
+    SERVER,
+    "Size of request bodies that clients sent; 0 where it was not announced.",
+    SIZE_BOUNDS,
+)
+SERVER_RESPONSE_SIZE = Family(
+    "http_server_response_body_size_bytes",
+    _H,
+    SERVER,
+    "Size of response bodies that clients were sent; 0 where it was not announced.",
+    SIZE_BOUNDS,
+)
+CLIENT_DURATION = Family(
+    "http_client_request_duration_seconds",
+    _H,
+    CLIENT,
+    "Time from sending a request to a pod to the head of its answer.",
+    DURATION_BOUNDS,
+)
+CLIENT_REQUEST_SIZE = Family(
+    "http_client_request_body_size_bytes",
+    _H,
+    CLIENT,
+    "Size of request bodies that pods were sent; 0 where it was not announced.",
+    SIZE_BOUNDS,
+)
+CONN_REACHABLE = Family(
+    "kn_activator_stats_conn_reachable",
+    _G,
+    ("peer", *SCOPE),
+    "Whether the autoscaler is connected; absent before the first connection.",
+)
+CONN_ERRORS = Family(
+    "kn_activator_stats_conn_errors_total",
+    _C,
+    ("peer", *SCOPE),
+    "Connections to the autoscaler that were lost.",
+)
+
+QUEUED = Family("activator_queued_requests", _G, REVISION, "Requests that wait for a pod now.")
+ACTIVE = Family("activator_active_requests", _G, REVISION, "Requests that are at pods now.")
+WAIT = Family(
+    "activator_request_wait_seconds",
+    _H,
+    REVISION,
+    "Time in the queue, of requests that had to wait and got a pod.",
+    WAIT_BOUNDS,
+)
+REQUESTS = Family(
+    "activator_requests_total",
+    _C,
+    (*REVISION, "outcome"),
+    "Requests that have ended, by how: served, timed-out, cancelled, queue-full, "
+    "upstream-failed or draining.",
+)
+REQUEUES = Family(
+    "activator_requeues_total",
+    _C,
+    (*REVISION, "cause"),
+    "Requests that went back to the queue because their pod had nothing of them.",
+)
+OLDEST_WAITER = Family(
+    "activator_oldest_waiter_seconds",
+    _G,
+    REVISION,
+    "How long the first request in the queue has waited; 0 when none waits.",
+)
+QUEUE_BYTES = Family(
+    "activator_queue_bytes", _G, REVISION, "Bytes of waiting requests that are held in memory."
+)
+PODS = Family("activator_pods", _G, (*REVISION, "state"), "Pods that are known, by state.")
+CAPACITY = Family(
+    "activator_revision_capacity",
+    _G,
+    REVISION,
+    "Requests that the usable pods can have at a time; +Inf without a limit.",
+)
+
+PROBES = Family("activator_probes_total", _C, (), "Probes that were sent to pods.")
+PROBE_FAILURES = Family(
+    "activator_probe_failures_total", _C, ("reason",), "Probes that failed, by reason."
+)
+PROBES_IN_FLIGHT = Family("activator_probes_in_flight", _G, (), "Probes that have no answer yet.")
+UPSTREAM = Family("activator_upstream_connections", _G, (), "Open connections to pods.")
+UPSTREAM_IDLE = Family(
+    "activator_upstream_idle_connections", _G, (), "Open connections to pods that no request uses."
+)
+UNKNOWN_REVISION = Family(
+    "activator_unknown_revision_requests_total",
+    _C,
+    (),
+    "Requests for revisions that do not exist; answered 404.",
+)
+BAD_REQUESTS = Family(
+    "activator_bad_requests_total", _C, (), "Requests that were malformed; answered 4xx."
+)
+BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
+
+FAMILIES = (
+    *(KN_CONCURRENCY, KN_QUEUED, KN_ACTIVE),
+    *(SERVER_DURATION, SERVER_REQUEST_SIZE, SERVER_RESPONSE_SIZE),
+    *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
+    *(QUEUED, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES, PODS, CAPACITY),
+    *(PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
+    *(UNKNOWN_REVISION, BAD_REQUESTS, BUILD_INFO),
+)
+
+
+def markdown(families: Iterable[Family]) -> str:
+    """Return the reference's table."""
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for family in families:
+        labels = ", ".join(f"`{label}`" for label in family.labels) or "–"
+        lines.append(f"| `{family.name}` | {family.kind.value} | {labels} | {family.meaning} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(FAMILIES))
