@@ -28,6 +28,8 @@ POD_PORT, SWITCH_PORT = 8012, 8022
 PATIENCE = 20.0
 #: Seconds between two looks at something that only its API tells.
 LOOK_AGAIN = 0.02
+#: What the activator is given of our environment; a setting from it would be another test.
+ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH")
 
 
 class Reply(NamedTuple):
@@ -149,7 +151,7 @@ class World:
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                env={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
+                env={key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
             )
         await self.until(self._is_ready, "the activator is ready")
 
