@@ -12,18 +12,18 @@ import asyncio
 import logging
 import os
 import stat
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-
-import watchfiles
 
 from activator.discovery import documents
 from activator.discovery.documents import Document, DocumentError
 from activator.discovery.fields import ManifestError, ObjectKey, identify
 from activator.discovery.inventory import Inventory, kind_of
+from activator.discovery.listener import Listener
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 # A cluster stores objects of at most 1.5 MiB; a file may hold many, and is read into memory.
 MAX_FILE_BYTES = 16 * 2**20
 
-# Larger files are parsed in a thread: the C parser needs about 1 ms for 2 KiB of YAML.
-_PARSE_IN_THREAD_BYTES = 32 * 2**10
+# Larger files are parsed in a thread: the C parser needs about 1 ms for 2 KiB of YAML, and the loop
+# must not stand still for 5.
+_PARSE_IN_THREAD_BYTES = 8 * 2**10
 
 # The kernel dates files by its tick, up to 10 ms: a file that was written just before it was read
 # may be written again under the same date.
@@ -49,21 +50,17 @@ class Timings:
     """How quickly changes are noticed and believed.
 
     Attributes:
-        step_ms: how often the watching thread looks at what the kernel reported. 2 ms cost 0.9 %
-            of a core and give 3 to 4 ms from writing a file to reading it; 5 ms cost 0.4 %.
-        debounce_ms: a burst of changes is acted upon after this time at the latest.
         settle: seconds that a file which vanished, broke or lost objects must stay as it is until
             that is believed. Editors truncate or remove a file just before they write it anew.
         settle_limit: seconds after which a file that keeps changing is believed anyway.
         rescan: seconds after which the folder is looked at without a reason, for the file systems
-            that do not report changes and links that lead out of the folder.
+            that do not report changes and links that lead out of the folder. Where there is no
+            inotify this is how changes are noticed at all.
     """
 
-    step_ms: int = 2
-    debounce_ms: int = 10
     settle: float = 0.025
     settle_limit: float = 1.0
-    rescan: float = 5.0
+    rescan: float = 5.0 if sys.platform == "linux" else 0.25
 
 
 _Signature = tuple[int, int, int, int, int]
@@ -150,15 +147,13 @@ class ManifestFolder:
 
         No bad file and no loss of the folder ends it.
         """
-        # It tells of every change at level INFO, which is our business here.
-        logging.getLogger("watchfiles").setLevel(logging.WARNING)
         changed = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            listener = _Listener(self._path, self._timings, changed.set)
+            listener = Listener(self._path, self._timings.rescan, changed.set)
             group.create_task(listener.run())
             await self._follow(listener, changed)
 
-    async def _follow(self, listener: _Listener, changed: asyncio.Event) -> None:
+    async def _follow(self, listener: Listener, changed: asyncio.Event) -> None:
         while True:
             doubtful = await self._scan()
             listener.renew_if_replaced()
@@ -308,70 +303,6 @@ class ManifestFolder:
         if isinstance(error, NotADirectoryError):
             return f"{where} is no folder: name the folder that holds the files"
         return f"{where} cannot be read: {error.strerror or error}"
-
-
-class _Listener:
-    """Calls back as soon as something changes in a folder, for as long as it runs.
-
-    watchfiles waits in a thread for what inotify (or its like) reports. The thread is told to
-    stop when the task is cancelled and ends within one step.
-    """
-
-    def __init__(self, path: Path, timings: Timings, changed: Callable[[], None]) -> None:
-        self._path = path
-        self._timings = timings
-        self._changed = changed
-        self._identity = _identity(path)
-        self._stop = asyncio.Event()
-
-    def renew_if_replaced(self) -> None:
-        """Watches anew where another folder took the name: the kernel still shows the old one."""
-        if _identity(self._path) != self._identity:
-            self._stop.set()
-
-    async def run(self) -> None:
-        """Listens until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            self._identity = _identity(self._path)
-            self._stop = asyncio.Event()
-            # Runs once the watch has begun: what changed before that would be missed else.
-            loop.call_soon(self._changed)
-            try:
-                await self._listen()
-            except (OSError, RuntimeError) as error:
-                self._complain(error)
-            if self._identity is None or not self._stop.is_set():
-                await asyncio.sleep(self._timings.rescan)
-
-    def _complain(self, error: Exception) -> None:
-        # The folder being away is told by whoever looks into it.
-        if self._identity is not None:
-            logger.warning(
-                "cannot watch %s, looking every %g s instead: %s",
-                self._path,
-                self._timings.rescan,
-                error,
-            )
-
-    async def _listen(self) -> None:
-        async for _ in watchfiles.awatch(
-            self._path,
-            watch_filter=None,
-            step=self._timings.step_ms,
-            debounce=self._timings.debounce_ms,
-            recursive=False,
-            stop_event=self._stop,
-        ):
-            self._changed()
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _signature(status: os.stat_result) -> _Signature:
