@@ -12,6 +12,7 @@ import json
 import sys
 from collections import Counter
 from time import monotonic
+from typing import cast
 
 import uvloop
 
@@ -46,8 +47,7 @@ class Client(asyncio.Protocol):
         self._waits = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
 
     def send(self, request: bytes) -> None:
         if self._transport.is_closing():

@@ -11,6 +11,7 @@ import asyncio
 import socket
 import sys
 from time import monotonic
+from typing import cast
 
 import uvloop
 
@@ -25,8 +26,7 @@ class Connection(asyncio.Protocol):
     """One connection to the pod."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         self._rest = b""
 
     def data_received(self, data: bytes) -> None:

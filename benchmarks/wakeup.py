@@ -86,7 +86,10 @@ def _request(host: str) -> bytes:
 
 
 def _wait_for_answer(client: socket.socket) -> float:
-    head = client.recv(65536)
+    try:
+        head = client.recv(65536)
+    except TimeoutError:
+        raise CannotMeasure(f"no answer within {client.gettimeout():g} s") from None
     at = monotonic()
     if not head.startswith(b"HTTP/1.1 200"):
         raise CannotMeasure(f"expected an answer of 200, got {head[:80]!r}")
