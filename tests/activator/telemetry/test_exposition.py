@@ -1,0 +1,66 @@
+"""The text format, read back by Prometheus' own parser."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from activator.counters import Histogram
+from activator.telemetry.exposition import HistogramText, escape, header, merged, sample
+from activator.telemetry.families import Family, Kind
+
+GAUGE = Family("a_gauge", Kind.GAUGE, ("label",), "Says\nwhat\\it is.")
+HISTOGRAM = Family("a_seconds", Kind.HISTOGRAM, ("label",), "Time.", (0.005, 1, 10000))
+
+
+def parse(text):
+    (family,) = text_string_to_metric_families(text)
+    return family
+
+
+def test_help_and_type():
+    assert header(GAUGE) == "# HELP a_gauge Says\\nwhat\\\\it is.\n# TYPE a_gauge gauge\n"
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.1, 1e-9, 1e300, 2**53, inf])
+def test_values_come_back(value):
+    (read,) = parse(header(GAUGE) + sample(GAUGE, "", value)).samples
+    assert read.value == value
+
+
+def test_infinity_is_written_as_the_format_has_it():
+    assert sample(GAUGE, "", inf) == "a_gauge +Inf\n"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_label_comes_back(text):
+    (read,) = parse(header(GAUGE) + sample(GAUGE, f'label="{escape(text)}"', 1)).samples
+    assert read.labels == {"label": text}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.lists(st.floats(0, 20000)))
+def test_a_histogram_comes_back(label, values):
+    histogram = Histogram(HISTOGRAM.bounds)
+    for one in values:
+        histogram.observe(one)
+    text = HistogramText(HISTOGRAM).render(f'label="{escape(label)}"', histogram)
+    samples = {
+        (s.name, s.labels.get("le")): s.value for s in parse(header(HISTOGRAM) + text).samples
+    }
+    for bound, written in ((0.005, "0.005"), (1, "1"), (10000, "10000"), (inf, "+Inf")):
+        assert samples["a_seconds_bucket", written] == sum(one <= bound for one in values)
+    assert samples["a_seconds_count", None] == len(values)
+    assert samples["a_seconds_sum", None] == pytest.approx(sum(values))
+
+
+def test_merging_adds_and_leaves_the_parts_alone():
+    parts = [Histogram((1, 2)) for _ in range(3)]
+    for part, value in zip(parts, (0.5, 1.5, 99), strict=True):
+        part.observe(value)
+    total = merged(parts)
+    assert (total.bounds, total.counts, total.total) == ((1, 2), [1, 1, 1], 101)
+    assert [part.counts for part in parts] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]

@@ -1,0 +1,317 @@
+"""What a scrape says of revisions, pods, probes and requests, and that nobody can inflate it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from math import inf
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
+from activator.telemetry.metrics import CHUNK, Metrics
+from tests.activator.telemetry.world import World
+from throttler.throttler import Limits
+
+REVISION = {"k8s_namespace_name": "default", "kn_revision_name": "hello"}
+SERVICE = REVISION | {"kn_service_name": "svc", "kn_configuration_name": "cfg"}
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def scrape(world, **options):
+    """The samples: (name, labels) -> value. Fails where two samples are the same series."""
+    found = {}
+    for family in text_string_to_metric_families(Metrics(world, **options).render().decode()):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in found, f"{key} twice"
+            found[key] = sample.value
+    return found
+
+
+def value(world, name, **labels):
+    return scrape(world)[name, frozenset(labels.items())]
+
+
+def with_everything(world):
+    """One of each series that there can be."""
+    throttler = world.revision()
+    world.healthy(throttler, "10.0.0.1:8012")
+    counters = world.entry(throttler).counters
+    counters.server_of((b"GET", 1, 200)).duration.observe(0.3)
+    counters.client_of(("10.0.0.1:8012", b"GET", 200)).duration.observe(0.2)
+    counters.requeued("connect-failed")
+    world.link = SimpleNamespace(connected=True, ever_connected=True, connection_losses=4)
+    return throttler, counters
+
+
+def test_the_table_and_the_scrape_hold_the_same_metrics_with_the_same_types_and_labels(world):
+    with_everything(world)
+    seen = {}
+    for family in text_string_to_metric_families(Metrics(world).render().decode()):
+        name = family.name + "_total" * (family.type == "counter")
+        if name.startswith(("process_", "python_")):
+            continue
+        labels = {frozenset(set(sample.labels) - {"le"}) for sample in family.samples}
+        assert len(labels) == 1, name
+        seen[name] = (family.type, labels.pop(), family.documentation)
+    assert seen == {
+        family.name: (family.kind.value, frozenset(family.labels), family.meaning)
+        for family in FAMILIES
+    }
+
+
+def test_process_metrics_are_there(world):
+    names = {name for name, _ in scrape(world)}
+    assert {"process_resident_memory_bytes", "process_open_fds", "python_info"} <= names
+
+
+def test_waiting_and_running_requests_and_the_room_for_them(world):
+    throttler = world.revision(concurrency=2)
+    world.healthy(throttler, "10.0.0.1:8012")
+    for size in (0, 0, 100, 23):
+        world.request(throttler, size)
+    world.clock.now += 1.5
+    found = scrape(world)
+    revision = frozenset(REVISION.items())
+    assert found["activator_queued_requests", revision] == 2
+    assert found["activator_active_requests", revision] == 2
+    assert found["activator_oldest_waiter_seconds", revision] == 1.5
+    assert found["activator_queue_bytes", revision] == 123
+    assert found["activator_revision_capacity", revision] == 2
+
+
+def test_knatives_names_for_the_same(world):
+    throttler = world.revision(concurrency=1)
+    world.healthy(throttler, "10.0.0.1:8012")
+    for _ in range(3):
+        world.request(throttler)
+    world.entry(throttler)
+    scope = {"otel_scope_name": "knative.dev/serving/pkg/activator"}
+    assert value(world, "kn_revision_request_queued", **REVISION, **scope) == 2
+    assert value(world, "kn_revision_request_active", **REVISION, **scope) == 1
+    assert value(world, "kn_revision_request_concurrency", **SERVICE, **scope) == 3
+
+
+def test_the_concurrency_may_be_what_the_autoscaler_was_told(world):
+    entry = world.entry(world.revision())
+    found = scrape(world, concurrency=lambda asked: 0.25 if asked is entry else 99)
+    gauge = [v for (name, _), v in found.items() if name == "kn_revision_request_concurrency"]
+    assert gauge == [0.25]
+
+
+def test_without_a_limit_per_pod_the_capacity_is_infinite_and_without_pods_0(world):
+    throttler = world.revision(concurrency=0)
+    world.pods(throttler, "10.0.0.1:8012")
+    assert value(world, "activator_revision_capacity", **REVISION) == 0
+    world.healthy(throttler, "10.0.0.1:8012")
+    assert value(world, "activator_revision_capacity", **REVISION) == inf
+
+
+def test_pods_by_state(world):
+    throttler = world.revision()
+    world.healthy(throttler, "10.0.0.1:8012")
+    world.request(throttler)
+    world.pods(throttler, "10.0.0.2:8012", "10.0.0.3:8012")  # the first drains
+    world.driver.probe_passed(next(p for p in throttler.pods() if "0.2:" in p.address), 0)
+    states = ("probing", "healthy", "draining")
+    found = scrape(world)
+    assert [
+        found["activator_pods", frozenset((REVISION | {"state": state}).items())]
+        for state in states
+    ] == [1, 1, 1]
+
+
+def test_a_revision_at_zero_that_nobody_asked_for_has_no_series(world):
+    world.revision("idle")
+    assert not [labels for _, labels in scrape(world) if ("kn_revision_name", "idle") in labels]
+
+
+def test_server_histograms_have_knatives_labels_and_cumulative_buckets(world):
+    counters = world.entry(world.revision()).counters
+    record = counters.server_of((b"POST", 0, 503))
+    for seconds in (0.004, 0.3, 99):
+        record.duration.observe(seconds)
+    record.request_size.observe(700)
+    labels = SERVICE | {
+        "http_request_method": "POST",
+        "url_scheme": "http",
+        "server_address": "hello.default",
+        "network_protocol_name": "http",
+        "network_protocol_version": "1.0",
+        "http_response_status_code": "503",
+        "otel_scope_name": HTTP_SCOPE,
+    }
+    found = scrape(world)
+
+    def of(name, **more):
+        return found[name, frozenset((labels | more).items())]
+
+    duration = "http_server_request_duration_seconds"
+    buckets = [of(f"{duration}_bucket", le=le) for le in ("0.005", "0.25", "0.5", "10", "+Inf")]
+    assert buckets == [1, 1, 2, 2, 3]
+    assert of(f"{duration}_count") == 3
+    assert of(f"{duration}_sum") == pytest.approx(99.304)
+    assert of("http_server_request_body_size_bytes_bucket", le="500") == 0
+    assert of("http_server_request_body_size_bytes_bucket", le="750") == 1
+    assert of("http_server_response_body_size_bytes_count") == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [("10.0.0.1:8012", "10.0.0.1", "8012"), ("[fd00::1]:8013", "fd00::1", "8013")],
+)
+def test_client_histograms_name_the_pod(world, address, host, port):
+    counters = world.entry(world.revision()).counters
+    counters.client_of((address, b"GET", 200)).duration.observe(0.1)
+    labels = next(
+        dict(labels)
+        for name, labels in scrape(world)
+        if name == "http_client_request_duration_seconds_count"
+    )
+    assert (labels["server_address"], labels["server_port"]) == (host, port)
+
+
+def test_series_of_a_pod_that_is_gone_vanish(world):
+    throttler = world.revision()
+    world.pods(throttler, "10.0.0.1:8012")
+    counters = world.entry(throttler).counters
+    counters.client_of(("10.0.0.1:8012", b"GET", 200)).duration.observe(0.1)
+    assert "10.0.0.1" in Metrics(world).render().decode()
+    world.pods(throttler)
+    assert "10.0.0.1" not in Metrics(world).render().decode()
+
+
+def test_series_of_a_deleted_revision_vanish(world):
+    throttler, _ = with_everything(world)
+    world.driver.delete_revision(throttler.revision.id)
+    world.driver.set_dests(throttler.revision.id, {})
+    assert "hello" not in Metrics(world).render().decode()
+
+
+def test_waits_outcomes_and_requeues(world):
+    counters = world.entry(world.revision()).counters
+    counters.waits.observe(45)
+    counters.outcomes["timed-out"] += 3
+    counters.requeued("connect-failed")
+    found = scrape(world)
+    revision = frozenset(REVISION.items())
+    wait = "activator_request_wait_seconds"
+    assert found[f"{wait}_bucket", revision | {("le", "30")}] == 0
+    assert found[f"{wait}_bucket", revision | {("le", "60")}] == 1
+    assert found[f"{wait}_bucket", revision | {("le", "600")}] == 1
+    assert found["activator_requests_total", revision | {("outcome", "timed-out")}] == 3
+    assert found["activator_requests_total", revision | {("outcome", "served")}] == 0
+    assert found["activator_requeues_total", revision | {("cause", "connect-failed")}] == 1
+
+
+def test_what_is_counted_outside_any_revision(world):
+    assert value(world, "activator_probes_total") == 7
+    assert value(world, "activator_probe_failures_total", reason="timeout") == 2
+    assert value(world, "activator_probes_in_flight") == 1
+    assert value(world, "activator_upstream_connections") == 5
+    assert value(world, "activator_upstream_idle_connections") == 3
+    assert value(world, "activator_unknown_revision_requests_total") == 11
+    assert value(world, "activator_bad_requests_total") == 13
+
+
+def test_the_link_is_reachable_or_not_only_after_its_first_connection(world):
+    peer = {"peer": "autoscaler", "otel_scope_name": "knative.dev/serving/pkg/activator"}
+    names = {name for name, _ in scrape(world)}
+    assert not {name for name in names if name.startswith("kn_activator_stats")}
+    world.link = SimpleNamespace(connected=False, ever_connected=False, connection_losses=0)
+    names = {name for name, _ in scrape(world)}
+    assert "kn_activator_stats_conn_reachable" not in names
+    assert value(world, "kn_activator_stats_conn_errors_total", **peer) == 0
+    world.link = SimpleNamespace(connected=True, ever_connected=True, connection_losses=4)
+    assert value(world, "kn_activator_stats_conn_reachable", **peer) == 1
+    world.link.connected = False
+    assert value(world, "kn_activator_stats_conn_reachable", **peer) == 0
+    assert value(world, "kn_activator_stats_conn_errors_total", **peer) == 4
+
+
+def test_ten_thousand_made_up_methods_and_revisions_make_one_series(world):
+    entry = world.entry(world.revision())
+    chance = random.Random(1)
+    entry.counters.server_of((b"BREW", 1, 200)).duration.observe(1)
+    before = scrape(world)
+    for _ in range(10_000):
+        made_up = chance.randbytes(6).hex().encode()
+        entry.counters.server_of((made_up, 1, 200)).duration.observe(0.25)
+        with pytest.raises(Exception, match="not found"):
+            world.driver.find(b"default", made_up)
+    after = scrape(world)
+    assert set(after) == set(before)
+    total = {
+        v
+        for (name, labels), v in after.items()
+        if name == "http_server_request_duration_seconds_sum"
+        and ("http_request_method", "_OTHER") in labels
+    }
+    assert total == {1 + 10_000 * 0.25}
+
+
+@pytest.mark.parametrize(
+    "name", ['quo"te', "back\\slash", "new\nline", 'all"\\\n"', "nul\0", "%s%d"]
+)
+def test_labels_from_outside_stay_in_their_quotes(world, name):
+    counters = world.entry(world.revision(service=name, configuration="x")).counters
+    counters.server_of((b"GET", 1, 200)).duration.observe(1)
+    found = {dict(labels).get("kn_service_name") for _, labels in scrape(world)}
+    assert found == {None, name}
+
+
+def test_half_a_surrogate_pair_does_not_end_all_metrics(world):
+    world.entry(world.revision(service="\ud800"))
+    assert b'kn_service_name="?"' in Metrics(world).render()
+
+
+def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world):
+    for number in range(100):
+        throttler = world.revision(f"r{number}")
+        world.pods(throttler, f"10.0.0.{number}:8012")
+        world.entry(throttler).counters.server_of((b"GET", 1, 200))
+    chunks = []
+    for number, chunk in enumerate(Metrics(world).chunks()):
+        chunks.append(chunk)
+        if number < 100:
+            world.driver.delete_revision(
+                world.driver.throttler.find("default", f"r{number}").revision.id
+            )
+            world.entry(world.revision(f"new{number}"))
+    assert len(chunks) > 10
+    assert max(map(len, chunks)) < CHUNK + 8192
+    text = b"".join(chunks).decode()
+    assert (
+        Counter(line for line in text.splitlines() if line.startswith("# TYPE")).most_common(1)[0][
+            1
+        ]
+        == 1
+    )
+    list(text_string_to_metric_families(text))
+
+
+def test_names_follow_prometheus_rules():
+    for family in FAMILIES:
+        assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
+        assert not family.name.endswith(("_count", "_sum", "_bucket", "_info_total"))
+        assert not any(
+            word in family.name for word in ("gauge", "counter", "histogram", "_ms", "milli")
+        )
+        assert family.meaning.endswith(".")
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+
+
+def test_the_total_of_queue_bytes_is_what_counts_against_the_budget():
+    world = World(Limits())
+    for throttler in [world.revision("a"), world.revision("b")]:
+        world.request(throttler, 50)
+    found = scrape(world)
+    total = sum(v for (name, _), v in found.items() if name == "activator_queue_bytes")
+    assert total == world.driver.throttler.total.bytes == 100

@@ -1,0 +1,108 @@
+"""An activator without sockets: a real driver and throttler, and a clock that a test sets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from activator.driver import Driver, Entry
+from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.revision import RevisionThrottler
+from throttler.throttler import Limits, Throttler
+from throttler.ticket import Ticket
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Nobody:
+    """Stands for prober, pools, loads and owners of tickets: takes every call, does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: None
+
+
+class World:
+    """What the admin side and the metrics look at (admin.application.Runtime and
+    telemetry.metrics.Sources)."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.clock = Clock()
+        throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
+        self.driver = Driver(throttler, lambda _: Nobody(), self.clock)
+        self.driver.prober = self.driver.pools = Nobody()
+        self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
+        self.pools = SimpleNamespace(connections=5, idle=3)
+        counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
+        self.proxy = SimpleNamespace(counters=counters)
+        self.link: Any = None
+        self.pod_name = "activator-1"
+        self.started_at = self.clock.now - 60
+        self.not_ready = ""
+        self.errors: dict[str, str] = {}
+        self.text: Any = b"up 1\n"
+        self.life: list[str] = []
+
+    # -- admin.application.Runtime --------------------------------------------------------------
+
+    def ready(self) -> str:
+        return self.not_ready
+
+    def manifest_errors(self) -> dict[str, str]:
+        return self.errors
+
+    def metrics(self) -> Any:
+        return self.text
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        self.life.append("started")
+        yield
+        self.life.append("stopped")
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def revision(
+        self, name: str = "hello", concurrency: int = 2, **changes: Any
+    ) -> RevisionThrottler:
+        """A revision of that name is made or changed."""
+        words = {"uid": "u1", "service": "svc", "configuration": "cfg"} | changes
+        revision_id = RevisionID(words.pop("namespace", "default"), name)
+        self.driver.set_revision(Revision(revision_id, container_concurrency=concurrency, **words))
+        return self.driver.throttler.find(*revision_id)
+
+    def pods(
+        self, throttler: RevisionThrottler, *ready: str, not_ready: tuple[str, ...] = ()
+    ) -> list[PodTracker]:
+        """Kubernetes lists these addresses, and no others; returns the pods in that order."""
+        dests = Dests(
+            *(frozenset(Dest(a, f"uid-{a}") for a in side) for side in (ready, not_ready))
+        )
+        self.driver.set_dests(throttler.revision.id, {AppProtocol.HTTP1: dests})
+        known = {pod.address: pod for pod in throttler.pods()}
+        return [known[address] for address in (*ready, *not_ready)]
+
+    def healthy(self, throttler: RevisionThrottler, *addresses: str) -> list[PodTracker]:
+        """The same, and each passes its probe."""
+        pods = self.pods(throttler, *addresses)
+        for pod in pods:
+            self.driver.probe_passed(pod, pod.epoch)
+        return pods
+
+    def request(self, throttler: RevisionThrottler, size: int = 0) -> Ticket:
+        """A request comes."""
+        ticket = Ticket(Nobody(), self.clock.now + 300, size)
+        throttler.admit(ticket, self.clock.now)
+        return ticket
+
+    def entry(self, throttler: RevisionThrottler) -> Entry:
+        """The revision was asked for."""
+        namespace, name = throttler.revision.id
+        return self.driver.find(namespace.encode(), name.encode())
