@@ -1,0 +1,92 @@
+"""What the admin API says of revisions and pods: the throttler's state in JSON's words.
+
+Pure: reads, changes nothing, knows neither HTTP nor a clock. The shape is described in
+docs/reference.md, and ``activator status`` reads it. Values that came from outside stay plain
+strings: whoever shows them escapes them. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from throttler.health import PodState
+from throttler.pod import PodTracker
+from throttler.reason import waiting_reason
+from throttler.revision import RevisionThrottler
+
+_LEAVING = (PodState.DRAINING, PodState.GONE)
+
+
+def revision_view(throttler: RevisionThrottler, now: float) -> dict[str, Any]:
+    """Return one element of ``revisions``.
+
+    Arguments:
+        now: seconds, on the clock of the throttler's times.
+    """
+    revision, statistics = throttler.revision, throttler.statistics()
+    limited = revision.container_concurrency > 0
+    reason, detail = waiting_reason(throttler) if statistics.waiting else (None, "")
+    return {
+        "namespace": revision.id.namespace,
+        "name": revision.id.name,
+        "uid": revision.uid,
+        "containerConcurrency": revision.container_concurrency,
+        "protocol": revision.protocol.value,
+        "timeoutSeconds": _whole(revision.timeout),
+        "capacity": statistics.capacity if limited or not statistics.capacity else None,
+        "inFlight": statistics.in_flight,
+        "queued": statistics.waiting,
+        "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
+        "queueDepth": statistics.queue_depth,
+        "heldBytes": statistics.held_bytes,
+        "reason": reason.value if reason else None,
+        "reasonDetail": detail or None,
+        "reachableHealthyPods": statistics.in_reach,
+        "activatorIndex": statistics.share.index,
+        "activatorCount": statistics.share.count,
+        "pods": [pod_view(pod, limited, now) for pod in statistics.pods],
+    }
+
+
+def pod_view(pod: PodTracker, limited: bool, now: float) -> dict[str, Any]:
+    """Return one element of ``pods``.
+
+    Arguments:
+        limited: whether the revision limits the requests of a pod.
+        now: as for ``revision_view``.
+    """
+    return {
+        "address": pod.dest.address,
+        "uid": pod.dest.uid,
+        "kubernetes": _kubernetes(pod),
+        "probe": _probe(pod),
+        "lastProbeSecondsAgo": _ago(pod.last_probe_at, now),
+        "state": pod.state.value,
+        "usable": pod.bit != 0,
+        "inFlight": pod.in_flight,
+        "limit": pod.limit if limited else None,
+        "lastError": pod.last_error or None,
+        "inSlice": pod.in_slice,
+    }
+
+
+def _kubernetes(pod: PodTracker) -> str:
+    if pod.state in _LEAVING:
+        return "gone"
+    return "ready" if pod.ready else "not-ready"
+
+
+def _probe(pod: PodTracker) -> str:
+    """Return what is known of whether the pod answers; a failed connection is known, too."""
+    if pod.failures:
+        return "failed"
+    return "unknown" if pod.last_probe_at is None else "passed"
+
+
+def _ago(when: float | None, now: float) -> float | None:
+    return None if when is None else round(max(0.0, now - when), 3)
+
+
+def _whole(seconds: float) -> float:
+    """Return an integer where it is one: JSON's reader sees 300, as the manifest says."""
+    return int(seconds) if seconds.is_integer() else seconds

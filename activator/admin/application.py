@@ -1,0 +1,156 @@
+"""The admin side as Starlette applications: health, metrics, API. Read only.
+
+The application's lifespan is the life of discovery, probing and throttler. Must not know how any
+of them works, nor where it listens. Knative's counterpart: the probe and metrics handlers of
+cmd/activator/main.go; the API has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from activator import __version__
+from activator.admin.api import revision_view
+from activator.admin.headers import SecurityHeaders
+from activator.admin.pages import index
+from activator.admin.problems import HANDLERS
+from activator.admin.streaming import encode, in_turns, json_pieces
+from activator.driver import Driver
+from throttler.revision import RevisionThrottler
+
+#: https://prometheus.io/docs/instrumenting/exposition_formats/
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+JSON_TYPE = "application/json"
+
+
+class Runtime(Protocol):
+    """All parts of one activator.
+
+    Attributes:
+        pod_name: what it is called.
+        started_at: when it started, on the driver's clock.
+    """
+
+    pod_name: str
+    started_at: float
+
+    @property
+    def driver(self) -> Driver:
+        """The revisions and the clock."""
+
+    def ready(self) -> str:
+        """Return why we should not be sent traffic; empty if we should."""
+
+    def manifest_errors(self) -> Mapping[str, str]:
+        """Return what is wrong with the manifests at present, by file."""
+
+    def metrics(self) -> bytes | Iterable[bytes]:
+        """Return the metrics in Prometheus' text format, whole or bit by bit."""
+
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """Run discovery, probing and throttler for as long as it is entered."""
+
+
+class _Handlers:
+    """The answers."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def index(self, request: Request) -> Response:
+        return HTMLResponse(index(self._runtime.pod_name, __version__))
+
+    async def healthz(self, request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def readyz(self, request: Request) -> Response:
+        reason = self._runtime.ready()
+        return PlainTextResponse(reason or "ok", 503 if reason else 200)
+
+    async def metrics(self, request: Request) -> Response:
+        if request.method == "HEAD":
+            return _stream((), METRICS_TYPE)
+        metrics = self._runtime.metrics()
+        return _stream((metrics,) if isinstance(metrics, bytes) else metrics, METRICS_TYPE)
+
+    async def revisions(self, request: Request) -> Response:
+        if request.method == "HEAD":
+            return _stream((), JSON_TYPE)
+        # A list, because revisions come and go while the answer is under way.
+        throttlers = sorted(self._runtime.driver.throttler, key=_order)
+        rest = {"activator": self._activator()}
+        return _stream(json_pieces("revisions", self._views(throttlers), rest), JSON_TYPE)
+
+    async def revision(self, request: Request) -> Response:
+        driver = self._runtime.driver
+        wanted = request.path_params
+        throttler = driver.throttler.find(wanted["namespace"], wanted["name"])
+        return Response(encode(revision_view(throttler, driver.clock())), media_type=JSON_TYPE)
+
+    def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[Mapping[str, Any]]:
+        clock = self._runtime.driver.clock
+        for throttler in throttlers:
+            yield revision_view(throttler, clock())
+
+    def _activator(self) -> dict[str, Any]:
+        runtime = self._runtime
+        reason = runtime.ready()
+        return {
+            "podName": runtime.pod_name,
+            "version": __version__,
+            "uptimeSeconds": round(runtime.driver.clock() - runtime.started_at, 3),
+            "ready": not reason,
+            "notReadyReason": reason or None,
+            "manifestErrors": dict(runtime.manifest_errors()),
+        }
+
+
+def _order(throttler: RevisionThrottler) -> str:
+    # One string compares several times as fast as a tuple of two; NUL is in no name.
+    return "\0".join(throttler.revision.id)
+
+
+def _stream(pieces: Iterable[bytes], media_type: str) -> Response:
+    """Return an answer of unknown length; to HEAD without pieces, so that none are made."""
+    return StreamingResponse(in_turns(pieces), media_type=media_type)
+
+
+def create_app(runtime: Runtime) -> Starlette:
+    """Return the application for the admin port; its lifespan runs ``runtime``."""
+    handlers = _Handlers(runtime)
+    routes = [
+        Route("/", handlers.index),
+        Route("/healthz", handlers.healthz),
+        Route("/readyz", handlers.readyz),
+        Route("/metrics", handlers.metrics),
+        Route("/api/v1/revisions", handlers.revisions),
+        Route("/api/v1/revisions/{namespace}/{name}", handlers.revision),
+    ]
+    return _application(routes, lambda _app: runtime.lifespan())
+
+
+def create_metrics_app(runtime: Runtime) -> Starlette:
+    """Return the application for the metrics port, which strangers may reach: no API, no
+    lifespan."""
+    handlers = _Handlers(runtime)
+    return _application([Route("/healthz", handlers.healthz), Route("/metrics", handlers.metrics)])
+
+
+def _application(routes: list[Route], lifespan: Any = None) -> Starlette:
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(SecurityHeaders)],
+        exception_handlers=HANDLERS,
+    )
+    # A path with a slash too many is wrong; a redirect would repeat the Host that a client sent.
+    app.router.redirect_slashes = False
+    return app

@@ -1,0 +1,76 @@
+"""Errors of the admin side as problem details (RFC 9457); says nothing of what is inside.
+
+Must not know which routes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from throttler.errors import RevisionNotFound
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error's answer.
+
+    Arguments:
+        detail: what was wrong and what to do, for people.
+    """
+    content = {
+        "type": "about:blank",  # RFC 9457 section 4.2.1: the status says it all
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    body = msgspec.json.encode(content)
+    return Response(body, status, dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+def on_http_exception(request: Request, error: Exception) -> Response:
+    """Answer what starlette's routing refuses."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"There is nothing at {_path(request)}; GET / lists what there is."
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{_path(request)} is only to be read; use GET or HEAD."
+    else:
+        detail = error.detail
+    return problem(error.status_code, detail, error.headers)
+
+
+def on_revision_not_found(request: Request, error: Exception) -> Response:
+    """Answer a question about a revision that does not exist."""
+    wanted = request.path_params
+    name = _printable(f"{wanted['namespace']}/{wanted['name']}")
+    detail = f"No revision {name} is known; GET /api/v1/revisions lists those that are."
+    return problem(HTTPStatus.NOT_FOUND, detail)
+
+
+def on_error(request: Request, error: Exception) -> Response:
+    """Answer after a bug of ours; the server logs it."""
+    detail = f"{_path(request)} failed inside the activator; its log says how."
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+HANDLERS = {
+    HTTPException: on_http_exception,
+    RevisionNotFound: on_revision_not_found,
+    Exception: on_error,
+}
+
+
+def _path(request: Request) -> str:
+    return _printable(request.url.path)
+
+
+def _printable(text: str) -> str:
+    """Half a surrogate pair, which a path may hold, is no UTF-8."""
+    return text.encode("utf-8", "replace").decode()
