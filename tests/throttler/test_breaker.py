@@ -1,0 +1,206 @@
+"""The queue: who is next, and whether one more may wait."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.throttler.world import OWNER
+from throttler.breaker import Breaker, Budget
+from throttler.errors import RequestQueueFull
+from throttler.ticket import Ticket
+
+
+def ticket(arrived: float, size: int = 0) -> Ticket:
+    made = Ticket(OWNER, 1000.0, size)
+    made.arrived = arrived
+    return made
+
+
+def queue(depth: int = 100, max_bytes: int = 1000, total: Budget | None = None) -> Breaker:
+    return Breaker(Budget(depth, max_bytes), total or Budget(10 * depth, 10 * max_bytes))
+
+
+def drain(breaker: Breaker) -> list[float]:
+    return [breaker.popleft().arrived for _ in range(breaker.waiting)]
+
+
+def refusal(breaker: Breaker, size: int = 0) -> str:
+    before = (breaker.waiting, breaker.own.depth, breaker.own.bytes, breaker.total.depth)
+    with pytest.raises(RequestQueueFull) as caught:
+        breaker.append(ticket(99, size))
+    after = (breaker.waiting, breaker.own.depth, breaker.own.bytes, breaker.total.depth)
+    assert before == after, "a refusal changes nothing"
+    return caught.value.bound
+
+
+def test_first_in_first_out() -> None:
+    breaker = queue()
+    for n in range(5):
+        breaker.append(ticket(n))
+    assert drain(breaker) == [0, 1, 2, 3, 4]
+    assert breaker.oldest() is None
+
+
+def test_the_depth_is_the_exact_number_that_may_wait() -> None:
+    breaker = queue(depth=3)
+    for n in range(3):
+        breaker.append(ticket(n))
+    assert refusal(breaker) == "revision-depth"
+    breaker.popleft()
+    breaker.append(ticket(4))
+    assert refusal(breaker) == "revision-depth"
+
+
+def test_a_depth_of_none_lets_nobody_wait() -> None:
+    assert refusal(queue(depth=0)) == "revision-depth"
+
+
+def test_the_bytes_of_all_waiters_may_reach_the_bound_but_not_pass_it() -> None:
+    breaker = queue(max_bytes=100)
+    breaker.append(ticket(1, 60))
+    assert refusal(breaker, 41) == "revision-bytes"
+    breaker.append(ticket(2, 40))
+    breaker.append(ticket(3, 0))
+    assert refusal(breaker, 1) == "revision-bytes"
+    breaker.popleft()
+    assert breaker.own.bytes == 40
+
+
+def test_revisions_share_the_total_depth() -> None:
+    total = Budget(3, 1000)
+    one, two = queue(total=total), queue(total=total)
+    one.append(ticket(1))
+    two.append(ticket(2))
+    two.append(ticket(3))
+    assert refusal(one) == refusal(two) == "total-depth"
+    two.popleft()
+    one.append(ticket(4))
+    assert (one.waiting, two.waiting, total.depth) == (2, 1, 3)
+
+
+def test_revisions_share_the_total_of_bytes() -> None:
+    total = Budget(10, 100)
+    one, two = queue(total=total), queue(total=total)
+    one.append(ticket(1, 70))
+    assert refusal(two, 31) == "total-bytes"
+    two.append(ticket(2, 30))
+    assert total.bytes == 100
+
+
+def test_the_revisions_own_bound_is_named_first() -> None:
+    breaker = Breaker(Budget(0, 0), Budget(0, 0))
+    assert refusal(breaker, 5) == "revision-depth"
+
+
+class TestRestore:
+    def test_who_comes_back_precedes_all_that_arrived_later(self) -> None:
+        breaker = queue()
+        for n in (5, 6):
+            breaker.append(ticket(n))
+        breaker.restore(ticket(1))
+        oldest = breaker.oldest()
+        assert oldest is not None
+        assert oldest.arrived == 1
+        assert drain(breaker) == [1, 5, 6]
+
+    def test_several_come_back_in_their_order_of_arrival(self) -> None:
+        breaker = queue()
+        breaker.append(ticket(9))
+        for n in (4, 1, 3, 2):
+            breaker.restore(ticket(n))
+        assert drain(breaker) == [1, 2, 3, 4, 9]
+
+    def test_it_is_never_refused_and_counts_all_the_same(self) -> None:
+        breaker = queue(depth=1, max_bytes=10)
+        breaker.append(ticket(2, 10))
+        breaker.restore(ticket(1, 10))
+        assert (breaker.waiting, breaker.own.depth, breaker.own.bytes) == (2, 2, 20)
+        assert refusal(breaker) == "revision-depth"
+        breaker.popleft()
+        assert refusal(breaker) == "revision-depth"
+        breaker.popleft()
+        breaker.append(ticket(3, 10))
+
+
+class TestDiscard:
+    @pytest.mark.parametrize("place", range(6))
+    def test_a_waiter_can_leave_from_anywhere(self, place: int) -> None:
+        breaker = queue()
+        back = [ticket(n, 1) for n in range(3)]
+        waiting = back + [ticket(n, 1) for n in range(3, 6)]
+        for one in waiting[3:]:
+            breaker.append(one)
+        for one in back:
+            breaker.restore(one)
+        breaker.discard(waiting[place])
+        assert (breaker.waiting, breaker.own.bytes, breaker.total.bytes) == (5, 5, 5)
+        assert drain(breaker) == [n for n in range(6) if n != place]
+
+    def test_it_makes_room_for_another(self) -> None:
+        breaker = queue(depth=1)
+        leaving = ticket(1)
+        breaker.append(leaving)
+        breaker.discard(leaving)
+        breaker.append(ticket(2))
+        assert drain(breaker) == [2]
+
+
+class TestHold:
+    def test_a_waiter_may_keep_more_bytes_up_to_the_bound(self) -> None:
+        breaker = queue(max_bytes=100)
+        one = ticket(1, 50)
+        breaker.append(one)
+        assert breaker.hold(one, 50)
+        assert not breaker.hold(one, 1)
+        assert (one.size, breaker.own.bytes, breaker.total.bytes) == (100, 100, 100)
+
+    def test_the_total_bounds_it_too(self) -> None:
+        total = Budget(10, 100)
+        one, two = queue(total=total), queue(total=total)
+        first, second = ticket(1, 60), ticket(2)
+        one.append(first)
+        two.append(second)
+        assert not two.hold(second, 41)
+        assert second.size == 0
+        assert two.hold(second, 40)
+
+    def test_what_was_held_is_given_back_when_the_waiter_leaves(self) -> None:
+        breaker = queue(max_bytes=100)
+        one = ticket(1)
+        breaker.append(one)
+        breaker.hold(one, 100)
+        breaker.popleft()
+        assert breaker.own.bytes == breaker.total.bytes == 0
+
+
+@given(st.data())
+def test_any_mixture_of_coming_and_leaving_keeps_order_and_counts(data: st.DataObject) -> None:
+    breaker, model, out = queue(depth=8, max_bytes=60), list[Ticket](), list[Ticket]()
+    for clock in range(data.draw(st.integers(0, 40))):
+        match data.draw(st.sampled_from(["append", "popleft", "restore", "discard", "hold"])):
+            case "append":
+                one = ticket(clock, data.draw(st.integers(0, 20)))
+                fits = len(model) < 8 and sum(t.size for t in model) + one.size <= 60
+                if fits:
+                    breaker.append(one)
+                    model.append(one)
+                else:
+                    assert refusal(breaker, one.size).startswith("revision-")
+            case "popleft" if model:
+                assert breaker.popleft() is model[0]
+                out.append(model.pop(0))
+            case "restore" if out:
+                one = out.pop(data.draw(st.integers(0, len(out) - 1)))
+                breaker.restore(one)
+                model = sorted([*model, one], key=lambda t: t.arrived)
+            case "discard" if model:
+                one = model.pop(data.draw(st.integers(0, len(model) - 1)))
+                breaker.discard(one)
+            case "hold" if model:
+                one = model[data.draw(st.integers(0, len(model) - 1))]
+                breaker.hold(one, data.draw(st.integers(0, 10)))
+        assert breaker.waiting == breaker.own.depth == breaker.total.depth == len(model)
+        assert breaker.own.bytes == breaker.total.bytes == sum(t.size for t in model)
+        assert breaker.oldest() is (model[0] if model else None)

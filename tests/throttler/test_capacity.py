@@ -1,0 +1,122 @@
+"""How many requests a revision may have, and which pods are whose, with Knative's own cases."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from throttler.capacity import (
+    MAX_CAPACITY,
+    ActivatorShare,
+    assign_slice,
+    infer_share,
+    revision_capacity,
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "addresses", "index"),
+    [
+        ("10.0.0.1", [], None),
+        ("10.0.0.9", ["10.0.0.1", "10.0.0.2"], None),
+        ("", ["10.0.0.1"], None),
+        ("10.0.0.1", ["10.0.0.3", "10.0.0.2", "10.0.0.1"], 0),
+        ("10.0.0.2", ["10.0.0.3", "10.0.0.2", "10.0.0.1"], 1),
+        ("10.0.0.3", ["10.0.0.3", "10.0.0.2", "10.0.0.1"], 2),
+    ],
+)
+def test_our_index_is_our_place_among_the_sorted_addresses(
+    own: str, addresses: list[str], index: int | None
+) -> None:
+    expected = None if index is None else ActivatorShare(index, len(addresses))
+    assert infer_share(own, addresses) == expected
+
+
+def test_addresses_are_sorted_as_strings_as_all_other_activators_do() -> None:
+    assert infer_share("10.0.0.10", ["10.0.0.9", "10.0.0.10"]) == ActivatorShare(0, 2)
+
+
+def test_an_address_that_is_listed_twice_counts_once() -> None:
+    assert infer_share("b", ["a", "a", "b", "b"]) == ActivatorShare(1, 2)
+
+
+@given(st.sets(st.ip_addresses().map(str), min_size=1, max_size=20))
+def test_each_of_several_activators_infers_another_index(own: set[str]) -> None:
+    shares = [infer_share(address, own) for address in own]
+    assert {s.index for s in shares if s} == set(range(len(own)))
+
+
+@pytest.mark.parametrize(
+    ("pods", "index", "count", "ours"),
+    [
+        (0, 0, 3, None),
+        (1, 0, 1, None),
+        (1, 0, 2, None),
+        (1, 1, 2, None),
+        (2, 0, 3, {0}),
+        (2, 1, 3, {1}),
+        (2, 2, 3, {0}),
+        (3, 0, 2, {0, 2}),
+        (3, 1, 2, {1}),
+        (3, 1, 3, {1}),
+        (3, -1, 3, None),
+        (3, 0, 1, None),
+        (3, 0, 0, None),
+        (3, -1, 0, None),
+        (4, 0, 2, {0, 1}),
+        (4, 1, 2, {2, 3}),
+        (5, 0, 2, {0, 1, 4}),
+        (5, 1, 2, {2, 3}),
+        (6, 0, 4, {0, 4}),
+        (10, 0, 3, {0, 1, 2, 9}),
+        (10, 1, 3, {3, 4, 5}),
+        (10, 2, 3, {6, 7, 8}),
+        (150, 0, 5, set(range(30))),
+        (150, 1, 5, set(range(30, 60))),
+        (150, 4, 5, set(range(120, 150))),
+    ],
+)
+def test_pods_are_dealt_out_as_knative_deals_them(
+    pods: int, index: int, count: int, ours: set[int] | None
+) -> None:
+    assert assign_slice(pods, ActivatorShare(index, count)) == ours
+
+
+@given(pods=st.integers(1, 60), count=st.integers(1, 60))
+def test_the_slices_cover_all_pods_and_overlap_only_where_activators_outnumber_pods(
+    pods: int, count: int
+) -> None:
+    slices = [assign_slice(pods, ActivatorShare(i, count)) for i in range(count)]
+    whole = [set(range(pods)) if s is None else set(s) for s in slices]
+    assert set().union(*whole) == set(range(pods))
+    assert all(whole), "an activator without a pod could serve nobody"
+    if count <= pods:
+        assert sum(map(len, whole)) == pods
+        sizes = [len(s) for s in whole]
+        assert max(sizes) - min(sizes) <= 1
+    else:
+        assert all(len(s) == 1 for s in whole)
+
+
+@pytest.mark.parametrize(
+    ("container_concurrency", "pods", "capacity"),
+    [
+        (0, 0, 0),
+        (10, 0, 0),
+        (0, 1, MAX_CAPACITY),
+        (0, 3, MAX_CAPACITY),
+        (1, 5, 5),
+        (10, 1, 10),
+        (10, 10, 100),
+        (10, 100, 1000),
+        (42, 2, 84),
+        (1000, 3_000_000, MAX_CAPACITY),
+        (0, 3_000_000_000, MAX_CAPACITY),
+    ],
+)
+def test_capacity_is_pods_times_concurrency_within_bounds(
+    container_concurrency: int, pods: int, capacity: int
+) -> None:
+    assert revision_capacity(container_concurrency, pods) == capacity
+    assert MAX_CAPACITY == 2**31 - 1

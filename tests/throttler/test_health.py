@@ -1,0 +1,114 @@
+"""A pod's life: every pair of state and event, and how soon it is probed again."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from throttler import health
+from throttler.health import TRANSITIONS, PodEvent, PodState, probe_delay, transition
+
+P, H, D, G = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING, PodState.GONE
+NEVER = None
+
+#: One row per state, in the order of EVENTS; with "+" answers to older probes become void.
+EVENTS = [
+    PodEvent.LISTED,
+    PodEvent.DELISTED,
+    PodEvent.BECAME_NOT_READY,
+    PodEvent.PROBE_PASSED,
+    PodEvent.PROBE_FAILED,
+    PodEvent.CONNECT_FAILED,
+    PodEvent.IDLE,
+]
+TABLE: dict[PodState, list[tuple[PodState, str] | None]] = {
+    P: [(P, ""), (D, ""), (P, ""), (H, ""), (P, ""), (P, ""), NEVER],
+    H: [(H, ""), (D, ""), (P, "+"), (H, ""), (P, "+"), (P, "+"), NEVER],
+    D: [(P, "+"), NEVER, NEVER, (D, ""), (D, ""), (D, ""), (G, "")],
+    G: [NEVER] * 7,
+}
+CELLS = [
+    pytest.param(state, event, cell, id=f"{state.value}-{event.value}")
+    for state, row in TABLE.items()
+    for event, cell in zip(EVENTS, row, strict=True)
+]
+
+
+def test_the_table_of_this_test_asks_for_every_pair() -> None:
+    assert {(c.values[0], c.values[1]) for c in CELLS} == set(itertools.product(PodState, PodEvent))
+
+
+@pytest.mark.parametrize(("state", "event", "cell"), CELLS)
+def test_each_pair_of_state_and_event_has_one_outcome(
+    state: PodState, event: PodEvent, cell: tuple[PodState, str] | None
+) -> None:
+    if cell is None:
+        with pytest.raises(LookupError, match=rf"{state.value} cannot have {event.value}"):
+            transition(state, event)
+    else:
+        assert transition(state, event) == (cell[0], cell[1] == "+")
+
+
+def test_a_pod_becomes_healthy_by_a_probe_and_nothing_else() -> None:
+    ways = {
+        pair for pair, follows in TRANSITIONS.items() if follows.state is H and pair[0] is not H
+    }
+    assert ways == {(P, PodEvent.PROBE_PASSED)}
+
+
+def test_whatever_takes_a_pod_back_to_probing_makes_older_answers_void() -> None:
+    for (state, _), follows in TRANSITIONS.items():
+        assert follows.new_epoch == (follows.state is P and state is not P)
+
+
+def test_nothing_leads_out_of_gone() -> None:
+    assert not [pair for pair in TRANSITIONS if pair[0] is G]
+
+
+def delay(
+    healthy: bool = False,
+    wanted: bool = True,
+    timed_out: bool = False,
+    failures: int = 1,
+    failing_for: float = 0.0,
+) -> float:
+    return probe_delay(
+        healthy=healthy,
+        wanted=wanted,
+        timed_out=timed_out,
+        failures=failures,
+        failing_for=failing_for,
+    )
+
+
+def test_a_pod_that_requests_wait_for_is_probed_every_few_milliseconds() -> None:
+    assert delay() == 0.005
+    assert delay(failing_for=10.0) == 0.005
+
+
+def test_a_long_start_is_probed_less_often_but_not_noticeably_later() -> None:
+    assert delay(failing_for=10.1) == 0.02
+    assert delay(failing_for=60.1) == 0.1
+
+
+def test_a_black_hole_is_not_asked_again_at_once() -> None:
+    assert delay(timed_out=True) == 0.05
+    assert delay(timed_out=True, failing_for=30.0) == 0.05
+    assert delay(timed_out=True, failing_for=61.0) == 0.1
+
+
+def test_without_demand_the_delay_grows_with_the_failures_up_to_a_cap() -> None:
+    delays = [delay(wanted=False, failures=n) for n in range(30)]
+    assert delays[0] == 0.2
+    assert delays == sorted(delays)
+    assert delays[-1] == health.DELAY_UNWANTED_MAX
+
+
+def test_a_delay_can_be_computed_after_any_number_of_failures() -> None:
+    assert delay(wanted=False, failures=10**9) == health.DELAY_UNWANTED_MAX
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_healthy_pod_is_checked_now_and_then(wanted: bool) -> None:
+    assert delay(healthy=True, wanted=wanted, failures=0) == 30.0

@@ -1,0 +1,43 @@
+"""The words of the core: what is the same, and how it is written."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+
+
+def test_a_revision_is_written_as_people_write_it() -> None:
+    assert str(RevisionID("default", "hello-00001")) == "default/hello-00001"
+
+
+def test_a_plain_pair_finds_what_is_kept_under_a_revision_id() -> None:
+    kept: dict[tuple[str, str], int] = {RevisionID("ns", "name"): 1}
+    assert kept["ns", "name"] == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "port"), [(AppProtocol.HTTP1, "http"), (AppProtocol.H2C, "http2")]
+)
+def test_the_endpoints_port_is_named_for_the_protocol(protocol: AppProtocol, port: str) -> None:
+    assert protocol.port_name == port
+
+
+def test_the_same_address_with_another_uid_is_another_pod() -> None:
+    assert Dest("10.0.0.1:8012", "a") != Dest("10.0.0.1:8012", "b")
+    assert Dest("10.0.0.1:8012") == Dest("10.0.0.1:8012", "")
+
+
+def test_dests_are_equal_whatever_their_order() -> None:
+    a, b = Dest("10.0.0.1:8012"), Dest("10.0.0.2:8012")
+    assert Dests(frozenset((a, b))) == Dests(frozenset((b, a)))
+    assert Dests() == Dests(frozenset(), frozenset())
+
+
+def test_a_revision_cannot_be_changed_in_place() -> None:
+    spec = Revision(RevisionID("ns", "name"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.timeout = 1.0  # type: ignore[misc]
+    assert (spec.container_concurrency, spec.timeout, spec.probe_suffices) == (0, 300.0, True)
