@@ -35,7 +35,9 @@ class Deadlines:
         self._added += 1
         heappush(self._heap, (ticket.deadline, self._added, ticket))
         if len(self._heap) > _SMALL + 2 * waiting:
-            self._heap = [entry for entry in self._heap if entry[2].state is QUEUED]
+            # By ticket: one that returned to the queue has an entry of each time it came.
+            live = {entry[2]: entry for entry in self._heap if entry[2].state is QUEUED}
+            self._heap = list(live.values())
             heapify(self._heap)
 
     def next(self) -> float | None:
