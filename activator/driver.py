@@ -133,7 +133,7 @@ class Driver:
             revision = revision_from_host(host.decode("latin-1"), self._cluster_domain)
             if revision is None:
                 raise RevisionNotFound(name.decode("latin-1"))
-            entry = self.find(revision.namespace.encode("latin-1"), revision.name.encode("latin-1"))
+            entry = self.find(*_key(revision))
             if b":" not in host:  # one host a revision: nobody can fill this with ports
                 self._hosts[host] = entry
         return entry
@@ -193,11 +193,7 @@ class Driver:
     def delete_revision(self, revision: RevisionID) -> None:
         """Forget a Revision."""
         self.throttler.delete_revision(revision)
-        key = (
-            revision.namespace.encode("latin-1", "replace"),
-            revision.name.encode("latin-1", "replace"),
-        )
-        entry = self._entries.pop(key, None)
+        entry = self._entries.pop(_key(revision), None)
         for host in [host for host, known in self._hosts.items() if known is entry]:
             del self._hosts[host]
 
@@ -235,9 +231,7 @@ class Driver:
     def _forget(self, pod: PodTracker) -> None:
         self.prober.forget(pod)
         self.pools.forget(pod)
-        revision = pod.revision.revision.id
-        key = (revision.namespace.encode("latin-1"), revision.name.encode("latin-1"))
-        if (entry := self._entries.get(key)) is not None:
+        if (entry := self._entries.get(_key(pod.revision.revision.id))) is not None:
             entry.counters.forget_pod(pod.address)
 
     def _arm(self) -> None:
@@ -255,3 +249,11 @@ class Driver:
         self._timer = None
         self._timer_at = inf
         self.carry_out(self.throttler.wake(self.clock()))
+
+
+def _key(revision: RevisionID) -> tuple[bytes, bytes]:
+    """Return the name as headers have it; one that no header can have has no entry either."""
+    return (
+        revision.namespace.encode("latin-1", "replace"),
+        revision.name.encode("latin-1", "replace"),
+    )

@@ -1,0 +1,419 @@
+"""The driver: deadlines in time, effects in order, names looked up, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from activator.counters import HttpCounters
+from activator.driver import Driver
+from tests.conftest import VIRTUAL
+from throttler.capacity import SLOW_START, SLOW_START_STEP
+from throttler.errors import RevisionNotFound
+from throttler.health import PodState
+from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.revision import Changes, RevisionThrottler
+from throttler.throttler import Limits, Throttler
+from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, TIMED_OUT, Ticket
+
+APP = RevisionID("default", "app")
+ENCODED = (b"default", b"app")
+HOST = b"app.default.svc.cluster.local"
+
+
+@pytest.fixture(params=[VIRTUAL])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Deadlines are asserted to the last digit, which only virtual time allows."""
+    return request.param
+
+
+class Load:
+    def enter(self, now: float) -> None: ...
+    def leave(self, now: float) -> None: ...
+
+
+class World:
+    """A driver with a throttler; what it asks of others is written down, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, object]] = []
+        self.loads: list[RevisionID] = []
+        self.loop = asyncio.get_running_loop()
+        throttler = Throttler(Limits(), random=lambda: 0.0)
+        self.driver = Driver(throttler, self._load, clock=self.loop.time)
+        self.driver.prober = self.driver.pools = self
+
+    def _load(self, revision: RevisionID) -> Load:
+        self.loads.append(revision)
+        return Load()
+
+    def probe(self, pod: PodTracker) -> None:
+        self.told.append(("probe", pod.address))
+
+    def hurry(self, revision: RevisionThrottler) -> None:
+        self.told.append(("hurry", revision.revision.id))
+
+    def forget(self, pod: PodTracker) -> None:
+        self.told.append(("forget", pod.address))
+
+    def revision(self, container_concurrency: int = 1, **settings: Any) -> RevisionThrottler:
+        self.driver.set_revision(
+            Revision(APP, container_concurrency=container_concurrency, **settings)
+        )
+        return self.driver.throttler.find(*APP)
+
+    def list_pods(self, addresses: Iterable[str], revision: RevisionID = APP) -> None:
+        dests = Dests(ready=frozenset(Dest(address) for address in addresses))
+        self.driver.set_dests(revision, {AppProtocol.HTTP1: dests})
+
+    def pass_probe(self, revision: RevisionThrottler) -> None:
+        for pod in list(revision.pods()):
+            self.driver.probe_passed(pod, pod.epoch)
+
+    def ask(self, revision: RevisionThrottler, name: str, within: float = 300.0) -> Request:
+        return Request(self, revision, name, self.loop.time() + within)
+
+
+class Request:
+    """One request; what it hears is written down with the time."""
+
+    def __init__(
+        self, world: World, revision: RevisionThrottler, name: str, deadline: float
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.ended_at = asyncio.get_running_loop().create_future()
+        self.ticket = Ticket(self, deadline)
+        if revision.admit(self.ticket, world.loop.time()) is None:
+            world.driver.began_waiting(revision)
+
+    def ticket_assigned(self) -> None:
+        self.world.told.append(("assigned", self.name))
+
+    def ticket_expired(self) -> None:
+        self.world.told.append(("expired", self.name))
+        self.ended_at.set_result(self.world.loop.time())
+
+
+async def test_waiter_expires_exactly_at_its_deadline() -> None:
+    world = World()
+    revision = world.revision()
+    late = world.ask(revision, "late", within=7.25)
+    soon = world.ask(revision, "soon", within=2.5)  # an earlier one, armed after a later one
+
+    assert await soon.ended_at == 2.5
+    assert late.ticket.state is QUEUED
+    assert await late.ended_at == 7.25
+    assert (soon.ticket.state, late.ticket.state) == (TIMED_OUT, TIMED_OUT)
+
+
+async def test_deadlines_at_the_same_moment_expire_in_order_of_arrival() -> None:
+    world = World()
+    revision = world.revision()
+    requests = [world.ask(revision, name, within=3.0) for name in "abc"]
+    for request in requests:
+        assert await request.ended_at == 3.0
+    assert [told for told in world.told if told[0] == "expired"] == [
+        ("expired", name) for name in "abc"
+    ]
+
+
+async def test_a_deadline_still_holds_after_an_earlier_waiter_left() -> None:
+    world = World()
+    revision = world.revision()
+    gone = world.ask(revision, "gone", within=1.0)
+    stays = world.ask(revision, "stays", within=4.0)
+    world.driver.cancel(gone.ticket, world.loop.time())
+
+    assert await stays.ended_at == 4.0
+    assert gone.ticket.state is CANCELLED
+    assert not gone.ended_at.done()
+
+
+async def test_a_served_request_does_not_expire_and_leaves_no_timer() -> None:
+    world = World()
+    revision = world.revision()
+    request = world.ask(revision, "served", within=1.0)
+    world.list_pods(["10.0.0.1:8012"])
+    world.pass_probe(revision)
+    assert request.ticket.state is ASSIGNED
+    other = world.ask(revision, "other", within=5.0)  # waits behind it, for the timer to go on
+    assert await other.ended_at == 5.0
+    assert ("expired", "served") not in world.told
+
+
+async def test_closed_driver_enforces_no_deadline() -> None:
+    world = World()
+    revision = world.revision()
+    request = world.ask(revision, "kept", within=1.0)
+    world.driver.close()
+    world.driver.close()  # a second time is harmless
+    passed = asyncio.get_running_loop().create_future()
+    world.loop.call_later(2.0, passed.set_result, None)
+    await passed
+    assert not request.ended_at.done()
+
+
+async def test_slow_start_widens_in_time_without_any_event() -> None:
+    world = World()
+    revision = world.revision(container_concurrency=0)
+    requests = [world.ask(revision, str(number)) for number in range(3 * SLOW_START)]
+    world.list_pods(["10.0.0.1:8012"])
+    world.pass_probe(revision)
+    (pod,) = revision.pods()
+    assert pod.in_flight == SLOW_START
+
+    moments = []
+    while any(request.ticket.state is QUEUED for request in requests):
+        passed = asyncio.get_running_loop().create_future()
+        world.loop.call_later(SLOW_START_STEP, passed.set_result, None)
+        await passed
+        moments.append(pod.in_flight)
+    assert moments == [2 * SLOW_START, 3 * SLOW_START]
+
+
+async def test_the_first_waiter_hurries_the_prober_and_the_next_do_not() -> None:
+    world = World()
+    revision = world.revision()
+    world.ask(revision, "first")
+    world.ask(revision, "second")
+    assert world.told == [("hurry", APP)]
+
+
+async def test_changes_are_carried_out_pods_first_then_ends_then_beginnings() -> None:
+    world = World()
+    revision = world.revision(container_concurrency=1)
+    world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
+    gone, probed = sorted(revision.pods(), key=lambda pod: pod.address)
+    expired, assigned = (world.ask(revision, name) for name in ("expired", "assigned"))
+    world.told.clear()
+
+    world.driver.carry_out(
+        Changes(assigned=[assigned.ticket], expired=[expired.ticket], probe=[probed], gone=[gone])
+    )
+
+    assert world.told == [
+        ("forget", gone.address),  # by the prober
+        ("forget", gone.address),  # and by the pools
+        ("probe", probed.address),
+        ("expired", "expired"),
+        ("assigned", "assigned"),
+    ]
+
+
+async def test_waiters_get_pods_in_order_of_arrival() -> None:
+    world = World()
+    revision = world.revision(container_concurrency=2)
+    for name in "abc":
+        world.ask(revision, name)
+    world.list_pods(["10.0.0.1:8012"])
+    world.told.clear()
+    world.pass_probe(revision)
+    assert world.told == [("assigned", "a"), ("assigned", "b")]
+
+
+async def test_release_hands_the_place_to_the_next_waiter_in_the_same_call() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(["10.0.0.1:8012"])
+    world.pass_probe(revision)
+    first, second = world.ask(revision, "first"), world.ask(revision, "second")
+    assert second.ticket.state is QUEUED
+    world.driver.release(first.ticket, world.loop.time())
+    assert second.ticket.state is ASSIGNED
+    assert world.told[-1] == ("assigned", "second")
+
+
+async def test_requeued_request_goes_to_another_pod_before_those_that_came_later() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
+    world.pass_probe(revision)
+    first, second = world.ask(revision, "first"), world.ask(revision, "second")
+    world.ask(revision, "third")
+    assert first.ticket.pod is not None
+    assert second.ticket.pod is not None
+    broken, good = first.ticket.pod, second.ticket.pod
+    world.told.clear()
+
+    world.driver.connect_failed(broken, "connection refused")
+    world.driver.requeue(first.ticket, world.loop.time())
+    assert first.ticket.state is QUEUED
+    assert broken.state is PodState.PROBING
+    world.driver.release(second.ticket, world.loop.time())
+
+    assert first.ticket.pod is good
+    assert world.told == [("probe", broken.address), ("assigned", "first")]
+
+
+async def test_requeued_request_that_is_the_only_waiter_hurries_the_prober_and_expires() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(["10.0.0.1:8012"])
+    world.pass_probe(revision)
+    request = world.ask(revision, "only", within=9.0)
+    (pod,) = revision.pods()
+    world.driver.connect_failed(pod, "connection refused")
+    world.driver.requeue(request.ticket, world.loop.time())
+    assert ("hurry", APP) in world.told
+    assert await request.ended_at == 9.0
+
+
+async def test_request_requeued_at_its_deadline_ends_there() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(["10.0.0.1:8012"])
+    world.pass_probe(revision)
+    request = world.ask(revision, "late", within=1.0)
+    world.driver.requeue(request.ticket, request.ticket.deadline)
+    assert request.ticket.state is TIMED_OUT
+    assert ("expired", "late") in world.told
+
+
+async def test_void_answers_of_probes_change_nothing() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(["10.0.0.1:8012"])
+    (pod,) = revision.pods()
+    before = pod.epoch
+    world.pass_probe(revision)
+    world.driver.probe_failed(pod, pod.epoch, "refused")
+    assert pod.epoch == before + 1
+    world.driver.probe_passed(pod, before)
+    assert pod.state is PodState.PROBING
+    world.driver.carry_out(None)
+
+
+async def test_find_makes_one_entry_and_one_load_per_revision() -> None:
+    world = World()
+    revision = world.revision()
+    entry = world.driver.find(b"default", b"app")
+    assert entry.throttler is revision
+    assert world.driver.find(b"default", b"app") is entry
+    assert world.driver.find_host(HOST) is entry
+    assert list(world.driver.entries()) == [entry]
+    assert world.loads == [APP]
+
+
+@pytest.mark.parametrize("name", [b"other", b"\xff\xfe", b""])
+async def test_unknown_revisions_are_not_found_and_leave_nothing_behind(name: bytes) -> None:
+    world = World()
+    with pytest.raises(RevisionNotFound):
+        world.driver.find(b"default", name)
+    with pytest.raises(RevisionNotFound):
+        world.driver.find_host(name + b".default.svc.cluster.local")
+    assert not world.driver.entries()
+    assert not world.loads
+
+
+@pytest.mark.parametrize(
+    "host",
+    [b"example.com", b"", b"app.default.svc", b"app.default.pod.cluster.local", b"\xff" * 300],
+)
+async def test_host_that_names_no_revision_is_not_found_by_the_given_name(host: bytes) -> None:
+    world = World()
+    world.revision()
+    with pytest.raises(RevisionNotFound, match="asked-for"):
+        world.driver.find_host(host, b"asked-for")
+
+
+async def test_hosts_with_ports_are_understood_and_not_kept() -> None:
+    world = World()
+    world.revision()
+    entry = world.driver.find(b"default", b"app")
+    for port in range(1000, 1100):
+        assert world.driver.find_host(b"%b:%d" % (HOST, port)) is entry
+    assert not world.driver._hosts
+
+
+async def test_cluster_domain_is_the_one_that_is_set() -> None:
+    world = World()
+    world.driver = Driver(
+        Throttler(Limits(), lambda: 0.0), world._load, world.loop.time, cluster_domain="corp.test"
+    )
+    world.driver.prober = world.driver.pools = world
+    world.revision()
+    assert world.driver.find_host(b"app.default.svc.corp.test").throttler.revision.id == APP
+    with pytest.raises(RevisionNotFound):
+        world.driver.find_host(HOST)
+
+
+async def test_deleted_revision_is_found_neither_by_name_nor_by_host() -> None:
+    world = World()
+    world.revision()
+    before = world.driver.find_host(HOST)
+    world.driver.delete_revision(APP)
+    with pytest.raises(RevisionNotFound):
+        world.driver.find(*ENCODED)
+    with pytest.raises(RevisionNotFound):
+        world.driver.find_host(HOST)
+    assert not world.driver.entries()
+
+    world.revision()
+    assert world.driver.find_host(HOST) is not before
+
+
+async def test_requests_of_a_deleted_revision_still_expire_in_time() -> None:
+    world = World()
+    revision = world.revision()
+    request = world.ask(revision, "waits", within=6.0)
+    world.driver.delete_revision(APP)
+    assert await request.ended_at == 6.0
+
+
+async def test_deleting_what_is_not_there_is_harmless() -> None:
+    World().driver.delete_revision(RevisionID("no", "such"))
+
+
+async def test_counters_of_a_pod_that_is_gone_are_dropped_and_others_kept() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
+    world.pass_probe(revision)
+    counters = world.driver.find(*ENCODED).counters
+    for address in ("10.0.0.1:8012", "10.0.0.2:8012"):
+        for status in (200, 503):
+            assert isinstance(counters.client_of((address, b"GET", status)), HttpCounters)
+
+    world.list_pods(["10.0.0.2:8012"])
+    assert {address for address, _, _ in counters.client} == {"10.0.0.2:8012"}
+
+
+async def test_counters_of_a_draining_pod_stay_until_its_last_request_has_ended() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(["10.0.0.1:8012"])
+    world.pass_probe(revision)
+    request = world.ask(revision, "last")
+    counters = world.driver.find(*ENCODED).counters
+    counters.client_of(("10.0.0.1:8012", b"GET", 200))
+    world.list_pods([])
+    assert counters.client
+    world.driver.release(request.ticket, world.loop.time())
+    assert not counters.client
+
+
+@pytest.mark.parametrize("name", ["naïve", "Ж"])
+async def test_names_beyond_latin_1_do_no_harm(name: str) -> None:
+    """A folder of manifests may hold anything."""
+    world = World()
+    revision = RevisionID("default", name)
+    world.driver.set_revision(Revision(revision))
+    world.list_pods(["10.0.0.1:8012"], revision)
+    world.list_pods([], revision)
+    assert world.told.count(("forget", "10.0.0.1:8012")) == 2
+    world.driver.delete_revision(revision)
+    assert not list(world.driver.throttler)
+
+
+async def test_config_map_reaches_who_asked_for_that_name_alone() -> None:
+    world = World()
+    seen: list[object] = []
+    world.driver.config_listeners["config-logging"] = seen.append
+    world.driver.set_config_map("config-logging", {"loglevel.activator": "debug"})
+    world.driver.set_config_map("config-other", {"a": "b"})
+    assert seen == [{"loglevel.activator": "debug"}]
