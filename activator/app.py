@@ -9,6 +9,7 @@ once. Knative's counterpart: cmd/activator/main.go.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 import signal
@@ -48,6 +49,8 @@ _HOUSEKEEPING = 15.0
 #: Share of the drain time that waiting requests may use for a pod to come; the rest is for the
 #: answers of those that got one.
 _DRAIN_WAITING = 0.8
+#: Objects made, less those freed, between two collections of the youngest.
+_GC_THRESHOLD = 20_000
 
 
 class StartError(Exception):
@@ -341,6 +344,10 @@ def main(settings: Settings) -> int:
         The exit status: 0 after a drain, 1 if it could not start or was ended by a second signal.
     """
     logs.configure(settings.log_format, settings.log_level, settings.pod_name)
+    # What start-up made stays; and requests leave no cycles behind, so that a collection every
+    # 700 objects (the default) finds nothing: measured 4 % of the byte path's time.
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 20, 50)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             if settings.command != "demo":

@@ -66,17 +66,20 @@ class RandomChoice2:
         if count == 1:
             return pods[0]
         first = int(self._random() * count)
-        second = (first + 1 + int(self._random() * (count - 1))) % count
-        a = self._with_room(pods, room, first)
-        b = self._with_room(pods, room, second)
+        # The second is any other; of two pods there is only one.
+        second = 1 - first
+        if count > 2:
+            second = (first + 1 + int(self._random() * (count - 1))) % count
+        a, b = pods[first], pods[second]
+        if not a.bit & room:
+            a = self._with_room(pods, room, first)
+        if not b.bit & room:
+            b = self._with_room(pods, room, second)
         return b if b.in_flight < a.in_flight else a
 
     @staticmethod
     def _with_room(pods: Sequence[PodTracker], room: int, index: int) -> PodTracker:
-        """Return the pod at ``index``, or the next one that has room."""
-        pod = pods[index]
-        if pod.bit & room:
-            return pod
+        """Return the first pod behind ``index`` that has room."""
         ahead = room >> index
         if ahead:
             return pods[index + (ahead & -ahead).bit_length() - 1]

@@ -223,7 +223,9 @@ class Downstream(asyncio.Protocol):
     def _probe_reply(self, request: Request) -> replies.Reply | None:
         """Return the answer to a probe of kubelet, ingress or autoscaler; None if it is none."""
         fields = request.fields
-        if fields.get(b"k-kubelet-probe") or _KUBELET.search(request.block):
+        if fields.get(b"k-kubelet-probe") or (
+            b"kube-probe/" in request.block and _KUBELET.search(request.block)
+        ):
             why = self.proxy.unhealthy()
             return replies.unhealthy(why) if why else replies.HEALTHY
         probe = fields.get(b"k-network-probe", b"").rstrip(b" \t")
@@ -239,11 +241,11 @@ class Downstream(asyncio.Protocol):
     def _conflict(fields: dict[bytes, bytes]) -> replies.Reply | None:
         """Refuse two revisions in one request: an ingress appended, a client had its own."""
         for name in (b"knative-serving-revision", b"knative-serving-namespace"):
-            values = fields.get(name, b"")
-            if b"," in values and len({value.strip() for value in values.split(b",")}) > 1:
-                return replies.refused(400, f"{name.decode()} is given twice and differs")
-            if b"," in values:
-                fields[name] = values.split(b",")[0]
+            if b"," in (value := fields.get(name, b"")):
+                first, *others = [part.strip(b" \t") for part in value.split(b",")]
+                if any(other != first for other in others):
+                    return replies.refused(400, f"{name.decode()} is given twice and differs")
+                fields[name] = first
         return None
 
     def _read_body(self, data: bytes) -> None:

@@ -323,15 +323,8 @@ class Exchange:
         if not self.body_complete:
             # The rest of the request is unread: whatever follows on this connection is its body.
             self._keep_alive = False
-        if (
-            raw is not None
-            and response.plain
-            and response.dated
-            and response.length >= 0
-            and self._keep_alive
-            and self.request.minor
-        ):
-            downstream.write(raw)
+        if raw is not None and response.plain and self._keep_alive and self.request.minor:
+            downstream.write(raw.replace(response.cut, b"", 1) if response.cut else raw)
         else:
             self._write_head(response, payload)
         if complete:
@@ -474,9 +467,7 @@ class Exchange:
         counters = entry.counters
         counters.outcomes[outcome] += 1
         record = counters.server_of((request.method, request.minor, status))
-        record.duration.observe(now - self.ticket.arrived)
-        record.request_size.observe(request.length)
-        record.response_size.observe(self._response_size)
+        record.observe(now - self.ticket.arrived, request.length, self._response_size)
         entry.load.leave(now)
         ticket = self.ticket
         ticket.owner = _NOBODY  # breaks the cycle: nothing is left for the garbage collector

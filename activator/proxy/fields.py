@@ -96,11 +96,15 @@ def split_head(pattern: re.Pattern[bytes], head: bytes) -> tuple[bytes, dict[byt
     """
     parts = pattern.split(head)
     start, separator, early = parts[0].partition(b"\r\n")
-    fields = dict(zip(map(bytes.lower, parts[1::3]), parts[2::3], strict=True))
-    if 3 * len(fields) != len(parts) - 1:
+    if early:
+        early = separator + early
+    count = len(parts)
+    if count == 4:
+        return start, {parts[1].lower(): parts[2]}, early + parts[3]
+    fields = dict(zip(map(bytes.lower, parts[1::3]), parts[2::3]))  # noqa: B905 # both as long
+    if 3 * len(fields) != count - 1:
         fields = _joined(parts)
-    rest = b"".join(parts[3::3])
-    return start, fields, separator + early + rest if separator else rest
+    return start, fields, early + b"".join(parts[3::3])
 
 
 def _joined(parts: list[bytes]) -> dict[bytes, bytes]:

@@ -101,7 +101,8 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
         target, host = _other_form(method, target, host)
     request = Request(method, target, minor, host, fields, block, minor == 1)
     if fields:
-        _framing(request, fields)
+        if b"content-length" in fields or b"transfer-encoding" in fields:
+            _framing(request, fields)
         _connection(request, fields)
     elif minor == 0:
         request.keep_alive = False
@@ -202,17 +203,26 @@ def _connection(request: Request, fields: dict[bytes, bytes]) -> None:
         request.keep_alive = False
     if not fields and not named:
         return
-    upgrade = fields.pop(b"upgrade", b"").strip(b" \t")
+    if b"upgrade" in fields:
+        _upgrade(request, fields.pop(b"upgrade").strip(b" \t"), named)
+    if b"expect" in fields:
+        _expect(request, fields.pop(b"expect").strip(b" \t"))
+    if others := [name for name in named if name not in _OWN_OPTIONS]:
+        request.block = without_named(request.block, others)
+
+
+def _upgrade(request: Request, upgrade: bytes, named: list[bytes]) -> None:
     # h2c by upgrade is gone (RFC 9113 section 3.1) and a way around us; a body leaves no room
     # for bytes of another protocol behind the head.
     if upgrade and b"upgrade" in named and request.body is None and request.minor == 1:
         request.upgrade = b"" if b"h2c" in tokens(upgrade) else upgrade
-    if expect := fields.pop(b"expect", b"").strip(b" \t"):
-        if expect.lower() != b"100-continue":
-            raise FramingError("unsupported expectation", 417)
-        request.expects_continue = request.minor == 1 and request.body is not None
-    if others := [name for name in named if name not in _OWN_OPTIONS]:
-        request.block = without_named(request.block, others)
+
+
+def _expect(request: Request, expect: bytes) -> None:
+    """RFC 9110 section 10.1.1."""
+    if expect.lower() != b"100-continue":
+        raise FramingError("unsupported expectation", 417)
+    request.expects_continue = request.minor == 1 and request.body is not None
 
 
 def pod_head(request: Request, client: bytes) -> tuple[bytes, bytes]:

@@ -12,6 +12,10 @@ from activator.proxy.body import Body, ChunkedBody, CloseBody, LengthBody
 from activator.proxy.fields import RESPONSE_FIELDS, split_head, tokens, without_named
 from activator.proxy.grammar import FramingError, check_response
 
+_NO_BODY = (204, 304)
+_BEFORE_REASON = (b"", b" ")
+#: What says nothing in HTTP/1.1, and what many servers say all the same.
+_IDLE_TALK = b"\r\nConnection: keep-alive"
 _VERSIONS = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
 
 
@@ -22,27 +26,27 @@ class Response:
     Attributes:
         status: its code.
         reason: the rest of the status line, after the code, with the space before it.
-        block: the end-to-end fields, Date and Content-Length among them, each preceded by its
-            CRLF.
-        body: its framing; None where there is none.
+        block: the end-to-end fields but Date and Content-Length, each preceded by its CRLF.
+        date: the Date field; empty if there is none.
         length: Content-Length as it is said (also in an answer to HEAD), -1 if it is not.
-        chunked: whether the body comes in chunks.
         keep_alive: whether the pod keeps the connection.
+        plain: the client may see the head as it came, but for the line ``cut`` if there is one.
+        body: its framing; None where there is none.
+        chunked: whether the body comes in chunks.
         upgrade: the protocol that a 101 names.
-        plain: nothing was taken out and the version is 1.1: the client may see the head as it is.
-        dated: whether there is a Date.
     """
 
     status: int
     reason: bytes
     block: bytes
-    body: Body | None
+    date: bytes
     length: int
-    chunked: bool
     keep_alive: bool
-    upgrade: bytes
     plain: bool
-    dated: bool
+    cut: bytes = b""
+    body: Body | None = None
+    chunked: bool = False
+    upgrade: bytes = b""
 
 
 def read_response(head: bytes, *, to_head: bool) -> Response:
@@ -58,48 +62,41 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     check_response(head)
     start, fields, block = split_head(RESPONSE_FIELDS, head[:-4])
     minor = _VERSIONS.get(start[:9])
-    code = start[9:12]
-    if minor is None or not code.isdigit() or code < b"100":
+    code, reason = start[9:12], start[12:]
+    if minor is None or not code.isdigit() or reason[:1] not in _BEFORE_REASON:
         raise FramingError("malformed status line", 502)
     status = int(code)
-    date = fields.pop(b"date", None)
-    length = fields.pop(b"content-length", None)
-    response = Response(
-        status,
-        start[12:],
-        block,
-        None,
-        -1 if length is None else int(length),
-        False,
-        minor == 1,
-        b"",
-        not fields and minor == 1 and status != 204,
-        date is not None,
-    )
-    if date is not None:
-        response.block += b"\r\nDate: " + date
-    if length is not None and status != 204:
-        response.block += b"\r\nContent-Length: " + length
+    date = fields.pop(b"date", b"")
+    said = fields.pop(b"content-length", None)
+    length = -1 if said is None else int(said)
+    alive = minor == 1
+    plain = alive and length >= 0 and date != b"" and status != 204
+    response = Response(status, reason, block, date, length, alive, plain)
     if fields:
-        _connection(response, fields, minor)
-    elif minor == 0:
-        response.keep_alive = False
-    if not (to_head or status < 200 or status in (204, 304)):
+        if len(fields) == 1 and fields.get(b"connection") == b"keep-alive" and _IDLE_TALK in head:
+            response.cut = _IDLE_TALK
+            response.keep_alive = True
+        else:
+            response.plain = False
+            _connection(response, fields, alive)
+    if not (to_head or status < 200 or status in _NO_BODY):
         _framing(response)
     return response
 
 
-def _connection(response: Response, fields: dict[bytes, bytes], minor: int) -> None:
-    connection = fields.pop(b"connection", b"")
-    if connection == b"keep-alive" and not fields:
-        return
-    named = tokens(connection)
-    response.keep_alive = b"keep-alive" in named if minor == 0 else b"close" not in named
+def _connection(response: Response, fields: dict[bytes, bytes], alive: bool) -> None:
+    """Take out what concerns this connection only, and remember it.
+
+    Arguments:
+        alive: whether the connection lives on where nothing is said: HTTP/1.1.
+    """
+    named = tokens(fields.get(b"connection", b""))
+    response.keep_alive = b"close" not in named if alive else b"keep-alive" in named
     if b"upgrade" in named:
         response.upgrade = fields.get(b"upgrade", b"").strip(b" \t")
     coding = fields.get(b"transfer-encoding")
     if coding is not None:
-        if coding.strip(b" \t").lower() != b"chunked" or minor == 0:
+        if coding.strip(b" \t").lower() != b"chunked" or not alive:
             raise FramingError("only the transfer coding chunked is supported", 502)
         if response.length >= 0:
             raise FramingError("Content-Length beside Transfer-Encoding", 502)
@@ -129,7 +126,9 @@ def client_head(response: Response, *, minor: int, chunk: bool, close: bool, dat
         close: whether the client's connection ends after this answer.
         date: the present date, for an answer without one.
     """
-    lines = b"" if response.dated else b"\r\nDate: " + date
+    lines = b"\r\nDate: " + (response.date or date)
+    if response.length >= 0 and response.status != 204:
+        lines += b"\r\nContent-Length: %d" % response.length
     if chunk:
         lines += b"\r\nTransfer-Encoding: chunked"
     if close:
