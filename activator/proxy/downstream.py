@@ -212,13 +212,15 @@ class Downstream(asyncio.Protocol):
             return
         exchange = self._exchange = Exchange(self, request)
         self._body = request.body
+        if self._body is not None and self._ahead:
+            # What came with the head goes out with the head: one system call instead of two.
+            ahead, self._ahead = self._ahead, b""
+            self._read_body(ahead)
+            if self._exchange is not exchange:
+                return
         exchange.begin()
         if self._body is not None and self._exchange is exchange:
-            ahead, self._ahead = self._ahead, b""
-            if ahead:
-                self._read_body(ahead)
-            else:
-                self.regulate()
+            self.regulate()
 
     def _probe_reply(self, request: Request) -> replies.Reply | None:
         """Return the answer to a probe of kubelet, ingress or autoscaler; None if it is none."""

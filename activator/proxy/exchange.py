@@ -52,6 +52,7 @@ class Exchange:
         held: pieces of the body, as they go to a pod; kept until the answer begins, so that the
             request can wait, and be sent again. Bounded by the limit per request and the
             revision's budget; beyond it nothing is kept and ``_replayable`` is False.
+        begun: a revision has been found, and the request has a place there.
         body_complete: the whole request was read from the client.
         answering: a byte of the pod's final answer has been passed on.
     """
@@ -74,6 +75,7 @@ class Exchange:
         "_start",
         "_status",
         "answering",
+        "begun",
         "body_complete",
         "done",
         "downstream",
@@ -89,6 +91,7 @@ class Exchange:
         self._proxy = downstream.proxy
         self.body_complete = request.body is None
         self.answering = False
+        self.begun = False
         self.done = False
         self.paused = False
         self.upstream: Upstream | None = None
@@ -128,11 +131,13 @@ class Exchange:
             self.done = True
             self.downstream.reply(replies.not_found(error))
             return
+        self.begun = True
         self._entry = entry
         self._start, self._rest = pod_head(request, self.downstream.client)
         now = driver.clock()
         throttler = entry.throttler
-        ticket = Ticket(self, now + throttler.revision.timeout, len(self._rest))
+        size = len(self._rest) + self._held_size
+        ticket = Ticket(self, now + throttler.revision.timeout, size)
         self.ticket = ticket
         entry.load.enter(now)
         try:
@@ -223,8 +228,10 @@ class Exchange:
             self._proxy.timers.arm(downstream, when)
         data = (self._start, upstream.pool.host_lines, self._rest, *self._held)
         upstream.send(self, b"".join(data))
-        if not self._replayable:
-            self._held = []
+        if self._held and (
+            self.request.method not in IDEMPOTENT or self._held_size > self._proxy.hold_bytes
+        ):
+            self._forget_body()
         if not self.body_complete:
             downstream.regulate()
 
@@ -246,6 +253,8 @@ class Exchange:
             return
         if self.upstream is not None:
             self.upstream.transport.write(data)
+            if not self._replayable or self.answering:
+                return
         self._hold(data)
 
     def _framed(self, payload: list[bytes], complete: bool, trailers: bytes) -> bytes:
@@ -258,21 +267,27 @@ class Exchange:
         return data
 
     def _hold(self, data: bytes) -> None:
-        """Keep a piece of the body to send it (again) later, within the bounds."""
-        if not self._replayable or self.answering:
-            return
+        """Keep a piece of the body until a pod has it, and to send it again.
+
+        What has been read is kept whatever the bounds; ``wants_body`` stops the reading.
+        """
+        self._held.append(data)
         self._held_size += len(data)
+        if not self.begun:
+            return
         ticket = self.ticket
-        if ticket.state is QUEUED:
-            # What has been read already is kept; but nothing more is read beyond the budget.
+        if ticket.state is not QUEUED:
+            ticket.size += len(data)
+            if self.upstream is not None and self._held_size > self._proxy.hold_bytes:
+                self._forget_body()
+        elif self._replayable:
             assert ticket.revision is not None
             self._replayable = ticket.revision.breaker.hold(ticket, len(data))
-            self._held.append(data)
-        elif self.upstream is None or self._held_size <= self._proxy.hold_bytes:
-            self._held.append(data)
-        else:
-            self._replayable = False
-            self._held = []
+
+    def _forget_body(self) -> None:
+        """From here on this request is not sent again."""
+        self._replayable = False
+        self._held = []
 
     def pause_sending(self) -> None:
         """See upstream.Answered."""
@@ -412,9 +427,10 @@ class Exchange:
 
     def on_client_gone(self) -> None:
         """The client has left: nobody wants the answer."""
-        if not self.done:
+        if self.begun and not self.done:
             self._drop_upstream()
             self._end("cancelled", 499)
+        self.done = True
 
     def on_time(self, now: float) -> float:
         """Do what is due; return when to look again."""
