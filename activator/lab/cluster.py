@@ -142,7 +142,9 @@ class _ScaledService:
 
     def observe(self, concurrency: float, count: float) -> None:
         self._scaler.observe(time.monotonic(), concurrency, count)
-        if concurrency > 0 and not any(pod.ready for pod in self._pods):
+        # Only without any pod is it certain that the request waits: one that Kubernetes does not
+        # call ready yet may have answered already, since the activator asks pods itself.
+        if concurrency > 0 and all(pod.stopping for pod in self._pods):
             self._happened("asked", concurrency=concurrency)
         self._wake.set()
 

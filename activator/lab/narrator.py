@@ -61,7 +61,7 @@ class Narrator:
         return []
 
     def _was_asked(self, event: Event) -> list[str]:
-        """The first statistic of a service without a ready pod; it is repeated each second."""
+        """The first statistic of a service without a pod; more may come before one is started."""
         name = event.service.name
         if name in self._asked:
             return []

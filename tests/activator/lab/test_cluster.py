@@ -59,6 +59,8 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     await town.until("started")
     await town.until("listening")
     assert town.listed() in ({"notReadyAddresses": ["127.0.0.181"]}, {"addresses": ["127.0.0.181"]})
+    # What is reported of the first second tells of no request that waits: there is a pod now.
+    town.cluster.on_stats([(("default", "app"), 0.5, 0)])
     await town.until("ready")
     assert town.listed() == {"addresses": ["127.0.0.181"]}
     await town.until("draining")
