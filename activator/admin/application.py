@@ -7,10 +7,11 @@ cmd/activator/main.go; the API has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
+import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -22,7 +23,7 @@ from activator.admin.api import revision_view
 from activator.admin.headers import SecurityHeaders
 from activator.admin.pages import index
 from activator.admin.problems import HANDLERS
-from activator.admin.streaming import encode, in_turns, json_pieces
+from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.driver import Driver
 from throttler.revision import RevisionThrottler
 
@@ -85,7 +86,7 @@ class _Handlers:
         if request.method == "HEAD":
             return _stream((), JSON_TYPE)
         # A list, because revisions come and go while the answer is under way.
-        throttlers = sorted(self._runtime.driver.throttler, key=_order)
+        throttlers = list(self._runtime.driver.throttler)
         rest = {"activator": self._activator()}
         return _stream(json_pieces("revisions", self._views(throttlers), rest), JSON_TYPE)
 
@@ -95,10 +96,10 @@ class _Handlers:
         throttler = driver.throttler.find(wanted["namespace"], wanted["name"])
         return Response(encode(revision_view(throttler, driver.clock())), media_type=JSON_TYPE)
 
-    def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[Mapping[str, Any]]:
+    def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[dict[str, Any] | None]:
         clock = self._runtime.driver.clock
-        for throttler in throttlers:
-            yield revision_view(throttler, clock())
+        for throttler in in_order(throttlers, _order):
+            yield None if throttler is None else revision_view(throttler, clock())
 
     def _activator(self) -> dict[str, Any]:
         runtime = self._runtime
@@ -134,7 +135,17 @@ def create_app(runtime: Runtime) -> Starlette:
         Route("/api/v1/revisions", handlers.revisions),
         Route("/api/v1/revisions/{namespace}/{name}", handlers.revision),
     ]
-    return _application(routes, lambda _app: runtime.lifespan())
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        # The first group loads anyio's backend, which takes 15 ms: now, not when starlette
+        # streams its first answer and traffic would wait for it.
+        async with anyio.create_task_group():
+            pass
+        async with runtime.lifespan():
+            yield
+
+    return _application(routes, lifespan)
 
 
 def create_metrics_app(runtime: Runtime) -> Starlette:

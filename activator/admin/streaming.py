@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from typing import Any, TypeVar
 
 import msgspec
 
-#: Bytes of a piece of JSON: makes one of about a millisecond.
+T = TypeVar("T")
+
+#: Bytes of a piece of JSON: makes one of half a millisecond.
 PIECE = 64 << 10
+#: Elements that are sorted in one go: takes a quarter of a millisecond.
+BLOCK = 500
 
 
 async def in_turns(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -28,14 +33,33 @@ async def in_turns(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
+def in_order(items: Sequence[T], key: Callable[[T], str]) -> Iterator[T | None]:
+    """Yield ``items`` sorted; before them some None, at each of which the caller may pause.
+
+    Sorting 10,000 revisions in one go takes 5 ms.
+    """
+    blocks = []
+    for start in range(0, len(items), BLOCK):
+        blocks.append(sorted(items[start : start + BLOCK], key=key))
+        yield None
+    yield from merge(*blocks, key=key)
+
+
 def json_pieces(
-    name: str, elements: Iterable[Mapping[str, Any]], rest: Mapping[str, Any]
+    name: str, elements: Iterable[Mapping[str, Any] | None], rest: Mapping[str, Any]
 ) -> Iterator[bytes]:
-    """Yield an object of JSON: an array called ``name``, made bit by bit, and the fields of
-    ``rest``, of which there is at least one."""
+    """Yield an object of JSON, bit by bit.
+
+    Arguments:
+        name: what the array of ``elements`` is called; None among them is a wish to pause.
+        rest: the other fields, of which there is at least one.
+    """
     buffer = bytearray(b"{" + encode(name) + b":[")
     separator = b""
     for element in elements:
+        if element is None:
+            yield b""
+            continue
         buffer += separator
         buffer += encode(element)
         separator = b","

@@ -1,0 +1,154 @@
+"""What the API says of a revision in each situation that a user would ask about."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.admin.api import revision_view
+from tests.activator.telemetry.world import World
+from throttler.model import AppProtocol
+
+POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def view(world, throttler):
+    return revision_view(throttler, world.clock.now)
+
+
+def pod_view(world, throttler):
+    (pod,) = view(world, throttler)["pods"]
+    return pod
+
+
+def test_a_revision_at_zero(world):
+    throttler = world.revision(timeout=300.0, protocol=AppProtocol.H2C)
+    assert view(world, throttler) == {
+        "namespace": "default",
+        "name": "hello",
+        "uid": "u1",
+        "containerConcurrency": 2,
+        "protocol": "h2c",
+        "timeoutSeconds": 300,
+        "capacity": 0,
+        "inFlight": 0,
+        "queued": 0,
+        "oldestWaiterSeconds": None,
+        "queueDepth": 10_000,
+        "heldBytes": 0,
+        "reason": None,
+        "reasonDetail": None,
+        "reachableHealthyPods": 0,
+        "activatorIndex": -1,
+        "activatorCount": 0,
+        "pods": [],
+    }
+
+
+def test_a_full_pod_and_a_queue(world):
+    throttler = world.revision(concurrency=2)
+    world.healthy(throttler, POD)
+    for size in (0, 0, 700):
+        world.request(throttler, size)
+    world.clock.now += 1.26
+    seen = view(world, throttler)
+    assert (seen["inFlight"], seen["capacity"], seen["queued"]) == (2, 2, 1)
+    assert (seen["oldestWaiterSeconds"], seen["heldBytes"]) == (1.26, 700)
+    assert (seen["reason"], seen["reasonDetail"]) == ("at-capacity", "2/2")
+    assert seen["pods"] == [
+        {
+            "address": POD,
+            "uid": f"uid-{POD}",
+            "kubernetes": "ready",
+            "probe": "passed",
+            "lastProbeSecondsAgo": 1.26,
+            "state": "healthy",
+            "usable": True,
+            "inFlight": 2,
+            "limit": 2,
+            "lastError": None,
+            "inSlice": True,
+        }
+    ]
+
+
+async def test_a_request_waits_for_an_address(world):
+    throttler = world.revision()
+    world.request(throttler)
+    assert view(world, throttler)["reason"] == "no-endpoints"
+
+
+def test_a_pod_that_was_not_probed_yet(world):
+    throttler = world.revision()
+    world.pods(throttler, not_ready=(POD,))
+    pod = pod_view(world, throttler)
+    assert (pod["kubernetes"], pod["probe"], pod["state"]) == ("not-ready", "unknown", "probing")
+    assert pod["lastProbeSecondsAgo"] is None
+    assert not pod["usable"]
+
+
+async def test_a_pod_that_fails_its_probe(world):
+    throttler = world.revision()
+    (pod,) = world.pods(throttler, POD)
+    world.request(throttler)
+    world.driver.probe_failed(pod, pod.epoch, "connection refused")
+    seen = pod_view(world, throttler)
+    assert (seen["probe"], seen["lastError"]) == ("failed", "connection refused")
+    assert view(world, throttler)["reason"] == "probe-failing"
+    assert view(world, throttler)["reasonDetail"] == f"{POD}: connection refused"
+
+
+def test_a_pod_that_dropped_a_connection_has_failed(world):
+    throttler = world.revision()
+    (pod,) = world.healthy(throttler, POD)
+    world.driver.connect_failed(pod, "reset")
+    seen = pod_view(world, throttler)
+    assert (seen["probe"], seen["state"], seen["lastError"]) == ("failed", "probing", "reset")
+
+
+def test_a_pod_that_leaves_with_requests(world):
+    throttler = world.revision()
+    world.healthy(throttler, POD)
+    world.request(throttler)
+    world.pods(throttler)
+    seen = pod_view(world, throttler)
+    assert (seen["kubernetes"], seen["state"], seen["usable"]) == ("gone", "draining", False)
+    assert not seen["inSlice"]
+
+
+def test_a_pod_that_passed_our_probe_where_that_does_not_suffice(world):
+    throttler = world.revision(probe_suffices=False)
+    (pod,) = world.pods(throttler, not_ready=(POD,))
+    world.driver.probe_passed(pod, pod.epoch)
+    seen = pod_view(world, throttler)
+    assert (seen["probe"], seen["state"], seen["usable"]) == ("passed", "healthy", False)
+
+
+def test_without_a_limit_nothing_is_said_of_one(world):
+    throttler = world.revision(concurrency=0)
+    assert view(world, throttler)["capacity"] == 0
+    world.healthy(throttler, POD)
+    assert view(world, throttler)["capacity"] is None
+    assert pod_view(world, throttler)["limit"] is None
+
+
+def test_our_share_of_the_pods(world):
+    throttler = world.revision()
+    world.healthy(throttler, POD, OTHER)
+    addresses = {AppProtocol.HTTP1: frozenset(("10.9.9.8", "10.9.9.9"))}
+    world.driver.set_activators(throttler.revision.id, addresses)
+    seen = view(world, throttler)
+    assert (seen["activatorIndex"], seen["activatorCount"]) == (1, 2)
+    assert [(pod["address"], pod["inSlice"], pod["usable"]) for pod in seen["pods"]] == [
+        (POD, False, True),
+        (OTHER, True, True),
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(300.0, "300"), (0.5, "0.5"), (0.0, "0")])
+def test_time_outs_are_written_as_the_manifest_does(world, seconds, shown):
+    assert str(view(world, world.revision(timeout=seconds))["timeoutSeconds"]) == shown

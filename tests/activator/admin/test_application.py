@@ -1,0 +1,253 @@
+"""The admin side as a client sees it: every path, the errors, and that traffic is not held up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from activator.admin import status
+from activator.admin.application import create_app, create_metrics_app
+from tests.activator.telemetry.world import World
+
+POD = "10.0.0.1:8012"
+REVISIONS = "/api/v1/revisions"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def client(app):
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://admin")
+
+
+async def ask(app, path, method="GET"):
+    async with client(app) as session:
+        return await session.request(method, path)
+
+
+async def get(world, path):
+    return await ask(create_app(world), path)
+
+
+async def test_healthz_says_ok_even_when_not_ready(world):
+    world.not_ready = "received SIGTERM from kubelet"
+    answer = await get(world, "/healthz")
+    assert (answer.status_code, answer.text) == (200, "ok")
+
+
+async def test_readyz_says_why_not(world):
+    answer = await get(world, "/readyz")
+    assert (answer.status_code, answer.text) == (200, "ok")
+    world.not_ready = "connection has not yet been established"
+    answer = await get(world, "/readyz")
+    assert (answer.status_code, answer.text) == (503, "connection has not yet been established")
+
+
+@pytest.mark.parametrize("text", [b"up 1\n", (b"", b"up ", b"", b"1\n")])
+@pytest.mark.parametrize("create", [create_app, create_metrics_app])
+async def test_metrics_whole_or_in_pieces(world, text, create):
+    world.text = text
+    answer = await ask(create(world), "/metrics")
+    assert (answer.status_code, answer.text) == (200, "up 1\n")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_the_metrics_port_tells_nothing_else(world):
+    app = create_metrics_app(world)
+    assert (await ask(app, "/healthz")).text == "ok"
+    for path in ("/", "/readyz", REVISIONS, f"{REVISIONS}/default/hello"):
+        assert (await ask(app, path)).status_code == 404
+
+
+async def test_revisions_are_sorted_and_complete(world):
+    for namespace, name in (("b", "x"), ("a", "y"), ("a-b", "z"), ("a", "b")):
+        world.revision(name, namespace=namespace)
+    world.errors = {"/manifests/x.yaml": "line 3: <b>"}
+    answer = await get(world, REVISIONS)
+    assert answer.headers["content-type"] == "application/json"
+    names = [(one["namespace"], one["name"]) for one in answer.json()["revisions"]]
+    assert names == [("a", "b"), ("a", "y"), ("a-b", "z"), ("b", "x")]
+    activator = answer.json()["activator"]
+    assert activator.pop("version")
+    assert activator == {
+        "podName": "activator-1",
+        "uptimeSeconds": 60,
+        "ready": True,
+        "notReadyReason": None,
+        "manifestErrors": {"/manifests/x.yaml": "line 3: <b>"},
+    }
+
+
+async def test_without_revisions_the_list_is_empty(world):
+    assert (await get(world, REVISIONS)).json()["revisions"] == []
+
+
+async def test_one_revision_is_an_element_of_the_list(world):
+    throttler = world.revision()
+    world.healthy(throttler, POD)
+    world.request(throttler)
+    (element,) = (await get(world, REVISIONS)).json()["revisions"]
+    assert (await get(world, f"{REVISIONS}/default/hello")).json() == element
+
+
+@pytest.mark.parametrize("count", [0, 1, 700])
+async def test_the_command_line_reads_what_is_served(world, count):
+    for number in range(count):
+        throttler = world.revision(f"hello-{number:03}")
+        world.healthy(throttler, POD)
+        world.request(throttler)
+    rows = status.read_rows((await get(world, REVISIONS)).text, "http://admin")
+    assert [row.revision for row in rows] == [f"default/hello-{n:03}" for n in range(count)]
+    assert {row.state for row in rows} <= {"serving"}
+
+
+async def test_the_reference_shows_the_very_fields(world):
+    page = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
+    found = re.search(r"### `GET /api/v1/revisions`\n\n```json\n(.*?)```", page, re.DOTALL)
+    assert found
+    throttler = world.revision()
+    world.healthy(throttler, POD)
+    assert keys(json.loads(found[1])) == keys((await get(world, REVISIONS)).json())
+
+
+def keys(value):
+    """The shape of JSON: the names of fields in their order, of lists the first element's."""
+    if isinstance(value, dict):
+        return {name: keys(inner) for name, inner in value.items()}
+    return [keys(value[0])] if isinstance(value, list) else None
+
+
+async def test_the_index_links_to_what_is_there(world):
+    world.pod_name = "<script>"
+    answer = await get(world, "/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "<script>" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    links = re.findall(r'href="([^"]+)"', answer.text)
+    assert REVISIONS in links
+    for link in links:
+        assert (await get(world, link)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "http://admin//healthz",
+        "/healthz/",
+        "/api/v1/revisions/",
+        "/api/v1/revisions/default",
+        "/api/v1/revisions/default/hello/pods",
+        "/api/v1/revisions/default/unknown",
+        "/api/v1/revisions/%ED%A0%80/x",
+        "/%ff%00<b>",
+    ],
+)
+async def test_what_is_not_there_is_a_problem(world, path):
+    world.revision()
+    answer = await get(world, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+    problem = answer.json()
+    assert (problem["status"], problem["title"]) == (404, "Not Found")
+    assert problem["detail"].endswith(".")
+
+
+async def test_a_deleted_revision_is_not_found_any_more(world):
+    throttler = world.revision()
+    world.driver.delete_revision(throttler.revision.id)
+    answer = await get(world, f"{REVISIONS}/default/hello")
+    assert answer.status_code == 404
+    assert "default/hello" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/readyz", "/metrics", REVISIONS, REVISIONS + "/a/b"]
+)
+async def test_nothing_can_be_changed(world, path, method):
+    answer = await ask(create_app(world), path, method)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert answer.json()["status"] == 405
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/readyz", "/metrics", REVISIONS, REVISIONS + "/default/hello"]
+)
+async def test_head_is_get_without_a_body(world, path):
+    world.revision()
+    head, full = await ask(create_app(world), path, "HEAD"), await get(world, path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == full.headers["content-type"]
+    length = head.headers.get("content-length")
+    assert length in (None, str(len(full.content)))
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", REVISIONS, "/nothing"])
+async def test_other_pages_in_a_browser_learn_nothing(world, path):
+    headers = (await get(world, path)).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+
+
+async def test_a_bug_is_a_problem_that_tells_nothing_of_it(world):
+    def broken():
+        raise RuntimeError("secret")
+
+    world.ready = broken
+    answer = await get(world, "/readyz")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "secret" not in answer.text
+
+
+async def test_strings_that_are_no_utf_8_do_not_hide_the_others(world):
+    world.revision("good")
+    world.revision("odd", uid="\ud800")
+    answer = await get(world, REVISIONS)
+    assert [one["uid"] for one in json.loads(answer.text)["revisions"]] == ["u1", "\ud800"]
+
+
+async def test_the_lifespan_runs_the_parts(world):
+    app = create_app(world)
+    async with app.router.lifespan_context(app):
+        assert world.life == ["started"]
+    assert world.life == ["started", "stopped"]
+
+
+async def test_the_metrics_application_starts_nothing(world):
+    app = create_metrics_app(world)
+    async with app.router.lifespan_context(app):
+        assert world.life == []
+
+
+async def test_a_long_list_lets_others_run_and_survives_what_they_change(world):
+    for number in range(2000):
+        world.pods(world.revision(f"r{number:04}"), POD, "10.0.0.2:8012")
+    turns = 0
+    done = False
+
+    async def others():
+        nonlocal turns
+        while not done:
+            turns += 1
+            world.revision(f"new-{turns}")
+            throttler = world.driver.throttler.find("default", f"r{turns:04}")
+            world.driver.delete_revision(throttler.revision.id)
+            await asyncio.sleep(0)
+
+    other = asyncio.ensure_future(others())
+    answer = await get(world, REVISIONS)
+    done = True
+    await other
+    assert turns > 10
+    assert len(answer.json()["revisions"]) >= 2000 - turns
