@@ -25,7 +25,13 @@ class Answer(Protocol):
 
 
 class Connection(Protocol):
-    """A connection to a pod."""
+    """A connection to a pod.
+
+    Attributes:
+        reused: whether it has carried an answer before.
+    """
+
+    reused: bool
 
     def send(self, owner: Probe, data: bytes) -> None:
         """Begin a request whose answer goes to ``owner``."""
@@ -56,8 +62,19 @@ class Probe:
         done: called with the kind of failure (empty if it passed) and its text.
     """
 
-    __slots__ = ("_answer", "_body", "_connection", "_done", "_timeout", "_timer", "epoch", "pod")
+    __slots__ = (
+        "_answer",
+        "_body",
+        "_connection",
+        "_done",
+        "_pool",
+        "_timeout",
+        "_timer",
+        "epoch",
+        "pod",
+    )
 
+    _pool: Pool
     #: See proxy.upstream.Answered: the request is a GET.
     to_head = False
 
@@ -75,6 +92,7 @@ class Probe:
 
     def start(self, pool: Pool) -> None:
         """Ask."""
+        self._pool = pool
         connection = pool.take()
         if connection is None:
             pool.dial(self, self._timeout)
@@ -131,21 +149,30 @@ class Probe:
         elif len(self._body) > MAX_BODY:
             assert self._connection is not None
             self._connection.abandon()
-            self._finish("bad-answer", f"more than {MAX_BODY} bytes of body")
+            self._judge()
 
     def _judge(self) -> None:
         assert self._answer is not None
         status = self._answer.status
         if status != 200:
             self._finish("bad-status", f"status {status}")
+        elif len(self._body) > MAX_BODY:
+            self._finish("bad-answer", f"more than {MAX_BODY} bytes of body")
         elif self._body != EXPECTED:
             self._finish("bad-answer", f"body {self._body[:20]!r} instead of {EXPECTED!r}")
         else:
             self._finish("", "")
 
     def on_lost(self, error: str, answered: bool) -> None:
-        """The connection broke."""
-        self._finish("connection-lost", error)
+        """The connection broke. A pod may close one that was idle at any time, which says nothing
+        against it: then a new one is asked."""
+        connection, self._connection = self._connection, None
+        assert connection is not None
+        if connection.reused and not answered:
+            self._stop_timer()
+            self._pool.dial(self, self._timeout)
+        else:
+            self._finish("connection-lost", error)
 
     def pause_sending(self) -> None:
         """A probe is smaller than any buffer."""

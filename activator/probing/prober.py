@@ -26,6 +26,8 @@ MAX_TIMEOUT = 5.0
 ROUND_TRIPS = 4.0
 #: Share of a healthy pod's interval by which it is varied, so that probes spread out.
 JITTER = 0.2
+#: Pods that get no more requests: what a probe finds of them is of no use to anybody.
+_LEAVING = (PodState.DRAINING, PodState.GONE)
 
 
 class Pools(Protocol):
@@ -48,6 +50,11 @@ class _Watch:
         self.started = 0.0
         self.round_trip = 0.0
         self.timeout = timeout
+
+    @property
+    def asked(self) -> bool:
+        """Whether a probe is under way, or stands in the queue."""
+        return self.probe is not None or self.queued
 
 
 class PodProber:
@@ -101,7 +108,7 @@ class PodProber:
         """See driver.Prober."""
         for pod in revision.unhealthy_pods():
             watch = self._watches.get(pod)
-            if watch is not None and watch.probe is None and not watch.queued:
+            if watch is not None and not watch.asked:
                 self._ask(watch)
 
     def forget(self, pod: PodTracker) -> None:
@@ -113,6 +120,7 @@ class PodProber:
 
     def close(self) -> None:
         """Stop probing."""
+        self._queue.clear()  # else each probe that is abandoned makes way for another
         for pod in list(self._watches):
             self.forget(pod)
         if self._timer is not None:
@@ -150,7 +158,8 @@ class PodProber:
         while self._queue and self.in_flight < self._max_in_flight:
             watch = heappop(self._queue)[2]
             watch.queued = False
-            if watch.probe is None and watch.pod in self._watches:
+            known = watch.pod in self._watches and watch.pod.state not in _LEAVING
+            if watch.probe is None and known:
                 self._start(watch)
 
     def _done(self, probe: Probe, kind: str, text: str) -> None:
@@ -165,7 +174,7 @@ class PodProber:
         else:
             self._driver.probe_passed(pod, probe.epoch)
         # What followed may have asked for another probe already, or forgotten the pod.
-        if watch.probe is None and not watch.queued and pod in self._watches:
+        if not watch.asked and pod in self._watches:
             self._plan(watch, kind)
 
     def _adapt(self, watch: _Watch, kind: str) -> None:
@@ -183,7 +192,7 @@ class PodProber:
     def _plan(self, watch: _Watch, kind: str) -> None:
         """Decide when this pod is probed again."""
         pod = watch.pod
-        if pod.state in (PodState.DRAINING, PodState.GONE):
+        if pod.state in _LEAVING:
             return
         healthy = pod.state is PodState.HEALTHY
         delay = probe_delay(
@@ -229,6 +238,9 @@ class PodProber:
     def _come_due(self, watch: _Watch, now: float) -> None:
         """Probe, unless traffic has proved the pod well lately."""
         pod = watch.pod
+        if pod.state in _LEAVING:
+            watch.due = inf
+            return
         fresh_until = pod.proven_at + DELAY_HEALTHY * (1 - JITTER)
         if pod.state is PodState.HEALTHY and fresh_until > now:
             self._at(watch, fresh_until)

@@ -1,0 +1,156 @@
+"""Probing, proxying and their common pool together: what a cold start costs on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from activator.driver import Driver
+from activator.probing.prober import PodProber
+from activator.proxy.downstream import Downstream
+from activator.proxy.pool import ConnectionPools, PoolLimits
+from activator.proxy.request import RequestLimits
+from activator.proxy.server import Proxy
+from activator.tasks import Tasks
+from tests.activator.probing.world import APP, Nobody
+from tests.conftest import UVLOOP, VIRTUAL
+from throttler.model import AppProtocol, Dest, Dests, Revision
+from throttler.throttler import Limits, Throttler
+
+both_loops = pytest.mark.parametrize("anyio_backend", [VIRTUAL, UVLOOP])
+
+
+class Pod:
+    """Answers every request with ``queue``; knows which came on which connection."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[str]] = []
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        targets: list[str] = []
+        self.seen.append(targets)
+        self.writers.append(writer)
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                targets.append(head.split(b" ")[1].decode())
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+class Load(Nobody):
+    """Tells when so many requests have come."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._entered = asyncio.Event()
+
+    def enter(self, now: float) -> None:
+        self._count += 1
+        self._entered.set()
+
+    async def came(self, count: int) -> None:
+        while self._count < count:
+            self._entered.clear()
+            await self._entered.wait()
+
+
+class World:
+    """The parts that stand between a client and a pod, without the rest of the process."""
+
+    def __init__(self, tasks: Tasks, clock: object) -> None:
+        self.load = Load()
+        self.driver = Driver(Throttler(Limits(), lambda: 0.5), lambda _: self.load)
+        if clock is not None:
+            self.driver.clock = clock  # type: ignore[assignment]
+        self.pools = ConnectionPools(PoolLimits(), tasks.start, self.driver.clock)
+        self.prober = PodProber(self.driver, self.pools, 0.3, 256, lambda: 0.5)
+        self.driver.prober, self.driver.pools = self.prober, self.pools
+        self.proxy = Proxy(
+            self.driver,
+            self.pools,
+            request_limits=RequestLimits(1 << 20, 1000, 1 << 16),
+            hold_bytes=1 << 16,
+            header_timeout=60.0,
+            unhealthy=lambda: "",
+        )
+        self.port = 0
+
+    async def get(self, target: str) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(
+            f"GET {target} HTTP/1.1\r\nHost: app.default.svc.cluster.local\r\n"
+            "Connection: close\r\n\r\n".encode()
+        )
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer
+
+    def list_pods(self, *addresses: str) -> None:
+        dests = Dests(not_ready=frozenset(map(Dest, addresses)))
+        self.driver.set_dests(APP, {AppProtocol.HTTP1: dests})
+
+
+@asynccontextmanager
+async def proxying(container_concurrency: int) -> AsyncIterator[World]:
+    loop = asyncio.get_running_loop()
+    tasks = Tasks()
+    world = World(tasks, time.monotonic if type(loop).__module__ == "uvloop" else loop.time)
+    world.driver.set_revision(Revision(APP, container_concurrency=container_concurrency))
+    server = await loop.create_server(lambda: Downstream(world.proxy), "127.0.0.1", 0)
+    world.port = server.sockets[0].getsockname()[1]
+    try:
+        yield world
+    finally:
+        server.close()
+        world.prober.close()
+        world.proxy.timers.close()
+        world.driver.close()
+        await tasks.close()
+        world.pools.close()
+
+
+def address_of(listener: asyncio.Server) -> str:
+    host, port = listener.sockets[0].getsockname()
+    return f"{host}:{port}"
+
+
+@both_loops
+async def test_probed_connection_carries_the_first_request() -> None:
+    pod = Pod()
+    listener = await asyncio.start_server(pod.serve, "127.0.0.1", 0)
+    async with proxying(container_concurrency=1) as world, asyncio.TaskGroup() as group:
+        answer = group.create_task(world.get("/first"))
+        await world.load.came(1)
+        world.list_pods(address_of(listener))
+        assert (await answer).endswith(b"\r\n\r\nqueue")
+        assert pod.seen == [["/healthz", "/first"]]
+        for writer in pod.writers:
+            writer.transport.abort()
+    listener.close()
+
+
+@both_loops
+async def test_waiters_are_served_over_few_connections_when_their_turn_comes() -> None:
+    pod = Pod()
+    listener = await asyncio.start_server(pod.serve, "127.0.0.1", 0)
+    async with proxying(container_concurrency=2) as world, asyncio.TaskGroup() as group:
+        answers = [group.create_task(world.get(f"/{number}")) for number in range(40)]
+        await world.load.came(len(answers))
+        world.list_pods(address_of(listener))
+        for answer in answers:
+            assert (await answer).startswith(b"HTTP/1.1 200 ")
+        assert len(pod.seen) == 2
+        assert sum(len(targets) for targets in pod.seen) == len(answers) + 1
+        for writer in pod.writers:
+            writer.transport.abort()
+    listener.close()

@@ -1,0 +1,277 @@
+"""One probe: what it asks, what each answer means, and that it takes no more than it should."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import pytest
+
+from activator.probing.probe import MAX_BODY, Probe
+from activator.proxy.pool import ConnectionPools, PoolLimits
+from activator.tasks import Tasks
+from tests.activator.probing.world import until
+from tests.conftest import UVLOOP, VIRTUAL
+from throttler.model import Dest, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.throttler import Limits, Throttler
+
+TIMEOUT = 0.5
+both_loops = pytest.mark.parametrize("anyio_backend", [VIRTUAL, UVLOOP])
+virtual = pytest.mark.parametrize("anyio_backend", [VIRTUAL])
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
+
+
+class Verdict(NamedTuple):
+    kind: str
+    text: str
+
+
+class Server:
+    """A pod made of one function per request, on a loopback port."""
+
+    def __init__(self, pools: ConnectionPools, answer: bytes | None) -> None:
+        self.pools = pools
+        self.answer = answer
+        self.heads: list[bytes] = []
+        self.connections: list[asyncio.StreamWriter] = []
+        self.then_close = False
+        self.pod: PodTracker
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
+        try:
+            while True:
+                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                if self.answer is not None:
+                    writer.write(self.answer)
+                if self.then_close:
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def probe(self) -> Verdict:
+        """Probe once, and return the verdict."""
+        done = asyncio.get_running_loop().create_future()
+
+        def on_done(probe: Probe, kind: str, text: str) -> None:
+            done.set_result(Verdict(kind, text))
+
+        Probe(self.pod, TIMEOUT, on_done).start(self.pools.of(self.pod))
+        return await done  # type: ignore[no-any-return] # a future of anything
+
+
+@asynccontextmanager
+async def serving(answer: bytes | None) -> AsyncIterator[Server]:
+    loop = asyncio.get_running_loop()
+    tasks = Tasks()
+    server = Server(ConnectionPools(PoolLimits(), tasks.start, loop.time), answer)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    host, port = listener.sockets[0].getsockname()
+    server.pod = tracker(f"{host}:{port}")
+    try:
+        yield server
+    finally:
+        listener.close()
+        server.pools.close()
+        for writer in server.connections:
+            writer.transport.abort()
+        await tasks.close()
+
+
+def tracker(address: str) -> PodTracker:
+    throttler = Throttler(Limits(), lambda: 0.0)
+    revision = Revision(RevisionID("default", "app"))
+    throttler.set_revision(revision, 0.0)
+    return PodTracker(throttler.find(*revision.id), Dest(address), True, 1, 0.0)
+
+
+def ok(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    return b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+
+
+@both_loops
+async def test_question_is_the_one_that_queue_proxy_knows() -> None:
+    async with serving(ok(b"queue")) as server:
+        assert await server.probe() == ("", "")
+        first, *fields = server.heads[0].decode().rstrip().split("\r\n")
+        assert first == "GET /healthz HTTP/1.1"
+        assert set(fields) == {
+            f"Host: {server.pod.address}",
+            "User-Agent: Knative-Activator-Probe",
+            "K-Network-Probe: queue",
+        }
+
+
+@both_loops
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ok(b"queue"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nqu\r\n3\r\neue\r\n0\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\n" + ok(b"queue"),
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 3 + ok(b"queue"),
+    ],
+    ids=["length", "chunked", "early hints", "continue"],
+)
+async def test_good_answer_passes_in_every_framing(answer: bytes) -> None:
+    async with serving(answer) as server:
+        assert await server.probe() == ("", "")
+        assert await server.probe() == ("", "")
+        assert len(server.connections) == 1
+
+
+@both_loops
+async def test_good_answer_that_ends_with_the_connection_passes() -> None:
+    async with serving(b"HTTP/1.0 200 OK\r\n\r\nqueue") as server:
+        server.then_close = True
+        assert await server.probe() == ("", "")
+
+
+BAD = {
+    "503": (ok(b"not ready", b"HTTP/1.1 503 Unavailable"), ("bad-status", "status 503")),
+    "404": (ok(b"", b"HTTP/1.1 404 Not Found"), ("bad-status", "status 404")),
+    "redirect": (ok(b"queue", b"HTTP/1.1 302 Found"), ("bad-status", "status 302")),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", ("bad-status", "status 204")),
+    "accepted": (ok(b"queue", b"HTTP/1.1 202 Accepted"), ("bad-status", "status 202")),
+    "other body": (ok(b"hello"), ("bad-answer", "body b'hello' instead of b'queue'")),
+    "empty body": (ok(b""), ("bad-answer", "body b'' instead of b'queue'")),
+    "line end": (ok(b"queue\n"), ("bad-answer", r"body b'queue\n' instead of b'queue'")),
+    "long body": (
+        ok(b"x" * MAX_BODY),
+        ("bad-answer", f"body b'{'x' * 20}' instead of b'queue'"),
+    ),
+    "longer body": (ok(b"x" * 5000), ("bad-answer", "more than 1024 bytes of body")),
+    "endless body": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n" + b"x" * 70_000,
+        ("bad-answer", "more than 1024 bytes of body"),
+    ),
+    "endless page": (
+        b"HTTP/1.1 502 Bad\r\nContent-Length: 1073741824\r\n\r\n" + b"x" * 70_000,
+        ("bad-status", "status 502"),
+    ),
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ("connection-lost", "malformed answer: ")),
+    "two lengths": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nqueue",
+        ("connection-lost", "malformed answer: "),
+    ),
+    "too many interim": (b"HTTP/1.1 102 P\r\n\r\n" * 20, ("connection-lost", "malformed answer: ")),
+}
+
+
+@both_loops
+@pytest.mark.parametrize(("answer", "verdict"), BAD.values(), ids=BAD)
+async def test_bad_answer_says_what_was_wrong(answer: bytes, verdict: tuple[str, str]) -> None:
+    async with serving(answer) as server:
+        kind, text = await server.probe()
+        assert kind == verdict[0]
+        assert text.startswith(verdict[1])
+
+
+@both_loops
+async def test_connection_that_is_closed_without_an_answer_fails() -> None:
+    async with serving(None) as server:
+        server.then_close = True
+        assert await server.probe() == ("connection-lost", "the pod closed the connection")
+
+
+@both_loops
+async def test_half_an_answer_is_none() -> None:
+    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nque") as server:
+        server.then_close = True
+        assert (await server.probe()).kind == "connection-lost"
+
+
+@both_loops
+async def test_refused_connection_says_so() -> None:
+    async with serving(None) as server:
+        pass  # nobody listens there any more
+    async with serving(None) as other:
+        server.pools = other.pools
+        assert await server.probe() == ("connect-failed", "connection refused")
+
+
+@virtual
+async def test_pod_that_takes_the_question_and_is_silent_times_out_after_its_time() -> None:
+    async with serving(None) as server:
+        assert await server.probe() == ("timeout", "no answer in 0.5 s")
+        assert asyncio.get_running_loop().time() == TIMEOUT
+        # A late answer on that connection reaches nobody: the next probe has its own.
+        server.answer = ok(b"queue")
+        assert await server.probe() == ("", "")
+        assert len(server.connections) == 2
+
+
+@virtual
+async def test_body_that_drips_times_out() -> None:
+    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nque") as server:
+        assert (await server.probe()).kind == "timeout"
+
+
+@virtual
+async def test_switch_of_protocols_is_no_answer() -> None:
+    answer = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    async with serving(answer) as server:
+        assert (await server.probe()).kind == "timeout"
+
+
+@both_loops
+async def test_idle_connection_that_the_pod_closed_says_nothing_against_the_pod() -> None:
+    async with serving(ok(b"queue")) as server:
+        assert await server.probe() == ("", "")
+        server.then_close = True
+        server.connections[0].transport.abort()  # a reset that crosses the next probe
+        assert await server.probe() == ("", "")
+        assert len(server.connections) == 2
+
+
+@both_loops
+async def test_connection_that_breaks_a_second_time_fails() -> None:
+    async with serving(ok(b"queue")) as server:
+        assert await server.probe() == ("", "")
+        server.answer, server.then_close = None, True
+        assert (await server.probe()).kind == "connection-lost"
+        assert len(server.connections) == 2
+
+
+@virtual
+async def test_abandoned_probe_says_nothing_and_closes_its_connection() -> None:
+    async with serving(None) as server:
+        verdicts: list[str] = []
+        probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
+        probe.start(server.pools.of(server.pod))
+        await until(0.1)
+        assert len(server.heads) == 1
+        probe.abandon()
+        await until(5.0)
+        assert verdicts == []
+        assert server.connections[0].transport.is_closing()
+        assert server.pools.connections == 0
+
+
+@virtual
+async def test_connection_that_comes_after_the_probe_was_abandoned_is_kept_for_a_request() -> None:
+    async with serving(ok(b"queue")) as server:
+        verdicts: list[str] = []
+        probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
+        probe.start(server.pools.of(server.pod))
+        probe.abandon()
+        await until(0.1)
+        assert verdicts == []
+        assert server.heads == []
+        assert server.pools.idle == 1
+
+
+@both_loops
+async def test_probed_connection_is_kept_for_the_first_request() -> None:
+    async with serving(ok(b"queue")) as server:
+        await server.probe()
+        upstream = server.pools.of(server.pod).take()
+        assert upstream is not None
+        assert upstream.alive()
+        assert len(server.connections) == 1

@@ -1,0 +1,389 @@
+"""When each pod is probed, and that none has to wait for another."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from tests.activator.probing.world import Answer, World, until
+from throttler.health import (
+    DELAY_AFTER_TIMEOUT,
+    DELAY_HEALTHY,
+    DELAY_UNWANTED_MAX,
+    DELAY_WANTED,
+    DELAY_WANTED_LONG,
+    DELAY_WANTED_VERY_LONG,
+    PodState,
+)
+from throttler.ticket import ASSIGNED, QUEUED
+
+A, B, C, D = (f"10.0.0.{number}:8012" for number in (1, 2, 3, 4))
+
+
+def gaps(moments: list[float]) -> list[float]:
+    """The seconds between one probe and the next."""
+    return [later - earlier for earlier, later in pairwise(moments)]
+
+
+def between(moments: list[float], begin: float, end: float) -> list[float]:
+    return [moment for moment in moments if begin <= moment < end]
+
+
+# How soon.
+
+
+async def test_new_pod_is_probed_at_once_and_serves_who_waits() -> None:
+    world = World()
+    waiting = world.ask()
+    await until(3.0)
+    world.list_pods(not_ready=[A])
+    await until(3.0)
+    await asyncio.sleep(0)
+    assert world.pods[A].at == [3.0]
+    assert waiting.state is ASSIGNED
+    assert world.tracker(A).state is PodState.HEALTHY
+
+
+async def test_refusing_pod_is_asked_every_5_ms_while_wanted_and_slower_the_longer_it_takes() -> (
+    None
+):
+    world = World()
+    world.pods[A].listens = False
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(70.0)
+
+    at = world.pods[A].at
+    assert gaps(between(at, 0, 10)) == pytest.approx([DELAY_WANTED] * 1999)
+    assert gaps(between(at, 10.1, 59.9)) == pytest.approx(
+        [DELAY_WANTED_LONG] * (len(between(at, 10.1, 59.9)) - 1)
+    )
+    assert gaps(between(at, 60.2, 70)) == pytest.approx(
+        [DELAY_WANTED_VERY_LONG] * (len(between(at, 60.2, 70)) - 1)
+    )
+
+
+async def test_pod_that_begins_to_listen_is_found_within_one_interval() -> None:
+    world = World()
+    world.pods[A].listens = False
+    waiting = world.ask()
+    world.list_pods(not_ready=[A])
+    await until(1.0012)
+    world.pods[A].listens = True
+    await until(1.0012 + DELAY_WANTED)
+    assert waiting.state is ASSIGNED
+
+
+async def test_refusing_pod_that_nobody_wants_is_asked_ever_less_up_to_a_bound() -> None:
+    world = World()
+    world.pods[A].listens = False
+    world.list_pods(A)
+    await until(200.0)
+    expected = [0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, DELAY_UNWANTED_MAX, DELAY_UNWANTED_MAX]
+    assert gaps(world.pods[A].at)[: len(expected)] == pytest.approx(expected)
+    assert gaps(world.pods[A].at)[-1] == pytest.approx(DELAY_UNWANTED_MAX)
+
+
+async def test_first_waiter_has_all_unhealthy_pods_probed_at_once_and_then_quickly() -> None:
+    world = World()
+    for address in (A, B):
+        world.pods[address].listens = False
+    world.list_pods(A, not_ready=[B])
+    await until(5.0)
+    waiting = world.ask()
+    for address in (A, B):
+        assert world.pods[address].at[-1] == 5.0
+    await until(5.0 + 4.5 * DELAY_WANTED)
+    assert waiting.state is QUEUED
+    for address in (A, B):
+        at = between(world.pods[address].at, 5.0, 6.0)
+        assert gaps(at) == pytest.approx([DELAY_WANTED] * 4)
+
+
+async def test_when_the_last_waiter_leaves_probing_slows_down_again() -> None:
+    world = World()
+    world.pods[A].listens = False
+    world.list_pods(A)
+    waiting = world.ask()
+    await until(1.0)
+    world.driver.cancel(waiting, world.clock())
+    await until(61.0)
+    assert len(between(world.pods[A].at, 1.1, 61.0)) <= 2
+
+
+async def test_healthy_pod_without_traffic_is_checked_now_and_then() -> None:
+    world = World()
+    world.list_pods(A)
+    await until(100.0)
+    assert world.pods[A].at == pytest.approx([0, DELAY_HEALTHY, 2 * DELAY_HEALTHY, 90])
+
+
+@pytest.mark.parametrize(("drawn", "delay"), [(0.0, 27.0), (0.999999, 33.0)])
+async def test_checks_of_healthy_pods_are_spread_out(drawn: float, delay: float) -> None:
+    world = World(random=lambda: drawn)
+    world.list_pods(A)
+    await until(40.0)
+    assert gaps(world.pods[A].at) == pytest.approx([delay], abs=1e-4)
+
+
+async def test_healthy_pod_that_answers_requests_is_not_checked_until_they_cease() -> None:
+    world = World()
+    world.list_pods(A)
+    pod = None
+    for second in range(1, 101):
+        await until(float(second))
+        pod = pod or world.tracker(A)
+        pod.proven_at = world.clock()
+    assert world.pods[A].at == [0.0]
+    await until(124.1)
+    assert world.pods[A].at == pytest.approx([0.0, 124.0])
+
+
+async def test_healthy_pod_that_fails_its_check_is_asked_again_at_once() -> None:
+    world = World()
+    world.list_pods(A)
+    await until(29.0)
+    world.pods[A].answer = Answer(503, b"not ready")
+    await until(30.1)
+    assert between(world.pods[A].at, 29, 31) == pytest.approx([30.0, 30.0])
+    assert world.tracker(A).state is PodState.PROBING
+    world.pods[A].answer = Answer()
+    await until(31.0)
+    assert world.tracker(A).state is PodState.HEALTHY
+
+
+async def test_pod_that_dropped_a_request_is_probed_at_once() -> None:
+    world = World()
+    world.list_pods(A)
+    await until(5.0)
+    world.driver.connect_failed(world.tracker(A), "connection refused")
+    assert world.pods[A].at == [0.0, 5.0]
+
+
+# None waits for another.
+
+
+async def test_silent_pods_delay_no_other_by_any_time_at_all() -> None:
+    """The same pods are probed at the same times whether or not black holes are among them."""
+
+    async def run(silent: int) -> list[float]:
+        world = World()
+        begin = world.clock()
+        for number in range(silent):
+            world.pods[f"10.1.0.{number}:8012"].silent = True
+        world.pods[A].listens = False
+        world.ask()
+        world.list_pods(not_ready=[A, *world.pods])
+        await until(begin + 1.0012)
+        world.pods[A].listens = True
+        await until(begin + 2.0)
+        assert world.tracker(A).state is PodState.HEALTHY
+        world.prober.close()
+        return [moment - begin for moment in world.pods[A].at]
+
+    alone = await run(silent=0)
+    assert await run(silent=50) == pytest.approx(alone, abs=1e-9)
+    assert alone[-1] == pytest.approx(1.005)
+
+
+async def test_at_the_cap_those_that_failed_least_go_first() -> None:
+    world = World(max_in_flight=2)
+    holes = [f"10.1.0.{number}:8012" for number in range(20)]
+    for address in holes:
+        world.pods[address].silent = True
+    waiting = world.ask()
+    world.list_pods(not_ready=holes)
+    assert world.prober.in_flight == 2
+    await until(30.0)  # each has failed a few times
+    assert all(world.tracker(address).failures for address in holes)
+    assert world.prober.in_flight == 2
+
+    world.list_pods(not_ready=[*holes, A])
+    assert world.pods[A].at == []  # there is no place
+    await until(35.1)  # the longest that a probe can take
+    assert waiting.state is ASSIGNED
+    later = [moment for address in holes for moment in between(world.pods[address].at, 30.001, 35)]
+    assert world.pods[A].at[0] <= min(later, default=99.0)
+
+
+async def test_never_more_probes_at_a_time_than_allowed_and_each_pod_gets_its_turn() -> None:
+    world = World(max_in_flight=3)
+    addresses = [f"10.1.0.{number}:8012" for number in range(30)]
+    most = 0
+    for address in addresses:
+        world.pods[address].round_trip = 0.01
+    world.list_pods(*addresses)
+    for step in range(1, 600):
+        most = max(most, world.prober.in_flight)
+        await until(step * 0.001)
+    assert most == 3
+    assert all(world.tracker(a).state is PodState.HEALTHY for a in addresses)
+    assert world.prober.in_flight == 0
+    assert world.prober.attempts == 30
+
+
+async def test_forgotten_pods_give_their_place_and_their_turn_away() -> None:
+    world = World(max_in_flight=1)
+    for address in (A, B):
+        world.pods[address].silent = True
+    world.list_pods(A)
+    world.list_pods(A, B)
+    world.list_pods(A, B, C)  # two stand behind A
+    world.list_pods(C)
+    await until(0.0)
+    await asyncio.sleep(0)
+    assert world.tracker(C).state is PodState.HEALTHY
+    assert world.pods[B].at == []
+    assert world.prober.in_flight == 0
+
+
+# How long an answer may take.
+
+
+@pytest.mark.parametrize("round_trip", [0.1, 0.29, 0.3, 0.45, 0.9])
+async def test_far_pod_becomes_and_stays_healthy(round_trip: float) -> None:
+    world = World()
+    world.pods[A].round_trip = round_trip
+    waiting = world.ask()
+    world.list_pods(not_ready=[A])
+    await until(10 * round_trip + 1.0)
+    assert waiting.state is ASSIGNED
+    world.pods[A].idle.clear()  # each check from now on over a new connection
+    failures = dict(world.prober.failures)
+    await until(200.0)
+    assert world.tracker(A).state is PodState.HEALTHY
+    assert world.prober.failures == failures
+
+
+async def test_timeout_of_a_silent_pod_grows_to_a_bound() -> None:
+    world = World()
+    world.pods[A].silent = True
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(40.0)
+    waits = [gap - DELAY_AFTER_TIMEOUT for gap in gaps(world.pods[A].at)]
+    assert waits[:6] == pytest.approx([0.3, 0.6, 1.2, 2.4, 4.8, 5.0])
+    assert max(waits) == pytest.approx(5.0)
+
+
+async def test_pod_that_holds_probes_and_then_answers_is_understood() -> None:
+    """queue-proxy answers only when its container does, for up to 10 s."""
+    world = World()
+    world.pods[A].answer = None
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(4.0)
+    assert world.pods[A].abandoned >= 2
+    assert world.prober.failures == {"timeout": world.pods[A].abandoned}
+    world.pods[A].answer = Answer()
+    await until(9.0)
+    assert world.tracker(A).state is PodState.HEALTHY
+
+
+async def test_refused_and_timed_out_are_told_apart() -> None:
+    world = World()
+    world.pods[A].listens = False
+    world.pods[B].silent = True
+    world.pods[C].answer = None
+    world.pods[D].answer = Answer(503, b"not ready")
+    world.list_pods(A, B, C, D)
+    await until(0.31)
+    assert [world.tracker(address).last_error for address in (A, B, C, D)] == [
+        "connection refused",
+        "connect timed out after 0.3 s",
+        "no answer in 0.3 s",
+        "status 503",
+    ]
+    assert world.prober.failures == {
+        "connect-failed": 1,
+        "connect-timeout": 1,
+        "timeout": 1,
+        "bad-status": 1,
+    }
+    assert world.prober.attempts == 4
+
+
+# What makes an answer void.
+
+
+async def test_change_for_the_worse_abandons_the_probe_under_way() -> None:
+    world = World()
+    world.pods[A].round_trip = 0.1
+    world.list_pods(A)
+    await until(30.25)  # the check of 30.2 is under way, over the connection that is kept
+    assert world.tracker(A).state is PodState.HEALTHY
+    assert world.prober.in_flight == 1
+
+    world.list_pods(not_ready=[A])  # whatever that probe finds was asked before this
+    assert world.pods[A].abandoned == 1
+    assert world.prober.in_flight == 1
+    await until(30.31)
+    assert world.tracker(A).state is PodState.PROBING
+    await until(30.46)  # a connection and an answer later
+    assert world.tracker(A).state is PodState.HEALTHY
+    assert between(world.pods[A].at, 30.0, 31.0) == pytest.approx([30.2, 30.25])
+
+
+async def test_dial_under_way_for_a_void_probe_leaves_its_connection_to_the_next() -> None:
+    world = World()
+    world.pods[A].round_trip = 0.1
+    world.list_pods(not_ready=[A])
+    await until(0.05)
+    world.list_pods(A)  # listed as ready: asked anew
+    await until(0.5)
+    assert world.tracker(A).state is PodState.HEALTHY
+    assert len(world.pods[A].asked) == 1
+    assert len(world.pods[A].idle) == 2
+
+
+async def test_forgotten_pod_is_never_asked_again_and_its_answer_is_ignored() -> None:
+    world = World()
+    world.pods[A].round_trip = 0.1
+    world.list_pods(A)
+    await until(0.15)
+    world.list_pods()
+    assert world.pods[A].abandoned == 1
+    await until(300.0)
+    assert world.pods[A].at == [0.0]
+    assert world.prober.in_flight == 0
+
+
+async def test_address_that_comes_back_is_probed_as_a_new_pod() -> None:
+    world = World()
+    world.list_pods(A)
+    await until(1.0)
+    world.list_pods()
+    world.pods[A].listens = False
+    world.list_pods(A)
+    assert world.tracker(A).state is PodState.PROBING
+    await until(2.0)
+    assert between(world.pods[A].at, 1.0, 1.1) == [1.0]
+
+
+async def test_draining_pod_is_not_probed() -> None:
+    world = World()
+    world.list_pods(A)
+    await until(1.0)
+    ticket = world.ask()
+    assert ticket.state is ASSIGNED
+    pod = world.tracker(A)
+    world.list_pods()
+    await until(200.0)
+    assert pod in world.revision.pods()
+    assert len(world.pods[A].at) == 1
+    world.driver.release(ticket, world.clock())
+    assert pod.state is PodState.GONE
+
+
+async def test_closing_ends_all_probing_and_begins_none() -> None:
+    world = World(max_in_flight=1)
+    for address in (A, B, C):
+        world.pods[address].silent = True
+    world.list_pods(A, B, C)
+    world.prober.close()
+    await until(100.0)
+    assert sum(len(pod.at) for pod in world.pods.values()) == 1
+    assert world.prober.in_flight == 0
+    assert world.prober.attempts == 1

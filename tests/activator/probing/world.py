@@ -1,0 +1,160 @@
+"""Pods that exist only as answers and times, and a prober that asks them in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
+
+from activator.driver import Driver
+from activator.probing.probe import Connection, Probe
+from activator.probing.prober import PodProber
+from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.revision import RevisionThrottler
+from throttler.throttler import Limits, Throttler
+from throttler.ticket import Ticket
+
+APP = RevisionID("default", "app")
+
+
+async def until(moment: float) -> None:
+    """Wait until the loop's time is that."""
+    loop = asyncio.get_running_loop()
+    reached = loop.create_future()
+    loop.call_at(moment, reached.set_result, None)
+    await reached
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    body: bytes = b"queue"
+
+
+class FakePod:
+    """How one address behaves, and when it was asked.
+
+    Attributes:
+        answer: what it says; None for nothing.
+        listens: whether connections are accepted (else refused).
+        silent: whether not even a refusal comes.
+        round_trip: seconds, of a connection and of an answer each.
+        idle: connections that are kept; at: when probes came, asked: with which bytes.
+    """
+
+    def __init__(self) -> None:
+        self.answer: Answer | None = Answer()
+        self.listens = True
+        self.silent = False
+        self.round_trip = 0.0
+        self.idle: list[Connection] = []
+        self.at: list[float] = []
+        self.asked: list[bytes] = []
+        self.dialed = 0
+        self.abandoned = 0
+
+    # -- activator.probing.probe.Pool -----------------------------------------------------------
+
+    def take(self) -> Connection | None:
+        if not self.idle:
+            return None
+        self._came()
+        return self.idle.pop()
+
+    def dial(self, dialer: Probe, within: float) -> None:
+        self._came()
+        self.dialed += 1
+        loop = asyncio.get_running_loop()
+        if self.silent or self.round_trip >= within:
+            text = f"connect timed out after {within:.3g} s"
+            loop.call_later(within, dialer.on_dial_failed, text, True)
+        elif not self.listens:
+            loop.call_later(self.round_trip, dialer.on_dial_failed, "connection refused", False)
+        else:
+            loop.call_later(self.round_trip, dialer.on_dialed, FakeConnection(self))
+
+    def _came(self) -> None:
+        self.at.append(asyncio.get_running_loop().time())
+
+
+class FakeConnection:
+    """A connection to a fake pod."""
+
+    def __init__(self, pod: FakePod, reused: bool = False) -> None:
+        self.reused = reused
+        self._pod = pod
+        self._answering: asyncio.TimerHandle | None = None
+
+    def send(self, owner: Probe, data: bytes) -> None:
+        self._pod.asked.append(data)
+        if self._pod.answer is not None:
+            loop = asyncio.get_running_loop()
+            self._answering = loop.call_later(self._pod.round_trip, self._say, owner)
+
+    def _say(self, owner: Probe) -> None:
+        answer = self._pod.answer
+        assert answer is not None
+        self.reused = True
+        self._pod.idle.append(self)
+        owner.on_response(answer, None, [answer.body], True)
+
+    def abandon(self) -> None:
+        self._pod.abandoned += 1
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def give_back(self) -> None:
+        self._pod.idle.append(self)
+
+
+class Nobody:
+    """Counts no load, and holds requests whose fate does not matter."""
+
+    def enter(self, now: float) -> None: ...
+    def leave(self, now: float) -> None: ...
+    def ticket_assigned(self) -> None: ...
+    def ticket_expired(self) -> None: ...
+
+
+class World:
+    """A prober, its driver and throttler, and pods by address."""
+
+    def __init__(
+        self,
+        *,
+        timeout: float = 0.3,
+        max_in_flight: int = 256,
+        random: Callable[[], float] = lambda: 0.5,
+        container_concurrency: int = 1,
+    ) -> None:
+        self.clock = asyncio.get_running_loop().time
+        self.pods: dict[str, FakePod] = defaultdict(FakePod)
+        self.driver = Driver(Throttler(Limits(), random), lambda _: Nobody(), self.clock)
+        self.prober = PodProber(self.driver, self, timeout, max_in_flight, random)
+        self.driver.prober = self.prober
+        self.driver.pools = self
+        self.driver.set_revision(Revision(APP, container_concurrency=container_concurrency))
+        self.revision: RevisionThrottler = self.driver.throttler.find(*APP)
+
+    def of(self, pod: PodTracker) -> FakePod:
+        return self.pods[pod.address]
+
+    def forget(self, pod: PodTracker) -> None:
+        """See activator.driver.Pools."""
+
+    def list_pods(self, *ready: str, not_ready: Iterable[str] = ()) -> None:
+        dests = Dests(frozenset(map(Dest, ready)), frozenset(map(Dest, not_ready)))
+        self.driver.set_dests(APP, {AppProtocol.HTTP1: dests})
+
+    def ask(self, timeout: float = inf) -> Ticket:
+        """A request comes; it waits where no pod has room."""
+        ticket = Ticket(Nobody(), self.clock() + timeout)
+        if self.revision.admit(ticket, self.clock()) is None:
+            self.driver.began_waiting(self.revision)
+        return ticket
+
+    def tracker(self, address: str) -> PodTracker:
+        return next(pod for pod in self.revision.pods() if pod.address == address)
