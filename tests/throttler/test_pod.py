@@ -1,0 +1,70 @@
+"""One pod's record: its states, its epochs, its limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.throttler.world import One
+from throttler.capacity import MAX_CAPACITY
+from throttler.health import PodEvent, PodState
+from throttler.model import Dest
+from throttler.pod import PodTracker
+
+
+@pytest.fixture
+def pod() -> PodTracker:
+    return PodTracker(One(10).throttler, Dest("[fd00::1]:8012", "uid"), True, 10, 3.0)
+
+
+def test_a_new_pod_has_to_be_probed_and_gets_no_requests(pod: PodTracker) -> None:
+    assert (pod.state, pod.bit, pod.in_flight, pod.epoch) == (PodState.PROBING, 0, 0, 0)
+    assert (pod.address, pod.listed_at, pod.last_probe_at) == ("[fd00::1]:8012", 3.0, None)
+
+
+def test_only_some_events_make_older_probes_void(pod: PodTracker) -> None:
+    epochs = []
+    for event in (
+        PodEvent.PROBE_PASSED,
+        PodEvent.LISTED,
+        PodEvent.PROBE_FAILED,
+        PodEvent.PROBE_PASSED,
+        PodEvent.CONNECT_FAILED,
+        PodEvent.DELISTED,
+        PodEvent.LISTED,
+    ):
+        pod.apply(event)
+        epochs.append(pod.epoch)
+    assert epochs == [0, 0, 1, 1, 2, 2, 3]
+
+
+def test_an_impossible_event_is_reported_and_changes_nothing(pod: PodTracker) -> None:
+    with pytest.raises(LookupError, match="a pod that is probing cannot have idle"):
+        pod.apply(PodEvent.IDLE)
+    assert (pod.state, pod.epoch) == (PodState.PROBING, 0)
+
+
+def test_a_pod_with_a_limit_has_it_at_once(pod: PodTracker) -> None:
+    pod.in_flight = 7
+    pod.set_limit(3)
+    assert pod.limit == 3
+
+
+def test_a_pod_without_one_begins_64_above_what_it_has(pod: PodTracker) -> None:
+    pod.in_flight = 7
+    pod.set_limit(0)
+    assert pod.limit == 71
+
+
+def test_a_slow_start_doubles_until_there_is_no_limit(pod: PodTracker) -> None:
+    pod.set_limit(0)
+    limits = []
+    while pod.limit != MAX_CAPACITY:
+        limits.append(pod.limit)
+        pod.widen()
+    assert limits == [64 << n for n in range(11)]
+    pod.widen()
+    assert pod.limit == MAX_CAPACITY
+
+
+def test_it_shows_what_a_person_wants_to_know(pod: PodTracker) -> None:
+    assert repr(pod) == "<pod [fd00::1]:8012 probing 0/10>"

@@ -1,0 +1,68 @@
+"""Why a request waits."""
+
+from __future__ import annotations
+
+from tests.throttler.world import One, addresses
+from throttler.capacity import ActivatorShare
+from throttler.reason import Reason, waiting_reason
+
+A, B, C = addresses(3)
+
+
+def test_no_pod_is_listed() -> None:
+    assert waiting_reason(One().throttler) == (Reason.NO_ENDPOINTS, "")
+
+
+def test_a_pod_that_only_finishes_its_requests_does_not_count() -> None:
+    one = One(1)
+    one.healthy([A])
+    one.request()
+    one.set_dests([])
+    assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, "")
+
+
+def test_pods_are_listed_but_none_has_answered_yet() -> None:
+    one = One()
+    one.set_dests([], [A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+    one.set_dests([A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+
+
+def test_a_pod_that_starts_fails_our_probe_which_is_no_surprise() -> None:
+    one = One()
+    one.set_dests([], [A])
+    pod = one.pod(A)
+    one.throttler.probe_failed(pod, pod.epoch, "refused", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, f"{A}: refused")
+
+
+def test_a_pod_that_kubernetes_calls_ready_fails_our_probe() -> None:
+    one = One()
+    one.set_dests([A])
+    pod = one.pod(A)
+    one.throttler.probe_failed(pod, pod.epoch, "no answer in 0.3 s", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: no answer in 0.3 s")
+
+
+def test_our_probe_passed_but_kubernetes_has_the_last_word() -> None:
+    one = One(probe_suffices=False)
+    one.set_dests([], [A])
+    one.passed(one.pod(A))
+    reason = (Reason.PODS_NOT_READY, "probe passed, not listed as ready")
+    assert waiting_reason(one.throttler) == reason
+
+
+def test_all_pods_are_busy() -> None:
+    one = One(2)
+    one.healthy([A, B])
+    one.requests(5)
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "4/4")
+
+
+def test_only_the_pods_in_our_reach_count_for_the_limit() -> None:
+    one = One(2, borrow=False)
+    one.healthy([A, B])
+    one.throttler.set_share(ActivatorShare(0, 2), one.now)
+    one.requests(3)
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
