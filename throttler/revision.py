@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from throttler.breaker import Breaker, Budget
 from throttler.capacity import (
@@ -36,6 +37,8 @@ from throttler.ticket import (
 )
 
 _HEALTHY = PodState.HEALTHY
+#: By address; where two pods share one for a while, by uid, so that all activators agree.
+_by_dest = attrgetter("dest")
 
 
 @dataclass(slots=True)
@@ -331,6 +334,8 @@ class RevisionThrottler:
         """Let pods that start slowly have more at a time; due at ``widen_at``."""
         self.widen_at = None
         self._widening.discard(self)
+        if self.revision.container_concurrency:  # it got a limit after this was armed
+            return Changes()
         for pod in self._pods:
             if pod.in_flight >= pod.limit:
                 pod.widen()
@@ -363,7 +368,7 @@ class RevisionThrottler:
             healthy=sum(p.state is _HEALTHY for p in self._trackers.values()),
             in_reach=reach,
             share=self.share,
-            pods=tuple(sorted(self._trackers.values(), key=_address)),
+            pods=tuple(sorted(self._trackers.values(), key=_by_dest)),
         )
 
     # -- inside ---------------------------------------------------------------------------------
@@ -376,7 +381,7 @@ class RevisionThrottler:
         for pod in self._pods:
             pod.bit = 0
             pod.in_slice = False
-        self._pods = sorted(filter(self._usable, self._trackers.values()), key=_address)
+        self._pods = sorted(filter(self._usable, self._trackers.values()), key=_by_dest)
         ours = self._slice(self._pods)
         self._room = self._own_slice = 0
         for index, pod in enumerate(self._pods):
@@ -418,7 +423,3 @@ class RevisionThrottler:
         pod.bit = 0
         self._trackers.pop(pod.dest, None)
         changes.gone.append(pod)
-
-
-def _address(pod: PodTracker) -> str:
-    return pod.dest.address

@@ -1,0 +1,590 @@
+"""One revision: who gets which pod, who waits, and when a pod may be used."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.throttler.world import One, WatchedTicket, addresses, revision
+from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
+from throttler.errors import RequestQueueFull
+from throttler.health import PodState
+from throttler.model import Dest
+from throttler.pod import PodTracker
+from throttler.revision import Changes
+from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT
+
+A, B, C, D = addresses(4)
+
+
+def pods_of(tickets: list[WatchedTicket]) -> list[str]:
+    return [t.pod.address if t.pod else "waits" for t in tickets]
+
+
+def some(changes: Changes | None) -> Changes:
+    assert changes is not None
+    return changes
+
+
+class TestAdmission:
+    def test_a_request_waits_while_there_is_no_pod_and_has_the_first_that_passes(self) -> None:
+        one = One(1)
+        ticket = one.request()
+        assert pods_of([ticket]) == ["waits"]
+        (pod,) = one.set_dests([A]).probe
+        assert pods_of([ticket]) == ["waits"]
+        assert some(one.passed(pod)).assigned == [ticket]
+        assert pods_of([ticket]) == [A]
+
+    def test_no_more_than_container_concurrency_at_a_time(self) -> None:
+        one = One(3)
+        one.healthy([A])
+        tickets = one.requests(5)
+        assert pods_of(tickets) == [A, A, A, "waits", "waits"]
+        assert one.release(tickets[1]) == [tickets[3]]
+        assert one.release(tickets[3]) == [tickets[4]]
+        assert one.release(tickets[0]) == []
+        assert one.throttler.in_flight == 2
+
+    def test_with_a_low_limit_one_pod_is_filled_before_the_next(self) -> None:
+        one = One(3)
+        one.healthy([A, B, C])
+        assert pods_of(one.requests(4)) == [A, A, A, B]
+
+    def test_with_a_higher_limit_the_pods_take_turns(self) -> None:
+        one = One(5)
+        one.healthy([A, B, C])
+        assert pods_of(one.requests(4)) == [A, B, C, A]
+
+    def test_without_a_limit_the_pods_share_the_load(self) -> None:
+        one = One(0)
+        one.healthy([A, B, C])
+        counts = Counter(pods_of(one.requests(90)))
+        assert set(counts) == {A, B, C}
+        assert max(counts.values()) - min(counts.values()) <= 4
+
+    def test_waiters_leave_in_order_of_arrival_up_to_the_free_slots(self) -> None:
+        one = One(2)
+        tickets = one.requests(5)
+        one.set_dests([A])
+        assert some(one.passed(one.pod(A))).assigned == tickets[:2]
+        one.set_dests([A, B])
+        assert some(one.passed(one.pod(B))).assigned == tickets[2:4]
+
+    def test_a_full_queue_refuses_and_the_request_has_ended(self) -> None:
+        one = One(1, depth=2)
+        one.requests(2)
+        ticket = WatchedTicket(99, 60.0)
+        with pytest.raises(RequestQueueFull):
+            one.throttler.admit(ticket, one.now)
+        assert ticket.state is REJECTED
+        assert one.throttler.cancel(ticket, one.now) is None
+        assert one.throttler.breaker.waiting == 2
+
+    def test_a_full_queue_refuses_nobody_who_has_room(self) -> None:
+        one = One(1, depth=0)
+        one.healthy([A])
+        assert pods_of([one.request()]) == [A]
+
+
+class TestLeaving:
+    def test_a_client_that_leaves_the_queue_makes_way(self) -> None:
+        one = One(1)
+        one.healthy([A])
+        running, first, second = one.requests(3)
+        assert one.throttler.cancel(first, one.now) is None
+        assert first.state is CANCELLED
+        assert one.release(running) == [second]
+
+    def test_a_client_that_leaves_its_pod_frees_the_slot_for_the_next(self) -> None:
+        one = One(1)
+        one.healthy([A])
+        running, waiting = one.requests(2)
+        assert some(one.throttler.cancel(running, one.now)).assigned == [waiting]
+        assert running.state is RELEASED
+
+    def test_a_client_that_left_already_changes_nothing(self) -> None:
+        one = One(1)
+        one.healthy([A])
+        running, waiting = one.requests(2)
+        one.release(running)
+        assert one.throttler.cancel(running, one.now) is None
+        assert one.throttler.in_flight == 1
+        assert waiting.state is ASSIGNED
+
+    def test_an_expired_request_at_the_head_does_not_stall_the_others(self) -> None:
+        one = One(1)
+        head, second = one.requests(2)
+        one.throttler.expire(head)
+        assert head.state is TIMED_OUT
+        one.set_dests([A])
+        assert some(one.passed(one.pod(A))).assigned == [second]
+
+
+class TestRequeue:
+    def test_a_request_that_its_pod_never_saw_is_next_again(self) -> None:
+        one = One(1)
+        one.healthy([A, B])
+        first, second, third = one.requests(3)
+        pod = first.pod
+        assert pod is not None
+        assert some(one.throttler.connect_failed(pod, "refused", one.now)).probe == [pod]
+        assert one.throttler.requeue(first, one.now).assigned == []
+        assert first.state is QUEUED
+        assert one.release(second) == [first]
+        assert third.pod is None
+
+    def test_it_has_another_pod_at_once_if_one_has_room(self) -> None:
+        one = One(1)
+        one.healthy([A, B])
+        ticket = one.request()
+        pod = one.pod(A)
+        one.throttler.connect_failed(pod, "refused", one.now)
+        assert one.throttler.requeue(ticket, one.now).assigned == [ticket]
+        assert pods_of([ticket]) == [B]
+        assert pod.in_flight == 0
+
+    def test_several_come_back_in_their_order_of_arrival(self) -> None:
+        one = One(3)
+        (pod,) = one.healthy([A])
+        tickets = one.requests(5)
+        one.throttler.connect_failed(pod, "refused", one.now)
+        for ticket in (tickets[2], tickets[0], tickets[1]):
+            one.throttler.requeue(ticket, one.now)
+        assert some(one.passed(pod)).assigned == tickets[:3]
+
+    def test_it_ends_if_its_deadline_has_passed_and_its_slot_goes_to_the_next(self) -> None:
+        one = One(1)
+        one.healthy([A])
+        late, waiting = one.request(timeout=1.0), one.request()
+        one.now = 2.0
+        changes = one.throttler.requeue(late, one.now)
+        assert (changes.expired, changes.assigned) == ([late], [waiting])
+        assert late.state is TIMED_OUT
+
+    def test_its_deadline_still_counts_in_the_queue(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        ticket = one.request(timeout=5.0)
+        one.throttler.connect_failed(pod, "refused", one.now)
+        one.throttler.requeue(ticket, one.now)
+        assert one.deadlines.next() == ticket.deadline
+
+    def test_the_last_request_of_a_leaving_pod_takes_the_pod_with_it(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        ticket = one.request()
+        assert one.set_dests([]).gone == []
+        changes = one.throttler.requeue(ticket, one.now)
+        assert (changes.gone, changes.assigned) == ([pod], [])
+        assert ticket.state is QUEUED
+
+
+class TestPods:
+    def test_a_pod_that_leaves_finishes_its_requests_and_gets_no_more(self) -> None:
+        one = One(2)
+        (pod,) = one.healthy([A])
+        running = one.request()
+        assert one.set_dests([]).gone == []
+        waiting = one.request()
+        assert waiting.pod is None
+        assert some(one.throttler.release(running, one.now)).gone == [pod]
+        assert (pod.state, list(one.throttler.pods())) == (PodState.GONE, [])
+
+    def test_an_idle_pod_that_leaves_is_gone_at_once_and_once_only(self) -> None:
+        one = One(2)
+        (pod,) = one.healthy([A])
+        assert one.set_dests([]).gone == [pod]
+        assert one.set_dests([]).gone == []
+
+    def test_a_pod_that_comes_back_must_pass_a_new_probe(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        running, epoch = one.request(), pod.epoch
+        one.set_dests([])
+        assert one.set_dests([A]).probe == [pod]
+        assert one.throttler.probe_passed(pod, epoch, one.now) is None
+        assert pod.state is PodState.PROBING
+        one.passed(pod)
+        assert one.request().pod is None, "it still has the request of before"
+        assert len(one.release(running)) == 1
+
+    def test_the_same_address_with_another_uid_is_another_pod(self) -> None:
+        one = One(1)
+        (old,) = one.healthy([Dest(A, "old")])
+        running, waiting = one.requests(2)
+        (new,) = one.set_dests([Dest(A, "new")]).probe
+        assert new is not old
+        assert one.release(running) == []
+        assert some(one.passed(new)).assigned == [waiting]
+        assert (old.state, new.in_flight) == (PodState.GONE, 1)
+
+    def test_a_flap_does_not_give_a_pod_more_than_its_limit(self) -> None:
+        one = One(2)
+        (pod,) = one.healthy([A])
+        running = one.requests(2)
+        waiting = one.request()
+        one.throttler.probe_failed(pod, pod.epoch, "500", one.now)
+        one.passed(pod)
+        assert (pod.in_flight, waiting.pod) == (2, None)
+        assert one.release(running[0]) == [waiting]
+
+    def test_an_unhealthy_pod_that_frees_a_slot_gets_nobody(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        running, waiting = one.requests(2)
+        one.throttler.probe_failed(pod, pod.epoch, "500", one.now)
+        assert one.throttler.release(running, one.now) is None
+        assert waiting.pod is None
+
+    def test_ready_that_turns_not_ready_is_probed_again_before_the_next_request(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        assert one.set_dests([], [A]).probe == [pod]
+        assert one.request().pod is None
+        assert one.set_dests([A]).probe == [pod], "ready again is a hint that it may pass now"
+
+    def test_what_does_not_change_asks_for_no_probe(self) -> None:
+        one = One(1)
+        one.healthy([A])
+        one.set_dests([A], [B])
+        changes = one.set_dests([A], [B])
+        assert (changes.probe, changes.gone, changes.assigned) == ([], [], [])
+
+    def test_a_pod_that_kubernetes_calls_not_ready_serves_when_our_probe_passes(self) -> None:
+        one = One(1)
+        one.set_dests([], [A])
+        one.passed(one.pod(A))
+        assert pods_of([one.request()]) == [A]
+
+    def test_unless_our_probe_does_not_suffice(self) -> None:
+        one = One(1, probe_suffices=False)
+        ticket = one.request()
+        one.set_dests([], [A])
+        assert some(one.passed(one.pod(A))).assigned == []
+        assert one.set_dests([A]).assigned == [ticket]
+
+    def test_a_later_word_that_our_probe_suffices_lets_waiters_go(self) -> None:
+        one = One(1, probe_suffices=False)
+        ticket = one.request()
+        one.set_dests([], [A])
+        one.passed(one.pod(A))
+        assert one.throttler.set_revision(revision(1), one.now).assigned == [ticket]
+
+
+class TestProbeAnswers:
+    def test_a_second_good_answer_changes_nothing_but_when_it_was_proven(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        one.now = 9.0
+        assert one.passed(pod) is None
+        assert (pod.proven_at, pod.last_probe_at) == (9.0, 9.0)
+
+    def test_failures_are_counted_from_the_first(self) -> None:
+        one = One(1)
+        one.set_dests([A])
+        pod = one.pod(A)
+        for now in (3.0, 4.0, 5.0):
+            assert one.throttler.probe_failed(pod, pod.epoch, f"at {now}", now) is None
+        assert (pod.failures, pod.failing_since, pod.last_error) == (3, 3.0, "at 5.0")
+        one.passed(pod)
+        assert (pod.failures, pod.last_error) == (0, "")
+
+    def test_a_failure_of_a_healthy_pod_asks_for_a_probe(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        epoch = pod.epoch
+        changes = some(one.throttler.probe_failed(pod, epoch, "500", one.now))
+        assert (changes.probe, pod.state) == ([pod], PodState.PROBING)
+        assert one.throttler.probe_failed(pod, epoch, "late", one.now) is None
+        assert (pod.failures, pod.last_error) == (1, "500")
+
+    def test_answers_for_a_leaving_pod_do_not_bring_it_back(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        one.request()
+        one.set_dests([])
+        assert one.passed(pod) is None
+        assert one.throttler.probe_failed(pod, pod.epoch, "500", one.now) is None
+        assert one.throttler.connect_failed(pod, "refused", one.now) is None
+        assert pod.state is PodState.DRAINING
+
+    def test_answers_for_a_pod_that_is_gone_are_ignored(self) -> None:
+        one = One(1)
+        (pod,) = one.healthy([A])
+        one.set_dests([])
+        assert one.passed(pod) is None
+        assert one.throttler.probe_failed(pod, pod.epoch, "500", one.now) is None
+        assert one.throttler.connect_failed(pod, "refused", one.now) is None
+        assert pod.state is PodState.GONE
+
+    def test_the_pods_worth_a_quick_probe_are_those_that_have_not_passed(self) -> None:
+        one = One(1)
+        one.healthy([A, B])
+        one.request()
+        one.set_dests([B, C], [D])
+        assert {p.address for p in one.throttler.unhealthy_pods()} == {C, D}
+
+
+class TestSlices:
+    def test_our_own_pods_come_first_and_others_before_anybody_waits(self) -> None:
+        one = One(1)
+        one.healthy([A, B, C])
+        one.throttler.set_share(ActivatorShare(1, 3), one.now)
+        assert pods_of(one.requests(4)) == [B, A, C, "waits"]
+
+    def test_waiters_prefer_our_own_pods_too(self) -> None:
+        one = One(1)
+        tickets = one.requests(2)
+        one.throttler.set_share(ActivatorShare(1, 2), one.now)
+        one.set_dests([A])
+        one.passed(one.pod(A))
+        assert pods_of(tickets) == [A, "waits"]
+
+    def test_without_borrowing_a_request_waits_for_our_own(self) -> None:
+        one = One(1, borrow=False)
+        one.healthy([A, B, C])
+        one.throttler.set_share(ActivatorShare(1, 2), one.now)
+        assert pods_of(one.requests(2)) == [B, "waits"]
+        assert one.throttler.statistics().capacity == 1
+
+    def test_another_share_lets_waiters_go(self) -> None:
+        one = One(1, borrow=False)
+        one.healthy([A, B, C])
+        one.throttler.set_share(ActivatorShare(1, 2), one.now)
+        tickets = one.requests(3)
+        changes = one.throttler.set_share(ActivatorShare(0, 1), one.now)
+        assert changes.assigned == tickets[1:]
+
+    def test_a_request_on_a_pod_that_is_ours_no_more_frees_nothing_of_ours(self) -> None:
+        one = One(1, borrow=False)
+        one.healthy([A, B])
+        one.throttler.set_share(ActivatorShare(0, 2), one.now)
+        running, waiting = one.requests(2)
+        one.throttler.set_share(ActivatorShare(1, 2), one.now)
+        assert pods_of([waiting]) == [B]
+        last = one.request()
+        assert one.release(running) == []
+        assert last.pod is None
+
+    def test_without_a_limit_per_pod_there_is_nothing_to_share_out(self) -> None:
+        one = One(0, borrow=False)
+        one.healthy([A, B, C])
+        one.throttler.set_share(ActivatorShare(0, 3), one.now)
+        assert set(pods_of(one.requests(30))) == {A, B, C}
+
+    def test_two_pods_at_one_address_are_in_the_same_order_for_every_activator(self) -> None:
+        """Whichever of the two this activator came to know first."""
+        for order in ("xy", "yx"):
+            one = One(1, borrow=False)
+            for known in (order[:1], order):
+                one.set_dests([Dest(A, uid) for uid in known])
+            for pod in list(one.throttler.pods()):
+                one.passed(pod)
+            one.throttler.set_share(ActivatorShare(1, 2), one.now)
+            assert [p.dest.uid for p in one.throttler.pods() if p.in_slice] == ["y"]
+
+    @pytest.mark.parametrize(
+        ("container_concurrency", "pods", "index", "count", "capacity"),
+        [
+            (10, 1, -1, 0, 10),
+            (10, 2, 0, 1, 20),
+            (10, 2, 0, 2, 10),
+            (10, 3, 0, 2, 20),
+            (10, 3, 1, 2, 10),
+            (1, 5, 0, 2, 3),
+            (1, 5, 1, 2, 2),
+            (42, 6, 0, 4, 84),
+            (0, 3, 0, 2, MAX_CAPACITY),
+            (10, 0, 0, 2, 0),
+            (0, 0, 0, 2, 0),
+        ],
+    )
+    def test_the_capacity_of_our_share_is_knatives(
+        self, container_concurrency: int, pods: int, index: int, count: int, capacity: int
+    ) -> None:
+        one = One(container_concurrency, borrow=False)
+        one.throttler.set_share(ActivatorShare(index, count), one.now)
+        one.healthy(addresses(pods))
+        assert one.throttler.statistics().capacity == capacity
+
+    def test_of_six_pods_the_first_of_four_activators_has_two(self) -> None:
+        one = One(42, borrow=False)
+        one.healthy(addresses(6))
+        one.throttler.set_share(ActivatorShare(0, 4), one.now)
+        counts = Counter(pods_of(one.requests(90)))
+        assert counts == {addresses(6)[0]: 42, addresses(6)[4]: 42, "waits": 6}
+        one.set_dests([])
+        assert one.throttler.statistics().capacity == 0
+
+
+class TestNewSpecification:
+    def test_more_concurrency_lets_waiters_go_at_once(self) -> None:
+        one = One(1)
+        one.healthy([A])
+        tickets = one.requests(4)
+        assert one.throttler.set_revision(revision(3), one.now).assigned == tickets[1:3]
+
+    def test_less_concurrency_aborts_nothing_but_lets_nobody_in_until_it_holds(self) -> None:
+        one = One(3)
+        one.healthy([A])
+        tickets = one.requests(4)
+        assert one.throttler.set_revision(revision(1), one.now).assigned == []
+        assert [t.state for t in tickets[:3]] == [ASSIGNED] * 3
+        assert one.release(tickets[0]) == []
+        assert one.release(tickets[1]) == []
+        assert one.release(tickets[2]) == [tickets[3]]
+
+    def test_the_policy_follows(self) -> None:
+        one = One(3)
+        one.healthy([A, B, C])
+        one.throttler.set_revision(revision(10), one.now)
+        assert pods_of(one.requests(3)) == [A, B, C]
+
+    def test_other_changes_leave_the_turn_where_it_was(self) -> None:
+        one = One(10)
+        one.healthy([A, B, C])
+        one.request()
+        one.throttler.set_revision(revision(10, uid="uid-2"), one.now)
+        assert pods_of([one.request()]) == [B]
+
+    def test_from_no_limit_to_one_and_back(self) -> None:
+        one = One(0)
+        one.healthy([A])
+        one.requests(10)
+        one.throttler.set_revision(revision(2), one.now)
+        waiting = one.request()
+        assert waiting.pod is None
+        assert one.throttler.set_revision(revision(0), one.now).assigned == [waiting]
+        assert one.pod(A).limit == 10 + 64
+
+
+class TestSlowStart:
+    def test_waiters_are_released_in_doubling_steps_and_soon_all_of_them(self) -> None:
+        one = One(0, depth=10_000)
+        tickets = one.requests(5000)
+        one.set_dests([A])
+        released = [len(some(one.passed(one.pod(A))).assigned)]
+        start = one.now
+        while one.throttler.widen_at is not None:
+            one.now = one.throttler.widen_at
+            released.append(len(one.throttler.widen(one.now).assigned))
+        assert released == [64, 64, 128, 256, 512, 1024, 2048, 904]
+        assert one.now - start == pytest.approx(7 * SLOW_START_STEP)
+        assert all(t.state is ASSIGNED for t in tickets)
+        assert one.widening == set()
+
+    def test_answers_make_room_without_waiting_for_a_step(self) -> None:
+        one = One(0)
+        tickets = one.requests(70)
+        one.set_dests([A])
+        one.passed(one.pod(A))
+        assert one.release(tickets[0]) == [tickets[64]]
+
+    def test_it_begins_when_a_request_has_to_wait_and_a_pod_is_there(self) -> None:
+        one = One(0)
+        one.requests(1)
+        due = [one.widen_at]  # without a pod there is nothing to widen
+        one.healthy([A])
+        one.requests(63)
+        due.append(one.widen_at)  # nobody waits
+        one.request()
+        assert due == [None, None]
+        assert one.widen_at == one.now + SLOW_START_STEP
+        assert one.widening == {one.throttler}
+
+    def test_a_pod_that_comes_back_to_health_starts_slowly_again(self) -> None:
+        one = One(0, depth=10_000)
+        (pod,) = one.healthy([A])
+        one.requests(64)
+        one.throttler.connect_failed(pod, "refused", one.now)
+        one.requests(500)
+        one.passed(pod)
+        assert pod.in_flight == 128
+
+    def test_a_limit_that_came_meanwhile_is_not_widened(self) -> None:
+        one = One(0)
+        (pod,) = one.healthy([A])
+        tickets = one.requests(70)
+        assert one.widen_at is not None
+        one.throttler.set_revision(revision(10), one.now)
+        one.now += SLOW_START_STEP
+        assert one.throttler.widen(one.now).assigned == []
+        assert pod.limit == 10
+        assert one.throttler.widen_at is None
+        assert not one.widening
+        for ticket in tickets[:55]:
+            one.release(ticket)
+        assert pod.in_flight == 10
+
+    def test_a_pod_with_room_is_not_widened(self) -> None:
+        one = One(0)
+        (pod,) = one.healthy([A])
+        tickets = one.requests(65)
+        one.release(tickets[0])
+        one.release(tickets[1])
+        one.throttler.widen(one.now)
+        assert pod.limit == 64
+
+    def test_it_ends_with_the_last_pod_and_begins_with_the_next(self) -> None:
+        one = One(0)
+        one.healthy([A])
+        one.requests(70)
+        one.set_dests([])
+        one.throttler.widen(one.now)
+        assert one.throttler.widen_at is None
+        waiting = one.throttler.breaker.waiting
+        assert len(one.set_dests([B]).assigned) == 0
+        assert len(some(one.passed(one.pod(B))).assigned) == waiting == 6
+
+    def test_a_revision_with_a_limit_has_none(self) -> None:
+        one = One(1)
+        one.healthy([A])
+        one.requests(3)
+        assert one.throttler.widen_at is None
+
+
+class TestStatistics:
+    def test_they_tell_what_there_is(self) -> None:
+        one = One(1, probe_suffices=False)
+        one.healthy([A])
+        one.set_dests([A], [B])
+        one.passed(one.pod(B))
+        one.request()
+        first = one.request(size=70)
+        one.request(size=30)
+        statistics = one.throttler.statistics()
+        assert (statistics.waiting, statistics.held_bytes) == (2, 100)
+        assert statistics.oldest_arrival == first.arrived
+        assert (statistics.in_flight, statistics.capacity, statistics.in_reach) == (1, 1, 1)
+        assert (statistics.healthy, statistics.queue_depth) == (2, 1000)
+        assert [p.address for p in statistics.pods] == [A, B]
+        assert statistics.share == ActivatorShare(-1, 0)
+
+    def test_of_nothing_they_are_empty(self) -> None:
+        statistics = One(1).throttler.statistics()
+        assert (statistics.waiting, statistics.in_flight, statistics.capacity) == (0, 0, 0)
+        assert statistics.oldest_arrival is None
+        assert statistics.pods == ()
+
+    def test_idle_is_a_revision_with_neither_request_nor_pod(self) -> None:
+        one = One(1)
+        idle = [one.throttler.idle]
+        ticket = one.request()
+        idle.append(one.throttler.idle)
+        one.throttler.cancel(ticket, one.now)
+        idle.append(one.throttler.idle)
+        one.set_dests([A])
+        idle.append(one.throttler.idle)
+        assert idle == [True, False, True, False]
+
+
+def test_changes_are_joined_in_order() -> None:
+    pod: PodTracker = One(1).healthy([A])[0]
+    tickets = [WatchedTicket(n, 1.0) for n in range(4)]
+    changes = Changes([tickets[0]], [tickets[1]], [pod], [])
+    changes.add(Changes([tickets[2]], [tickets[3]], [], [pod]))
+    assert changes.assigned == [tickets[0], tickets[2]]
+    assert changes.expired == [tickets[1], tickets[3]]
+    assert (changes.probe, changes.gone) == ([pod], [pod])
