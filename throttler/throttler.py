@@ -93,7 +93,11 @@ class Throttler:
         if throttler is None:
             throttler = self._create(revision)
         self._revisions[revision.id] = throttler
-        changes = throttler.set_revision(revision, now)
+        changes = Changes()
+        if throttler.revision.protocol is not revision.protocol:
+            # First without pods, else waiters go to those that speak the former protocol.
+            changes.add(throttler.set_dests(_NO_DESTS, now))
+        changes.add(throttler.set_revision(revision, now))
         if joined := self._join_share(throttler, now):
             changes.add(joined)
         changes.add(throttler.set_dests(self._dests_of(revision), now))
@@ -137,7 +141,7 @@ class Throttler:
             self._activators[revision] = addresses
         else:
             self._activators.pop(revision, None)
-        throttler = self._revisions.get(revision)
+        throttler = self._revisions.get(revision) or self._leaving.get(revision)
         return None if throttler is None else self._join_share(throttler, now)
 
     # -- time -----------------------------------------------------------------------------------

@@ -111,6 +111,10 @@ class One:
         )
         self.tickets: list[WatchedTicket] = []
 
+    @property
+    def widen_at(self) -> float | None:
+        return self.throttler.widen_at
+
     def set_dests(
         self, ready: Iterable[Dest | str] = (), not_ready: Iterable[Dest | str] = ()
     ) -> Changes:
