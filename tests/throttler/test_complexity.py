@@ -1,0 +1,150 @@
+"""What a request costs does not grow with those that wait, nor with revisions or their pods.
+
+Counts executed bytecode instructions, so a busy machine changes nothing. What C code does inside
+one instruction (a heap, a dict, an integer of as many bits as pods) is not seen by that; those are
+named in the modules.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.throttler.world import HTTP1, OWNER, Many, One, addresses, dests, revision
+from throttler.model import RevisionID
+from throttler.throttler import Limits
+from throttler.ticket import Ticket
+
+#: A round robin that begins anew, or an enum compared, takes some more; a loop takes thousands.
+FEW = 60
+
+
+def instructions(call: Callable[[], object]) -> int:
+    """Return how many bytecode instructions a call executes, in Python code of any depth."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_the_measure_sees_a_loop() -> None:
+    def loop(times: int) -> int:
+        return sum(n for n in range(times))
+
+    assert instructions(lambda: loop(1000)) > instructions(lambda: loop(10)) + 900
+
+
+def busy(waiters: int, pods: int = 2, container_concurrency: int = 10) -> tuple[One, Ticket]:
+    """Return a revision with all pods full and so many waiters, and one of the running requests."""
+    one = One(container_concurrency, depth=20_000)
+    one.healthy(addresses(pods))
+    running = [one.request() for _ in range(pods * container_concurrency)]
+    for _ in range(waiters):
+        one.request(timeout=300.0)
+    return one, running[-1]
+
+
+def cost_of_admit(waiters: int) -> int:
+    one, _ = busy(waiters)
+    ticket = Ticket(OWNER, one.now + 300.0)
+    cost = instructions(lambda: one.throttler.admit(ticket, one.now))
+    assert one.throttler.breaker.waiting == waiters + 1
+    return cost
+
+
+def cost_of_release(waiters: int) -> int:
+    one, running = busy(waiters)
+    cost = instructions(lambda: one.throttler.release(running, one.now))
+    assert one.throttler.breaker.waiting == waiters - 1
+    return cost
+
+
+def cost_of_leaving(waiters: int, which: int) -> int:
+    one, _ = busy(waiters)
+    leaving = one.tickets[which]
+    cost = instructions(lambda: one.throttler.cancel(leaving, one.now))
+    assert one.throttler.breaker.waiting == waiters - 1
+    return cost
+
+
+def test_to_wait_costs_the_same_behind_ten_and_behind_ten_thousand() -> None:
+    assert cost_of_admit(10_000) <= cost_of_admit(10) + FEW
+
+
+def test_a_release_that_serves_the_next_costs_the_same_with_ten_and_with_ten_thousand() -> None:
+    assert cost_of_release(10_000) <= cost_of_release(10) + FEW
+
+
+@pytest.mark.parametrize("which", [-1, -5])
+def test_to_leave_the_queue_costs_the_same_whatever_its_length(which: int) -> None:
+    assert cost_of_leaving(10_000, which) <= cost_of_leaving(10, which) + FEW
+
+
+@pytest.mark.parametrize("container_concurrency", [0, 1, 10])
+def test_a_request_that_need_not_wait_costs_the_same_with_two_and_with_a_thousand_pods(
+    container_concurrency: int,
+) -> None:
+    def cost(pods: int) -> int:
+        one = One(container_concurrency)
+        one.healthy(addresses(pods))
+
+        def serve() -> None:
+            ticket = Ticket(OWNER, 60.0)
+            one.throttler.admit(ticket, 0.0)
+            one.throttler.release(ticket, 0.0)
+
+        return max(instructions(serve) for _ in range(50))
+
+    assert cost(1000) <= cost(2) + FEW
+
+
+def test_a_request_costs_the_same_with_one_revision_and_with_two_thousand() -> None:
+    def cost(revisions: int) -> int:
+        many = Many(limits=Limits(queue_depth_total=100_000))
+        for n in range(revisions):
+            id = RevisionID("default", f"r-{n}")
+            many.throttler.set_revision(revision(1, id=id), 0.0)
+            many.request(id)
+        id = RevisionID("default", "r-0")
+        many.pass_all(many.throttler.set_dests(id, {HTTP1: dests(addresses(1))}, 0.0))
+
+        def serve() -> None:
+            throttler = many.throttler.find("default", "r-0")
+            ticket = Ticket(OWNER, 60.0)
+            throttler.admit(ticket, 1.0)
+            throttler.cancel(ticket, 1.0)
+            many.throttler.next_wakeup()
+
+        serve()
+        return instructions(serve)
+
+    assert cost(2000) <= cost(1) + FEW
+
+
+def test_one_endpoints_event_costs_the_same_with_one_revision_and_with_two_thousand() -> None:
+    def cost(revisions: int) -> int:
+        many = Many()
+        for n in range(revisions):
+            id = RevisionID("default", f"r-{n}")
+            many.throttler.set_revision(revision(1, id=id), 0.0)
+        id = RevisionID("default", "r-0")
+        listed = {HTTP1: dests(addresses(3))}
+        return instructions(lambda: many.throttler.set_dests(id, listed, 0.0))
+
+    assert cost(2000) <= cost(1) + FEW

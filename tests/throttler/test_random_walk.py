@@ -1,0 +1,667 @@
+"""A long random life of two revisions, step by step beside a model that is slow and plain.
+
+The model keeps lists, searches them anew for every question and shares no code with the throttler.
+It does not foretell which pod a policy picks; it checks that the pick was allowed. A walk that
+fails prints its shortest form.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.throttler.world import WatchedTicket, dests
+from throttler import pod as pod_module
+from throttler.errors import RequestQueueFull, RevisionNotFound
+from throttler.health import PodState
+from throttler.model import AppProtocol, Dest, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.revision import Changes, RevisionThrottler
+from throttler.throttler import Limits, Throttler
+from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
+
+OWN_IP = "10.9.0.2"
+IDS = (RevisionID("default", "a"), RevisionID("default", "b"))
+LIMITS = Limits(queue_depth=9, queue_bytes=120, queue_depth_total=14, queue_bytes_total=180)
+#: Few addresses, so that they are often used again by another pod; one pod has no uid.
+PLACES = [
+    Dest(address, uid)
+    for address in ("10.0.0.1:8012", "10.0.0.10:8012", "10.0.0.2:8012", "10.0.0.3:8012")
+    for uid in ("", "u1", "u2")
+]
+CONCURRENCIES = (0, 1, 3, 10)
+TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
+ENDS = {"released", "timed-out", "cancelled", "rejected"}
+#: A slow start from 64 to 65,536 would need as many requests.
+SMALL_START, SMALL_END, UNLIMITED = 2, 8, 2_147_483_647
+
+Step = tuple[str, int, int]
+
+
+@dataclass(eq=False)
+class Pod:
+    dest: Dest
+    ready: bool
+    limit: int
+    state: str = "probing"
+    generation: int = 0  # answers to probes that were asked in an earlier one are void
+    real: PodTracker | None = None
+    has: list[Ticket] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Asked:
+    pod: Pod
+    epoch: int
+    generation: int
+
+
+@dataclass(eq=False)
+class Rev:
+    spec: Revision
+    real: RevisionThrottler
+    share: tuple[int, int] = (-1, 0)
+    pods: dict[Dest, Pod] = field(default_factory=dict)
+    back: list[Ticket] = field(default_factory=list)  # had a pod and lost it
+    queue: list[Ticket] = field(default_factory=list)
+
+    def waiting(self) -> list[Ticket]:
+        return self.back + self.queue
+
+    def usable(self) -> list[Pod]:
+        pods = [p for p in self.pods.values() if p.state == "healthy"]
+        pods = [p for p in pods if p.ready or self.spec.probe_suffices]
+        return sorted(pods, key=lambda p: (p.dest.address, p.dest.uid))
+
+    def slice(self) -> list[Pod]:
+        """Deal the sorted pods out among the activators and return ours."""
+        pods = self.usable()
+        index, count = self.share
+        if self.spec.container_concurrency == 0 or index == -1 or count < 2:
+            return pods
+        if count > len(pods):
+            return [pods[index % len(pods)]] if pods else []
+        each = len(pods) // count
+        owners = [owner for owner in range(count) for _ in range(each)]
+        owners += range(len(pods) - len(owners))
+        return [pod for pod, owner in zip(pods, owners, strict=True) if owner == index]
+
+
+class Walk:
+    """The throttler and its model; each step does the same to both and compares them."""
+
+    def __init__(self, seed: int) -> None:
+        self.borrow = seed % 3 != 0
+        self.throttler = Throttler(
+            LIMITS, random.Random(seed).random, own_ip=OWN_IP, borrow=self.borrow
+        )
+        self.now = 100.0
+        self.known: dict[RevisionID, Rev] = {}
+        self.revs: dict[RevisionID, Rev] = {}  # also those that were deleted
+        self.listed: dict[RevisionID, dict[AppProtocol, dict[Dest, bool]]] = {i: {} for i in IDS}
+        self.activators: dict[RevisionID, list[str]] = {i: [] for i in IDS}
+        self.tickets: list[WatchedTicket] = []
+        self.asked: list[Asked] = []
+        self.gone: set[PodTracker] = set()
+        self.ended: dict[Ticket, int] = {}
+        self.new_probes: list[Pod] = []
+        self.new_gone: list[Pod] = []
+
+    # -- the steps; a and b are arbitrary numbers from which each takes its choices -------------
+
+    def request(self, a: int, b: int) -> None:
+        id = IDS[a % 2]
+        if id not in self.known:
+            with pytest.raises(RevisionNotFound):
+                self.throttler.find(*id)
+            return
+        rev = self.known[id]
+        assert self.throttler.find(*id) is rev.real
+        ticket = WatchedTicket(len(self.tickets), self.now + TIMEOUTS[b % 4], b % 7 * 5)
+        self.tickets.append(ticket)
+        full = self.full(rev, ticket.size)
+        room = self.with_room(rev)
+        pod, refused = None, ""
+        try:
+            pod = rev.real.admit(ticket, self.now)
+        except RequestQueueFull as refusal:
+            refused = refusal.bound
+        if refused:
+            assert not room
+            assert refused == full
+            assert ticket.state is REJECTED
+            self.end(ticket)
+        elif pod is None:
+            assert not room, f"{ticket} waits although there is room"
+            assert not full
+            assert ticket.state is QUEUED
+            rev.queue.append(ticket)
+        else:
+            assert not rev.waiting(), f"{ticket} overtakes {rev.waiting()}"
+            self.assigned(rev, ticket)
+
+    def release(self, a: int, b: int) -> None:
+        if running := self.running():
+            ticket = running[a % len(running)]
+            rev = self.take_from_pod(ticket)
+            self.end(ticket)
+            self.carry_out(rev.real.release(ticket, self.now))
+
+    def hang_up(self, a: int, b: int) -> None:
+        """A client leaves; also one whose request has ended already."""
+        if not self.tickets:
+            return
+        pool: Sequence[Ticket] = self.tickets
+        if b % 2:
+            pool = [t for rev in self.revs.values() for t in rev.waiting()] or pool
+        ticket = pool[a % len(pool)]
+        if ticket in self.ended:
+            assert ticket.revision is not None
+            assert ticket.revision.cancel(ticket, self.now) is None
+            return
+        if ticket.state is ASSIGNED:
+            rev = self.take_from_pod(ticket)
+        else:
+            rev = self.take_from_queue(ticket)
+        self.end(ticket)
+        self.carry_out(rev.real.cancel(ticket, self.now))
+
+    def lose(self, a: int, b: int) -> None:
+        """A pod drops a request that it has seen nothing of; mostly its connect failed, too."""
+        running = self.running()
+        if not running:
+            return
+        ticket = running[a % len(running)]
+        pod = self.pod_of(ticket)
+        if b % 4:
+            assert pod.real is not None
+            self.fail(pod)
+            self.carry_out(pod.real.revision.connect_failed(pod.real, "refused", self.now))
+            self.check()
+        rev = self.take_from_pod(ticket)
+        late = ticket.deadline <= self.now
+        if late:
+            self.end(ticket)
+        else:
+            rev.back = sorted([*rev.back, ticket], key=lambda t: t.arrived)
+        changes = rev.real.requeue(ticket, self.now)
+        assert changes.expired == ([ticket] if late else [])
+        changes.expired.clear()
+        self.carry_out(changes)
+
+    def hold(self, a: int, b: int) -> None:
+        waiting = [(rev, t) for rev in self.revs.values() for t in rev.waiting()]
+        if waiting:
+            rev, ticket = waiting[a % len(waiting)]
+            more = b % 40
+            granted = (
+                self.bytes(rev) + more <= LIMITS.queue_bytes
+                and sum(map(self.bytes, self.revs.values())) + more <= LIMITS.queue_bytes_total
+            )
+            before = ticket.size
+            assert rev.real.breaker.hold(ticket, more) is granted
+            assert ticket.size == before + more * granted
+
+    def probe(self, a: int, b: int) -> None:
+        """Ask a pod; the answer may come much later, or never."""
+        pods = [p for rev in self.revs.values() for p in rev.pods.values()]
+        if pods:
+            pod = pods[a % len(pods)]
+            assert pod.real is not None
+            self.asked.append(Asked(pod, pod.real.epoch, pod.generation))
+
+    def answer(self, a: int, b: int) -> None:
+        if not self.asked:
+            return
+        index = -1 if a % 2 else a // 2 % len(self.asked)
+        asked = self.asked.pop(index)
+        if b % 5:
+            self.pass_probe(asked)
+        else:
+            self.fail_probe(asked)
+
+    def prove(self, a: int, b: int) -> None:
+        """Ask some pod that is not healthy, and have a good answer at once."""
+        pods = [p for rev in self.revs.values() for p in rev.pods.values() if p.state == "probing"]
+        if pods:
+            pod = pods[a % len(pods)]
+            assert pod.real is not None
+            self.pass_probe(Asked(pod, pod.real.epoch, pod.generation))
+
+    def endpoints(self, a: int, b: int) -> None:
+        """Kubernetes lists other pods: some leave, some come, some turn ready or not ready."""
+        id = IDS[a % 2]
+        chance = random.Random(b)
+        protocol = AppProtocol.H2C if chance.random() < 0.1 else AppProtocol.HTTP1
+        if chance.random() < 0.1:
+            self.listed[id] = {}
+        else:
+            old = self.listed[id].get(protocol, {})
+            new = {dest: ready for dest, ready in old.items() if chance.random() < 0.8}
+            new.update(dict.fromkeys(chance.sample(PLACES, chance.randrange(4)), True))
+            new = {dest: chance.random() < 0.7 for dest in new}
+            self.listed[id] = self.listed[id] | {protocol: new}
+        changes = self.throttler.set_dests(
+            id,
+            {
+                protocol: dests(
+                    [d for d, ready in listed.items() if ready],
+                    [d for d, ready in listed.items() if not ready],
+                )
+                for protocol, listed in self.listed[id].items()
+            },
+            self.now,
+        )
+        if changes is None:
+            assert id not in self.known
+            return
+        rev = self.revs[id]
+        self.list_pods(rev, self.listed[id].get(rev.spec.protocol, {}))
+        self.carry_out(changes)
+
+    def revise(self, a: int, b: int) -> None:
+        """A Revision comes, changes, is replaced under its name, or comes back."""
+        id = IDS[a % 2]
+        spec = Revision(
+            id,
+            uid=f"uid-{b % 2}",
+            container_concurrency=CONCURRENCIES[b // 2 % 4],
+            protocol=AppProtocol.H2C if b // 8 % 8 == 0 else AppProtocol.HTTP1,
+            probe_suffices=b // 64 % 4 != 0,
+        )
+        changes = self.throttler.set_revision(spec, self.now)
+        real = self.throttler.find(*id)
+        rev = self.revs.get(id)
+        if rev is None or rev.real is not real:
+            # Only a revision of which nothing is left may begin anew.
+            assert rev is None or (id not in self.known and not rev.waiting() and not rev.pods)
+            rev = self.revs[id] = Rev(spec, real)
+        self.known[id] = rev
+        old, rev.spec = rev.spec, spec
+        if old.protocol is not spec.protocol:
+            self.list_pods(rev, {})
+        if old.container_concurrency != spec.container_concurrency:
+            for pod in rev.pods.values():
+                pod.limit = self.first_limit(rev, pod)
+        self.find_share(id, rev)
+        self.list_pods(rev, self.listed[id].get(spec.protocol, {}))
+        self.carry_out(changes)
+
+    def delete(self, a: int, b: int) -> None:
+        id = IDS[a % 2]
+        self.throttler.delete_revision(id)
+        self.known.pop(id, None)
+
+    def change_activators(self, a: int, b: int) -> None:
+        id = IDS[a % 2]
+        others = [f"10.9.0.{i}" for i in (1, 3, 11, 4, 5, 6, 7)][: b % 8]
+        self.activators[id] = [*others, OWN_IP] if b // 8 % 5 else others
+        listed = dict.fromkeys(AppProtocol, self.activators[id])
+        changes = self.throttler.set_activators(id, listed, self.now)
+        if id in self.revs:
+            self.find_share(id, self.revs[id])
+        self.carry_out(changes)
+
+    def later(self, a: int, b: int) -> None:
+        """Time passes; the timer may be late, so that other steps come before it."""
+        due = self.throttler.next_wakeup()
+        if a % 3 == 0 and due is not None:
+            self.now = max(self.now, due)
+        else:
+            self.now += (0.001, 0.02, 0.3, 1.0)[a // 3 % 4]
+        if b % 5:
+            self.wake()
+
+    # -- what follows ---------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        overdue = [t for rev in self.revs.values() for t in rev.waiting() if t.deadline <= self.now]
+        for ticket in overdue:
+            self.take_from_queue(ticket)
+            self.end(ticket)
+        changes = self.throttler.wake(self.now)
+        assert sorted(changes.expired, key=id) == sorted(overdue, key=id)
+        deadlines = [t.deadline for t in changes.expired]
+        assert deadlines == sorted(deadlines)
+        changes.expired.clear()
+        for rev in self.revs.values():
+            for pod in rev.pods.values():
+                self.follow_widening(rev, pod)
+        self.carry_out(changes)
+        wakeup = self.throttler.next_wakeup()
+        assert wakeup is None or wakeup > self.now, "the timer would run in a circle"
+
+    def follow_widening(self, rev: Rev, pod: Pod) -> None:
+        """A full pod without a limit of its own may have been given twice as much, or no bound."""
+        assert pod.real is not None
+        if pod.real.limit != pod.limit:
+            assert rev.spec.container_concurrency == 0, "widened beyond containerConcurrency"
+            assert pod in rev.usable()
+            assert len(pod.has) >= pod.limit
+            wider = pod.limit * 2 if pod.limit < SMALL_END else UNLIMITED
+            assert pod.real.limit == wider
+            pod.limit = wider
+
+    def list_pods(self, rev: Rev, listed: dict[Dest, bool]) -> None:
+        for dest, pod in list(rev.pods.items()):
+            if dest not in listed:
+                pod.state = "draining"
+                self.bury_if_idle(rev, pod)
+        for dest, ready in listed.items():
+            if dest not in rev.pods:
+                rev.pods[dest] = Pod(dest, ready, rev.spec.container_concurrency)
+                self.new_probes.append(rev.pods[dest])
+            pod = rev.pods[dest]
+            if pod.state == "draining" or (pod.state == "healthy" and pod.ready and not ready):
+                self.suspect(pod)
+            pod.ready = ready
+
+    def suspect(self, pod: Pod) -> None:
+        pod.state = "probing"
+        pod.generation += 1
+        self.new_probes.append(pod)
+
+    def fail(self, pod: Pod) -> None:
+        if pod.state == "healthy":
+            self.suspect(pod)
+
+    def pass_probe(self, asked: Asked) -> None:
+        pod = asked.pod
+        real = pod.real
+        assert real is not None
+        if asked.generation == pod.generation and pod.state == "probing":
+            rev = next(r for r in self.all_revs if r.real is real.revision)
+            pod.state = "healthy"
+            pod.limit = self.first_limit(rev, pod)
+        self.carry_out(real.revision.probe_passed(real, asked.epoch, self.now))
+
+    def fail_probe(self, asked: Asked) -> None:
+        real = asked.pod.real
+        assert real is not None
+        if asked.generation == asked.pod.generation:
+            self.fail(asked.pod)
+        self.carry_out(real.revision.probe_failed(real, asked.epoch, "no answer", self.now))
+
+    def first_limit(self, rev: Rev, pod: Pod) -> int:
+        return rev.spec.container_concurrency or len(pod.has) + SMALL_START
+
+    def find_share(self, id: RevisionID, rev: Rev) -> None:
+        present = sorted(self.activators[id])
+        if OWN_IP in present:
+            rev.share = (present.index(OWN_IP), len(present))
+
+    @property
+    def all_revs(self) -> list[Rev]:
+        return list(self.revs.values())
+
+    def bury_if_idle(self, rev: Rev, pod: Pod) -> None:
+        if pod.state == "draining" and not pod.has:
+            pod.state = "gone"
+            del rev.pods[pod.dest]
+            self.new_gone.append(pod)
+
+    def running(self) -> list[Ticket]:
+        return [t for r in self.all_revs for p in r.pods.values() for t in p.has]
+
+    def pod_of(self, ticket: Ticket) -> Pod:
+        return next(p for r in self.all_revs for p in r.pods.values() if ticket in p.has)
+
+    def take_from_pod(self, ticket: Ticket) -> Rev:
+        pod = self.pod_of(ticket)
+        rev = next(r for r in self.all_revs if pod in r.pods.values())
+        pod.has.remove(ticket)
+        self.bury_if_idle(rev, pod)
+        return rev
+
+    def take_from_queue(self, ticket: Ticket) -> Rev:
+        rev = next(r for r in self.all_revs if ticket in r.waiting())
+        (rev.back if ticket in rev.back else rev.queue).remove(ticket)
+        return rev
+
+    def end(self, ticket: Ticket) -> None:
+        assert ticket not in self.ended, f"{ticket} ended twice"
+        self.ended[ticket] = 1
+
+    def reach(self, rev: Rev) -> list[Pod]:
+        return rev.usable() if self.borrow else rev.slice()
+
+    def with_room(self, rev: Rev) -> list[Pod]:
+        return [p for p in self.reach(rev) if len(p.has) < p.limit]
+
+    def bytes(self, rev: Rev) -> int:
+        return sum(t.size for t in rev.waiting())
+
+    def full(self, rev: Rev, size: int) -> str:
+        """Return which bound one more waiter breaks, if any."""
+        all_waiting = [t for r in self.all_revs for t in r.waiting()]
+        if len(rev.waiting()) >= LIMITS.queue_depth:
+            return "revision-depth"
+        if self.bytes(rev) + size > LIMITS.queue_bytes:
+            return "revision-bytes"
+        if len(all_waiting) >= LIMITS.queue_depth_total:
+            return "total-depth"
+        if sum(t.size for t in all_waiting) + size > LIMITS.queue_bytes_total:
+            return "total-bytes"
+        return ""
+
+    def assigned(self, rev: Rev, ticket: Ticket) -> None:
+        """Check that the pod which a ticket was given is one that it may have."""
+        assert ticket.state is ASSIGNED
+        room = self.with_room(rev)
+        pod = next((p for p in room if p.real is ticket.pod), None)
+        assert pod is not None, f"{ticket} on {ticket.pod}, but only {room} have room"
+        preferred = [p for p in room if p in rev.slice()] or room
+        assert pod in preferred, f"{ticket} borrows {pod} beside {preferred}"
+        if 1 <= rev.spec.container_concurrency <= 3:
+            assert pod is preferred[0]
+        pod.has.append(ticket)
+
+    def carry_out(self, changes: Changes | None) -> None:
+        changes = changes or Changes()
+        self.match_pods()
+        for ticket in changes.assigned:
+            rev = next(r for r in self.all_revs if r.real is ticket.revision)
+            assert rev.waiting(), f"{ticket} did not wait"
+            assert ticket is rev.waiting()[0], f"{ticket} overtakes {rev.waiting()}"
+            self.take_from_queue(ticket)
+            self.assigned(rev, ticket)
+        assert changes.expired == []
+        for real in changes.gone:
+            assert real not in self.gone, f"{real} is gone twice"
+            self.gone.add(real)
+        assert {p.real for p in self.new_gone} == set(changes.gone)
+        wanted = {p.real for p in self.new_probes if p.state == "probing"}
+        assert wanted <= set(changes.probe)
+        assert all(p.state is not PodState.GONE for p in changes.probe)
+        self.new_gone.clear()
+        self.new_probes.clear()
+
+    def match_pods(self) -> None:
+        for rev in self.all_revs:
+            reals = {p.dest: p for p in rev.real.pods()}
+            assert reals.keys() == rev.pods.keys()
+            for dest, pod in rev.pods.items():
+                if pod.real is None:
+                    pod.real = reals[dest]
+                    assert pod.real not in self.gone
+                assert pod.real is reals[dest]
+
+    # -- what holds after every step ------------------------------------------------------------
+
+    def check(self) -> None:
+        for rev in self.all_revs:
+            self.check_revision(rev)
+        waiting = [t for rev in self.all_revs for t in rev.waiting()]
+        assert self.throttler.total.depth == len(waiting)
+        assert self.throttler.total.bytes == sum(t.size for t in waiting)
+        self.check_wakeup(waiting)
+        assert all(t.state.value in ENDS for t in self.ended)
+
+    def check_revision(self, rev: Rev) -> None:
+        real, waiting = rev.real, rev.waiting()
+        assert not (waiting and self.with_room(rev)), f"{waiting} beside {self.with_room(rev)}"
+        assert all(t.state is QUEUED and t.pod is None and t.revision is real for t in waiting)
+        arrivals = [t.arrived for t in waiting]
+        assert arrivals == sorted(arrivals)
+        statistics = real.statistics()
+        assert statistics.waiting == real.breaker.own.depth == len(waiting)
+        assert statistics.held_bytes == real.breaker.own.bytes == self.bytes(rev)
+        assert real.breaker.oldest() is (waiting[0] if waiting else None)
+        assert statistics.in_flight == sum(len(p.has) for p in rev.pods.values())
+        assert statistics.in_reach == len(self.reach(rev))
+        if rev in self.known.values():
+            assert (statistics.share.index, statistics.share.count) == rev.share
+        for dest, pod in rev.pods.items():
+            assert pod.real is not None
+            assert pod.real.dest == dest
+            assert pod.real.state.value == pod.state
+            assert pod.real.ready == pod.ready
+            assert pod.real.in_flight == len(pod.has)
+            assert pod.real.limit == pod.limit
+            assert all(t.pod is pod.real for t in pod.has)
+
+    def check_wakeup(self, waiting: list[Ticket]) -> None:
+        wakeup = self.throttler.next_wakeup()
+        if waiting:
+            assert wakeup is not None
+            assert wakeup <= min(t.deadline for t in waiting)
+        for rev in self.all_revs:
+            if rev.waiting() and rev.usable() and rev.spec.container_concurrency == 0:
+                assert wakeup is not None
+                assert wakeup <= self.now + 0.02, "a slow start that nobody widens"
+
+    def finish(self) -> None:
+        """All requests end and all objects are deleted: nothing may be left."""
+        for ticket in self.running():
+            if ticket.state is ASSIGNED:
+                self.end(ticket)
+                rev = self.take_from_pod(ticket)
+                self.carry_out(rev.real.release(ticket, self.now))
+                self.check()
+        self.now += 100
+        self.wake()
+        for ticket in self.running():
+            self.end(ticket)
+            rev = self.take_from_pod(ticket)
+            self.carry_out(rev.real.release(ticket, self.now))
+        self.check()
+        for number, id in enumerate(IDS):
+            self.listed[id] = {}
+            self.delete(number, 0)
+            self.carry_out_empty(id)
+        assert set(self.ended) == set(self.tickets)
+        assert self.throttler.total.depth == self.throttler.total.bytes == 0
+        assert list(self.throttler) == []
+        self.throttler.wake(self.now + 1)
+        assert self.throttler.next_wakeup() is None
+        for ticket in self.tickets:
+            assert [s.value in ENDS for s in ticket.states].count(True) == 1
+
+    def carry_out_empty(self, id: RevisionID) -> None:
+        changes = self.throttler.set_dests(id, {}, self.now)
+        if changes is not None:
+            self.list_pods(self.revs[id], {})
+            self.carry_out(changes)
+
+
+WEIGHTS = {
+    "request": 34,
+    "release": 16,
+    "hang_up": 5,
+    "lose": 6,
+    "hold": 3,
+    "probe": 6,
+    "answer": 6,
+    "prove": 14,
+    "endpoints": 7,
+    "revise": 3,
+    "delete": 1,
+    "change_activators": 2,
+    "later": 9,
+}
+
+
+def random_steps(seed: int, count: int) -> list[Step]:
+    chance = random.Random(seed)
+    names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)
+    start = [("revise", 0, chance.randrange(256)), ("revise", 1, chance.randrange(256))]
+    return start + [(n, chance.randrange(1 << 16), chance.randrange(1 << 16)) for n in names]
+
+
+def take(seed: int, steps: Sequence[Step]) -> Walk:
+    walk = Walk(seed)
+    for name, a, b in steps:
+        getattr(walk, name)(a, b)
+        walk.check()
+        walk.now += 1e-6  # no two requests arrive at the same time
+    walk.finish()
+    return walk
+
+
+def failure(seed: int, steps: Sequence[Step]) -> BaseException | None:
+    try:
+        take(seed, steps)
+    except Exception as error:
+        return error
+    return None
+
+
+def shortest(
+    steps: list[Step], fails: Callable[[list[Step]], object], tries: int = 2000
+) -> list[Step]:
+    """Leave out what a failure does not need: first large pieces, then single steps."""
+    size = len(steps) // 2
+    while size and tries > 0:
+        at = 0
+        while at < len(steps) and tries > 0:
+            fewer = steps[:at] + steps[at + size :]
+            tries -= 1
+            if fails(fewer):
+                steps = fewer
+            else:
+                at += size
+        size //= 2
+    return steps
+
+
+@pytest.fixture(autouse=True)
+def small_slow_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_module, "SLOW_START", SMALL_START)
+    monkeypatch.setattr(pod_module, "SLOW_START_END", SMALL_END)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_random_life_agrees_with_the_plain_model_at_every_step(seed: int) -> None:
+    steps = random_steps(seed, 300)
+    if failure(seed, steps) is None:
+        return
+    fewest = shortest(steps, lambda fewer: failure(seed, fewer))
+    lines = "\n".join(f"    {step}," for step in fewest)
+    pytest.fail(f"take({seed}, [\n{lines}\n]): {failure(seed, fewest)!r}", pytrace=False)
+
+
+def test_the_walks_go_where_it_matters() -> None:
+    """Else they would agree on nothing much."""
+    paths: set[tuple[str, ...]] = set()
+    gone = 0
+    for seed in range(30):
+        walk = take(seed, random_steps(seed, 300))
+        paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
+        gone += len(walk.gone)
+    assert ("new", "assigned", "released") in paths
+    assert ("new", "queued", "assigned", "released") in paths
+    assert ("new", "queued", "timed-out") in paths
+    assert ("new", "queued", "cancelled") in paths
+    assert ("new", "rejected") in paths
+    assert ("new", "assigned", "queued", "assigned", "released") in paths
+    assert ("new", "assigned", "timed-out") in paths
+    assert gone > 100
+
+
+def test_a_failing_walk_is_cut_down_to_the_steps_that_it_needs() -> None:
+    steps = [("request", n, 0) for n in range(100)]
+    needed = {("request", 17, 0), ("request", 60, 0)}
+    assert set(shortest(steps, lambda fewer: needed <= set(fewer))) == needed
