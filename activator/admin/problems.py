@@ -38,7 +38,7 @@ def on_http_exception(request: Request, error: Exception) -> Response:
     """Answer what starlette's routing refuses."""
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        detail = f"There is nothing at {_path(request)}; GET / lists what there is."
+        detail = f"There is nothing at {_path(request)} on this port."
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         detail = f"{_path(request)} is only to be read; use GET or HEAD."
     else:

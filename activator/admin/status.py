@@ -145,7 +145,7 @@ def _row(revision: object, where: str) -> Row:
         in_flight=f"{_field(one, 'inFlight', int, where)}/{_capacity(one, where)}",
         queued=str(queued),
         oldest_waiter=_oldest(one, where),
-        state=_state(queued, healthy, pods),
+        state=_state(one, where, healthy, pods),
     )
 
 
@@ -164,16 +164,15 @@ def _oldest(one: dict[str, Any], where: str) -> str:
     return f"{_is(seconds, (int, float), f'{where}.oldestWaiterSeconds'):.1f}s"
 
 
-def _state(queued: int, healthy: int, pods: Sequence[dict[str, Any]]) -> str:
-    """One word for what the revision does, or for why its requests wait."""
+def _state(one: dict[str, Any], where: str, healthy: int, pods: Sequence[dict[str, Any]]) -> str:
+    """What the revision does; while requests wait, why, in the activator's own words."""
+    if reason := one.get("reason"):
+        detail = one.get("reasonDetail")
+        words = _is(reason, str, f"{where}.reason")
+        return _printable(f"{words}: {detail}" if detail else words)
     if healthy:
-        return "at-capacity" if queued else "serving"
-    if not pods:
-        return "no-endpoints" if queued else "scaled-to-zero"
-    errors = [str(pod["lastError"]) for pod in pods if pod.get("lastError")]
-    if errors:
-        return f"probe-failing: {_printable(errors[0])}"
-    return "pods-not-ready" if queued else "starting"
+        return "serving"
+    return "starting" if pods else "scaled-to-zero"
 
 
 def _field(of: dict[str, Any], name: str, kind: type[T], where: str) -> T:

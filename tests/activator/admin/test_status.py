@@ -30,6 +30,8 @@ def revision(**changes):
         "queued": 3,
         "oldestWaiterSeconds": 1.26,
         "queueDepth": 10000,
+        "reason": "at-capacity",
+        "reasonDetail": "2/2",
         "reachableHealthyPods": 1,
         "activatorIndex": 0,
         "activatorCount": 1,
@@ -69,7 +71,7 @@ def test_a_revision_becomes_a_row():
         in_flight="2/2",
         queued="3",
         oldest_waiter="1.3s",
-        state="at-capacity",
+        state="at-capacity: 2/2",
     )
 
 
@@ -80,25 +82,22 @@ def test_no_limit_is_told_apart_from_no_room():
 
 
 PROBING = pod(kubernetes="not-ready", state="probing")
-FAILING = pod(state="probing", probe="failed", lastError="connection refused")
 
 
 @pytest.mark.parametrize(
-    ("queued", "pods", "state"),
+    ("reason", "detail", "pods", "state"),
     [
-        (0, [pod()], "serving"),
-        (1, [pod()], "at-capacity"),
-        (0, [], "scaled-to-zero"),
-        (1, [], "no-endpoints"),
-        (1, [pod(state="gone")], "no-endpoints"),
-        (0, [PROBING], "starting"),
-        (1, [PROBING], "pods-not-ready"),
-        (1, [PROBING, FAILING], "probe-failing: connection refused"),
-        (1, [pod(), FAILING], "at-capacity"),
+        (None, None, [pod()], "serving"),
+        (None, None, [], "scaled-to-zero"),
+        (None, None, [pod(state="gone")], "scaled-to-zero"),
+        (None, None, [PROBING], "starting"),
+        ("at-capacity", "2/2", [pod()], "at-capacity: 2/2"),
+        ("no-endpoints", None, [], "no-endpoints"),
+        ("probe-failing", "127.0.0.1:1: \x1b[31m", [PROBING], "probe-failing: 127.0.0.1:1: ?[31m"),
     ],
 )
-def test_the_state_says_why_requests_wait(queued, pods, state):
-    assert row(queued=queued, pods=pods).state == state
+def test_the_state_says_what_it_does_or_why_requests_wait(reason, detail, pods, state):
+    assert row(reason=reason, reasonDetail=detail, pods=pods).state == state
 
 
 def test_pods_that_are_gone_are_not_counted():
@@ -147,11 +146,11 @@ def test_any_value_in_any_field_gives_rows_or_the_typed_error(changes):
 
 
 def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
-    rows = status.read_rows(answer(revision(), revision(name="a-longer-name", queued=0)), URL)
+    rows = status.read_rows(answer(revision(), revision(name="a-longer-name", queued=0, reason=None)), URL)
     lines = status.plain(rows).splitlines()
     assert lines == [
         "REVISION               PODS   IN-FLIGHT  QUEUED  OLDEST-WAITER  STATE",
-        "default/hello          1/1/2  2/2        3       1.3s           at-capacity",
+        "default/hello          1/1/2  2/2        3       1.3s           at-capacity: 2/2",
         "default/a-longer-name  1/1/2  2/2        0       1.3s           serving",
     ]
 
