@@ -146,7 +146,9 @@ def test_any_value_in_any_field_gives_rows_or_the_typed_error(changes):
 
 
 def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
-    rows = status.read_rows(answer(revision(), revision(name="a-longer-name", queued=0, reason=None)), URL)
+    rows = status.read_rows(
+        answer(revision(), revision(name="a-longer-name", queued=0, reason=None)), URL
+    )
     lines = status.plain(rows).splitlines()
     assert lines == [
         "REVISION               PODS   IN-FLIGHT  QUEUED  OLDEST-WAITER  STATE",
