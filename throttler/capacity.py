@@ -19,6 +19,10 @@ SLOW_START = 64
 #: Seconds after which that limit doubles, as long as requests wait: 5,000 waiters are all released
 #: after 140 ms at the latest, also where each answer takes minutes.
 SLOW_START_STEP = 0.02
+#: A doubled limit was worth it if the pod then answers this many times as much as before.
+WIDENED_ENOUGH = 1.5
+#: After this many steps without a widening it is tried again.
+WIDEN_ANYWAY = 8
 #: From here on the limit of such a pod is off.
 SLOW_START_END = 1 << 16
 

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from throttler.capacity import MAX_CAPACITY, SLOW_START, SLOW_START_END
+from throttler.capacity import (
+    MAX_CAPACITY,
+    SLOW_START,
+    SLOW_START_END,
+    WIDEN_ANYWAY,
+    WIDENED_ENOUGH,
+)
 from throttler.health import PodEvent, PodState, transition
 from throttler.model import Dest
 
@@ -26,6 +32,7 @@ class PodTracker:
         epoch: grows when answers to earlier probes become void.
         in_flight: requests that it has from us now.
         limit: requests that it may have at a time.
+        answered: requests that it ended while others waited, since its limit was last looked at.
         bit: its place in the revision's bit masks; 0 while it gets no requests.
         last_error: why the last probe or connect failed; empty if it did not.
         failures: probes failed since the last that passed; failing_since: when the first did.
@@ -33,6 +40,9 @@ class PodTracker:
     """
 
     __slots__ = (
+        "_answered_before",
+        "_held",
+        "answered",
         "bit",
         "dest",
         "epoch",
@@ -60,6 +70,9 @@ class PodTracker:
         self.epoch = 0
         self.in_flight = 0
         self.limit = limit
+        self.answered = 0
+        self._answered_before = 0
+        self._held = 0
         self.bit = 0
         self.in_slice = False
         self.last_error = ""
@@ -88,7 +101,18 @@ class PodTracker:
         self.limit = container_concurrency or self.in_flight + SLOW_START
 
     def widen(self) -> None:
-        """Double a slow start's limit, see throttler.capacity."""
+        """Double a slow start's limit, see throttler.capacity; unless the last time bought nothing.
+
+        A pod that answers no more than before, with twice as much at a time, is busy: what it is
+        given beyond that waits inside it, on connections that cost both sides. Now and then it is
+        tried all the same.
+        """
+        answered, before = self.answered, self._answered_before
+        self.answered, self._answered_before = 0, answered
+        if before and answered < WIDENED_ENOUGH * before and self._held < WIDEN_ANYWAY:
+            self._held += 1
+            return
+        self._held = 0
         self.limit = self.limit * 2 if self.limit < SLOW_START_END else MAX_CAPACITY
 
     def __repr__(self) -> str:

@@ -196,6 +196,7 @@ class RevisionThrottler:
             if pod.in_flight < pod.limit:
                 self._room |= pod.bit
                 if self.breaker.waiting:
+                    pod.answered += 1
                     return self._dispatch(Changes(), now)
             return None
         if pod.state is PodState.DRAINING and not pod.in_flight:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.throttler.world import One
-from throttler.capacity import MAX_CAPACITY
+from throttler.capacity import MAX_CAPACITY, WIDEN_ANYWAY
 from throttler.health import PodEvent, PodState
 from throttler.model import Dest
 from throttler.pod import PodTracker
@@ -64,6 +64,35 @@ def test_a_slow_start_doubles_until_there_is_no_limit(pod: PodTracker) -> None:
     assert limits == [64 << n for n in range(11)]
     pod.widen()
     assert pod.limit == MAX_CAPACITY
+
+
+def test_a_slow_start_goes_on_while_more_at_a_time_gives_more_answers(pod: PodTracker) -> None:
+    pod.set_limit(0)
+    for answers in (100, 200, 400):
+        pod.answered = answers
+        pod.widen()
+    assert pod.limit == 64 * 8
+
+
+def test_a_pod_that_answers_no_more_with_twice_as_much_is_given_no_more_for_a_while(
+    pod: PodTracker,
+) -> None:
+    pod.set_limit(0)
+    limits = []
+    for _ in range(WIDEN_ANYWAY + 3):
+        pod.answered = 100
+        pod.widen()
+        limits.append(pod.limit)
+    assert limits == [128] * (WIDEN_ANYWAY + 1) + [256, 256]
+
+
+def test_a_pod_that_has_answered_nothing_yet_may_only_be_slow(pod: PodTracker) -> None:
+    pod.set_limit(0)
+    pod.answered = 100
+    pod.widen()
+    pod.widen()
+    pod.widen()
+    assert pod.limit == 256
 
 
 def test_it_shows_what_a_person_wants_to_know(pod: PodTracker) -> None:

@@ -20,7 +20,7 @@ def test_exactly_the_ends_have_no_follower(state: TicketState) -> None:
     assert (not FOLLOWS[state]) == (state in ENDS)
 
 
-@pytest.mark.parametrize("state", set(TicketState) - {S.NEW})
+@pytest.mark.parametrize("state", [state for state in TicketState if state is not S.NEW])
 def test_every_state_can_be_reached_from_new(state: TicketState) -> None:
     reached, before = {S.NEW}, set[TicketState]()
     while reached != before:
