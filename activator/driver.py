@@ -6,6 +6,7 @@ The only module that both changes the throttler and causes effects. Knows no HTT
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from math import inf
@@ -13,11 +14,14 @@ from typing import Protocol
 
 from activator.counters import RevisionCounters
 from throttler.errors import RevisionNotFound
+from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import Changes, RevisionThrottler
 from throttler.throttler import Throttler, revision_from_host
 from throttler.ticket import Ticket
+
+logger = logging.getLogger(__name__)
 
 
 class Load(Protocol):
@@ -174,15 +178,36 @@ class Driver:
 
     def connect_failed(self, pod: PodTracker, error: str) -> None:
         """Take that a pod could not be reached, or dropped a request that it had nothing of."""
-        self.carry_out(pod.revision.connect_failed(pod, error, self.clock()))
+        before = pod.state
+        changes = pod.revision.connect_failed(pod, error, self.clock())
+        self._tell(pod, before, f"a request could not be given to it: {error}")
+        self.carry_out(changes)
 
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Take a probe's good answer."""
-        self.carry_out(pod.revision.probe_passed(pod, epoch, self.clock()))
+        before = pod.state
+        changes = pod.revision.probe_passed(pod, epoch, self.clock())
+        self._tell(pod, before, "it passed its probe")
+        self.carry_out(changes)
 
     def probe_failed(self, pod: PodTracker, epoch: int, error: str) -> None:
         """Take a probe's bad answer, or none."""
-        self.carry_out(pod.revision.probe_failed(pod, epoch, error, self.clock()))
+        before = pod.state
+        changes = pod.revision.probe_failed(pod, epoch, error, self.clock())
+        self._tell(pod, before, f"its probe failed: {error}")
+        self.carry_out(changes)
+
+    @staticmethod
+    def _tell(pod: PodTracker, before: PodState, why: str) -> None:
+        """Log that a pod's state has changed, which it does seldom."""
+        if pod.state is not before:
+            logger.info(
+                "pod %s is %s: %s",
+                pod.address,
+                pod.state.value,
+                why,
+                extra={"revision": str(pod.revision.revision.id), "pod": pod.address},
+            )
 
     # -- inventory (activator.discovery.inventory.Sink) -----------------------------------------
 
