@@ -1,0 +1,510 @@
+"""The process as a whole: its start, its end, and what it does when either goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from websockets.asyncio.server import ServerConnection, serve
+
+from activator.autoscaler import wire
+from activator.autoscaler.concurrency import Stat
+from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
+from throttler.model import RevisionID
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Seconds for what should take a moment, on a machine that does much else.
+PATIENCE = 20.0
+ANY_PORTS = (
+    *("--bind", "127.0.0.1", "--http-port", "0", "--h2c-port", "0"),
+    *("--admin-port", "0", "--metrics-port", "0", "--log-format", "json"),
+)
+#: What the activator is given of our environment; a setting from it would be another test.
+ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH")
+CLUSTER = {"POD_NAME": "activator-1", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """Processes know nothing of a virtual clock: production's loop only."""
+    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+
+
+class Activator:
+    """One activator process; ``lines`` is what it has logged so far."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.lines: list[dict[str, Any]] = []
+        self._logged = asyncio.Event()
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            try:
+                self.lines.append(json.loads(line))
+            except ValueError:
+                self.lines.append({"message": line.decode(), "severity": "PLAIN"})
+            self._logged.set()
+        self._logged.set()
+
+    @property
+    def log(self) -> str:
+        return "\n".join(str(line["message"]) for line in self.lines)
+
+    async def logged(self, text: str) -> dict[str, Any]:
+        """Wait until a line holds a text, and return it."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for line in self.lines:
+                    if text in line["message"]:
+                        return line
+                assert not self._reading.done(), f"ended without {text!r}: {self.log}"
+                self._logged.clear()
+                await self._logged.wait()
+
+    async def address(self, listener: str) -> tuple[str, int]:
+        host, _, port = (await self.logged("listening: "))[listener].rpartition(":")
+        return host, int(port)
+
+    def tell(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for the end, and return the exit status."""
+        async with asyncio.timeout(PATIENCE):
+            status = await self.process.wait()
+            await self._reading
+        return status
+
+    async def get(
+        self, target: str, headers: Mapping[str, str] | None = None, listener: str = "http"
+    ) -> tuple[int, str]:
+        """One request on a connection of its own; the status and the body."""
+        host, port = await self.address(listener)
+        given = {"Host": f"{host}:{port}", "Connection": "close", **(headers or {})}
+        lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+                head, end, body = (await reader.read()).partition(b"\r\n\r\n")
+            finally:
+                writer.close()
+                with suppress(ConnectionError):
+                    await writer.wait_closed()
+        if not end:
+            raise ConnectionError(f"no answer: {head!r}")
+        return int(head.split()[1]), body.decode()
+
+    async def ask(self, name: str) -> tuple[int, str]:
+        """One request to default/NAME."""
+        return await self.get("/", {"Host": f"{name}.default.svc.cluster.local"})
+
+    async def queued(self, name: str, count: int) -> None:
+        """Wait until so many requests of default/NAME wait."""
+
+        async def look() -> bool:
+            status, body = await self.get(f"/api/v1/revisions/default/{name}", listener="admin")
+            return status == 200 and json.loads(body)["queued"] == count
+
+        await until(look, f"{count} requests of {name} wait: {self.log}")
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Look again, a network round trip apart, until something that nobody tells is so."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + PATIENCE
+    while not await condition():
+        assert loop.time() < end, f"waited in vain until {what}"
+        again = loop.create_future()
+        loop.call_later(0.01, again.set_result, None)
+        await again
+
+
+@asynccontextmanager
+async def activator(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Activator]:
+    inherited = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "activator", *arguments),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        cwd=ROOT,
+        env={**inherited, **(environment or {})},
+    )
+    running = Activator(process)
+    try:
+        yield running
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await running.ended()
+
+
+def local(folder: Path, *arguments: str) -> Any:
+    return activator("local", "--manifests", str(folder), *ANY_PORTS, *arguments)
+
+
+class Pod:
+    """Answers probes at once, and requests when ``open`` is set."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.arrived = asyncio.Event()
+        self.address: PodAddress
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Pod:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = PodAddress(host, port, uid=f"uid-{port}", name=f"pod-{port}", ready=True)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                if b"\r\nk-network-probe: queue" not in head:
+                    self.arrived.set()
+                    await self.open.wait()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+
+def write_app(folder: Path, name: str, *pods: Pod) -> None:
+    write_object(folder, revision(name, uid=f"uid-of-{name}"))
+    write_object(folder, private_endpoints(name, [pod.address for pod in pods]))
+
+
+# The start.
+
+
+async def test_start_says_which_ports_and_all_of_them_work(tmp_path: Path) -> None:
+    async with Pod() as pod, local(tmp_path) as running:
+        line = await running.logged("listening: ")
+        for name in ("http", "h2c", "admin", "metrics"):
+            assert f"{name} {line[name]}" in line["message"]
+            assert line[name].startswith("127.0.0.1:")
+            assert not line[name].endswith(":0")
+        pod.open.set()
+        write_app(tmp_path, "hello", pod)
+        await until(
+            lambda: _status_is(running.ask("hello"), 200), "a manifest written later counts"
+        )
+        assert (await running.ask("unknown"))[0] == 404
+        header = {"Host": "hello.default.svc.cluster.local"}
+        assert await running.get("/", header, "h2c") == (200, "queue")
+        assert (await running.get("/healthz", listener="admin"))[0] == 200
+        assert (await running.get("/readyz", listener="admin"))[0] == 200
+        assert (await running.get("/metrics", listener="metrics"))[0] == 200
+        running.tell(signal.SIGTERM)
+        assert await running.ended() == 0
+
+
+async def _status_is(asked: Awaitable[tuple[int, str]], status: int) -> bool:
+    return (await asked)[0] == status
+
+
+@pytest.mark.parametrize("taken", ["--http-port", "--h2c-port", "--admin-port", "--metrics-port"])
+async def test_port_in_use_is_named_and_ends_with_1(tmp_path: Path, taken: str) -> None:
+    async with Pod() as pod, local(tmp_path, taken, str(pod.address.port)) as running:
+        assert await running.ended() == 1
+        last = running.lines[-1]
+        assert last["severity"] == "ERROR"
+        assert f"cannot listen on 127.0.0.1:{pod.address.port}: " in last["message"]
+        assert "Traceback" not in running.log
+
+
+async def test_missing_folder_is_named_and_ends_with_2(tmp_path: Path) -> None:
+    async with local(tmp_path / "nowhere") as running:
+        assert await running.ended() == 2
+        assert "--manifests" in running.log
+        assert str(tmp_path / "nowhere") in running.log
+        assert "Traceback" not in running.log
+
+
+async def test_broken_manifest_is_reported_and_the_others_are_served(tmp_path: Path) -> None:
+    async with Pod() as pod:
+        pod.open.set()
+        write_app(tmp_path, "hello", pod)
+        broken = tmp_path / "broken.yaml"
+        broken.write_text("kind: Revision\nmetadata: [\n")
+        async with local(tmp_path) as running:
+            line = await running.logged("broken.yaml")
+            assert line["severity"] in ("WARNING", "ERROR")
+            assert await running.ask("hello") == (200, "queue")
+            # It is mended: taken at once, without a restart.
+            broken.write_text(json.dumps(revision("mended")))
+            await until(
+                lambda: _status_is(
+                    running.get("/api/v1/revisions/default/mended", listener="admin"), 200
+                ),
+                "the mended file counts",
+            )
+
+
+async def test_signal_during_the_start_ends_it(tmp_path: Path) -> None:
+    """The cluster does not answer yet; the process has to end all the same."""
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(FakeApiServer())
+        api.always["Endpoints", "list"] = Answer(end="silence")
+        running = await stack.enter_async_context(cluster_activator(api, tmp_path))
+        async with asyncio.timeout(PATIENCE):
+            await api.asked("Endpoints", "list")
+        running.tell(signal.SIGTERM)
+        assert await running.ended() == 0
+        assert "Traceback" not in running.log
+
+
+async def test_kubeconfig_that_leads_nowhere_is_named_and_ends_with_1(tmp_path: Path) -> None:
+    path = str(tmp_path / "kubeconfig")
+    async with activator("run", *ANY_PORTS, "--kubeconfig", path, environment=CLUSTER) as running:
+        assert await running.ended() == 1
+        last = running.lines[-1]
+        assert last["severity"] == "ERROR"
+        assert path in last["message"]
+        assert "Traceback" not in running.log
+
+
+# The end.
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signal_finishes_what_runs_and_what_waits_and_ends_with_0(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with Pod() as busy, Pod() as late, local(tmp_path) as running:
+        late.open.set()
+        write_app(tmp_path, "busy", busy)
+        write_app(tmp_path, "cold")
+        await running.logged("listening: ")
+        for name in ("busy", "cold"):
+            await until(partial(_is_known, running, name), f"{name} is known")
+        async with asyncio.TaskGroup() as group:
+            runs = group.create_task(running.ask("busy"))
+            waits = group.create_task(running.ask("cold"))
+            await busy.arrived.wait()
+            await running.queued("cold", 1)
+
+            running.tell(number)
+            await running.logged("draining")
+            await until(lambda: _is_closed(running), "no new connection is taken")
+            assert (await running.get("/healthz", listener="admin"))[0] == 200
+            assert (await running.get("/readyz", listener="admin"))[0] == 503
+            assert not runs.done()
+            assert not waits.done()
+
+            write_app(tmp_path, "cold", late)
+            assert await waits == (200, "queue")
+            busy.open.set()
+            assert await runs == (200, "queue")
+        assert await running.ended() == 0
+        assert "Traceback" not in running.log
+
+
+async def _is_known(running: Activator, name: str) -> bool:
+    return (await running.get(f"/api/v1/revisions/default/{name}", listener="admin"))[0] == 200
+
+
+async def _is_closed(running: Activator) -> bool:
+    try:
+        await running.ask("cold-and-unknown")
+    except ConnectionError:
+        return True
+    return False
+
+
+async def test_during_the_lame_duck_traffic_is_served_while_readiness_says_no(
+    tmp_path: Path,
+) -> None:
+    async with Pod() as pod, local(tmp_path, "--lame-duck", "60s") as running:
+        pod.open.set()
+        write_app(tmp_path, "hello", pod)
+        await until(lambda: _status_is(running.ask("hello"), 200), "it serves")
+        kubelet = {"User-Agent": "kube-probe/1.35"}
+        assert (await running.get("/", kubelet))[0] == 200
+        running.tell(signal.SIGTERM)
+        await running.logged("draining")
+        assert (await running.get("/readyz", listener="admin"))[0] == 503
+        assert (await running.get("/", kubelet))[0] == 500
+        assert await running.ask("hello") == (200, "queue")
+
+
+async def test_request_that_waits_too_long_for_the_end_is_told_to_ask_elsewhere(
+    tmp_path: Path,
+) -> None:
+    write_app(tmp_path, "cold")
+    async with local(tmp_path, "--drain-timeout", "2s") as running:
+        async with asyncio.TaskGroup() as group:
+            waits = group.create_task(running.ask("cold"))
+            await running.queued("cold", 1)
+            running.tell(signal.SIGTERM)
+            assert (await waits)[0] == 503
+        assert await running.ended() == 0
+
+
+async def test_request_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
+    async with Pod() as pod, local(tmp_path, "--drain-timeout", "1s") as running:
+        write_app(tmp_path, "stuck", pod)
+        await until(lambda: _is_known(running, "stuck"), "stuck is known")
+        asking = asyncio.ensure_future(running.ask("stuck"))
+        await pod.arrived.wait()
+        running.tell(signal.SIGTERM)
+        assert await running.ended() == 0
+        with pytest.raises(ConnectionError):
+            await asking
+
+
+async def test_second_signal_ends_at_once_with_1(tmp_path: Path) -> None:
+    async with local(tmp_path, "--lame-duck", "60s") as running:
+        await running.logged("listening: ")
+        running.tell(signal.SIGTERM)
+        await running.logged("draining")
+        running.tell(signal.SIGTERM)
+        assert await running.ended() == 1
+        assert "Traceback" not in running.log
+
+
+# In a cluster.
+
+
+class Autoscaler:
+    """The peer of the stat WebSocket."""
+
+    def __init__(self) -> None:
+        self.stats: list[Stat] = []
+        self.pods: set[str] = set()
+        self._came = asyncio.Event()
+
+    async def handle(self, connection: ServerConnection) -> None:
+        async for frame in connection:
+            if isinstance(frame, bytes) and frame:
+                stats, pods = wire.decode(frame)
+                self.stats += stats
+                self.pods |= pods
+                self._came.set()
+
+    async def told(self, name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while RevisionID("default", name) not in {stat.revision_id for stat in self.stats}:
+                self._came.clear()
+                await self._came.wait()
+
+
+def cluster_activator(api: FakeApiServer, folder: Path, autoscaler_url: str = "") -> Any:
+    return activator(
+        *("run", *ANY_PORTS, "--kubeconfig", api.kubeconfig(folder), "--lame-duck", "0s"),
+        *("--autoscaler-url", autoscaler_url),
+        environment=CLUSTER,
+    )
+
+
+async def test_request_in_a_cluster_pokes_the_autoscaler_and_waits_for_an_endpoints_event(
+    tmp_path: Path,
+) -> None:
+    autoscaler = Autoscaler()
+    async with FakeApiServer() as api, Pod() as pod:
+        pod.open.set()
+        api.put(revision("hello", uid="uid-of-hello"))
+        api.put(private_endpoints("hello", []))
+        async with serve(autoscaler.handle, "127.0.0.1", 0) as peer:
+            port = next(iter(peer.sockets)).getsockname()[1]
+            async with cluster_activator(api, tmp_path, f"ws://127.0.0.1:{port}") as running:
+                await running.logged("listening: ")
+                asking = asyncio.ensure_future(running.ask("hello"))
+                await autoscaler.told("hello")
+                assert autoscaler.pods == {"activator-1"}
+                await running.queued("hello", 1)
+
+                await api.watched("Endpoints")
+                api.put(private_endpoints("hello", [pod.address]))
+                assert await asking == (200, "queue")
+                await until(
+                    lambda: _status_is(running.get("/readyz", listener="admin"), 200), "ready"
+                )
+                running.tell(signal.SIGTERM)
+                assert await running.ended() == 0
+                assert "Traceback" not in running.log
+
+
+async def test_traffic_goes_on_while_the_watch_has_expired_and_the_api_server_is_silent(
+    tmp_path: Path,
+) -> None:
+    async with FakeApiServer() as api, Pod() as pod:
+        pod.open.set()
+        api.put(revision("hello", uid="uid-of-hello"))
+        api.put(private_endpoints("hello", [pod.address]))
+        async with cluster_activator(api, tmp_path) as running:
+            assert await running.ask("hello") == (200, "queue")
+            await api.watched("Endpoints")
+            # What it knows is too old, and the list that it asks for does not come.
+            api.script["Endpoints", "list"].append(Answer(end="silence"))
+            api.send("Endpoints", event("ERROR", expired()))
+            async with asyncio.timeout(PATIENCE):
+                await api.asked("Endpoints", "list", 2)
+            for _ in range(10):
+                assert await running.ask("hello") == (200, "queue")
+            running.tell(signal.SIGTERM)
+            assert await running.ended() == 0
+            assert "Traceback" not in running.log
+
+
+async def test_api_server_that_went_away_is_found_again_with_all_that_changed_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with FakeApiServer() as api, Pod() as pod, Pod() as other:
+        pod.open.set()
+        other.open.set()
+        api.put(revision("hello", uid="uid-of-hello"))
+        api.put(private_endpoints("hello", [pod.address]))
+        async with cluster_activator(api, tmp_path) as running:
+            assert await running.ask("hello") == (200, "queue")
+            await api.watched("Endpoints")
+            await api.stop()
+            assert await running.ask("hello") == (200, "queue")
+            api.put(private_endpoints("hello", [other.address]))
+            api.script["Endpoints", "watch"].append(Answer(body=event("ERROR", expired())))
+            async with api:
+                await _serves(running, other)
+            assert await running.ask("hello") == (200, "queue")
+
+
+async def _serves(running: Activator, pod: Pod) -> None:
+    """Wait until requests reach a pod; none may fail before that."""
+
+    async def look() -> bool:
+        assert await running.ask("hello") == (200, "queue")
+        return pod.arrived.is_set()
+
+    await until(look, "the change that was missed is known")
