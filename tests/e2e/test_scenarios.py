@@ -68,6 +68,8 @@ async def test_pod_that_turns_not_ready_holds_requests_and_serves_them_in_order(
         await pod.switch("/toggleReady")
         replies = await asyncio.gather(*waiting)
         assert [reply.status for reply in replies] == statuses
+        # What the pod tells comes by another way than its answers.
+        await pod.wait_for("answered", 1 + len(statuses))
         answered = [told["status"] for told in pod.events if told["event"] == "answered"]
         assert answered == [200, *statuses]
 
