@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Protocol
+
+#: Below this many entries the heap is never rebuilt.
+_SMALL = 64
 
 
 class Timed(Protocol):
@@ -38,17 +41,35 @@ class Timers:
         self._clock = clock
         self._heap: list[tuple[float, int, Timed]] = []
         self._added = 0
+        self._dead = 0  # entries that nobody waits for any more
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = inf
 
     def arm(self, timed: Timed, when: float) -> None:
         """Have ``timed`` looked at by ``when``. The caller checks ``timed.armed > when`` first:
         an earlier look serves as well."""
+        if timed.armed != inf:
+            self._dead += 1  # the entry for later
         timed.armed = when
         self._added += 1
         heappush(self._heap, (when, self._added, timed))
         if when < self._handle_at:
             self._start(when)
+
+    def forget(self, timed: Timed) -> None:
+        """Look at ``timed`` no more. Its entry goes when it is due, or when dead entries outnumber
+        the others: connections that come and go must not be kept in memory until then."""
+        if timed.armed == inf:
+            return
+        timed.armed = inf
+        self._dead += 1
+        if len(self._heap) > _SMALL and 2 * self._dead > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].armed == entry[0]]
+            heapify(self._heap)
+            self._dead = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def close(self) -> None:
         """Stop; nothing is looked at any more."""
@@ -66,13 +87,13 @@ class Timers:
 
     def _run(self) -> None:
         now = self._clock()
-        heap = self._heap
         self._handle = None
         self._handle_at = inf
-        while heap and heap[0][0] <= now:
+        while (heap := self._heap) and heap[0][0] <= now:
             when, _, timed = heappop(heap)
             if timed.armed != when:
-                continue  # replaced by an earlier entry, which moved it
+                self._dead -= 1
+                continue  # replaced by an earlier entry, which moved it, or forgotten
             timed.armed = inf
             later = timed.on_time(now)
             if later < timed.armed:
