@@ -42,8 +42,10 @@ class Downstream(asyncio.Protocol):
         "_ahead",
         "_body",
         "_busy",
+        "_closed",
         "_eof",
         "_exchange",
+        "_full",
         "_head_only",
         "_head_since",
         "_look_after",
@@ -63,6 +65,8 @@ class Downstream(asyncio.Protocol):
         self.client = b""
         self.armed = inf
         self._stopping = False
+        self._closed = False
+        self._full = False
         self._eof = False
         self._look_after = _LOOK_AFTER
         self._reading = True
@@ -94,6 +98,7 @@ class Downstream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.proxy.connections.discard(self)
+        self.proxy.timers.forget(self)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.on_client_gone()
@@ -102,7 +107,7 @@ class Downstream(asyncio.Protocol):
         """See asyncio.Protocol."""
         if self._body is not None:
             self._read_body(data)
-        elif self._exchange is not None:
+        elif self._exchange is not None or self._full:
             self._ahead += data
             self.regulate()
         elif self._partial is not None:
@@ -113,8 +118,12 @@ class Downstream(asyncio.Protocol):
     def eof_received(self) -> bool:
         """See asyncio.Protocol. Half-closed is not gone: a client may still want its answer."""
         self._eof = True
+        return self._half_closed()
+
+    def _half_closed(self) -> bool:
+        """Go on after the client ended its sending side; return whether it is owed an answer."""
         if self._exchange is None:
-            return False
+            return self._full and self._ahead != b""
         if self._body is not None:
             self._refuse(FramingError("the body is shorter than announced"))
             return True
@@ -125,13 +134,22 @@ class Downstream(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol: the client reads slower than the pod sends."""
-        if self._exchange is not None and self._exchange.upstream is not None:
-            self._exchange.upstream.transport.pause_reading()
+        self._full = True
+        if self._exchange is not None:
+            upstream = self._exchange.upstream
+            # One without an owner has answered, and is in its pool for the next request.
+            if upstream is not None and upstream.owner is not None:
+                upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
-        if self._exchange is not None and self._exchange.upstream is not None:
-            self._exchange.upstream.transport.resume_reading()
+        self._full = False
+        if self._exchange is not None:
+            if self._exchange.upstream is not None:
+                self._exchange.upstream.transport.resume_reading()
+        elif not self._closed:
+            self.regulate()
+            self._go_on()
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -152,7 +170,9 @@ class Downstream(asyncio.Protocol):
                 break
             self._ahead = data[end:]
             self._begin(request)
-            if self._exchange is not None or self.transport.is_closing():
+            if self._exchange is not None or self._closed or self._full:
+                break
+            if self.transport.is_closing():
                 break
             data, self._ahead = self._ahead, b""
         self._busy = False
@@ -271,7 +291,7 @@ class Downstream(asyncio.Protocol):
         """Read from the client as long as somebody has a use for it."""
         exchange = self._exchange
         if exchange is None:
-            wanted = True
+            wanted = not self._full
         elif self._body is not None:
             wanted = exchange.wants_body()
         else:
@@ -297,7 +317,8 @@ class Downstream(asyncio.Protocol):
 
     def reply(self, reply: replies.Reply, *, keep_alive: bool = True) -> None:
         """Answer the present request ourselves."""
-        keep_alive = keep_alive and self._body is None and not self._stopping and not self._eof
+        last = self._stopping or (self._eof and not self._ahead)
+        keep_alive = keep_alive and self._body is None and not last
         self.write(
             reply.render(
                 date=self.proxy.date(),
@@ -311,21 +332,31 @@ class Downstream(asyncio.Protocol):
     def exchange_done(self, keep_alive: bool) -> None:
         """The present request is answered: close, or go on with the next."""
         self._exchange = None
-        if not keep_alive or self._stopping or self._eof:
+        if not keep_alive or self._stopping or (self._eof and not self._ahead):
             self._close()
             return
-        if not self._reading:
+        if not self._reading or self._full:
             self.regulate()
-        if self._ahead and not self._busy:
-            ahead, self._ahead = self._ahead, b""
-            self._read(ahead)
+        if self._ahead:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Read what the client has sent ahead, unless it has to take its answers first."""
+        if not self._ahead or self._busy or self._full:
+            return
+        ahead, self._ahead = self._ahead, b""
+        self._read(ahead)
+        if self._eof and not self._half_closed():
+            self._close()
 
     def _close(self) -> None:
         """Close behind the last answer; a request that is not read to its end is drained first,
         lest the kernel resets the connection before the client has read the answer."""
-        if self.transport.is_closing():
+        if self._closed or self.transport.is_closing():
             return
-        if (self._body is not None or self._ahead or not self._reading) and not self._eof:
+        self._closed = True
+        unread = self._body is not None or self._partial is not None or self._ahead
+        if (unread or not self._reading) and not self._eof:
             self.transport.set_protocol(Linger(self, self.transport))
         else:
             self.transport.close()
@@ -337,7 +368,7 @@ class Downstream(asyncio.Protocol):
         answering = exchange is not None and exchange.answering
         if exchange is not None:
             exchange.on_client_gone()
-        self._partial = None
+        self._partial = bytearray()  # whatever else comes
         self._ahead = b""
         if answering:
             self.abort()
@@ -348,13 +379,14 @@ class Downstream(asyncio.Protocol):
     def abort(self) -> None:
         """Break the connection: what was sent of the answer is not all of it."""
         self._exchange = None
+        self._closed = True
         self.transport.abort()
 
     # -- time -----------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> float:
         """See timers.Timed."""
-        if self.transport.is_closing():
+        if self._closed or self.transport.is_closing():
             return inf
         if self._exchange is not None:
             later = self._exchange.on_time(now)

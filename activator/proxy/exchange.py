@@ -129,7 +129,7 @@ class Exchange:
         except RevisionNotFound as error:
             proxy.counters.unknown_revisions += 1
             self.done = True
-            self.downstream.reply(replies.not_found(error))
+            self.downstream.reply(replies.not_found(error), keep_alive=self._keep_alive)
             return
         self.begun = True
         self._entry = entry
@@ -182,11 +182,18 @@ class Exchange:
         upstream = None
         if not self._fresh:
             # What must not be sent twice goes on no connection that might be closed already.
-            upstream = pool.take() if self.request.method in IDEMPOTENT else pool.take_alive()
+            upstream = pool.take() if self._may_be_lost() else pool.take_alive()
         if upstream is None:
             pool.dial(self)
+            if self.ticket.deadline < self.downstream.armed:
+                self._proxy.timers.arm(self.downstream, self.ticket.deadline)
         else:
             self._send(upstream, now)
+
+    def _may_be_lost(self) -> bool:
+        """Whether this request can be sent again for certain, see ``_may_repeat``."""
+        request = self.request
+        return request.method in IDEMPOTENT and request.body is None and not request.upgrade
 
     def _pool(self) -> Pool:
         pod = self.ticket.pod
@@ -219,11 +226,13 @@ class Exchange:
 
     def _send(self, upstream: Upstream, now: float) -> None:
         self.upstream = upstream
+        self.paused = False
         self._sent_at = now
         downstream = self.downstream
         when = self.ticket.deadline
         if self.request.expects_continue and not self._continued:
-            when = self._continue_at = now + CONTINUE_AFTER
+            self._continue_at = now + CONTINUE_AFTER
+            when = min(when, self._continue_at)
         if when < downstream.armed:
             self._proxy.timers.arm(downstream, when)
         data = (self._start, upstream.pool.host_lines, self._rest, *self._held)
@@ -329,7 +338,7 @@ class Exchange:
         assert pod is not None
         now = self._proxy.driver.clock()
         pod.proven_at = now
-        key = (pod.address, self.request.method, response.status)
+        key = (pod.address, self.request.counted_as, response.status)
         client = self._entry.counters.client_of(key)
         client.duration.observe(now - self._sent_at)
         client.request_size.observe(self.request.length)
@@ -434,8 +443,8 @@ class Exchange:
 
     def on_time(self, now: float) -> float:
         """Do what is due; return when to look again."""
-        if self.done or self.upstream is None:
-            return inf
+        if self.done or self.ticket.state is QUEUED:
+            return inf  # there the driver watches over the deadline
         if now >= self.ticket.deadline:
             self._expire()
             return inf
@@ -482,7 +491,7 @@ class Exchange:
             now = driver.clock()
         counters = entry.counters
         counters.outcomes[outcome] += 1
-        record = counters.server_of((request.method, request.minor, status))
+        record = counters.server_of((request.counted_as, request.minor, status))
         record.observe(now - self.ticket.arrived, request.length, self._response_size)
         entry.load.leave(now)
         ticket = self.ticket

@@ -124,7 +124,11 @@ class Pool:
         except OSError as error:
             dialer.on_dial_failed(_connect_error(error), False)
         else:
-            dialer.on_dialed(upstream)
+            if upstream.transport.is_closing():
+                # Accepted and dropped at once: nobody would hear of that from here on.
+                dialer.on_dial_failed("the pod closed the new connection", False)
+            else:
+                dialer.on_dialed(upstream)
 
     def opened(self, upstream: Upstream) -> None:
         """Count a new connection."""

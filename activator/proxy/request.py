@@ -65,6 +65,11 @@ class Request:
     upgrade: bytes = b""
     expects_continue: bool = False
 
+    @property
+    def counted_as(self) -> bytes:
+        """The method for metrics: clients may make up any number of others."""
+        return self.method if self.method in _CHECKED_AS_IS else b"_OTHER"
+
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
@@ -89,6 +94,8 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     Raises:
         FramingError: it is malformed or breaks a limit; ``status`` is the answer that fits.
     """
+    if len(head) > limits.max_head:
+        raise FramingError("the request head is too large", 431)
     method, target, minor = _start_line(head, limits)
     check_request(head if method in _CHECKED_AS_IS else b"POST" + head[len(method) :])
     _, fields, block = split_head(REQUEST_FIELDS, head[:-4])

@@ -68,6 +68,7 @@ class Upstream(asyncio.Protocol):
         "_interim",
         "_lost",
         "_partial",
+        "_paused",
         "_poll",
         "_response",
         "idle_since",
@@ -84,9 +85,10 @@ class Upstream(asyncio.Protocol):
         self.idle_since = 0.0
         self._poll: select.poll | None = None
         self._lost = False
+        self._paused = False
         # For the request on it.
         self.owner: Answered | None = None
-        self._partial = b""
+        self._partial = bytearray()
         self._interim = 0
         self._response: Response | None = None
         self._body: Body | None = None
@@ -134,7 +136,9 @@ class Upstream(asyncio.Protocol):
             self.transport.abort()  # nobody asked
         elif self._response is None:
             if self._partial:
-                data, self._partial = self._partial + data, b""
+                data = self._joined(data)
+                if not data:
+                    return
             try:
                 self._read_head(data)
             except FramingError as error:
@@ -142,12 +146,22 @@ class Upstream(asyncio.Protocol):
         else:
             self._read_body(data)
 
+    def _joined(self, data: bytes) -> bytes:
+        """Add to an unfinished head, looking only at what is new; return it once that changes."""
+        partial = self._partial
+        known = max(0, len(partial) - 3)
+        partial += data
+        if partial.find(b"\r\n\r\n", known) < 0 and len(partial) <= MAX_HEAD:
+            return b""
+        self._partial = bytearray()
+        return bytes(partial)
+
     def _read_head(self, data: bytes) -> None:
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
             if len(data) > MAX_HEAD:
                 raise FramingError("the head is too large", 502)
-            self._partial = data
+            self._partial = bytearray(data)
             return
         owner = self.owner
         assert owner is not None
@@ -181,7 +195,7 @@ class Upstream(asyncio.Protocol):
         owner = self.owner
         assert owner is not None
         if response.status == 101:
-            self._partial = rest
+            self._partial = bytearray(rest)
             owner.on_interim(response)
             return
         owner.on_interim(response)
@@ -213,7 +227,9 @@ class Upstream(asyncio.Protocol):
         self._response = None
         self._body = None
         self._interim = 0
-        if response.keep_alive and not self._lost:
+        if self._paused:
+            self.transport.abort()  # it has not even read the request to its end
+        elif response.keep_alive and not self._lost:
             self.pool.put(self)
         else:
             self.transport.close()
@@ -249,16 +265,18 @@ class Upstream(asyncio.Protocol):
 
     def take_early(self) -> bytes:
         """Return what came behind a 101; the connection is then the caller's."""
-        early, self._partial = self._partial, b""
+        early, self._partial = self._partial, bytearray()
         self.owner = None
-        return early
+        return bytes(early)
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
+        self._paused = True
         if self.owner is not None:
             self.owner.pause_sending()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
+        self._paused = False
         if self.owner is not None:
             self.owner.resume_sending()

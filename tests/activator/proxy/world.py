@@ -1,0 +1,620 @@
+"""A proxy on a loopback port between scripted clients and scripted pods, and what all three saw.
+
+Everything runs in the test's loop, also in virtual time. ``until`` lets callbacks run without
+letting time pass; awaiting what a client receives lets time pass where nothing else happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import h11
+
+from activator.driver import Driver
+from activator.proxy.downstream import Downstream
+from activator.proxy.pool import ConnectionPools, PoolLimits
+from activator.proxy.request import RequestLimits
+from activator.proxy.server import Proxy
+from activator.tasks import Tasks
+from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.revision import RevisionThrottler
+from throttler.throttler import Limits, Throttler
+
+#: Seconds of real time after which something that should happen will not happen any more.
+PATIENCE = 5.0
+_MAX_HEAD = 8 << 20
+NAME = "rev"
+NAMESPACE = "ns"
+#: The fields that name the revision, as a client's request has them.
+TO_REVISION = b"Knative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev\r\n"
+
+
+async def turns(count: int = 5) -> None:
+    """Let what is ready happen; time stands still."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object], what: str = "") -> None:
+    """Let things happen until the condition holds; virtual time stands still."""
+    give_up = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError(f"waited in vain: {what or condition}")
+        await asyncio.sleep(0)
+
+
+def request(
+    target: bytes = b"/", method: bytes = b"GET", fields: bytes = b"", body: bytes = b""
+) -> bytes:
+    """A request for the revision; ``fields`` are whole lines with their CRLF."""
+    length = b"Content-Length: %d\r\n" % len(body) if body else b""
+    return b"%b %b HTTP/1.1\r\nHost: example.com\r\n%b%b%b\r\n%b" % (
+        *(method, target),
+        *(TO_REVISION, length, fields, body),
+    )
+
+
+def ok(body: bytes = b"hello", fields: bytes = b"") -> bytes:
+    """A pod's answer."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), fields, body)
+
+
+@dataclass
+class Seen:
+    """A request as a pod saw it."""
+
+    method: bytes
+    target: bytes
+    version: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+    trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    whole: bool = False
+
+    def all(self, name: bytes) -> list[bytes]:
+        """The values of a field."""
+        return [value for key, value in self.headers if key.lower() == name.lower()]
+
+
+class PodConnection(asyncio.Protocol):
+    """A connection as its pod sees it. What comes must be HTTP/1.1 to a strict parser (h11)."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.received = b""
+        self.closed = False
+        self.eof = False
+        self.answered = 0
+        self.requests: list[Seen] = []
+        self._parser = _server_parser()
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.pod.connections.append(self)
+        self.pod.on_connect(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        if self.pod.strict:
+            self._parse(data)
+        self.pod.on_data(self)
+
+    def eof_received(self) -> bool:
+        self.eof = True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def reset(self) -> None:
+        """Close with RST."""
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.receive_data(data)
+            while (event := self._parser.next_event()) is not h11.NEED_DATA:
+                if event is h11.PAUSED:
+                    rest = self._parser.trailing_data[0]
+                    if self._parser.their_state is h11.MIGHT_SWITCH_PROTOCOL:
+                        return
+                    self._parser = _server_parser()
+                    if not rest:
+                        return
+                    self._parser.receive_data(rest)
+                else:
+                    self._take(event)
+                    if isinstance(event, h11.EndOfMessage) and not self._parser.trailing_data[0]:
+                        if self._parser.their_state is not h11.MIGHT_SWITCH_PROTOCOL:
+                            self._parser = _server_parser()
+                        return
+        except h11.RemoteProtocolError as error:
+            self.pod.world.errors.append(f"a pod got {self.received[:2000]!r}: {error}")
+
+    def _take(self, event: Any) -> None:
+        if isinstance(event, h11.Request):
+            seen = Seen(
+                *(bytes(event.method), bytes(event.target), bytes(event.http_version)),
+                [(bytes(k), bytes(v)) for k, v in event.headers.raw_items()],
+            )
+            self.requests.append(seen)
+            self.pod.requests.append(seen)
+        elif isinstance(event, h11.Data):
+            self.requests[-1].body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage):
+            self.requests[-1].trailers = [(bytes(k), bytes(v)) for k, v in event.headers]
+            self.requests[-1].whole = True
+
+
+def _server_parser() -> h11.Connection:
+    return h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
+
+
+def answer_whole(connection: PodConnection) -> None:
+    """What a pod does unless told otherwise: answer each request that has come to its end."""
+    while connection.answered < len(connection.requests):
+        seen = connection.requests[connection.answered]
+        if not seen.whole:
+            return
+        connection.answered += 1
+        answer = connection.pod.answer
+        connection.write(answer(seen) if callable(answer) else answer)
+
+
+def _nothing(_connection: PodConnection) -> None:
+    pass
+
+
+class Pod:
+    """A scripted pod.
+
+    Attributes:
+        answer: to each whole request, or what makes it.
+        on_connect, on_data: what it does instead; called with the connection.
+        strict: whether what it gets is checked.
+        requests, connections: what it saw.
+    """
+
+    def __init__(self, world: World, address: str = "127.0.0.1", receive_buffer: int = 0) -> None:
+        self.world = world
+        self.host = address
+        self.port = 0
+        self._receive_buffer = receive_buffer
+        self.answer: bytes | Callable[[Seen], bytes] = ok()
+        self.on_connect: Callable[[PodConnection], None] = _nothing
+        self.on_data: Callable[[PodConnection], None] = answer_whole
+        self.strict = True
+        self.requests: list[Seen] = []
+        self.connections: list[PodConnection] = []
+        self._server: asyncio.Server | None = None
+
+    async def listen(self) -> None:
+        """Accept connections."""
+        loop = asyncio.get_running_loop()
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
+        sock.bind((self.host, self.port))
+        self._server = await loop.create_server(lambda: PodConnection(self), sock=sock)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def refuse(self) -> None:
+        """Accept none from now on: the kernel refuses."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            await turns()
+
+    @property
+    def dest(self) -> Dest:
+        return Dest(f"{self.host}:{self.port}", f"uid-{self.port}")
+
+    @property
+    def open(self) -> list[PodConnection]:
+        """The connections that are not closed."""
+        return [c for c in self.connections if not c.closed]
+
+    async def close(self) -> None:
+        await self.refuse()
+        for connection in self.connections:
+            connection.transport.abort()
+
+
+@dataclass
+class Answer:
+    """An answer as a strict client (h11) sees it."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+    trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    interim: list[int] = field(default_factory=list)
+
+    def get(self, name: bytes) -> bytes | None:
+        """The value of a field, None if it is absent."""
+        values = [value for key, value in self.headers if key.lower() == name.lower()]
+        assert len(values) < 2, f"{name!r} is there {len(values)} times"
+        return values[0] if values else None
+
+
+class Client(asyncio.Protocol):
+    """A client that sends bytes and takes the answers apart.
+
+    Attributes:
+        received: everything that came; unread: what no answer was taken from yet.
+        eof: the proxy has ended its side; reset: the connection broke.
+    """
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.unread = bytearray()
+        self.eof = False
+        self.lost = False
+        self.reset = False
+        self._changed = asyncio.Event()
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        self.unread += data
+        self._changed.set()
+
+    def eof_received(self) -> bool:
+        self.eof = True
+        self._changed.set()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = self.eof = True
+        self.reset = exc is not None
+        self._changed.set()
+
+    def send(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    async def drip(self, data: bytes, size: int = 1) -> None:
+        """Send in pieces of ``size`` bytes, each read before the next is sent."""
+        for at in range(0, len(data), size):
+            if self.transport.is_closing() or self.eof:
+                return
+            self.transport.write(data[at : at + size])
+            await turns(3)
+
+    async def change(self, patience: float = PATIENCE) -> None:
+        """Wait until something comes; in virtual time this lets time pass."""
+        self._changed.clear()
+        loop = asyncio.get_running_loop()
+        # In virtual time: longer than any deadline of ours, and over at once.
+        virtual = hasattr(loop, "virtual_now")
+        async with asyncio.timeout(1e6 if virtual else patience):
+            await self._changed.wait()
+
+    async def answer(self, method: bytes = b"GET") -> Answer:
+        """Wait for the next final answer, which answers a request of this method."""
+        while True:
+            answer = self._take(method)
+            if answer is not None:
+                return answer
+            if self.eof:
+                raise AssertionError(f"no whole answer, but {self.unread[:2000]!r} and the end")
+            await self.change()
+
+    def _take(self, method: bytes) -> Answer | None:
+        if not self.unread:
+            return None
+        parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
+        parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+        parser.send(h11.EndOfMessage())
+        parser.receive_data(self.unread)
+        if self.eof:
+            parser.receive_data(b"")
+        answer: Answer | None = None
+        interim: list[int] = []
+        while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            if isinstance(event, h11.InformationalResponse):
+                interim.append(event.status_code)
+            elif isinstance(event, h11.Response):
+                headers = [(bytes(k), bytes(v)) for k, v in event.headers]
+                answer = Answer(event.status_code, headers, interim=interim)
+            elif isinstance(event, h11.Data):
+                assert answer is not None
+                answer.body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                assert answer is not None
+                answer.trailers = [(bytes(k), bytes(v)) for k, v in event.headers]
+                self.unread = bytearray(parser.trailing_data[0])
+                return answer
+            else:
+                raise AssertionError(f"unexpected {event!r} in {self.unread[:2000]!r}")
+        return None
+
+    async def take(self, count: int) -> bytes:
+        """Wait until this many bytes have come, and take them."""
+        while len(self.unread) < count:
+            assert not self.eof, f"only {self.unread!r} before the end"
+            await self.change()
+        data, self.unread = self.unread[:count], self.unread[count:]
+        return bytes(data)
+
+    async def size(self, count: int) -> None:
+        """Wait until this many bytes have come in all."""
+        while len(self.received) < count:
+            assert not self.eof, f"only {len(self.received)} bytes before the end"
+            await self.change()
+
+    async def ended(self) -> None:
+        """Wait until the proxy has ended its side."""
+        while not self.eof:
+            await self.change()
+
+    def end_sending(self) -> None:
+        """Half-close."""
+        self.transport.write_eof()
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close with RST."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+
+class _Load:
+    """A revision's concurrent requests."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.ever = 0
+
+    def enter(self, now: float) -> None:
+        self.now += 1
+        self.ever += 1
+
+    def leave(self, now: float) -> None:
+        self.now -= 1
+
+
+class _Prober:
+    """A prober whose pods pass at once where the world's ``healthy`` says so."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.hurried = 0
+
+    def probe(self, pod: PodTracker) -> None:
+        asyncio.get_running_loop().call_soon(self._verdict, pod, pod.epoch)
+
+    def _verdict(self, pod: PodTracker, epoch: int) -> None:
+        if self._world.healthy(pod):
+            self._world.driver.probe_passed(pod, epoch)
+
+    def hurry(self, revision: RevisionThrottler) -> None:
+        self.hurried += 1
+
+    def forget(self, pod: PodTracker) -> None:
+        pass
+
+
+class World:
+    """A proxy, its pods and its clients. Leaving it checks that nothing went wrong inside.
+
+    Attributes:
+        healthy: whether a pod passes its probe; where it is called first for each listing.
+        errors: what went wrong: exceptions in the loop, requests that no strict parser takes.
+        expect_idle: whether all counts have to be back at zero in the end.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self.expect_idle = True
+        self.healthy: Callable[[PodTracker], bool] = lambda pod: not pod.failures
+        self.loads: dict[RevisionID, _Load] = {}
+        self.pods: list[Pod] = []
+        self.clients: list[Client] = []
+        self.not_ready = ""
+
+    async def start(
+        self,
+        *,
+        limits: RequestLimits | None = None,
+        queue: Limits | None = None,
+        pool: PoolLimits | None = None,
+        hold_bytes: int = 64 << 10,
+        header_timeout: float = 60.0,
+    ) -> None:
+        """Listen."""
+        loop = asyncio.get_running_loop()
+        self.tasks = Tasks()
+        throttler = Throttler(queue or Limits(), lambda: 0.0)
+        self.driver = Driver(throttler, self._load, clock=loop.time)
+        self.driver.prober = self.prober = _Prober(self)
+        self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time)
+        self.driver.pools = self.pools
+        self.proxy = Proxy(
+            *(self.driver, self.pools),
+            request_limits=limits or RequestLimits(),
+            hold_bytes=hold_bytes,
+            header_timeout=header_timeout,
+            unhealthy=lambda: self.not_ready,
+        )
+        self._server = await loop.create_server(lambda: Downstream(self.proxy), "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._handler = loop.get_exception_handler()
+        loop.set_exception_handler(self._on_loop_exception)
+
+    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> object:
+        return self.tasks.start(coroutine)
+
+    def _load(self, revision: RevisionID) -> _Load:
+        return self.loads.setdefault(revision, _Load())
+
+    def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.errors.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    async def pod(self, address: str = "127.0.0.1", receive_buffer: int = 0) -> Pod:
+        """A pod that listens and that no revision lists yet."""
+        pod = Pod(self, address, receive_buffer)
+        await pod.listen()
+        self.pods.append(pod)
+        return pod
+
+    async def unreachable(self) -> Pod:
+        """A pod that never answers a SYN: its backlog is full."""
+        pod = Pod(self, "127.0.0.77")
+        sock = socket.socket()
+        sock.bind((pod.host, 0))
+        sock.listen(0)
+        pod.port = sock.getsockname()[1]
+        self._sockets = [sock]
+        for _ in range(3):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex((pod.host, pod.port))
+            self._sockets.append(filler)
+        self.pods.append(pod)
+        return pod
+
+    _sockets: list[socket.socket] = []  # noqa: RUF012 # none in most worlds
+
+    def now(self) -> float:
+        """The loop's time, virtual or not."""
+        return asyncio.get_running_loop().time()
+
+    async def clock_moves(self, seconds: float) -> None:
+        """Let that much time pass, virtual or not."""
+        passed = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, passed.set)
+        await passed.wait()
+
+    def revise(self, *pods: Pod, name: str = NAME, **spec: Any) -> None:
+        """Set a revision and its ready pods."""
+        revision = RevisionID(NAMESPACE, name)
+        self.driver.set_revision(Revision(revision, **spec))
+        self.list(*pods, name=name)
+
+    def list(self, *pods: Pod, name: str = NAME) -> None:
+        """List these pods as ready."""
+        dests = Dests(frozenset(pod.dest for pod in pods))
+        self.driver.set_dests(RevisionID(NAMESPACE, name), {AppProtocol.HTTP1: dests})
+
+    async def serving(self, *, answer: bytes | None = None, **spec: Any) -> Pod:
+        """A revision with one pod that is healthy."""
+        pod = await self.pod()
+        if answer is not None:
+            pod.answer = answer
+        self.revise(pod, **spec)
+        await until(lambda: self.revision().statistics().healthy == 1)
+        return pod
+
+    async def client(self, receive_buffer: int = 0) -> Client:
+        """A connected client; with a small receive buffer in its kernel, if one is given."""
+        loop = asyncio.get_running_loop()
+        sock = socket.socket()
+        if receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.setblocking(False)
+        await loop.sock_connect(sock, ("127.0.0.1", self.port))
+        _, client = await loop.create_connection(Client, sock=sock)
+        self.clients.append(client)
+        return client
+
+    async def ask(self, data: bytes | None = None, method: bytes = b"GET") -> Answer:
+        """One request on a new connection, and its answer."""
+        client = await self.client()
+        client.send(data or request(method=method))
+        answer = await client.answer(method)
+        client.close()
+        return answer
+
+    def revision(self, name: str = NAME) -> RevisionThrottler:
+        """The throttler of a revision."""
+        return self.driver.throttler.find(NAMESPACE, name)
+
+    @property
+    def waiting(self) -> int:
+        return self.revision().breaker.waiting
+
+    @property
+    def in_flight(self) -> int:
+        return self.revision().in_flight
+
+    def counters(self) -> Any:
+        """What is counted for the revision."""
+        return self.driver.find(NAMESPACE.encode(), NAME.encode()).counters
+
+    @property
+    def busy(self) -> dict[str, int]:
+        """What is in use that is not zero."""
+        counts = {"loads": sum(load.now for load in self.loads.values())}
+        for throttler in self.driver.throttler:
+            counts["waiting"] = counts.get("waiting", 0) + throttler.breaker.waiting
+            counts["bytes"] = counts.get("bytes", 0) + throttler.breaker.own.bytes
+            counts["in flight"] = counts.get("in flight", 0) + throttler.in_flight
+            for pod in throttler.pods():
+                counts[pod.address] = pod.in_flight
+        counts["in all"] = self.driver.throttler.total.depth + self.driver.throttler.total.bytes
+        return {key: count for key, count in counts.items() if count}
+
+    async def idle(self) -> None:
+        """Wait until nothing waits and nothing runs."""
+        await until(lambda: not self.busy, f"{self.busy}")
+
+    async def close(self) -> None:
+        """End everything and say what went wrong."""
+        for client in self.clients:
+            client.transport.abort()
+        if self.expect_idle and not self.errors:
+            await self._collect(lambda: not self.busy, "counts that are not zero")
+            await self._collect(lambda: not self.proxy.connections, "clients' connections are left")
+        await self._tear_down()
+        assert not self.errors, "\n".join(self.errors)
+        assert self.pools.connections == 0, "connections to pods are left"
+
+    async def _collect(self, condition: Callable[[], object], problem: str) -> None:
+        try:
+            await until(condition)
+        except AssertionError:
+            self.errors.append(f"{problem}: {self.busy}")
+
+    async def _tear_down(self) -> None:
+        self._server.close()
+        for downstream in list(self.proxy.connections):
+            downstream.transport.abort()
+        self.pools.close()
+        for pod in self.pods:
+            await pod.close()
+        for sock in self._sockets:
+            sock.close()
+        await self.tasks.close()
+        await turns(20)
+        self.proxy.timers.close()
+        self.driver.close()
+        asyncio.get_running_loop().set_exception_handler(self._handler)
