@@ -1,0 +1,460 @@
+"""The arrows of docs/architecture.md, checked in every file: who may import whom, and what.
+
+The tree, that page and this test use the same words; whichever changes, the others have to.
+``python -m tests.test_layering`` prints the page's two generated tables.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from throttler.health import TRANSITIONS, PodEvent, PodState
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGES: Final = ("throttler", "activator")
+PAGE: Final = ROOT / "docs" / "architecture.md"
+
+BASE: Final = frozenset(
+    f"activator.{name}"
+    for name in ("config", "counters", "logs", "setting", "tasks", "timers", "values")
+)
+SIBLINGS: Final = frozenset(
+    f"activator.{name}"
+    for name in ("admin", "autoscaler", "discovery", "probing", "proxy", "telemetry")
+)
+BELOW_SIBLINGS: Final = frozenset({"throttler", "activator", "activator.driver"}) | BASE
+
+#: What each part may import besides itself. ``activator`` alone is the package's own file: the
+#: version. A part is a package, or a module of ``activator/``.
+ARROWS: Final[dict[str, frozenset[str]]] = {
+    "throttler": frozenset(),
+    "activator": frozenset(),
+    "activator.counters": frozenset(),
+    "activator.logs": frozenset(),
+    "activator.tasks": frozenset(),
+    "activator.timers": frozenset(),
+    "activator.values": frozenset(),
+    "activator.setting": frozenset({"activator.values"}),
+    "activator.config": frozenset({"activator.values", "activator.setting"}),
+    "activator.driver": frozenset({"throttler", "activator.counters"}),
+    **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
+    "activator.lab": frozenset(),
+    "activator.app": SIBLINGS | BELOW_SIBLINGS | {"activator.lab"},
+    "activator.cli": BASE | {"activator", "activator.app", "activator.admin"},
+    "activator.__main__": frozenset({"activator.cli"}),
+}
+
+#: Packages that are not Python's own: the only files that may import them, and why those alone.
+QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
+    "aiohttp": (
+        frozenset({"activator/discovery/kubernetes.py", "activator/discovery/transport.py"}),
+        "comes with kubernetes_asyncio and costs as much; its many errors become one there",
+    ),
+    "anyio": (
+        frozenset({"activator/admin/application.py"}),
+        "loads its backend at start rather than while a request waits",
+    ),
+    "asyncinotify": (
+        frozenset({"activator/discovery/listener.py"}),
+        "Linux alone has inotify; elsewhere the folder is looked at now and then",
+    ),
+    "click": (frozenset({"activator/cli.py"}), "the command line is one file"),
+    "google": (
+        frozenset({"activator/autoscaler/stat_pb2.py", "activator/autoscaler/wire.py"}),
+        "protobuf; only who talks to an autoscaler pays for it",
+    ),
+    "httptools": (
+        frozenset({"activator/proxy/grammar.py"}),
+        "one place where llhttp says whether a head is well-formed",
+    ),
+    "httpx": (
+        frozenset({"activator/admin/status.py"}),
+        "control traffic only: its pool grows slow with the number of pods",
+    ),
+    "kubernetes_asyncio": (
+        frozenset({"activator/discovery/kubernetes.py"}),
+        "one second and 60 MiB, which a laptop must not pay; untyped",
+    ),
+    "msgspec": (
+        frozenset(
+            {
+                "activator/admin/problems.py",
+                "activator/admin/streaming.py",
+                "activator/discovery/kubernetes.py",
+                "activator/discovery/wire.py",
+            }
+        ),
+        "JSON, read and written several times as fast as by the standard library",
+    ),
+    "prometheus_client": (
+        frozenset({"activator/telemetry/process.py"}),
+        "makes an object per line; used for what it knows of the process",
+    ),
+    "rich": (frozenset({"activator/admin/status.py"}), "tables, imported when one is shown"),
+    "starlette": (
+        frozenset(f"activator/admin/{name}.py" for name in ("application", "headers", "problems")),
+        "the admin side is the application; traffic never passes it",
+    ),
+    "structlog": (
+        frozenset(
+            {
+                "activator/autoscaler/link.py",
+                "activator/autoscaler/reporter.py",
+                "activator/logs.py",
+            }
+        ),
+        "logs.py gives both it and logging one output",
+    ),
+    "tenacity": (
+        frozenset({"activator/autoscaler/link.py", "activator/discovery/kubernetes.py"}),
+        "retries of a start or a dial, hidden in the file that needs them",
+    ),
+    "uvicorn": (
+        frozenset({"activator/app.py", "activator/proxy/server.py"}),
+        "owns sockets and connections' lives; nothing of its HTTP is used for traffic",
+    ),
+    "uvloop": (
+        frozenset({"activator/app.py", "activator/lab/pod.py"}),
+        "the loop is chosen where a process begins",
+    ),
+    "websockets": (
+        frozenset({"activator/autoscaler/link.py", "activator/lab/websocket.py"}),
+        "the stat stream, and the sample application's echo",
+    ),
+    "yaml": (frozenset({"activator/discovery/documents.py"}), "one place for hostile files"),
+}
+
+#: What would give the throttler a clock, luck, or the outside world.
+IMPURE: Final = frozenset(
+    {
+        *("asyncio", "concurrent", "datetime", "http", "io", "logging", "os", "pathlib"),
+        *("random", "secrets", "selectors", "signal", "socket", "subprocess", "threading", "time"),
+    }
+)
+
+#: Source files without a test file of their own, and why. May only shrink.
+UNTESTED: Final[dict[str, str]] = {
+    "activator/autoscaler/stat_pb2.py": "generated by protoc; test_wire.py reads and writes it",
+}
+
+#: Calls of sleep() in tests beyond sleep(0): how many, and why. May only shrink.
+SLEEPS: Final[dict[str, tuple[int, str]]] = {
+    "tests/activator/autoscaler/test_reporter.py": (8, "virtual time: whole seconds of a report"),
+    "tests/activator/discovery/test_manifests.py": (1, "the kernel decides when, in a thread"),
+    "tests/activator/discovery/test_reflector.py": (
+        2,
+        "virtual time; and a failed connection is no event",
+    ),
+}
+
+
+class Import(NamedTuple):
+    """One name that a file imports.
+
+    Attributes:
+        typing: whether only type checkers see it; lazy: whether it is inside a function.
+    """
+
+    target: str
+    line: int
+    typing: bool
+    lazy: bool
+
+
+def sources() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_of(path: Path) -> str:
+    return relative(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+MODULES: Final = frozenset(map(module_of, sources()))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """All imports of a file; ``from a import b`` is of ``a.b`` where that is a module."""
+    yield from _imports(tree_of(path), typing=False, lazy=False)
+
+
+def _imports(node: ast.AST, *, typing: bool, lazy: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            for name in child.names:
+                yield Import(name.name, child.lineno, typing, lazy)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"line {child.lineno}: relative imports hide where one goes"
+            for name in child.names:
+                whole = f"{child.module}.{name.name}"
+                target = whole if whole in MODULES else str(child.module)
+                yield Import(target, child.lineno, typing, lazy)
+        else:
+            guarded = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from _imports(child, typing=typing or guarded, lazy=lazy or inside)
+
+
+def part_of(module: str) -> str:
+    """The row of ARROWS that a module of ours belongs to."""
+    first, _, rest = module.partition(".")
+    return first if first == "throttler" or not rest else f"{first}.{rest.partition('.')[0]}"
+
+
+def ours(module: str) -> bool:
+    return module.partition(".")[0] in PACKAGES
+
+
+by_file = pytest.mark.parametrize("path", sources(), ids=relative)
+
+
+# Who may import whom.
+
+
+def test_every_part_has_its_row_of_arrows() -> None:
+    assert {part_of(module) for module in MODULES} == set(ARROWS)
+
+
+def test_arrows_go_one_way() -> None:
+    TopologicalSorter(ARROWS).prepare()  # raises CycleError
+
+
+@by_file
+def test_imports_follow_the_arrows(path: Path) -> None:
+    part = part_of(module_of(path))
+    wrong = [
+        f"{relative(path)}:{found.line}: {part} must not know {found.target}"
+        for found in imports_of(path)
+        if ours(found.target) and part_of(found.target) not in ARROWS[part] | {part}
+    ]
+    assert not wrong
+
+
+def test_modules_import_each_other_in_one_direction_at_run_time() -> None:
+    """What only a type checker sees may go in circles inside a package; nothing else may."""
+    graph = {
+        module_of(path): {
+            found.target for found in imports_of(path) if ours(found.target) and not found.typing
+        }
+        - {module_of(path)}
+        for path in sources()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_imports_for_types_alone_stay_inside_their_package() -> None:
+    """An import that is not there at run time would let a package know what it must not; ``app``
+    is spared, since it knows all and only puts off what is costly."""
+    wrong = [
+        f"{relative(path)}:{found.line}: {found.target}"
+        for path in sources()
+        for found in imports_of(path)
+        if found.typing
+        and ours(found.target)
+        and part_of(found.target) not in {part_of(module_of(path)), "activator.driver"}
+        and module_of(path) != "activator.app"
+    ]
+    assert not wrong
+
+
+def test_lab_is_imported_in_use_alone() -> None:
+    found = [
+        (relative(path), found)
+        for path in sources()
+        for found in imports_of(path)
+        if part_of(found.target) == "activator.lab"
+        and part_of(module_of(path)) != "activator.lab"
+        and not found.typing
+    ]
+    assert {name for name, _ in found} <= {"activator/app.py", "activator/cli.py"}
+    assert all(each.lazy for _, each in found)
+
+
+# What the throttler may not have.
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "throttler").glob("*.py")), ids=relative)
+def test_throttler_is_pure(path: Path) -> None:
+    names = {found.target.partition(".")[0] for found in imports_of(path)}
+    assert names <= sys.stdlib_module_names | {"throttler"}
+    assert not names & IMPURE
+    waiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    assert not [node for node in ast.walk(tree_of(path)) if isinstance(node, waiting)]
+
+
+# What is not ours.
+
+
+def foreign() -> dict[str, frozenset[str]]:
+    """The files that import each package which is neither ours nor Python's."""
+    found: dict[str, set[str]] = {}
+    for path in sources():
+        for each in imports_of(path):
+            name = each.target.partition(".")[0]
+            if not each.typing and name not in sys.stdlib_module_names and not ours(name):
+                found.setdefault(name, set()).add(relative(path))
+    return {name: frozenset(files) for name, files in found.items()}
+
+
+def test_packages_of_others_are_imported_where_the_table_says_and_nowhere_else() -> None:
+    assert foreign() == {name: files for name, (files, _) in QUARANTINE.items()}
+
+
+LOCAL_MODE = """
+import asyncio, sys
+from activator.app import Runtime
+from activator.config import load
+
+async def main():
+    async with Runtime(load("local", {"manifests": sys.argv[1]}, {})).lifespan():
+        pass
+
+asyncio.run(main())
+print(*sys.modules)
+"""
+
+
+def test_local_mode_pays_for_nothing_that_a_cluster_needs(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOCAL_MODE, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    loaded = {name.partition(".")[0] for name in ended.stdout.split()}
+    assert "uvicorn" in loaded  # it did start
+    assert not loaded & {"kubernetes_asyncio", "aiohttp", "google", "websockets", "httpx"}
+    assert "activator.lab" not in ended.stdout.split()
+
+
+# Tests.
+
+
+def test_file_of(path: Path) -> Path:
+    return ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.name}")
+
+
+test_file_of.__test__ = False  # type: ignore[attr-defined] # it is no test
+
+
+def test_each_source_file_has_its_test_file() -> None:
+    missing = {
+        relative(path)
+        for path in sources()
+        if path.name != "__init__.py" and not test_file_of(path).exists()
+    }
+    assert missing - set(UNTESTED) == set(), (
+        "write the tests, or say in UNTESTED why there are none"
+    )
+    assert set(UNTESTED) - missing == set(), "has tests now: take it out of UNTESTED"
+
+
+def test_no_test_sleeps() -> None:
+    """Time is virtual or an event is waited for; a sleep is a guess of how long that takes."""
+    found: dict[str, int] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        count = sum(_is_sleep(node) for node in ast.walk(tree_of(path)))
+        if count:
+            found[relative(path)] = count
+    assert found == {name: count for name, (count, _) in SLEEPS.items()}
+
+
+def _is_sleep(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    zero = len(node.args) == 1 and ast.unparse(node.args[0]) == "0"
+    return name == "sleep" and not zero
+
+
+# The page.
+
+
+def sections() -> dict[str, set[str]]:
+    """The modules that docs/architecture.md lists under the heading of each package."""
+    found: dict[str, set[str]] = {}
+    modules: set[str] = set()
+    for line in PAGE.read_text().splitlines():
+        if heading := re.fullmatch(r"### `([\w/]+)/`.*", line):
+            modules = found.setdefault(heading[1], set())
+        elif line.startswith("#"):
+            modules = set()
+        elif row := re.match(r"\| `(\w+\.py)` \|", line):
+            modules.add(row[1])
+    return found
+
+
+def test_page_names_each_package_and_each_module() -> None:
+    tree: dict[str, set[str]] = {}
+    for path in sources():
+        if path.name != "__init__.py":
+            tree.setdefault(relative(path.parent), set()).add(path.name)
+    assert sections() == tree
+
+
+def test_page_names_the_same_packages_of_others() -> None:
+    assert quarantine_table() in PAGE.read_text(), "see this module's docstring"
+
+
+def test_page_has_the_life_of_a_pod() -> None:
+    assert pod_table() in PAGE.read_text(), "see this module's docstring"
+
+
+def test_paths_that_the_pages_name_exist() -> None:
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for name in re.findall(
+            r"`((?:activator|throttler|tests|docs)/[\w./]+\.\w+)`", page.read_text()
+        ):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def quarantine_table() -> str:
+    lines = ["| package | only in | why |", "|---|---|---|"]
+    for name, (files, why) in sorted(QUARANTINE.items()):
+        where = ", ".join(f"`{file.removeprefix('activator/')}`" for file in sorted(files))
+        lines.append(f"| {name} | {where} | {why} |")
+    return "\n".join(lines)
+
+
+def pod_table() -> str:
+    """The life of a pod, from the table that the throttler goes by."""
+    lines = [
+        "| state \\ event | " + " | ".join(event.value for event in PodEvent) + " |",
+        "|---" * (len(PodEvent) + 1) + "|",
+    ]
+    for state in PodState:
+        if any(known is state for known, _ in TRANSITIONS):
+            cells = " | ".join(_cell(state, event) for event in PodEvent)
+            lines.append(f"| **{state.value}** | {cells} |")
+    return "\n".join(lines)
+
+
+def _cell(state: PodState, event: PodEvent) -> str:
+    follows = TRANSITIONS.get((state, event))
+    if follows is None:
+        return "–"
+    return f"{follows.state.value}, new epoch" if follows.new_epoch else follows.state.value
+
+
+if __name__ == "__main__":
+    print(quarantine_table(), pod_table(), sep="\n\n")
