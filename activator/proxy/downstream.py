@@ -218,7 +218,8 @@ class Downstream(asyncio.Protocol):
             return FramingError("this is not HTTP")
         if _BARE_LF.search(partial, known):
             return FramingError("a bare LF")
-        if len(partial) > limits.max_target + 80 and partial.find(b"\r\n", 0, known + 2) < 0:
+        longest_line = limits.max_target + 80
+        if len(partial) > longest_line and partial.find(b"\r\n", 0, longest_line) < 0:
             return FramingError("the request target is too long", 414)
         return None
 

@@ -31,6 +31,7 @@ IDEMPOTENT = frozenset((b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _HOST_CHARACTERS = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _HOST = re.compile(rb"(?:[!$&'()*+,;=._~%0-9A-Za-z-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_NEWER = re.compile(rb"HTTP/1\.[2-9]")
 _KEEP_ALIVE = (b"", b"keep-alive", b"Keep-Alive")
 _NONE: list[bytes] = []
 _OWN_OPTIONS = (b"close", b"keep-alive", b"upgrade", b"te")
@@ -97,6 +98,9 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     if len(head) > limits.max_head:
         raise FramingError("the request head is too large", 431)
     method, target, minor = _start_line(head, limits)
+    if minor > 1:
+        minor = 1
+        head = head.replace(head[: head.index(b"\r\n")], b"%b %b HTTP/1.1" % (method, target), 1)
     check_request(head if method in _CHECKED_AS_IS else b"POST" + head[len(method) :])
     _, fields, block = split_head(REQUEST_FIELDS, head[:-4])
     if head.count(b"\n") - 2 > limits.max_fields:
@@ -126,12 +130,17 @@ def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, int]:
         minor = 1
     elif version == b"HTTP/1.0":
         minor = 0
+    elif _NEWER.fullmatch(version):
+        minor = 2  # to be read as the newest that we know (RFC 9110 section 2.5)
     else:
         raise _bad_version(version)
     if len(target) > limits.max_target:
         raise FramingError("the request target is too long", 414)
-    if method not in _CHECKED_AS_IS and _METHOD.fullmatch(method) is None:
-        raise FramingError("malformed method")
+    if method not in _CHECKED_AS_IS:
+        if _METHOD.fullmatch(method) is None:
+            raise FramingError("malformed method")
+        if method == b"CONNECT":
+            raise FramingError("CONNECT is not offered", 405)
     if b"#" in target:
         raise FramingError("a fragment in the request target")
     return method, target, minor
@@ -160,8 +169,6 @@ def _host(host: bytes | None, minor: int) -> bytes:
 
 def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes]:
     """Read a target that is not in origin form (RFC 9112 section 3.2)."""
-    if method == b"CONNECT":
-        raise FramingError("CONNECT is not offered", 405)
     if target == b"*" and method == b"OPTIONS":
         return target, host
     if target[:7].lower() != b"http://":

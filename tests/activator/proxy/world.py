@@ -93,6 +93,7 @@ class PodConnection(asyncio.Protocol):
         self.closed = False
         self.eof = False
         self.answered = 0
+        self.raw = False  # what comes is no HTTP any more
         self.requests: list[Seen] = []
         self._parser = _server_parser()
 
@@ -105,7 +106,9 @@ class PodConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += data
-        if self.pod.strict:
+        if not self.raw:
+            if self._parser.their_state is h11.MIGHT_SWITCH_PROTOCOL:
+                self._parser = _server_parser()  # it has not been switched
             self._parse(data)
         self.pod.on_data(self)
 
@@ -189,7 +192,6 @@ class Pod:
     Attributes:
         answer: to each whole request, or what makes it.
         on_connect, on_data: what it does instead; called with the connection.
-        strict: whether what it gets is checked.
         requests, connections: what it saw.
     """
 
@@ -201,7 +203,6 @@ class Pod:
         self.answer: bytes | Callable[[Seen], bytes] = ok()
         self.on_connect: Callable[[PodConnection], None] = _nothing
         self.on_data: Callable[[PodConnection], None] = answer_whole
-        self.strict = True
         self.requests: list[Seen] = []
         self.connections: list[PodConnection] = []
         self._server: asyncio.Server | None = None
