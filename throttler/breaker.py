@@ -58,8 +58,6 @@ class Breaker:
         Raises:
             RequestQueueFull: a bound is reached; nothing has changed.
         """
-        if self.own.depth >= self.own.max_depth or self.total.depth >= self.total.max_depth:
-            raise RequestQueueFull(self._bound(ticket.size))
         if bound := self._bound(ticket.size):
             raise RequestQueueFull(bound)
         self._arrivals[ticket] = None
