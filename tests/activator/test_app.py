@@ -191,15 +191,44 @@ class Pod:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
-                if b"\r\nk-network-probe: queue" not in head:
-                    self.arrived.set()
-                    await self.open.wait()
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
-        except (asyncio.IncompleteReadError, ConnectionError):
+                if b"\r\nk-network-probe: queue" in head:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
+                else:
+                    await self.answer(head, reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)
             writer.close()
+
+    async def answer(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer one request, all of it at the end."""
+        self.arrived.set()
+        await self.open.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
+
+
+class Slow(Pod):
+    """Answers as the request's target says, and is in the midst of it until ``open`` is set."""
+
+    async def answer(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.arrived.set()
+        if b" /stream " in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+            await self.open.wait()
+            writer.write(b"4\r\nlast\r\n0\r\n\r\n")
+        elif b" /upload " in head:
+            body = await reader.readexactly(10)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + body)
+        else:
+            switch = b"HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n"
+            writer.write(switch)
+            while data := await reader.read(100):
+                writer.write(data)
 
 
 def write_app(folder: Path, name: str, *pods: Pod) -> None:
@@ -329,6 +358,49 @@ async def test_signal_finishes_what_runs_and_what_waits_and_ends_with_0(
             assert await waits == (200, "queue")
             busy.open.set()
             assert await runs == (200, "queue")
+        assert await running.ended() == 0
+        assert "Traceback" not in running.log
+
+
+HELLO = b"Host: hello.default.svc.cluster.local\r\n"
+
+
+async def test_signal_lets_a_stream_an_upload_and_a_tunnel_finish(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        pod = await stack.enter_async_context(Slow())
+        write_app(tmp_path, "hello", pod)
+        running = await stack.enter_async_context(local(tmp_path))
+        address = await running.address("http")
+        await until(partial(_is_known, running, "hello"), "hello is known")
+        await stack.enter_async_context(asyncio.timeout(PATIENCE))
+        connections = [await asyncio.open_connection(*address) for _ in range(4)]
+        for _, writer in connections:
+            stack.callback(writer.transport.abort)
+        idle, streaming, uploading, tunnel = connections
+        idle[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nK-Network-Probe: activator\r\n\r\n")
+        assert b" 200 OK" in await idle[0].readuntil(b"\r\n\r\nactivator")
+        streaming[1].write(b"GET /stream HTTP/1.1\r\n" + HELLO + b"\r\n")
+        await streaming[0].readuntil(b"first\r\n")
+        upload = b"POST /upload HTTP/1.1\r\n" + HELLO + b"Content-Length: 10\r\n\r\n"
+        pod.arrived.clear()
+        uploading[1].write(upload + b"01234")
+        await pod.arrived.wait()
+        tunnel[1].write(
+            b"GET / HTTP/1.1\r\n" + HELLO + b"Connection: upgrade\r\nUpgrade: echo\r\n\r\n"
+        )
+        assert b" 101 " in await tunnel[0].readuntil(b"\r\n\r\n")
+
+        running.tell(signal.SIGTERM)
+        assert await idle[0].read() == b""  # nobody answers on it any more: closed at once
+        await until(lambda: _is_closed(running), "no new connection is taken")
+        pod.open.set()
+        assert await streaming[0].read() == b"4\r\nlast\r\n0\r\n\r\n"
+        uploading[1].write(b"56789")
+        assert (await uploading[0].read()).endswith(b"\r\n\r\n0123456789")
+        tunnel[1].write(b"still here")
+        assert await tunnel[0].readexactly(10) == b"still here"
+        assert running.process.returncode is None
+        tunnel[1].close()
         assert await running.ended() == 0
         assert "Traceback" not in running.log
 
