@@ -99,6 +99,8 @@ class PodTracker:
     def set_limit(self, container_concurrency: int) -> None:
         """Take the revision's limit; without one, start slowly from what the pod has now."""
         self.limit = container_concurrency or self.in_flight + SLOW_START
+        # What it answered in an earlier life says nothing of this start.
+        self.answered = self._answered_before = self._held = 0
 
     def widen(self) -> None:
         """Double a slow start's limit, see throttler.capacity; unless the last time bought nothing.

@@ -93,5 +93,14 @@ def test_a_pod_that_has_answered_nothing_yet_may_only_be_slow(pod: PodTracker) -
     assert pod.limit == 256
 
 
+def test_a_new_slow_start_is_not_measured_by_the_answers_of_the_last(pod: PodTracker) -> None:
+    pod.set_limit(0)
+    pod.answered = 1000
+    pod.widen()
+    pod.set_limit(0)
+    pod.widen()
+    assert pod.limit == 128
+
+
 def test_it_shows_what_a_person_wants_to_know(pod: PodTracker) -> None:
     assert repr(pod) == "<pod [fd00::1]:8012 probing 0/10>"
