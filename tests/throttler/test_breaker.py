@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttler.world import OWNER
+from tests.throttler.world import OWNER, unhurried
 from throttler.breaker import Breaker, Budget
 from throttler.errors import RequestQueueFull
 from throttler.ticket import Ticket
@@ -175,6 +175,7 @@ class TestHold:
         assert breaker.own.bytes == breaker.total.bytes == 0
 
 
+@unhurried
 @given(st.data())
 def test_any_mixture_of_coming_and_leaving_keeps_order_and_counts(data: st.DataObject) -> None:
     breaker, model, out = queue(depth=8, max_bytes=60), list[Ticket](), list[Ticket]()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.throttler.world import unhurried
 from throttler.capacity import (
     MAX_CAPACITY,
     ActivatorShare,
@@ -41,6 +42,7 @@ def test_an_address_that_is_listed_twice_counts_once() -> None:
     assert infer_share("b", ["a", "a", "b", "b"]) == ActivatorShare(1, 2)
 
 
+@unhurried
 @given(st.sets(st.ip_addresses().map(str), min_size=1, max_size=20))
 def test_each_of_several_activators_infers_another_index(own: set[str]) -> None:
     shares = [infer_share(address, own) for address in own]
@@ -83,6 +85,7 @@ def test_pods_are_dealt_out_as_knative_deals_them(
     assert assign_slice(pods, ActivatorShare(index, count)) == ours
 
 
+@unhurried
 @given(pods=st.integers(1, 60), count=st.integers(1, 60))
 def test_the_slices_cover_all_pods_and_overlap_only_where_activators_outnumber_pods(
     pods: int, count: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttler.world import OWNER
+from tests.throttler.world import OWNER, unhurried
 from throttler.deadlines import Deadlines
 from throttler.ticket import CANCELLED, QUEUED, TIMED_OUT, Ticket
 
@@ -97,6 +97,7 @@ def test_one_that_returns_to_the_queue_again_and_again_leaves_no_trace_either() 
     assert deadlines.next() is None
 
 
+@unhurried
 @given(st.data())
 def test_next_and_passed_agree_with_a_plain_list(data: st.DataObject) -> None:
     deadlines, live = Deadlines(), list[Ticket]()

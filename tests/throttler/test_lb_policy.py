@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttler.world import One, addresses
+from tests.throttler.world import One, addresses, unhurried
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin, policy_for
 from throttler.pod import PodTracker
 
@@ -132,6 +132,7 @@ class TestRandomChoice2:
         assert RandomChoice2(drawn(0.9, 0.9)).pick(pods, mask(1)) is pods[1]
 
 
+@unhurried
 @given(
     room=st.integers(1, 2**12 - 1),
     busy=st.lists(st.integers(0, 5), min_size=12, max_size=12),

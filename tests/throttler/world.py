@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable
 
+from hypothesis import HealthCheck, settings
+
 from throttler.breaker import Budget
 from throttler.deadlines import Deadlines
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
@@ -16,6 +18,9 @@ from throttler.ticket import FOLLOWS, Ticket, TicketState
 NAME = RevisionID("default", "hello-00001")
 HTTP1 = AppProtocol.HTTP1
 H2C = AppProtocol.H2C
+
+#: Judge what the throttler decides, not how busy the machine is while it does.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Owner:
