@@ -32,6 +32,13 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 #: After a client has ended its sending side: seconds until we look whether it is there at all.
 _LOOK_AFTER = 0.05
 _LOOK_AFTER_MAX = 5.0
+#: Once an answer has begun, no 100 can be sent: then the kernel asks. To a client that has closed
+#: its socket, the answer is a reset as soon as its kernel has forgotten it (Linux: 60 s).
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+)
 _TCP_CLOSE = 7  # include/net/tcp_states.h
 
 
@@ -129,6 +136,9 @@ class Downstream(asyncio.Protocol):
             return True
         if self._minor == 0:
             return False  # cannot be asked (see _look), and none of that age half-closes
+        sock = self.transport.get_extra_info("socket")
+        for level, option, value in _KEEP_ALIVE:
+            sock.setsockopt(level, option, value)
         self._look(self.proxy.clock())
         return True
 

@@ -32,6 +32,10 @@ MAX_REPEATS = 3
 CONTINUE_AFTER = 1.0
 
 
+def _last_chunk(trailers: bytes) -> bytes:
+    return b"0\r\n" + clean_trailers(trailers) + b"\r\n"
+
+
 class _Nobody:
     """Whom the ticket of an exchange that has ended concerns."""
 
@@ -350,11 +354,11 @@ class Exchange:
         if raw is not None and response.plain and self._keep_alive and self.request.minor:
             downstream.write(raw.replace(response.cut, b"", 1) if response.cut else raw)
         else:
-            self._write_head(response, payload)
+            self._write_head(response, payload, complete)
         if complete:
             self._finish(now)
 
-    def _write_head(self, response: Response, payload: list[bytes]) -> None:
+    def _write_head(self, response: Response, payload: list[bytes], complete: bool) -> None:
         """Write a head that differs from the pod's, and the payload that came with it."""
         unframed = response.body is not None and response.length < 0
         self._chunk_out = unframed and self.request.minor == 1
@@ -367,7 +371,10 @@ class Exchange:
             close=not self._keep_alive,
             date=self._proxy.date(),
         )
-        self.downstream.write(b"".join((head, self._payload(payload))))
+        data = head + self._payload(payload)
+        if complete and self._chunk_out and response.body is not None:
+            data += _last_chunk(response.body.trailers)
+        self.downstream.write(data)
 
     def _payload(self, payload: list[bytes]) -> bytes:
         if self._chunk_out:
@@ -379,7 +386,7 @@ class Exchange:
         """See upstream.Answered."""
         data = self._payload(payload)
         if complete and self._chunk_out:
-            data += b"0\r\n" + clean_trailers(trailers) + b"\r\n"
+            data += _last_chunk(trailers)
         if data:
             self.downstream.write(data)
         if complete:

@@ -63,7 +63,7 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     start, fields, block = split_head(RESPONSE_FIELDS, head[:-4])
     minor = _VERSIONS.get(start[:9])
     code, reason = start[9:12], start[12:]
-    if minor is None or not code.isdigit() or reason[:1] not in _BEFORE_REASON:
+    if minor is None or not code.isdigit() or code < b"100" or reason[:1] not in _BEFORE_REASON:
         raise FramingError("malformed status line", 502)
     status = int(code)
     date = fields.pop(b"date", b"")

@@ -125,7 +125,8 @@ def listen(host: str, port: int) -> socket.socket:
         OSError: the address cannot be had; the text names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol's number, or asyncio would leave Nagle's algorithm on.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))

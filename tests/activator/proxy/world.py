@@ -36,6 +36,11 @@ NAMESPACE = "ns"
 TO_REVISION = b"Knative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev\r\n"
 
 
+def _socket() -> socket.socket:
+    # asyncio turns Nagle's algorithm off only where the protocol number is given.
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
+
 async def turns(count: int = 5) -> None:
     """Let what is ready happen; time stands still."""
     for _ in range(count):
@@ -131,6 +136,11 @@ class PodConnection(asyncio.Protocol):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
+    def widen(self) -> None:
+        """Have a usual receive buffer again."""
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+
     def _parse(self, data: bytes) -> None:
         try:
             self._parser.receive_data(data)
@@ -205,12 +215,13 @@ class Pod:
         self.on_data: Callable[[PodConnection], None] = answer_whole
         self.requests: list[Seen] = []
         self.connections: list[PodConnection] = []
+        self.hole = False  # a SYN gets no answer
         self._server: asyncio.Server | None = None
 
     async def listen(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
-        sock = socket.socket()
+        sock = _socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self._receive_buffer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
@@ -224,6 +235,10 @@ class Pod:
             self._server.close()
             self._server = None
             await turns()
+
+    @property
+    def listening(self) -> bool:
+        return self._server is not None
 
     @property
     def dest(self) -> Dest:
@@ -373,6 +388,11 @@ class Client(asyncio.Protocol):
         while not self.eof:
             await self.change()
 
+    async def ended_or_answered(self) -> None:
+        """Wait until something of an answer has come, or the end."""
+        while not self.received and not self.eof:
+            await self.change()
+
     def end_sending(self) -> None:
         """Half-close."""
         self.transport.write_eof()
@@ -428,7 +448,7 @@ class World:
     """A proxy, its pods and its clients. Leaving it checks that nothing went wrong inside.
 
     Attributes:
-        healthy: whether a pod passes its probe; where it is called first for each listing.
+        healthy: whether a pod passes its probe.
         errors: what went wrong: exceptions in the loop, requests that no strict parser takes.
         expect_idle: whether all counts have to be back at zero in the end.
     """
@@ -436,7 +456,7 @@ class World:
     def __init__(self) -> None:
         self.errors: list[str] = []
         self.expect_idle = True
-        self.healthy: Callable[[PodTracker], bool] = lambda pod: not pod.failures
+        self.healthy: Callable[[PodTracker], bool] = self._is_healthy
         self.loads: dict[RevisionID, _Load] = {}
         self.pods: list[Pod] = []
         self.clients: list[Client] = []
@@ -452,7 +472,8 @@ class World:
         header_timeout: float = 60.0,
     ) -> None:
         """Listen."""
-        loop = asyncio.get_running_loop()
+        loop = self.loop = asyncio.get_running_loop()
+        self._started = loop.time()
         self.tasks = Tasks()
         throttler = Throttler(queue or Limits(), lambda: 0.0)
         self.driver = Driver(throttler, self._load, clock=loop.time)
@@ -470,6 +491,11 @@ class World:
         self.port = self._server.sockets[0].getsockname()[1]
         self._handler = loop.get_exception_handler()
         loop.set_exception_handler(self._on_loop_exception)
+
+    def _is_healthy(self, tracker: PodTracker) -> bool:
+        """Those that listen; a black hole passes once, or nobody would send it anything."""
+        (pod,) = (pod for pod in self.pods if pod.dest == tracker.dest)
+        return pod.listening or (pod.hole and not tracker.failures)
 
     def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> object:
         return self.tasks.start(coroutine)
@@ -490,7 +516,8 @@ class World:
     async def unreachable(self) -> Pod:
         """A pod that never answers a SYN: its backlog is full."""
         pod = Pod(self, "127.0.0.77")
-        sock = socket.socket()
+        pod.hole = True
+        sock = _socket()
         sock.bind((pod.host, 0))
         sock.listen(0)
         pod.port = sock.getsockname()[1]
@@ -508,6 +535,10 @@ class World:
     def now(self) -> float:
         """The loop's time, virtual or not."""
         return asyncio.get_running_loop().time()
+
+    def now_since_start(self) -> float:
+        """Seconds since the proxy listens."""
+        return self.now() - self._started
 
     async def clock_moves(self, seconds: float) -> None:
         """Let that much time pass, virtual or not."""
@@ -538,7 +569,7 @@ class World:
     async def client(self, receive_buffer: int = 0) -> Client:
         """A connected client; with a small receive buffer in its kernel, if one is given."""
         loop = asyncio.get_running_loop()
-        sock = socket.socket()
+        sock = _socket()
         if receive_buffer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.setblocking(False)

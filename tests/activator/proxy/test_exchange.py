@@ -1,0 +1,912 @@
+"""One request and its answer: waiting, sending, passing the answer on, trying again, giving up."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.pool import PoolLimits
+from tests.activator.proxy.world import (
+    TO_REVISION,
+    PodConnection,
+    Seen,
+    answer_whole,
+    ok,
+    request,
+    turns,
+    until,
+)
+from throttler.throttler import Limits
+
+#: More than the kernel's buffers between two sockets of this machine take.
+LARGE = 12 << 20
+
+
+# -- what pods see, what clients see -------------------------------------------------------------
+
+
+async def test_a_pod_sees_the_request_as_knative_would_send_it(world):
+    pod = await world.serving()
+    await world.ask(
+        b"POST //a%2f..%2Fb/../c?d=%20&e HTTP/1.1\r\nHost: shop.example.com\r\n"
+        b"User-Agent: me\r\nX-Forwarded-For: 10.1.1.1\r\nX-Forwarded-Proto: https\r\n"
+        b"accept: */*\r\nKnative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev\r\n"
+        b"Knative-Serving-Tag: t\r\nTraceparent: 00-1-2-01\r\nContent-Length: 2\r\n\r\nhi"
+    )
+
+    assert pod.connections[0].received == (
+        b"POST //a%2f..%2Fb/../c?d=%20&e HTTP/1.1\r\n"
+        b"Host: " + pod.dest.address.encode() + b"\r\n"
+        b"K-Proxy-Request: activator\r\n"
+        b"K-Original-Host: shop.example.com\r\n"
+        b"X-Forwarded-For: 10.1.1.1, 127.0.0.1\r\n"
+        b"User-Agent: me\r\n"
+        b"X-Forwarded-Proto: https\r\n"
+        b"accept: */*\r\n"
+        b"Knative-Serving-Tag: t\r\n"
+        b"Traceparent: 00-1-2-01\r\n"
+        b"Content-Length: 2\r\n\r\nhi"
+    )
+
+
+async def test_a_host_that_was_mapped_before_us_is_kept(world):
+    pod = await world.serving()
+    await world.ask(request(fields=b"K-Original-Host: mapped.example.com\r\n"))
+    assert pod.requests[0].all(b"k-original-host") == [b"mapped.example.com"]
+
+
+@pytest.mark.parametrize("host", [b"rev.ns.svc.cluster.local", b"rev.ns.svc.cluster.local:80"])
+async def test_the_revision_is_found_by_host_where_no_header_names_it(world, host):
+    await world.serving()
+    answer = await world.ask(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
+    assert answer.status == 200
+
+
+async def test_an_unknown_revision_is_answered_as_knative_does(world):
+    client = await world.client()
+    client.send(
+        b"GET / HTTP/1.1\r\nHost: h\r\nKnative-Serving-Namespace: ns\r\n"
+        b"Knative-Serving-Revision: nope\r\n\r\n"
+    )
+    answer = await client.answer()
+    assert answer.status == 404
+    assert answer.body == (
+        b'Error getting active endpoint: revision.serving.knative.dev "nope" not found\n'
+    )
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+    assert answer.get(b"x-content-type-options") == b"nosniff"
+
+
+async def test_an_answer_passes_byte_for_byte(world):
+    raw = (
+        b"HTTP/1.1 201 Made Up\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nx-a: b\r\nX-A: caf\xe9\r\n"
+        b"Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nContent-Length: 3\r\n\r\nabc"
+    )
+    await world.serving(answer=raw)
+    client = await world.client()
+    client.send(request())
+    await client.answer()
+    assert bytes(client.received) == raw
+
+
+async def test_hop_by_hop_fields_of_an_answer_stay_here(world):
+    await world.serving(
+        answer=ok(
+            fields=b"Connection: close, X-Mine\r\nKeep-Alive: timeout=5\r\nX-Mine: 1\r\n"
+            b"Proxy-Authenticate: Basic\r\nUpgrade: h2c\r\nTrailer: X\r\nX-Kept: 1\r\n"
+        )
+    )
+    client = await world.client()
+    client.send(request())
+    answer = await client.answer()
+    for name in (b"connection", b"keep-alive", b"x-mine", b"proxy-authenticate", b"upgrade"):
+        assert answer.get(name) is None, name
+    assert answer.get(b"x-kept") == b"1"
+    assert answer.get(b"date") is not None
+    assert not client.eof
+
+
+async def test_an_answer_in_chunks_passes_with_its_trailers(world):
+    await world.serving(
+        answer=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b'3;x="y"\r\nabc\r\n2\r\nde\r\n0\r\nGrpc-Status: 0\r\nContent-Length: 9\r\n\r\n'
+    )
+    for size in (1, 100_000):
+        client = await world.client()
+        await client.drip(request(), size)
+        answer = await client.answer()
+        assert answer.body == b"abcde"
+        assert answer.trailers == [(b"grpc-status", b"0")]
+        assert not client.eof
+
+
+async def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client(world):
+    pod = await world.serving()
+
+    def answer(connection: PodConnection) -> None:
+        connection.write(b"HTTP/1.0 200 OK\r\n\r\nall of it")
+        connection.close()
+
+    pod.on_data = answer
+    client = await world.client()
+    client.send(request())
+    assert (await client.answer()).body == b"all of it"
+    assert not client.eof
+    pod.on_data = answer_whole
+    client.send(request())
+    assert (await client.answer()).status == 200
+
+
+@pytest.mark.parametrize("stray", [b"", b"stray bytes"])
+@pytest.mark.parametrize(
+    ("method", "head"),
+    [
+        (b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n"),
+        (b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        (b"HEAD", b"HTTP/1.1 200 OK\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 11\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 11\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ],
+)
+async def test_an_answer_without_a_body_has_none(world, method, head, stray):
+    pod = await world.serving()
+    pod.answer = head + stray
+    client = await world.client()
+    client.send(request(method=method) + request(b"/next"))
+    answer = await client.answer(method)
+    assert answer.body == b""
+    await until(lambda: len(pod.requests) == 2)
+    assert len(pod.connections) == (2 if stray else 1)
+    assert b"stray" not in client.received
+    client.abort()
+
+
+async def test_bytes_behind_an_answer_are_nobodys_answer(world):
+    pod = await world.serving()
+    pod.answer = ok(b"first") + ok(b"poison")
+    client = await world.client()
+    client.send(request() + request())
+    assert (await client.answer()).body == b"first"
+    assert (await client.answer()).body == b"first"
+    assert len(pod.connections) == 2
+
+
+async def test_bytes_that_come_while_nobody_asks_end_the_connection(world):
+    pod = await world.serving()
+    assert (await world.ask()).status == 200
+    pod.connections[0].write(ok(b"poison"))
+    await until(lambda: pod.connections[0].closed)
+    assert (await world.ask()).body == b"hello"
+
+
+@pytest.mark.parametrize(
+    "interim",
+    [
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+        b"HTTP/1.1 102 Processing\r\n\r\n" * 3,
+        b"HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\n",
+    ],
+)
+async def test_interim_answers_pass_but_not_to_http_1_0(world, interim):
+    pod = await world.serving()
+    pod.answer = interim + ok()
+    for client_version, count in ((b"HTTP/1.1", interim.count(b"HTTP/1.1")), (b"HTTP/1.0", 0)):
+        client = await world.client()
+        client.send(request().replace(b"HTTP/1.1", client_version))
+        answer = await client.answer()
+        assert len(answer.interim) == count
+        assert answer.body == b"hello"
+        assert b"HTTP/1.1 103 Early Hints\r\nContent" not in client.received
+
+
+async def test_a_100_that_nobody_expects_does_not_pass(world):
+    pod = await world.serving()
+    pod.answer = b"HTTP/1.1 100 Continue\r\n\r\n" + ok()
+    assert (await world.ask()).interim == []
+
+
+# -- pods that misbehave -------------------------------------------------------------------------
+
+MALFORMED = {
+    "length-and-coding": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n",
+    "two-lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+    "length-list": b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello",
+    "bad-length": b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+    "empty-length": b"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nhello",
+    "unknown-coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello",
+    "coding-in-1.0": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "bad-chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
+    "obs-fold": b"HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 0\r\n\r\n",
+    "injection": b"HTTP/1.1 200 OK\nX-A: b\r\nContent-Length: 0\r\n\r\n",
+    "bare-cr": b"HTTP/1.1 200 OK\r\nX-A: b\rX-C: d\r\nContent-Length: 0\r\n\r\n",
+    "bare-lf": b"HTTP/1.1 200 OK\r\nX-A: b\nX-C: d\r\nContent-Length: 0\r\n\r\n",
+    "nul": b"HTTP/1.1 200 OK\r\nX-A: \0\r\nContent-Length: 0\r\n\r\n",
+    "no-colon": b"HTTP/1.1 200 OK\r\nX-A\r\nContent-Length: 0\r\n\r\n",
+    "space-before-colon": b"HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n",
+    "status": b"HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+    "status-99": b"HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n",
+    "status-text": b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n",
+    "http-2": b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "no-http": b"hello, this is a pod\r\n\r\n",
+    "tls": b"\x15\x03\x01\x00\x02\x02\x0a\r\n\r\n",
+    "101-unasked": b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+    "endless-interim": b"HTTP/1.1 103 Early Hints\r\n\r\n" * 50,
+}
+
+
+@pytest.mark.parametrize("size", [1, 100_000], ids=["dripped", "whole"])
+@pytest.mark.parametrize("name", MALFORMED)
+async def test_a_malformed_answer_is_a_502_and_its_connection_ends(world, name, size):
+    pod = await world.serving()
+    pod.on_data = lambda connection: send_pieces(connection, MALFORMED[name], size)
+    client = await world.client()
+    client.send(request(b"/", b"POST", body=b"x"))
+
+    if name == "bad-chunk" and size == 1:  # the head has passed before that is known
+        await client.ended()
+        assert b"0\r\n\r\n" not in client.received
+    else:
+        answer = await client.answer(b"POST")
+        assert answer.status == 502
+        assert answer.get(b"x-a") is None
+    await until(lambda: not pod.open)
+    assert len(pod.requests) == 1
+    pod.on_data = answer_whole
+    assert (await world.ask()).status == 200
+
+
+def send_pieces(connection: PodConnection, data: bytes, size: int) -> None:
+    """Write pieces one by one, as the loop turns."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+
+    def send(at: int) -> None:
+        if at < len(data) and not connection.transport.is_closing():
+            connection.write(data[at : at + size])
+            loop.call_soon(loop.call_soon, send, at + size)
+
+    send(0)
+
+
+@pytest.mark.parametrize("end", ["fin", "rst"])
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
+    ],
+)
+async def test_an_answer_that_breaks_off_breaks_off_for_the_client_too(world, begun, end):
+    pod = await world.serving()
+
+    def answer(connection: PodConnection) -> None:
+        connection.write(begun)
+        world.loop.call_later(0.01, connection.close if end == "fin" else connection.reset)
+
+    pod.on_data = answer
+    client = await world.client()
+    client.send(request())
+    await client.ended()
+
+    assert client.received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"502" not in client.received
+    assert b"0\r\n\r\n" not in client.received
+    with pytest.raises((AssertionError, Exception)):
+        await client.answer()
+    assert len(pod.requests) == 1
+
+
+async def test_an_endless_answer_head_is_cut_off(world):
+    pod = await world.serving()
+    sent = 0
+
+    def flood(connection: PodConnection) -> None:
+        def more() -> None:
+            nonlocal sent
+            if not connection.transport.is_closing():
+                sent += 65536
+                connection.write(b"X: " + b"a" * 65531 + b"\r\n")
+                world.loop.call_soon(more)
+
+        connection.write(b"HTTP/1.1 200 OK\r\n")
+        more()
+
+    pod.on_data = flood
+    client = await world.client()
+    client.send(request(b"/", b"POST", body=b"x"))
+    assert (await client.answer(b"POST")).status == 502
+    await until(lambda: not pod.open)
+    assert sent < 100 << 20
+
+
+# -- a pod that fails: when a request is sent again ----------------------------------------------
+
+
+async def test_a_refused_connection_puts_the_request_back_for_another_pod(world):
+    pods = [await world.pod(), await world.pod()]
+    gone, other = sorted(pods, key=lambda pod: pod.dest)  # the policy takes the first that is free
+    other.answer = ok(b"other")
+    world.revise(gone, other, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 2)
+    await gone.refuse()
+
+    for _ in range(4):
+        assert (await world.ask(request(b"/", b"POST", body=b"x"), b"POST")).body == b"other"
+
+    assert world.counters().requeues == {"connect-failed": 1}
+
+
+async def test_a_request_that_no_pod_takes_waits_first_in_line(world):
+    pod = await world.pod()
+    world.revise(pod, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    await pod.refuse()
+    first = await world.client()
+    first.send(request(b"/first", b"POST", body=b"x"))
+    await until(lambda: world.waiting == 1)
+    second = await world.client()
+    second.send(request(b"/second"))
+    await until(lambda: world.waiting == 2)
+
+    await pod.listen()
+    (tracker,) = world.revision().pods()
+    world.driver.probe_passed(tracker, tracker.epoch)
+
+    assert (await first.answer()).status == 200
+    assert (await second.answer()).status == 200
+    assert [seen.target for seen in pod.requests] == [b"/first", b"/second"]
+
+
+async def test_a_pod_that_does_not_answer_the_connect_is_given_up_in_time(new_world):
+    world = await new_world(pool=PoolLimits(connect_timeout=0.2))
+    hole, other = await world.unreachable(), await world.pod()
+    world.revise(hole, other, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 2)
+    clients = [await world.client() for _ in range(2)]
+    started = world.now()
+    for client in clients:
+        client.send(request(b"/", b"POST", body=b"x"))
+
+    for client in clients:
+        assert (await client.answer()).status == 200
+
+    assert world.now() - started == pytest.approx(0.2, abs=0.15)
+    assert world.counters().requeues == {"connect-timeout": 1}
+
+
+async def test_the_deadline_holds_while_a_connection_is_opened(new_world):
+    world = await new_world(pool=PoolLimits(connect_timeout=5.0))
+    hole = await world.unreachable()
+    world.revise(hole, timeout=0.3)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    started = world.now()
+    client.send(request())
+
+    answer = await client.answer()
+
+    assert (answer.status, answer.body) == (504, b"activator request timeout")
+    assert world.now() - started == pytest.approx(0.3, abs=0.15)
+
+
+async def test_a_client_that_leaves_while_a_connection_is_opened_frees_the_slot(new_world):
+    world = await new_world(pool=PoolLimits(connect_timeout=5.0))
+    hole = await world.unreachable()
+    world.revise(hole, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.in_flight == 1)
+    client.abort()
+    await world.idle()
+
+
+async def test_an_idle_connection_that_the_pod_has_closed_is_not_used(world):
+    pod = await world.serving()
+    for method in (b"POST", b"GET", b"PUT"):
+        assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
+        for connection in pod.open:
+            connection.close()
+        # No turn of the loop between: only the kernel knows of the close yet.
+        assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
+    assert not world.counters().outcomes["upstream-failed"]
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_a_pod_that_accepts_and_drops_has_not_seen_the_request(world, end):
+    pod, drops = await world.pod(), await world.pod()
+    drops.on_connect = lambda connection: getattr(connection, end)()
+    world.healthy = lambda tracker: not tracker.failures
+    world.revise(drops, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.waiting or drops.connections)
+    await turns(30)
+    world.list(pod)
+
+    answer = await client.answer()
+
+    assert answer.status == 200
+    assert len(pod.requests) == 1
+
+
+REQUESTS = {
+    "GET": request(b"/x"),
+    "HEAD": request(b"/x", b"HEAD"),
+    "OPTIONS": request(b"/x", b"OPTIONS"),
+    "PUT": request(b"/x", b"PUT", body=b"small body"),
+    "PUT-chunked": request(b"/x", b"PUT", fields=b"Transfer-Encoding: chunked\r\n")
+    + b"5\r\nsmall\r\n0\r\n\r\n",
+    "PUT-large": request(b"/x", b"PUT", body=b"b" * 200_000),
+    "POST": request(b"/x", b"POST"),
+    "POST-body": request(b"/x", b"POST", body=b"small body"),
+    "POST-large": request(b"/x", b"POST", body=b"b" * 200_000),
+    "PATCH": request(b"/x", b"PATCH", body=b"small body"),
+    "FROB": request(b"/x", b"FROB"),
+}
+OFFSETS = ("0", "1", "in-head", "head", "in-body", "whole")
+
+
+@pytest.mark.parametrize("reused", [False, True], ids=["new", "reused"])
+@pytest.mark.parametrize("end", ["close", "reset"])
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_pod_that_closes_anywhere_in_a_request(world, name, offset, end, reused):
+    """What has no second effect is sent again while all of it is held; else 502, and once."""
+    pod = await world.serving()
+    wire = REQUESTS[name]
+    method = name.partition("-")[0].encode()
+    if reused:
+        assert (await world.ask()).status == 200
+    before = len(pod.connections) - reused
+    total = 0
+
+    def cut(connection: PodConnection) -> None:
+        nonlocal total
+        received = connection.received[request_at(connection) :]
+        head = received.find(b"\r\n\r\n") + 4
+        reached = {
+            "0": True,
+            "1": len(received) >= 1,
+            "in-head": len(received) >= 50,
+            "head": head > 4,
+            "in-body": len(received) > head > 4,
+            "whole": connection.requests[-1].whole if connection.requests else False,
+        }[offset]
+        if reached or (connection.requests and connection.requests[-1].whole):
+            total += 1
+            pod.on_data = answer_whole
+            getattr(connection, end)()
+
+    pod.on_data = cut
+    client = await world.client()
+    client.send(wire)
+    answer = await client.answer(method)
+
+    client.end_sending()
+    await client.ended()
+    assert client.received.count(b"HTTP/1.1 ") == 1, "exactly one answer"
+    seen = [s for c in pod.connections[before:] for s in c.requests if s.target == b"/x"]
+    if method in (b"GET", b"HEAD", b"OPTIONS") or name in ("PUT", "PUT-chunked"):
+        assert answer.status == 200
+        assert sum(s.whole for s in seen) <= 2
+    elif name == "PUT-large":
+        assert answer.status in (200, 502)
+    else:
+        assert answer.status == 502
+        assert len(seen) <= 1, "what may have had an effect is sent once"
+
+
+def request_at(connection: PodConnection) -> int:
+    """Where the last request on a reused connection begins."""
+    return max(0, connection.received.rfind(b" /x HTTP/1.1") - 10)
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_a_pod_that_closes_anywhere_in_its_answer(world, end):
+    """A byte of an answer is proof that the pod has the request: it is never sent again."""
+    answer = ok(b"hello", b"X-A: b\r\n")
+    for cut_at in range(1, len(answer)):
+        pod = await world.serving()
+
+        def cut(connection: PodConnection, cut_at: int = cut_at) -> None:
+            connection.write(answer[:cut_at])
+            world.loop.call_later(0.001, getattr(connection, end))
+
+        pod.on_data = cut
+        client = await world.client()
+        client.send(request())
+        await client.ended_or_answered()
+        head = answer.index(b"\r\n\r\n") + 4
+        if cut_at < head:
+            assert (await client.answer()).status == 502, cut_at
+        else:
+            await client.ended()
+            assert b"502" not in client.received, cut_at
+        assert len(pod.requests) == 1, cut_at
+        client.abort()
+
+
+async def test_a_pod_that_always_closes_ends_in_502_after_some_tries(world):
+    pod = await world.serving()
+    world.healthy = lambda tracker: True
+    pod.on_data = lambda connection: connection.close()
+    client = await world.client()
+    client.send(request())
+    assert (await client.answer()).status == 502
+    assert 1 < len(pod.requests) <= 4
+
+
+async def test_a_websocket_request_is_not_lost_on_a_connection_that_the_pod_closed(world):
+    pod = await world.serving()
+    assert (await world.ask()).status == 200
+    pod.connections[0].close()
+    answer = await world.ask(request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"))
+    assert answer.status == 200
+
+
+# -- bodies --------------------------------------------------------------------------------------
+
+
+async def test_a_body_streams_both_ways_at_once(world):
+    pod = await world.serving()
+
+    def echo(connection: PodConnection) -> None:
+        if connection.answered == 0:
+            connection.answered = 1
+            connection.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.write(b"1\r\n.\r\n")
+        if connection.requests[-1].whole:
+            connection.write(b"0\r\n\r\n")
+
+    pod.on_data = echo
+    client = await world.client()
+    client.send(request(b"/", b"POST", fields=b"Transfer-Encoding: chunked\r\n"))
+    await client.size(10)
+    for _ in range(5):
+        before = len(client.received)
+        client.send(b"3\r\nabc\r\n")
+        await client.size(before + 1)
+    client.send(b"0\r\n\r\n")
+    answer = await client.answer()
+    assert set(answer.body) == set(b".")
+    assert pod.requests[0].body == b"abc" * 5
+
+
+async def test_a_waiting_body_is_read_up_to_a_bound_then_the_client_is_stopped(new_world):
+    world = await new_world(hold_bytes=32 << 10)
+    pod = await world.pod()
+    world.revise()
+    client = await world.client()
+    client.send(request(b"/", b"POST", body=b"b" * LARGE))
+    await until(lambda: world.waiting == 1)
+    await turns(500)
+
+    held = world.revision().statistics().held_bytes
+    assert held < (32 << 10) + (256 << 10) + 1000  # one read of the loop beyond the bound
+    assert client.transport.get_write_buffer_size() > 0
+
+    world.list(pod)
+    assert (await client.answer()).status == 200
+    assert len(pod.requests[0].body) == LARGE
+
+
+async def test_a_pod_that_reads_slowly_stops_the_client(world):
+    pod = await world.pod(receive_buffer=4096)
+    pod.on_connect = lambda connection: connection.transport.pause_reading()
+    world.revise(pod)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request(b"/", b"POST", body=b"b" * LARGE))
+    await until(lambda: pod.connections)
+    await turns(500)
+
+    assert client.transport.get_write_buffer_size() > 0
+    (downstream,) = world.proxy.connections
+    upstream = downstream._exchange.upstream
+    assert upstream.transport.get_write_buffer_size() < 1 << 20
+
+    pod.connections[0].widen()
+    pod.connections[0].transport.resume_reading()
+    assert (await client.answer()).status == 200
+    assert len(pod.requests[0].body) == LARGE
+
+
+async def test_an_early_answer_passes_and_the_rest_of_the_body_is_not_waited_for(world):
+    pod = await world.serving()
+
+    def early(connection: PodConnection) -> None:
+        if not connection.answered:
+            connection.answered = 1
+            connection.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
+
+    pod.on_data = early
+    client = await world.client()
+    client.send(request(b"/", b"POST", fields=b"Content-Length: 1000\r\n") + b"some")
+
+    answer = await client.answer()
+
+    assert (answer.status, answer.body) == (413, b"no!")
+    assert answer.get(b"connection") == b"close"
+    await client.ended()
+    await until(lambda: not pod.open)
+
+
+async def test_the_rest_of_a_body_after_an_early_answer_reaches_nobody(world):
+    pod = await world.serving()
+
+    def early(connection: PodConnection) -> None:
+        if not connection.answered:
+            connection.answered = 1
+            connection.write(ok(b"early"))
+
+    pod.on_data = early
+    client = await world.client()
+    smuggled = request(b"/smuggled")
+    length = b"Content-Length: %d\r\n" % (len(smuggled) + 4)
+    client.send(request(b"/", b"POST", fields=length) + b"some")
+    assert (await client.answer()).body == b"early"
+    client.send(smuggled + smuggled)
+    await client.ended()
+    await turns(50)
+    assert [seen.target for seen in pod.requests] == [b"/"]
+
+
+EXPECT = request(b"/", b"POST", fields=b"Expect: 100-continue\r\nContent-Length: 5\r\n")
+
+
+async def test_expect_is_forwarded_and_the_pods_100_comes_back(world):
+    pod = await world.serving()
+
+    def go_on(connection: PodConnection) -> None:
+        if not connection.answered and not connection.requests[0].body:
+            connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        answer_whole(connection)
+
+    pod.on_data = go_on
+    client = await world.client()
+    client.send(EXPECT)
+    assert await client.take(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert world.now_since_start() < 0.9
+    client.send(b"hello")
+    assert (await client.answer()).status == 200
+    assert pod.requests[0].all(b"expect") == [b"100-continue"]
+    assert not client.eof
+
+
+async def test_without_the_pods_100_the_client_gets_ours_after_a_second(world):
+    await world.serving()
+    client = await world.client()
+    client.send(EXPECT)
+    assert await client.take(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert world.now_since_start() == pytest.approx(1.0, abs=0.3)
+    client.send(b"hello")
+    assert (await client.answer()).status == 200
+    assert client.received.count(b"100 Continue") == 1
+
+
+async def test_no_100_while_no_pod_is_there(world):
+    pod = await world.pod()
+    world.revise()
+    client = await world.client()
+    client.send(EXPECT)
+    await until(lambda: world.waiting == 1)
+    await world.clock_moves(1.5)
+    assert not client.received
+    world.list(pod)
+    assert await client.take(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    client.send(b"hello")
+    assert (await client.answer()).status == 200
+
+
+async def test_a_final_answer_without_100_closes_both_connections(world):
+    pod = await world.serving()
+    pod.on_data = lambda connection: connection.write(
+        b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+    )
+    client = await world.client()
+    client.send(EXPECT)
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"connection")) == (401, b"close")
+    await client.ended()
+    await until(lambda: not pod.open)
+
+
+async def test_a_client_that_does_not_wait_for_100_gets_none_from_us(world):
+    await world.serving()
+    client = await world.client()
+    client.send(EXPECT + b"hello")
+    answer = await client.answer()
+    assert (answer.status, answer.interim) == (200, [])
+
+
+# -- deadlines and clients that leave ------------------------------------------------------------
+
+
+async def test_the_deadline_of_a_waiting_request_is_exact(world):
+    world.revise(timeout=0.25)
+    client = await world.client()
+    started = world.now()
+    client.send(request())
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (504, b"activator request timeout")
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+    assert answer.get(b"x-content-type-options") is None
+    assert answer.get(b"activator-reason") == b"no-endpoints"
+    assert world.now() - started == pytest.approx(0.25, abs=0.1)
+    assert not client.eof
+    assert world.counters().outcomes["timed-out"] == 1
+
+
+async def test_a_deadline_while_the_body_is_unread_closes_behind_the_504(world):
+    world.revise(timeout=0.1)
+    client = await world.client()
+    client.send(request(b"/", b"POST", fields=b"Content-Length: 1000\r\n") + b"some")
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"connection")) == (504, b"close")
+    await client.ended()
+
+
+async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(world):
+    pod = await world.serving(timeout=0.25)
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    client.send(request())
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (504, b"activator request timeout")
+    await until(lambda: not pod.open)
+    assert len(pod.requests) == 1
+    client.send(request())
+    assert (await client.answer()).status == 504
+
+
+async def test_after_the_answer_has_begun_the_deadline_breaks_it_off(world):
+    pod = await world.serving(timeout=0.25)
+
+    def begin(connection: PodConnection) -> None:
+        connection.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+
+    pod.on_data = begin
+    client = await world.client()
+    client.send(request())
+    await client.ended()
+    assert b"half" in client.received
+    assert b"timeout" not in client.received
+    assert b"0\r\n\r\n" not in client.received
+    await until(lambda: not pod.open)
+
+
+@pytest.mark.parametrize(
+    ("stage", "leave"),
+    [
+        ("in-flight", "close"),
+        ("in-flight", "abort"),
+        ("in-answer", "abort"),
+        ("in-request", "close"),
+        ("in-request", "abort"),
+    ],
+)
+async def test_a_client_that_leaves_frees_the_slot_and_the_pod_hears_of_it(world, stage, leave):
+    pod = await world.serving(container_concurrency=1)
+    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
+    pod.on_data = lambda connection: stage == "in-answer" and connection.write(begun)
+    client = await world.client()
+    if stage == "in-request":
+        client.send(request(b"/", b"POST", fields=b"Content-Length: 100\r\n") + b"half")
+    else:
+        client.send(request())
+    await until(lambda: pod.requests)
+    if stage == "in-answer":
+        await client.size(len(begun))
+
+    getattr(client, leave)()
+
+    await world.clock_moves(0.2)
+    assert not world.busy
+    await until(lambda: not pod.open)
+    assert world.counters().outcomes["cancelled"] == 1
+
+
+async def test_a_client_that_closes_in_the_middle_of_its_answer_is_noticed_by_the_next_byte(world):
+    pod = await world.serving()
+    pod.on_data = lambda connection: connection.write(b"HTTP/1.1 200 OK\r\n\r\nbegun")
+    client = await world.client()
+    client.send(request())
+    await client.ended_or_answered()
+    client.close()
+    await world.clock_moves(0.1)
+    assert world.in_flight == 1  # it may still read: a half-close looks the same
+
+    for connection in pod.open * 2:  # the first is answered with a reset, the second may fail
+        if not connection.transport.is_closing():
+            connection.write(b"more")
+        await world.clock_moves(0.1)
+
+    await world.idle()
+    await until(lambda: not pod.open)
+
+
+async def test_a_free_slot_goes_to_the_next_in_line(world):
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    first = await world.client()
+    first.send(request(b"/first"))
+    await until(lambda: pod.requests)
+    second = await world.client()
+    second.send(request(b"/second"))
+    await until(lambda: world.waiting == 1)
+    pod.on_data = answer_whole
+
+    first.abort()
+
+    assert (await second.answer()).status == 200
+    assert [seen.target for seen in pod.requests] == [b"/first", b"/second"]
+
+
+async def test_a_full_queue_is_answered_503_at_once(new_world):
+    world = await new_world(queue=Limits(queue_depth=1))
+    world.revise()
+    first = await world.client()
+    first.send(request())
+    await until(lambda: world.waiting == 1)
+
+    second = await world.client()
+    second.send(request())
+    answer = await second.answer()
+
+    assert (answer.status, answer.body) == (503, b"pending request queue full\n")
+    assert answer.get(b"activator-reason") == b"queue-full; revision-depth"
+    assert not second.eof
+    first.abort()
+
+
+async def test_a_drain_answers_those_who_have_no_pod(world):
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    busy = await world.client()
+    busy.send(request())
+    await until(lambda: pod.requests)
+    waiting = await world.client()
+    waiting.send(request())
+    await until(lambda: world.waiting == 1)
+
+    world.proxy.drain()
+
+    answer = await waiting.answer()
+    assert (answer.status, answer.get(b"connection")) == (503, b"close")
+    await waiting.ended()
+    pod.connections[0].write(ok())
+    assert (await busy.answer()).status == 200
+
+
+async def test_two_revisions_do_not_share_pods(world):
+    pod = await world.serving()
+    other = await world.pod()
+    other.answer = ok(b"other")
+    world.revise(other, name="other")
+    await until(lambda: world.revision("other").statistics().healthy == 1)
+    answer = await world.ask(request().replace(b"Revision: rev", b"Revision: other"))
+    assert answer.body == b"other"
+    assert not pod.requests
+    assert TO_REVISION.count(b"rev")
+
+
+async def test_each_answer_belongs_to_its_own_request(world):
+    """Many clients, few connections: no answer is swapped."""
+    pod = await world.serving(container_concurrency=3)
+
+    def echo(seen: Seen) -> bytes:
+        return ok(seen.target + seen.body)
+
+    pod.answer = echo
+    clients = [await world.client() for _ in range(20)]
+    for turn in range(5):
+        for number, client in enumerate(clients):
+            client.send(request(b"/%d-%d" % (number, turn), b"POST", body=b"!%d" % number))
+        for number, client in enumerate(clients):
+            assert (await client.answer()).body == b"/%d-%d!%d" % (number, turn, number)
+    assert len(pod.connections) <= 3
