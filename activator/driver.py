@@ -13,11 +13,12 @@ from math import inf
 from typing import Protocol
 
 from activator.counters import RevisionCounters
+from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
-from throttler.revision import Changes, RevisionThrottler
+from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler, revision_from_host
 from throttler.ticket import Ticket
 
@@ -217,7 +218,7 @@ class Driver:
 
     def delete_revision(self, revision: RevisionID) -> None:
         """Forget a Revision."""
-        self.throttler.delete_revision(revision)
+        self.carry_out(self.throttler.delete_revision(revision))
         entry = self._entries.pop(_key(revision), None)
         for host in [host for host, known in self._hosts.items() if known is entry]:
             del self._hosts[host]

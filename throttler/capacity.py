@@ -16,8 +16,8 @@ MAX_CAPACITY = 2_147_483_647
 #: server's listen backlog is 128 to 4,096 as a rule (Python 100, Go 4,096): all waiters at once
 #: overflow it, and a dropped SYN costs a second.
 SLOW_START = 64
-#: Seconds after which that limit doubles, as long as requests wait: 5,000 waiters are all released
-#: after 140 ms at the latest, also where each answer takes minutes.
+#: Seconds after which that limit doubles, as long as requests wait and more at a time helps: where
+#: each answer takes minutes, 5,000 waiters are all released after 140 ms.
 SLOW_START_STEP = 0.02
 #: A doubled limit was worth it if the pod then answers this many times as much as before.
 WIDENED_ENOUGH = 1.5

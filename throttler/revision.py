@@ -10,7 +10,6 @@ are two gates with a re-enqueue loop between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 
 from throttler.breaker import Breaker, Budget
@@ -20,6 +19,7 @@ from throttler.capacity import (
     assign_slice,
     revision_capacity,
 )
+from throttler.changes import Changes, Statistics
 from throttler.deadlines import Deadlines
 from throttler.errors import RequestQueueFull
 from throttler.health import PodEvent, PodState
@@ -39,46 +39,6 @@ from throttler.ticket import (
 _HEALTHY = PodState.HEALTHY
 #: By address; where two pods share one for a while, by uid, so that all activators agree.
 _by_dest = attrgetter("dest")
-
-
-@dataclass(slots=True)
-class Changes:
-    """What a call decided and the caller has to carry out.
-
-    Attributes:
-        assigned: tickets that left the queue; ``ticket.pod`` has them now, in this order.
-        expired: tickets whose deadline passed; they have ended.
-        probe: pods that want a probe now.
-        gone: pods that are no more; what the caller keeps for them can go.
-    """
-
-    assigned: list[Ticket] = field(default_factory=list)
-    expired: list[Ticket] = field(default_factory=list)
-    probe: list[PodTracker] = field(default_factory=list)
-    gone: list[PodTracker] = field(default_factory=list)
-
-    def add(self, other: Changes) -> None:
-        """Append what another call decided."""
-        self.assigned += other.assigned
-        self.expired += other.expired
-        self.probe += other.probe
-        self.gone += other.gone
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """A revision's state at one moment, for people and metrics; see RevisionThrottler."""
-
-    waiting: int
-    held_bytes: int
-    oldest_arrival: float | None
-    in_flight: int
-    capacity: int
-    queue_depth: int
-    healthy: int
-    in_reach: int
-    share: ActivatorShare
-    pods: tuple[PodTracker, ...]
 
 
 class RevisionThrottler:
@@ -344,8 +304,8 @@ class RevisionThrottler:
 
     @property
     def idle(self) -> bool:
-        """Whether no request waits or runs and no pod is known: nothing is lost by forgetting."""
-        return not (self.breaker.waiting or self.in_flight or self._trackers)
+        """Whether no request waits or runs."""
+        return not (self.breaker.waiting or self.in_flight)
 
     def pods(self) -> Iterable[PodTracker]:
         """Return all pods that are known, in no order."""

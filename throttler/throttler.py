@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from throttler.breaker import Budget
 from throttler.capacity import infer_share
+from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
 from throttler.model import AppProtocol, Dests, Revision, RevisionID
-from throttler.revision import Changes, RevisionThrottler
+from throttler.revision import RevisionThrottler
 
 _NO_DESTS = Dests()
 
@@ -103,30 +104,28 @@ class Throttler:
         changes.add(throttler.set_dests(self._dests_of(revision), now))
         return changes
 
-    def delete_revision(self, revision: RevisionID) -> None:
+    def delete_revision(self, revision: RevisionID) -> Changes:
         """Forget a revision: it is not found any more. Its requests end as they would have."""
         throttler = self._revisions.pop(revision, None)
         if throttler is not None:
             self._leaving[revision] = throttler
-        self._forget_idle()
+        return self._forget_idle()
 
     def set_dests(
         self, revision: RevisionID, dests: Mapping[AppProtocol, Dests], now: float
-    ) -> Changes | None:
+    ) -> Changes:
         """Take the pods that a private Endpoints object lists, by protocol; empty if deleted.
 
-        Returns:
-            None while the revision is unknown; what is listed is then kept for it.
+        While the revision is unknown, what is listed is kept for it.
         """
         if any(d.ready or d.not_ready for d in dests.values()):
             self._dests[revision] = dests
         else:
             self._dests.pop(revision, None)
+        changes = self._forget_idle()
         throttler = self._revisions.get(revision) or self._leaving.get(revision)
-        if throttler is None:
-            return None
-        changes = throttler.set_dests(self._dests_of(throttler.revision), now)
-        self._forget_idle()
+        if throttler is not None:
+            changes.add(throttler.set_dests(self._dests_of(throttler.revision), now))
         return changes
 
     def set_activators(
@@ -193,9 +192,12 @@ class Throttler:
             return None
         return throttler.set_share(share, now)
 
-    def _forget_idle(self) -> None:
-        for revision in [key for key, left in self._leaving.items() if left.idle]:
-            del self._leaving[revision]
+    def _forget_idle(self) -> Changes:
+        """Let go of deleted revisions that have no request left, and of their pods."""
+        changes = Changes()
+        for key in [key for key, left in self._leaving.items() if left.idle]:
+            changes.add(self._leaving.pop(key).set_dests(_NO_DESTS, 0.0))
+        return changes
 
 
 def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:

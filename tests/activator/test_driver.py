@@ -12,11 +12,12 @@ from activator.counters import HttpCounters
 from activator.driver import Driver
 from tests.conftest import VIRTUAL
 from throttler.capacity import SLOW_START, SLOW_START_STEP
+from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
-from throttler.revision import Changes, RevisionThrottler
+from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, TIMED_OUT, Ticket
 

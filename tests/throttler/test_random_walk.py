@@ -15,11 +15,12 @@ import pytest
 
 from tests.throttler.world import WatchedTicket, dests
 from throttler import pod as pod_module
+from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dest, Revision, RevisionID
 from throttler.pod import PodTracker
-from throttler.revision import Changes, RevisionThrottler
+from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
 
@@ -255,11 +256,10 @@ class Walk:
             },
             self.now,
         )
-        if changes is None:
-            assert id not in self.known
-            return
-        rev = self.revs[id]
-        self.list_pods(rev, self.listed[id].get(rev.spec.protocol, {}))
+        self.forget_idle()
+        rev = self.revs.get(id)
+        if rev is not None and (id in self.known or self.has_requests(rev)):
+            self.list_pods(rev, self.listed[id].get(rev.spec.protocol, {}))
         self.carry_out(changes)
 
     def revise(self, a: int, b: int) -> None:
@@ -292,8 +292,20 @@ class Walk:
 
     def delete(self, a: int, b: int) -> None:
         id = IDS[a % 2]
-        self.throttler.delete_revision(id)
+        changes = self.throttler.delete_revision(id)
         self.known.pop(id, None)
+        self.forget_idle()
+        self.carry_out(changes)
+
+    def forget_idle(self) -> None:
+        """Pods of a deleted revision that has no request left are nobody's."""
+        for id, rev in self.revs.items():
+            if id not in self.known and not self.has_requests(rev):
+                self.list_pods(rev, {})
+
+    @staticmethod
+    def has_requests(rev: Rev) -> bool:
+        return bool(rev.waiting()) or any(pod.has for pod in rev.pods.values())
 
     def change_activators(self, a: int, b: int) -> None:
         id = IDS[a % 2]

@@ -8,11 +8,10 @@ import pytest
 
 from tests.throttler.world import One, WatchedTicket, addresses, revision
 from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
+from throttler.changes import Changes
 from throttler.errors import RequestQueueFull
 from throttler.health import PodState
 from throttler.model import Dest
-from throttler.pod import PodTracker
-from throttler.revision import Changes
 from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT
 
 A, B, C, D = addresses(4)
@@ -568,7 +567,7 @@ class TestStatistics:
         assert statistics.oldest_arrival is None
         assert statistics.pods == ()
 
-    def test_idle_is_a_revision_with_neither_request_nor_pod(self) -> None:
+    def test_idle_is_a_revision_without_requests(self) -> None:
         one = One(1)
         idle = [one.throttler.idle]
         ticket = one.request()
@@ -577,14 +576,4 @@ class TestStatistics:
         idle.append(one.throttler.idle)
         one.set_dests([A])
         idle.append(one.throttler.idle)
-        assert idle == [True, False, True, False]
-
-
-def test_changes_are_joined_in_order() -> None:
-    pod: PodTracker = One(1).healthy([A])[0]
-    tickets = [WatchedTicket(n, 1.0) for n in range(4)]
-    changes = Changes([tickets[0]], [tickets[1]], [pod], [])
-    changes.add(Changes([tickets[2]], [tickets[3]], [], [pod]))
-    assert changes.assigned == [tickets[0], tickets[2]]
-    assert changes.expired == [tickets[1], tickets[3]]
-    assert (changes.probe, changes.gone) == ([pod], [pod])
+        assert idle == [True, False, True, True]

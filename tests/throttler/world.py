@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable
 from hypothesis import HealthCheck, settings
 
 from throttler.breaker import Budget
+from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
-from throttler.revision import Changes, RevisionThrottler
+from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import FOLLOWS, Ticket, TicketState
 

@@ -1,0 +1,17 @@
+"""What several calls decided can be joined, in order."""
+
+from __future__ import annotations
+
+from tests.throttler.world import One, WatchedTicket
+from throttler.changes import Changes
+from throttler.model import Dest
+
+
+def test_changes_are_joined_in_order() -> None:
+    (pod,) = One(1).healthy([Dest("10.0.0.1:8012", "a")])
+    tickets = [WatchedTicket(n, 1.0) for n in range(4)]
+    changes = Changes([tickets[0]], [tickets[1]], [pod], [])
+    changes.add(Changes([tickets[2]], [tickets[3]], [], [pod]))
+    assert changes.assigned == [tickets[0], tickets[2]]
+    assert changes.expired == [tickets[1], tickets[3]]
+    assert (changes.probe, changes.gone) == ([pod], [pod])

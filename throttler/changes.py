@@ -1,0 +1,52 @@
+"""What a call of the throttler says: what has to be done, and what there is to see.
+
+Records only; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from throttler.capacity import ActivatorShare
+from throttler.pod import PodTracker
+from throttler.ticket import Ticket
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a call decided and the caller has to carry out.
+
+    Attributes:
+        assigned: tickets that left the queue; ``ticket.pod`` has them now, in this order.
+        expired: tickets whose deadline passed; they have ended.
+        probe: pods that want a probe now.
+        gone: pods that are no more; what the caller keeps for them can go.
+    """
+
+    assigned: list[Ticket] = field(default_factory=list)
+    expired: list[Ticket] = field(default_factory=list)
+    probe: list[PodTracker] = field(default_factory=list)
+    gone: list[PodTracker] = field(default_factory=list)
+
+    def add(self, other: Changes) -> None:
+        """Append what another call decided."""
+        self.assigned += other.assigned
+        self.expired += other.expired
+        self.probe += other.probe
+        self.gone += other.gone
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A revision's state at one moment, for people and metrics; see RevisionThrottler."""
+
+    waiting: int
+    held_bytes: int
+    oldest_arrival: float | None
+    in_flight: int
+    capacity: int
+    queue_depth: int
+    healthy: int
+    in_reach: int
+    share: ActivatorShare
+    pods: tuple[PodTracker, ...]
