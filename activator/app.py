@@ -78,7 +78,12 @@ class Runtime:
         self.driver = self._make_driver()
         self.pools = self._make_pools()
         self.prober = PodProber(
-            self.driver, self.pools, settings.probe_timeout, settings.max_probes, random.random
+            self.driver,
+            self.pools,
+            settings.probe_timeout,
+            settings.max_probes,
+            random.random,
+            settings.probe_frequency,
         )
         self.driver.prober = self.prober
         self.driver.pools = self.pools

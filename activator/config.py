@@ -257,7 +257,8 @@ class Settings:
     )
     probe_frequency: float = setting(
         values.duration(), "PROBE_FREQUENCY", PODS, "200ms",
-        "Time between two probes of a pod for which no request waits; faster while one does.",
+        "Time between the first probes of a pod for which no request waits; it doubles with each "
+        "failure up to 30 s. While one waits, every 5 ms.",
         "Knative's default.",
     )
     max_probes: int = setting(

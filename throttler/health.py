@@ -99,23 +99,28 @@ DELAY_AFTER_TIMEOUT = 0.05
 
 
 def probe_delay(
-    *, healthy: bool, wanted: bool, timed_out: bool, failures: int, failing_for: float
+    *,
+    healthy: bool,
+    wanted_for: float | None,
+    timed_out: bool,
+    failures: int,
+    unwanted: float = DELAY_UNWANTED,
 ) -> float:
     """Return the seconds until a pod's next probe.
 
     Arguments:
         healthy: whether the pod passed its last probe.
-        wanted: whether requests wait for this pod's revision.
+        wanted_for: seconds that it has failed while requests waited; None if none waits.
         timed_out: whether the last probe got no answer in time (rather than a refusal).
         failures: probes failed since the last that passed.
-        failing_for: seconds since the first of them.
+        unwanted: seconds to wait after the first failure while no request waits.
     """
     if healthy:
         return DELAY_HEALTHY
-    if not wanted:
-        return min(DELAY_UNWANTED * 2.0 ** min(failures, 10), DELAY_UNWANTED_MAX)
-    if failing_for > WANTED_VERY_LONG_AFTER:
+    if wanted_for is None:
+        return min(unwanted * 2.0 ** min(max(failures - 1, 0), 10), DELAY_UNWANTED_MAX)
+    if wanted_for > WANTED_VERY_LONG_AFTER:
         return DELAY_WANTED_VERY_LONG
     if timed_out:
         return DELAY_AFTER_TIMEOUT
-    return DELAY_WANTED_LONG if failing_for > WANTED_LONG_AFTER else DELAY_WANTED
+    return DELAY_WANTED_LONG if wanted_for > WANTED_LONG_AFTER else DELAY_WANTED

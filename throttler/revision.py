@@ -9,7 +9,7 @@ are two gates with a re-enqueue loop between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 
 from throttler.breaker import Breaker, Budget
@@ -307,7 +307,7 @@ class RevisionThrottler:
         """Whether no request waits or runs."""
         return not (self.breaker.waiting or self.in_flight)
 
-    def pods(self) -> Iterable[PodTracker]:
+    def pods(self) -> Collection[PodTracker]:
         """Return all pods that are known, in no order."""
         return self._trackers.values()
 

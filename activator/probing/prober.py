@@ -15,7 +15,7 @@ from typing import Protocol
 
 from activator.driver import Driver
 from activator.probing.probe import Pool, Probe
-from throttler.health import DELAY_HEALTHY, PodState, probe_delay
+from throttler.health import DELAY_HEALTHY, DELAY_UNWANTED, PodState, probe_delay
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 
@@ -64,6 +64,7 @@ class PodProber:
         timeout: seconds that a pod's answer may take at first; adapts to what is observed.
         max_in_flight: probes at a time.
         random: returns numbers in [0, 1).
+        frequency: seconds between the first probes of a pod for which no request waits.
 
     Attributes:
         attempts: probes that were sent; failures: those that failed, by kind.
@@ -76,7 +77,9 @@ class PodProber:
         timeout: float,
         max_in_flight: int,
         random: Callable[[], float],
+        frequency: float = DELAY_UNWANTED,
     ) -> None:
+        self._frequency = frequency
         self._driver = driver
         self._pools = pools
         self._timeout = timeout
@@ -194,17 +197,19 @@ class PodProber:
         pod = watch.pod
         if pod.state in _LEAVING:
             return
+        now = self._driver.clock()
         healthy = pod.state is PodState.HEALTHY
+        oldest = pod.revision.breaker.oldest()
         delay = probe_delay(
             healthy=healthy,
-            wanted=pod.revision.breaker.waiting > 0,
+            wanted_for=now - max(oldest.arrived, pod.failing_since) if oldest else None,
             timed_out=kind in ("timeout", "connect-timeout"),
             failures=pod.failures,
-            failing_for=self._driver.clock() - pod.failing_since,
+            unwanted=self._frequency,
         )
         if healthy:
             delay *= 1 + JITTER * (self._random() - 0.5)
-        self._at(watch, self._driver.clock() + delay)
+        self._at(watch, now + delay)
 
     def _at(self, watch: _Watch, when: float) -> None:
         watch.due = when

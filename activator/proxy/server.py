@@ -7,6 +7,7 @@ else of HTTP is uvicorn's.
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ def data_server(proxy: Proxy, drain_timeout: float) -> QuietServer:
         lifespan="off",
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=int(drain_timeout),
+        timeout_graceful_shutdown=math.ceil(drain_timeout),
     )
     return QuietServer(config)
 

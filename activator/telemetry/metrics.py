@@ -176,7 +176,7 @@ class Metrics:
         entries = {entry.throttler: entry for entry in list(driver.entries())}
         for throttler in list(driver.throttler):
             entry = entries.get(throttler)
-            if entry is not None or not throttler.idle:
+            if entry is not None or throttler.pods() or not throttler.idle:
                 rows.append(_row(throttler, entry))
             yield ""
 

@@ -68,47 +68,42 @@ def test_nothing_leads_out_of_gone() -> None:
 
 def delay(
     healthy: bool = False,
-    wanted: bool = True,
+    wanted_for: float | None = 0.0,
     timed_out: bool = False,
     failures: int = 1,
-    failing_for: float = 0.0,
 ) -> float:
     return probe_delay(
-        healthy=healthy,
-        wanted=wanted,
-        timed_out=timed_out,
-        failures=failures,
-        failing_for=failing_for,
+        healthy=healthy, wanted_for=wanted_for, timed_out=timed_out, failures=failures
     )
 
 
 def test_a_pod_that_requests_wait_for_is_probed_every_few_milliseconds() -> None:
     assert delay() == 0.005
-    assert delay(failing_for=10.0) == 0.005
+    assert delay(wanted_for=10.0) == 0.005
 
 
 def test_a_long_start_is_probed_less_often_but_not_noticeably_later() -> None:
-    assert delay(failing_for=10.1) == 0.02
-    assert delay(failing_for=60.1) == 0.1
+    assert delay(wanted_for=10.1) == 0.02
+    assert delay(wanted_for=60.1) == 0.1
 
 
 def test_a_black_hole_is_not_asked_again_at_once() -> None:
     assert delay(timed_out=True) == 0.05
-    assert delay(timed_out=True, failing_for=30.0) == 0.05
-    assert delay(timed_out=True, failing_for=61.0) == 0.1
+    assert delay(timed_out=True, wanted_for=30.0) == 0.05
+    assert delay(timed_out=True, wanted_for=61.0) == 0.1
 
 
 def test_without_demand_the_delay_grows_with_the_failures_up_to_a_cap() -> None:
-    delays = [delay(wanted=False, failures=n) for n in range(30)]
+    delays = [delay(wanted_for=None, failures=n) for n in range(30)]
     assert delays[0] == 0.2
     assert delays == sorted(delays)
     assert delays[-1] == health.DELAY_UNWANTED_MAX
 
 
 def test_a_delay_can_be_computed_after_any_number_of_failures() -> None:
-    assert delay(wanted=False, failures=10**9) == health.DELAY_UNWANTED_MAX
+    assert delay(wanted_for=None, failures=10**9) == health.DELAY_UNWANTED_MAX
 
 
-@pytest.mark.parametrize("wanted", [False, True])
-def test_a_healthy_pod_is_checked_now_and_then(wanted: bool) -> None:
-    assert delay(healthy=True, wanted=wanted, failures=0) == 30.0
+@pytest.mark.parametrize("wanted_for", [None, 0.0, 100.0])
+def test_a_healthy_pod_is_checked_now_and_then(wanted_for: float | None) -> None:
+    assert delay(healthy=True, wanted_for=wanted_for, failures=0) == 30.0
