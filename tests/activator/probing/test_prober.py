@@ -303,7 +303,7 @@ async def test_refused_and_timed_out_are_told_apart() -> None:
         "timeout": 1,
         "bad-status": 2,
     }
-    assert world.prober.attempts == 4
+    assert world.prober.attempts == 6
 
 
 # What makes an answer void.
