@@ -8,7 +8,6 @@ Source: Knative pkg/activator/handler (healthz, probe, context, activation), pkg
 from __future__ import annotations
 
 import html
-import json
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -92,8 +91,22 @@ def network_probe(hash_value: bytes) -> Reply:
 
 def unexpected_probe(value: bytes) -> Reply:
     """The answer to a K-Network-Probe that is none of ours: escaped as HTML, quoted as Go does."""
-    text = json.dumps(html.escape(value.decode("latin-1")[:_ECHO]).replace("&#x27;", "&#39;"))
-    return _error(400, f"unexpected probe header value: {text}")
+    text = html.escape(value[:_ECHO].decode("utf-8", "surrogateescape"))
+    text = text.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+    return _error(400, f'unexpected probe header value: "{"".join(map(_quoted, text))}"')
+
+
+def _quoted(char: str) -> str:
+    """One character as Go's %q writes it; quotes are escaped as HTML before."""
+    if char == "\\":
+        return "\\\\"
+    if char == "\t":
+        return "\\t"
+    if "\udc80" <= char <= "\udcff":
+        return f"\\x{ord(char) & 0xFF:02x}"  # a byte that is no UTF-8
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
 def not_found(error: Exception) -> Reply:

@@ -254,7 +254,7 @@ def pod_head(request: Request, client: bytes) -> tuple[bytes, bytes]:
     original_host = request.host
     forwarded_for = client
     trailing = b"\r\n\r\n"
-    if fields:
+    if fields or request.upgrade:
         # The client's first: where a domain is mapped, the ingress has rewritten Host before us.
         original_host = fields.get(b"k-original-host") or original_host
         if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
