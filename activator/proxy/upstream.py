@@ -142,7 +142,7 @@ class Upstream(asyncio.Protocol):
             try:
                 self._read_head(data)
             except FramingError as error:
-                self._fail(f"malformed answer: {error}")
+                self._fail(f"malformed answer: {error}", answered=True)
         else:
             self._read_body(data)
 
@@ -211,7 +211,7 @@ class Upstream(asyncio.Protocol):
         try:
             left = body.feed(data, payload)
         except FramingError as error:
-            self._fail(f"malformed answer: {error}")
+            self._fail(f"malformed answer: {error}", answered=True)
             return
         if left is None:
             owner.on_payload(payload, False, b"")
@@ -254,11 +254,11 @@ class Upstream(asyncio.Protocol):
             self._finish(response)
             owner.on_payload([], True, b"")
             return
-        self._fail(error)
-
-    def _fail(self, error: str) -> None:
-        owner, self.owner = self.owner, None
         answered = self._response is not None or bool(self._partial) or bool(self._interim)
+        self._fail(error, answered=answered)
+
+    def _fail(self, error: str, *, answered: bool) -> None:
+        owner, self.owner = self.owner, None
         self.transport.abort()
         if owner is not None:
             owner.on_lost(error, answered)

@@ -236,18 +236,19 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("size", [1, 100_000], ids=["dripped", "whole"])
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
 @pytest.mark.parametrize("name", MALFORMED)
-async def test_a_malformed_answer_is_a_502_and_its_connection_ends(world, name, size):
+async def test_a_malformed_answer_is_a_502_and_its_connection_ends(world, name, method, size):
     pod = await world.serving()
     pod.on_data = lambda connection: send_pieces(connection, MALFORMED[name], size)
     client = await world.client()
-    client.send(request(b"/", b"POST", body=b"x"))
+    client.send(request(b"/", method, body=b"x"))
 
     if name == "bad-chunk" and size == 1:  # the head has passed before that is known
         await client.ended()
         assert b"0\r\n\r\n" not in client.received
     else:
-        answer = await client.answer(b"POST")
+        answer = await client.answer(method)
         assert answer.status == 502
         assert answer.get(b"x-a") is None
     await until(lambda: not pod.open)

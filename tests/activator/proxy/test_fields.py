@@ -89,7 +89,7 @@ def test_no_field_is_lost_and_the_others_keep_their_order(pairs):
             for line in lines
             if line.partition(b":")[0].lower() == name
         ]
-        assert fields.pop(name).strip() == b", ".join(values).strip()
+        assert tokens(fields.pop(name)) == tokens(b", ".join(values))
     assert not fields
 
 

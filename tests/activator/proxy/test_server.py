@@ -1,0 +1,143 @@
+"""The data ports: uvicorn's server around our connections, probes on every path, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from email.utils import parsedate_to_datetime
+
+import pytest
+
+from activator.proxy.server import data_server, listen
+from tests.activator.proxy.world import Client, ok, request, until
+
+PROBES = {
+    "kubelet": (b"User-Agent: kube-probe/1.31\r\n", 200, b""),
+    "kubelet-header": (b"K-Kubelet-Probe: x\r\n", 200, b""),
+    "ingress": (b"K-Network-Probe: probe\r\nK-Network-Hash: h4sh\r\n", 200, b""),
+    "ingress-without-hash": (
+        b"K-Network-Probe: probe\r\n",
+        400,
+        b'a probe request must contain a non-empty "K-Network-Hash" header\n',
+    ),
+    "activator": (b"K-Network-Probe: activator\r\n", 200, b"activator"),
+    "other": (b"K-Network-Probe: queue\r\n", 400, b'unexpected probe header value: "queue"\n'),
+    "kubelet-first": (b"K-Network-Probe: queue\r\nUser-Agent: kube-probe/1\r\n", 200, b""),
+}
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST", b"HEAD", b"FROB"])
+@pytest.mark.parametrize("target", [b"/", b"//healthz", b"/any?thing"])
+@pytest.mark.parametrize("name", PROBES)
+async def test_probes_are_answered_on_every_path_and_method(world, name, target, method):
+    fields, status, body = PROBES[name]
+    pod = await world.serving()
+    client = await world.client()
+    client.send(request(target, method, fields=fields))
+    answer = await client.answer(method)
+    assert answer.status == status
+    assert answer.body == (b"" if method == b"HEAD" else body)
+    if name == "ingress":
+        assert answer.get(b"k-network-hash") == b"h4sh"
+    assert not pod.requests
+    assert not world.loads or world.loads.popitem()[1].ever == 0
+
+
+async def test_kubelets_probe_fails_with_the_reason_while_we_are_not_ready(world):
+    world.not_ready = "received SIGTERM from kubelet"
+    answer = await world.ask(request(fields=b"User-Agent: kube-probe/1.31\r\n"))
+    assert (answer.status, answer.body) == (500, b"received SIGTERM from kubelet\n")
+    assert (await world.ask(request(fields=b"K-Network-Probe: activator\r\n"))).status == 200
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"User-Agent: curl kube-probe/1\r\n",
+        b"X-User-Agent: kube-probe/1\r\n",
+        b"K-Network-Probe:\r\n",
+        b"K-Kubelet-Probe: \r\n",
+    ],
+)
+async def test_what_only_resembles_a_probe_is_a_request(world, fields):
+    pod = await world.serving()
+    assert (await world.ask(request(fields=fields))).body == b"hello"
+    assert len(pod.requests) == 1
+
+
+async def test_the_date_is_now_and_made_once_a_second(world):
+    date = world.proxy.date()
+    assert world.proxy.date() is date or world.proxy.date() != date
+    now = parsedate_to_datetime(date.decode()).timestamp()
+    import time
+
+    assert abs(time.time() - now) < 3
+
+
+def test_listening_on_a_taken_port_says_which():
+    sock = listen("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    try:
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: "):
+            listen("127.0.0.1", port)
+    finally:
+        sock.close()
+
+
+def test_listening_sockets_turn_nagle_off_on_any_loop():
+    sock = listen("127.0.0.1", 0)
+    assert sock.proto == socket.IPPROTO_TCP
+    assert not sock.getblocking()
+    sock.close()
+
+
+async def _served(world):
+    server = data_server(world.proxy, 5)
+    sock = listen("127.0.0.1", 0)
+    task = world.tasks.start(server.serve([sock]))
+    await until(lambda: server.started)
+    return server, sock.getsockname()[1], task
+
+
+async def _connected(world, port: int) -> Client:
+    _, client = await world.loop.create_connection(Client, "127.0.0.1", port)
+    world.clients.append(client)
+    return client
+
+
+async def test_a_stopping_server_finishes_what_runs_and_closes_what_is_idle(world):
+    pod = await world.serving()
+    server, port, task = await _served(world)
+    idle = await _connected(world, port)
+    busy = await _connected(world, port)
+    pod.on_data = lambda connection: None
+    busy.send(request() + request(b"/never"))
+    await until(lambda: pod.requests)
+
+    server.should_exit = True
+    await idle.ended()
+    idle.close()
+    pod.connections[0].write(ok(fields=b"Date: x\r\n"))
+
+    assert (await busy.answer()).status == 200
+    await busy.ended()
+    busy.close()
+    await asyncio.wait([task])
+    assert [seen.target for seen in pod.requests] == [b"/"]
+
+
+async def test_a_drain_answers_the_connections_of_a_server(world):
+    world.revise()
+    server, port, task = await _served(world)
+    client = await _connected(world, port)
+    client.send(request())
+    await until(lambda: world.waiting == 1)
+
+    server.should_exit = True
+    world.proxy.drain()
+
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"retry-after")) == (503, b"0")
+    await client.ended()
+    client.close()
+    await asyncio.wait([task])
