@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from math import inf
 from typing import TYPE_CHECKING, cast
 
-from activator.proxy import replies
+from activator.proxy import presence, replies
 from activator.proxy.body import Body
 from activator.proxy.exchange import Exchange
 from activator.proxy.grammar import FramingError
@@ -32,14 +31,6 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 #: After a client has ended its sending side: seconds until we look whether it is there at all.
 _LOOK_AFTER = 0.05
 _LOOK_AFTER_MAX = 5.0
-#: Once an answer has begun, no 100 can be sent: then the kernel asks. To a client that has closed
-#: its socket, the answer is a reset as soon as its kernel has forgotten it (Linux: 60 s).
-_KEEP_ALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-)
-_TCP_CLOSE = 7  # include/net/tcp_states.h
 
 
 class Downstream(asyncio.Protocol):
@@ -60,6 +51,7 @@ class Downstream(asyncio.Protocol):
         "_partial",
         "_reading",
         "_stopping",
+        "_unsent",
         "armed",
         "client",
         "proxy",
@@ -74,6 +66,7 @@ class Downstream(asyncio.Protocol):
         self._stopping = False
         self._closed = False
         self._full = False
+        self._unsent = 0
         self._eof = False
         self._look_after = _LOOK_AFTER
         self._reading = True
@@ -136,9 +129,8 @@ class Downstream(asyncio.Protocol):
             return True
         if self._minor == 0:
             return False  # cannot be asked (see _look), and none of that age half-closes
-        sock = self.transport.get_extra_info("socket")
-        for level, option, value in _KEEP_ALIVE:
-            sock.setsockopt(level, option, value)
+        # Once an answer has begun, no 100 can be sent: then the kernel asks.
+        presence.keep_asking(self.transport)
         self._look(self.proxy.clock())
         return True
 
@@ -346,6 +338,8 @@ class Downstream(asyncio.Protocol):
         if not keep_alive or self._stopping or (self._eof and not self._ahead):
             self._close()
             return
+        if self._full:
+            self._watch_unsent()
         if not self._reading or self._full:
             self.regulate()
         if self._ahead:
@@ -366,6 +360,7 @@ class Downstream(asyncio.Protocol):
         if self._closed or self.transport.is_closing():
             return
         self._closed = True
+        self._watch_unsent()
         unread = self._body is not None or self._partial is not None or self._ahead
         if (unread or not self._reading) and not self._eof:
             self.transport.set_protocol(Linger(self, self.transport))
@@ -397,7 +392,9 @@ class Downstream(asyncio.Protocol):
 
     def on_time(self, now: float) -> float:
         """See timers.Timed."""
-        if self._closed or self.transport.is_closing():
+        if self._closed or (self._full and self._exchange is None):
+            return self._give_up_unsent(now)
+        if self.transport.is_closing():
             return inf
         if self._exchange is not None:
             later = self._exchange.on_time(now)
@@ -410,6 +407,25 @@ class Downstream(asyncio.Protocol):
         self._refuse(FramingError("the request head took too long", 408))
         return inf
 
+    def _watch_unsent(self) -> None:
+        """The answer is complete, and no deadline watches over it any more; but the client may
+        never take the rest of it."""
+        self._unsent = presence.count_unsent(self.transport)
+        when = self.proxy.clock() + self.proxy.header_timeout
+        if self._unsent and self.armed > when:
+            self.proxy.timers.arm(self, when)
+
+    def _give_up_unsent(self, now: float) -> float:
+        """Drop a client that has taken nothing since the last look."""
+        unsent = presence.count_unsent(self.transport)
+        if not unsent:
+            return inf
+        if unsent >= self._unsent:
+            self.transport.abort()
+            return inf
+        self._unsent = unsent
+        return now + self.proxy.header_timeout
+
     def _look(self, now: float) -> float:
         """Find out whether a client that has ended its sending side is there at all.
 
@@ -420,8 +436,7 @@ class Downstream(asyncio.Protocol):
         exchange = self._exchange
         if exchange is None or self.transport.is_closing():
             return inf
-        sock = self.transport.get_extra_info("socket")
-        if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE:
+        if presence.is_gone(self.transport):
             self.transport.abort()
             return inf
         if not exchange.answering and self._look_after == _LOOK_AFTER:

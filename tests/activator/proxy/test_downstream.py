@@ -359,6 +359,38 @@ async def test_a_client_that_reads_no_answers_is_read_no_more(world):
     assert world.loads.popitem()[1].ever < 400
 
 
+@pytest.mark.parametrize("fields", [b"", b"Connection: close\r\n"], ids=["keep-alive", "close"])
+async def test_a_client_that_never_takes_its_answers_is_dropped(new_world, fields):
+    world = await new_world(header_timeout=0.2)
+    await world.serving(answer=ok(b"x" * 100_000))
+    client = await world.client(SMALL_BUFFER)
+    client.transport.pause_reading()
+    client.send(request() * 60 + request(fields=fields) + request())
+    await turns(3000)
+    (downstream,) = world.proxy.connections
+    assert downstream.transport.get_write_buffer_size() > 0
+
+    await world.clock_moves(0.8)
+
+    assert not world.proxy.connections
+
+
+async def test_a_client_that_takes_its_answers_slowly_gets_them_all(new_world):
+    world = await new_world(header_timeout=0.4)
+    await world.serving(answer=ok(b"x" * 100_000))
+    client = await world.client(200_000)
+    client.transport.pause_reading()
+    client.send(request() * 60 + request(fields=b"Connection: close\r\n"))
+    await turns(1000)
+    for _ in range(10):
+        await world.clock_moves(0.05)
+        client.transport.resume_reading()
+        await turns(30)
+        client.transport.pause_reading()
+    client.transport.resume_reading()
+    await client.size(61 * 100_000)
+
+
 async def test_own_answers_do_not_pile_up_for_a_client_that_reads_none(world):
     client = await world.client(SMALL_BUFFER)
     client.transport.pause_reading()
