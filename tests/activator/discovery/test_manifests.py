@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +14,7 @@ import pytest
 import uvloop
 import yaml
 
+from activator.discovery import manifests
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import (
     MAX_FILE_BYTES,
@@ -324,13 +324,16 @@ async def test_a_large_file_is_read_too(
 async def test_an_unreadable_file_is_reported_and_read_when_it_can_be(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
-    write(tmp_path / "a.yaml", private("10.0.0.1"))
-    (tmp_path / "a.yaml").chmod(0)
+    def refuse(*_: object) -> object:
+        raise PermissionError(13, "Permission denied")  # what the mode 0 says to all but root
+
+    file = tmp_path / "a.yaml"
+    write(file, private("10.0.0.1"))
+    monkeypatch.setattr(manifests, "open", refuse, raising=False)
     async with running(folder):
-        assert "cannot be read" in folder.errors[str(tmp_path / "a.yaml")]
-        (tmp_path / "a.yaml").chmod(0o600)
+        assert "cannot be read: Permission denied" in folder.errors[str(file)]
+        monkeypatch.undo()
+        write(file, private("10.0.0.2"))
         await until(lambda: sink.dests)
 
 
