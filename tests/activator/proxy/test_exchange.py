@@ -542,12 +542,48 @@ async def test_a_pod_that_always_closes_ends_in_502_after_some_tries(world):
     assert 1 < len(pod.requests) <= 4
 
 
-async def test_a_websocket_request_is_not_lost_on_a_connection_that_the_pod_closed(world):
+@pytest.mark.parametrize(
+    "wire",
+    [
+        request(b"/x"),
+        request(b"/x", b"POST", body=b"small body"),
+        request(b"/x", b"PUT", body=b"b" * 200_000),
+        request(b"/x", fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
+    ],
+    ids=["get", "post", "large-put", "websocket"],
+)
+async def test_a_connection_that_the_pod_closes_as_we_reuse_it_costs_no_request(world, wire):
+    """The kernel knows of the close, the loop does not yet."""
     pod = await world.serving()
     assert (await world.ask()).status == 200
-    pod.connections[0].close()
-    answer = await world.ask(request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"))
-    assert answer.status == 200
+    (load,) = world.loads.values()
+    load.on_enter = pod.connections[0].end_behind_the_loop
+    client = await world.client()
+
+    client.send(wire)
+
+    assert (await client.answer()).status == 200
+    assert [seen.target for seen in pod.requests] == [b"/", b"/x"]
+    assert len(pod.connections) == 2
+
+
+async def test_a_repeated_request_is_read_on_though_its_first_pod_was_full(new_world):
+    world = await new_world(hold_bytes=64 << 20)
+    pod = await world.pod(receive_buffer=4096)
+    pod.on_connect = lambda connection: connection.transport.pause_reading()
+    world.revise(pod)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request(b"/", b"PUT", body=b"b" * 2 * LARGE))
+    await until(lambda: pod.connections)
+    await turns(300)
+    assert client.transport.get_write_buffer_size() > 0
+
+    pod.on_connect = lambda connection: connection.widen()
+    pod.connections[0].reset()
+
+    assert (await client.answer()).status == 200
+    assert len(pod.requests[-1].body) == 2 * LARGE
 
 
 # -- bodies --------------------------------------------------------------------------------------

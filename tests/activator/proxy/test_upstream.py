@@ -122,6 +122,9 @@ class _Owner:
     def on_lost(self, error: str, answered: bool) -> None:
         self.lost.append((error, answered))
 
+    def on_response(self, response, raw, payload, complete) -> None:
+        self.complete = complete
+
     def pause_sending(self) -> None: ...
 
     def resume_sending(self) -> None: ...
@@ -146,3 +149,19 @@ async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again
     pod.on_connect = lambda connection: None
     pod.on_data = answer_whole
     assert (await world.ask()).status == 200
+
+
+async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
+    """Also where the whole request has been read from the client, and is ours to send."""
+    await world.serving()
+    for paused in (False, True):
+        upstream = await _upstream(world)
+        owner = _Owner()
+        upstream.send(owner, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        if paused:
+            upstream.pause_writing()
+        upstream.data_received(ok())
+        assert owner.complete
+        assert world.pools.idle == (0 if paused else 1)
+        upstream.transport.abort()
+        await until(lambda: world.pools.connections == 0)

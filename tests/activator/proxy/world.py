@@ -7,6 +7,7 @@ letting time pass; awaiting what a client receives lets time pass where nothing 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 import time
@@ -135,6 +136,12 @@ class PodConnection(asyncio.Protocol):
         sock = self.transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
+
+    def end_behind_the_loop(self) -> None:
+        """End the connection in the kernel: no callback has told anybody of it yet."""
+        fd = os.dup(self.transport.get_extra_info("socket").fileno())
+        with socket.socket(fileno=fd) as sock:
+            sock.shutdown(socket.SHUT_RDWR)
 
     def widen(self) -> None:
         """Have a usual receive buffer again."""
@@ -414,10 +421,12 @@ class _Load:
     def __init__(self) -> None:
         self.now = 0
         self.ever = 0
+        self.on_enter: Callable[[], object] = lambda: None
 
     def enter(self, now: float) -> None:
         self.now += 1
         self.ever += 1
+        self.on_enter()
 
     def leave(self, now: float) -> None:
         self.now -= 1
