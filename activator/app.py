@@ -34,7 +34,7 @@ from activator.driver import Driver
 from activator.probing.prober import PodProber
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.request import RequestLimits
-from activator.proxy.server import Proxy, QuietServer, data_server, listen
+from activator.proxy.server import ListenError, Proxy, QuietServer, data_server, listen
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
@@ -178,8 +178,9 @@ class Runtime:
 
     async def _start_discovery(self) -> None:
         settings = self.settings
-        inventory = Inventory(self.driver, system_namespace=settings.system_namespace or None)
         if settings.manifests is not None:
+            # The folder tells of what is wrong itself, with file and line.
+            inventory = Inventory(self.driver, report=lambda rejection: None)
             self._folder = ManifestFolder(settings.manifests, inventory)
             self._folder.load()
             self._tasks.start(self._folder.run())
@@ -190,6 +191,7 @@ class Runtime:
             KubernetesWatch,
         )
 
+        inventory = Inventory(self.driver, system_namespace=settings.system_namespace)
         watch = self._watch = KubernetesWatch(
             inventory, settings.system_namespace, settings.kubeconfig
         )
@@ -215,6 +217,7 @@ class Runtime:
     def begin_drain(self) -> None:
         """Say from now on that we are not ready."""
         self._draining = "received SIGTERM from kubelet"
+        self.proxy.draining = True
 
 
 class Servers:
@@ -225,10 +228,10 @@ class Servers:
         self._runtime = runtime
         self._tasks: dict[QuietServer, asyncio.Task[None]] = {}
         self._lifespan = AsyncExitStack()
-        self.admin_socket = listen(settings.admin_bind, settings.admin_port)
-        self._metrics_socket = listen(settings.bind, settings.metrics_port)
-        self.http_socket = listen(settings.bind, settings.http_port)
-        self._h2c_socket = listen(settings.bind, settings.h2c_port)
+        self.admin_socket = listen(settings.admin_bind, settings.admin_port, "--admin-port")
+        self._metrics_socket = listen(settings.bind, settings.metrics_port, "--metrics-port")
+        self.http_socket = listen(settings.bind, settings.http_port, "--http-port")
+        self._h2c_socket = listen(settings.bind, settings.h2c_port, "--h2c-port")
         self._app = create_app(runtime)
         self.admin = _asgi_server(self._app)
         self._metrics = _asgi_server(create_metrics_app(runtime))
@@ -337,6 +340,8 @@ async def _run(settings: Settings, demo: Demo | None = None) -> int:
         await stop.asked.wait()
         runtime.begin_drain()
         drained = await _unless(stop.insisted, _drain(servers, settings))
+        cut = len(runtime.proxy.connections)
+        logger.info("ended: %s", f"{cut} connections cut" if cut else "all requests answered")
         return 0 if drained else 1
     finally:
         if not stop.insisted.is_set():
@@ -393,7 +398,7 @@ def main(settings: Settings) -> int:
             if settings.command != "demo":
                 return runner.run(_run(settings))
             return _main_demo(settings, runner.run)
-        except (OSError, StartError, ManifestFolderError) as error:
+        except (OSError, ListenError, StartError, ManifestFolderError) as error:
             logger.error("%s", error)
             return 1
 

@@ -135,11 +135,15 @@ class Driver:
         """
         entry = self._hosts.get(host)
         if entry is None:
-            revision = revision_from_host(host.decode("latin-1"), self._cluster_domain)
+            # Host names know no case, and may end with the root's dot (RFC 9110 section 4.2.3).
+            known_as = host.decode("latin-1").lower()
+            revision = revision_from_host(known_as.rstrip("."), self._cluster_domain)
             if revision is None:
                 raise RevisionNotFound(name.decode("latin-1"))
             entry = self.find(*_key(revision))
-            if b":" not in host:  # one host a revision: nobody can fill this with ports
+            # One host a revision: nobody can fill this with ports, cases and dots.
+            canonical = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
+            if host == canonical.encode("latin-1", "replace"):
                 self._hosts[host] = entry
         return entry
 

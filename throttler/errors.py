@@ -25,13 +25,18 @@ class ActivatorError(Exception):
 
 
 class RevisionNotFound(ActivatorError):
-    """No revision of that name is known (Knative: pkg/activator/handler/context_handler.go)."""
+    """No revision of that name is known (Knative: pkg/activator/handler/context_handler.go).
+
+    Attributes:
+        name: what was asked for; empty if the request names none.
+    """
 
     status = 404
     retriable = True
 
     def __init__(self, name: str) -> None:
         super().__init__(f'revision.serving.knative.dev "{name}" not found')
+        self.name = name
 
 
 class RequestQueueFull(ActivatorError):

@@ -91,6 +91,8 @@ WANTED_VERY_LONG_AFTER = 60.0
 #: Whoever begins to wait has it probed at once, so this buys only a head start.
 DELAY_UNWANTED = 0.2
 DELAY_UNWANTED_MAX = 30.0
+#: The cap while other pods of the revision are at work: a pod that comes back should share it.
+DELAY_UNWANTED_BUSY = 2.0
 #: Seconds after which a healthy pod that had no traffic is checked again.
 DELAY_HEALTHY = 30.0
 #: A probe that timed out had the pod's whole time-out to be answered; asking a black hole again
@@ -104,6 +106,7 @@ def probe_delay(
     wanted_for: float | None,
     timed_out: bool,
     failures: int,
+    busy: bool = False,
     unwanted: float = DELAY_UNWANTED,
 ) -> float:
     """Return the seconds until a pod's next probe.
@@ -113,12 +116,14 @@ def probe_delay(
         wanted_for: seconds that it has failed while requests waited; None if none waits.
         timed_out: whether the last probe got no answer in time (rather than a refusal).
         failures: probes failed since the last that passed.
+        busy: whether other pods of the revision have requests: soon this one may be wanted.
         unwanted: seconds to wait after the first failure while no request waits.
     """
     if healthy:
         return DELAY_HEALTHY
     if wanted_for is None:
-        return min(unwanted * 2.0 ** min(max(failures - 1, 0), 10), DELAY_UNWANTED_MAX)
+        longest = DELAY_UNWANTED_BUSY if busy else DELAY_UNWANTED_MAX
+        return min(unwanted * 2.0 ** min(max(failures - 1, 0), 10), longest)
     if wanted_for > WANTED_VERY_LONG_AFTER:
         return DELAY_WANTED_VERY_LONG
     if timed_out:

@@ -108,6 +108,11 @@ class Probe:
 
     # -- dialing (proxy.pool.Dialer) ------------------------------------------------------------
 
+    @property
+    def wants_connection(self) -> bool:
+        """Whether the probe still wants an answer."""
+        return self._done is not None
+
     def on_dialed(self, connection: Connection) -> None:
         """The connection is there."""
         if self._done is None:

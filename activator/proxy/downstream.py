@@ -92,6 +92,11 @@ class Downstream(asyncio.Protocol):
         self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
         proxy = self.proxy
         proxy.connections.add(self)
+        if len(proxy.connections) > proxy.max_connections:
+            self._closed = True
+            self.write(proxy.too_many_connections())
+            self.transport.close()
+            return
         self._head_since = now = proxy.clock()
         proxy.timers.arm(self, now + proxy.header_timeout)
 
@@ -320,7 +325,7 @@ class Downstream(asyncio.Protocol):
 
     def reply(self, reply: replies.Reply, *, keep_alive: bool = True) -> None:
         """Answer the present request ourselves."""
-        last = self._stopping or (self._eof and not self._ahead)
+        last = self._stopping or self.proxy.draining or (self._eof and not self._ahead)
         keep_alive = keep_alive and self._body is None and not last
         self.write(
             reply.render(

@@ -133,7 +133,8 @@ class Exchange:
         except RevisionNotFound as error:
             proxy.counters.unknown_revisions += 1
             self.done = True
-            self.downstream.reply(replies.not_found(error), keep_alive=self._keep_alive)
+            reply = replies.not_found(error, named=bool(error.name))
+            self.downstream.reply(reply, keep_alive=self._keep_alive)
             return
         self.begun = True
         self._entry = entry
@@ -203,6 +204,11 @@ class Exchange:
         pod = self.ticket.pod
         assert pod is not None
         return self._proxy.pools.of(pod)
+
+    @property
+    def wants_connection(self) -> bool:
+        """See pool.Dialer."""
+        return not self.done
 
     def on_dialed(self, upstream: Upstream) -> None:
         """See pool.Dialer."""
@@ -348,6 +354,8 @@ class Exchange:
         client.request_size.observe(self.request.length)
         if response.length > 0:
             self._response_size = response.length
+        if self._proxy.draining:
+            self._keep_alive = False
         if not self.body_complete:
             # The rest of the request is unread: whatever follows on this connection is its body.
             self._keep_alive = False
@@ -408,7 +416,7 @@ class Exchange:
         upstream, self.upstream = self.upstream, None
         assert upstream is not None
         if self.answering:
-            self._abort()
+            self._abort("upstream-failed")
         elif not answered and self._may_repeat():
             self._repeat(upstream.reused, error)
         else:
@@ -462,7 +470,7 @@ class Exchange:
     def _expire(self) -> None:
         """The deadline passed while a pod had the request."""
         if self.answering:
-            self._abort()
+            self._abort("timed-out")
         else:
             self._drop_upstream()
             self._reply(replies.timed_out("response-late"), "timed-out")
@@ -473,11 +481,11 @@ class Exchange:
             self._keep_alive = False
             self._reply(replies.draining(), "draining")
 
-    def _abort(self) -> None:
+    def _abort(self, outcome: str) -> None:
         """The answer has begun and cannot be completed: break the connection, so that the client
         does not take it for whole."""
         self._drop_upstream()
-        self._end("upstream-failed", self._status)
+        self._end(outcome, self._status)
         self.downstream.abort()
 
     def _drop_upstream(self) -> None:
@@ -488,6 +496,7 @@ class Exchange:
     def _reply(self, reply: replies.Reply, outcome: str) -> None:
         self._response_size = len(reply.body)
         self._end(outcome, reply.status)
+        self._proxy.tell(self._entry.throttler.revision.id, reply)
         self.downstream.reply(reply, keep_alive=self._keep_alive)
 
     def _end(self, outcome: str, status: int, now: float | None = None) -> None:

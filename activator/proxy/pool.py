@@ -8,9 +8,11 @@ V/knative.dev/pkg/network/transports.go.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Protocol
 
@@ -19,10 +21,20 @@ from throttler.pod import PodTracker
 
 #: Seconds that an idle connection is kept (Knative and Go: 90).
 IDLE_TIMEOUT = 90.0
+#: Errors of a connect that say nothing of the pod: this machine is out of files, ports or memory.
+OUR_SHORTAGE = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+)
+#: Seconds until a connect that met one is tried again.
+SHORTAGE_PAUSE = 0.05
 
 
 class Dialer(Protocol):
     """Who waits for a new connection; exactly one of the two is called, once."""
+
+    @property
+    def wants_connection(self) -> bool:
+        """Whether it still has a use for one."""
 
     def on_dialed(self, upstream: Upstream) -> None:
         """Here it is. Who has no use for it any more puts it into its pool."""
@@ -114,11 +126,8 @@ class Pool:
         self._pools.start(self._dial(dialer, min(within, self._pools.limits.connect_timeout)))
 
     async def _dial(self, dialer: Dialer, within: float) -> None:
-        upstream = Upstream(self)
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(within):
-                await loop.create_connection(lambda: upstream, self.host, self.port)
+            upstream = await self._connection(dialer, within)
         except TimeoutError:
             dialer.on_dial_failed(f"connect timed out after {within:.3g} s", True)
         except OSError as error:
@@ -129,6 +138,20 @@ class Pool:
                 dialer.on_dial_failed("the pod closed the new connection", False)
             else:
                 dialer.on_dialed(upstream)
+
+    async def _connection(self, dialer: Dialer, within: float) -> Upstream:
+        """Connect; where the shortage is ours, wait as long as the connection is wanted."""
+        loop = asyncio.get_running_loop()
+        while True:
+            upstream = Upstream(self)
+            try:
+                async with asyncio.timeout(within):
+                    await loop.create_connection(partial(_same, upstream), self.host, self.port)
+                return upstream
+            except OSError as error:
+                if error.errno not in OUR_SHORTAGE or not dialer.wants_connection:
+                    raise
+            await asyncio.sleep(SHORTAGE_PAUSE)
 
     def opened(self, upstream: Upstream) -> None:
         """Count a new connection."""
@@ -204,6 +227,10 @@ class ConnectionPools:
         """Close everything that is idle."""
         for pool in self._pools.values():
             pool.close_idle()
+
+
+def _same(upstream: Upstream) -> Upstream:
+    return upstream
 
 
 def _connect_error(error: OSError) -> str:

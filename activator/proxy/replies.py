@@ -31,11 +31,14 @@ class Reply:
         status: its code.
         fields: header fields, each preceded by its CRLF.
         body: what follows.
+        reason: why, in one printable line: a word, and behind ``; `` its detail; empty where
+            there is nothing to explain. Goes out as Activator-Reason.
     """
 
     status: int
     fields: bytes = b""
     body: bytes = b""
+    reason: str = ""
 
     def render(self, *, date: bytes, head_only: bool, keep_alive: bool, minor: int) -> bytes:
         """Return the answer as it goes out.
@@ -50,9 +53,11 @@ class Reply:
             connection = b"\r\nConnection: close"
         elif minor == 0:
             connection = b"\r\nConnection: keep-alive"
-        return b"%b%b\r\nDate: %b\r\nContent-Length: %d%b\r\n\r\n%b" % (
+        why = b"\r\nActivator-Reason: " + self.reason.encode() if self.reason else b""
+        return b"%b%b%b\r\nDate: %b\r\nContent-Length: %d%b\r\n\r\n%b" % (
             _STATUS_LINES[self.status],
             self.fields,
+            why,
             date,
             len(self.body),
             connection,
@@ -62,15 +67,12 @@ class Reply:
 
 def _error(status: int, text: str, reason: str = "") -> Reply:
     """What Go's http.Error writes: the text with a line feed."""
-    return Reply(status, _NOSNIFF + _reason(reason), text.encode() + b"\n")
+    return Reply(status, _NOSNIFF, text.encode() + b"\n", _printable(reason))
 
 
-def _reason(reason: str) -> bytes:
-    if not reason:
-        return b""
-    # Errors of pods and names of requests end up here: one line, printable, bounded.
-    safe = "".join(c if c.isprintable() and c.isascii() else "?" for c in reason[:_ECHO])
-    return b"\r\nActivator-Reason: " + safe.encode()
+def _printable(reason: str) -> str:
+    """Errors of pods and names of requests end up here: one line, printable, bounded."""
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in reason[:_ECHO])
 
 
 HEALTHY = Reply(200)
@@ -109,9 +111,16 @@ def _quoted(char: str) -> str:
     return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
-def not_found(error: Exception) -> Reply:
-    """No such revision."""
-    return _error(404, f"Error getting active endpoint: {error}", "unknown-revision")
+def not_found(error: Exception, named: bool) -> Reply:
+    """No such revision.
+
+    Arguments:
+        named: whether the request names one at all.
+    """
+    reason = "unknown-revision"
+    if not named:
+        reason += "; neither Knative-Serving-Revision nor a host NAME.NAMESPACE.svc.DOMAIN"
+    return _error(404, f"Error getting active endpoint: {error}", reason)
 
 
 def queue_full(bound: str) -> Reply:
@@ -121,7 +130,7 @@ def queue_full(bound: str) -> Reply:
 
 def timed_out(reason: str) -> Reply:
     """The deadline passed; 25 bytes, no line feed (Knative: pkg/http/handler/timeout.go)."""
-    return Reply(504, _PLAIN + _reason(reason), b"activator request timeout")
+    return Reply(504, _PLAIN, b"activator request timeout", _printable(reason))
 
 
 def upstream_failed(text: str) -> Reply:
@@ -131,10 +140,14 @@ def upstream_failed(text: str) -> Reply:
 
 def draining() -> Reply:
     """We are going down and could not serve this request in time."""
-    return Reply(503, _NOSNIFF + b"\r\nRetry-After: 0" + _reason("draining"), b"draining\n")
+    return Reply(503, _NOSNIFF + b"\r\nRetry-After: 0", b"draining\n", "draining")
 
 
 def refused(status: int, reason: str) -> Reply:
     """The request was malformed or too large; the connection closes behind it."""
     phrase = HTTPStatus(status).phrase
-    return Reply(status, _PLAIN, f"{status} {phrase}: {reason}".encode("ascii", "replace"))
+    fields = _PLAIN
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        fields += b"\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
+    body = f"{status} {phrase}: {reason}".encode("ascii", "replace")
+    return Reply(status, fields, body, _printable(f"bad-request; {reason}"))

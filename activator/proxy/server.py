@@ -7,7 +7,9 @@ else of HTTP is uvicorn's.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +20,15 @@ from typing import Any
 import uvicorn
 
 from activator.driver import Driver
+from activator.logs import Repeats
 from activator.proxy.downstream import Downstream
 from activator.proxy.pool import ConnectionPools
+from activator.proxy.replies import Reply, refused
 from activator.proxy.request import RequestLimits
 from activator.timers import Timers
+from throttler.model import RevisionID
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -60,7 +67,14 @@ class Proxy:
         self.header_timeout = header_timeout
         self.unhealthy = unhealthy
         self.counters = ProxyCounters()
+        #: Connections of clients beyond this are refused: the rest of the process's files is for
+        #: pods, probes and discovery, without which no client is served.
+        self.max_connections = int(_SHARE_FOR_CLIENTS * _file_limit())
+        #: Set when the process is to end: each answer from then on is the last on its connection,
+        #: so that clients go elsewhere before it is closed.
+        self.draining = False
         self.connections: set[Downstream] = set()
+        self._repeats = Repeats()
         self._date = b""
         self._date_of = 0
 
@@ -71,6 +85,30 @@ class Proxy:
             self._date_of = now
             self._date = formatdate(now, usegmt=True).encode()
         return self._date
+
+    def too_many_connections(self) -> bytes:
+        """Return the answer to a connection beyond the bound, and log it now and then."""
+        if self._repeats.admit("connections", self.clock()) is not None:
+            logger.warning(
+                "%d connections are open, more are refused: raise the limit of open files",
+                self.max_connections,
+            )
+        reply = refused(503, "too many connections")
+        return reply.render(date=self.date(), head_only=False, keep_alive=False, minor=1)
+
+    def tell(self, revision: RevisionID, reply: Reply) -> None:
+        """Log an answer of ours that a revision's client got; of one kind, one now and then."""
+        word = reply.reason.partition(";")[0]
+        more = self._repeats.admit((revision, reply.status, word), self.clock())
+        if more is not None:
+            also = f" (and {more} others since the last such line)" if more else ""
+            logger.warning(
+                "answered %d: %s%s",
+                reply.status,
+                reply.reason,
+                also,
+                extra={"revision": str(revision)},
+            )
 
     def drain(self) -> None:
         """Answer what still waits for a pod: the time to finish is over."""
@@ -119,21 +157,50 @@ async def _no_application(scope: Any, receive: Any, send: Any) -> None:
     raise RuntimeError("the data ports have no ASGI application")
 
 
-def listen(host: str, port: int) -> socket.socket:
+def _find_the_dead(sock: socket.socket) -> None:
+    """Have the kernel ask clients that are silent whether they are there; accepted connections
+    inherit it. A host that has vanished is found after 2.5 minutes (Go: the same 15 s, 9 times)."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 9)):
+        if hasattr(socket, option):  # macOS has them under other names
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+#: Share of the process's files that connections of clients may take. A request needs two, one of
+#: them its pod's; those that wait need one.
+_SHARE_FOR_CLIENTS = 0.75
+
+
+def _file_limit() -> float:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
+class ListenError(Exception):
+    """An address cannot be had; the text says which, why, and which setting names it."""
+
+
+def listen(host: str, port: int, setting: str) -> socket.socket:
     """Return a listening socket.
 
+    Arguments:
+        setting: where the port comes from, to name it in an error.
+
     Raises:
-        OSError: the address cannot be had; the text names it.
+        ListenError: the address cannot be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol's number, or asyncio would leave Nagle's algorithm on.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _find_the_dead(sock)
         sock.bind((host, port))
         sock.listen(4096)
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        reason = (error.strerror or str(error)).lower()
+        raise ListenError(f"cannot listen on {where} ({setting}): {reason}") from None
     return sock

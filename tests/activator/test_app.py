@@ -271,7 +271,7 @@ async def test_port_in_use_is_named_and_ends_with_1(tmp_path: Path, taken: str) 
         assert await running.ended() == 1
         last = running.lines[-1]
         assert last["severity"] == "ERROR"
-        assert f"cannot listen on 127.0.0.1:{pod.address.port}: " in last["message"]
+        assert f"cannot listen on 127.0.0.1:{pod.address.port} (" in last["message"]
         assert "Traceback" not in running.log
 
 

@@ -322,6 +322,15 @@ async def test_host_that_names_no_revision_is_not_found_by_the_given_name(host: 
         world.driver.find_host(host, b"asked-for")
 
 
+async def test_hosts_know_no_case_and_may_end_with_a_dot() -> None:
+    world = World()
+    world.revision()
+    entry = world.driver.find(b"default", b"app")
+    assert world.driver.find_host(HOST.upper()) is entry
+    assert world.driver.find_host(HOST + b".") is entry
+    assert not world.driver._hosts
+
+
 async def test_hosts_with_ports_are_understood_and_not_kept() -> None:
     world = World()
     world.revision()

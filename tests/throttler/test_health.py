@@ -100,6 +100,15 @@ def test_without_demand_the_delay_grows_with_the_failures_up_to_a_cap() -> None:
     assert delays[-1] == health.DELAY_UNWANTED_MAX
 
 
+def test_a_failing_pod_of_a_busy_revision_is_asked_every_two_seconds_at_least() -> None:
+    def busy(failures: int) -> float:
+        return probe_delay(
+            healthy=False, wanted_for=None, timed_out=False, failures=failures, busy=True
+        )
+
+    assert (busy(1), busy(20)) == (0.2, 2.0)
+
+
 def test_a_delay_can_be_computed_after_any_number_of_failures() -> None:
     assert delay(wanted_for=None, failures=10**9) == health.DELAY_UNWANTED_MAX
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from activator.probing.prober import BURST, MAX_RATE
 from tests.activator.probing.world import Answer, World, until
 from throttler.health import (
     DELAY_AFTER_TIMEOUT,
@@ -388,3 +389,28 @@ async def test_closing_ends_all_probing_and_begins_none() -> None:
     assert sum(len(pod.at) for pod in world.pods.values()) == 1
     assert world.prober.in_flight == 0
     assert world.prober.attempts == 1
+
+
+async def test_probes_are_bounded_in_number_per_second_however_many_pods_refuse() -> None:
+    world = World()
+    addresses = [f"10.1.{n // 250}.{n % 250}:8012" for n in range(2000)]
+    for address in addresses:
+        world.pods[address].listens = False
+    world.list_pods(*addresses)
+    world.ask()
+    await until(2.0)
+    attempts = world.prober.attempts
+    assert BURST + MAX_RATE < attempts <= BURST + 2 * MAX_RATE + 10
+
+
+async def test_a_new_pod_is_asked_before_hundreds_that_have_failed() -> None:
+    world = World()
+    addresses = [f"10.1.{n // 250}.{n % 250}:8012" for n in range(2000)]
+    for address in addresses:
+        world.pods[address].listens = False
+    world.list_pods(*addresses)
+    world.ask()
+    await until(5.0)
+    world.list_pods(A, *addresses)
+    await until(5.1)
+    assert world.tracker(A).state is PodState.HEALTHY

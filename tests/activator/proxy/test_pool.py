@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+
 import pytest
 
 from activator.proxy.pool import IDLE_TIMEOUT, PoolLimits
@@ -11,6 +14,8 @@ from tests.activator.proxy.world import PodConnection, ok, request, turns, until
 
 class Dialer:
     """Takes what a dial gives."""
+
+    wants_connection = True
 
     def __init__(self) -> None:
         self.upstreams: list = []
@@ -175,6 +180,29 @@ async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
     pool_of(world).dial(dialer)
     await until(lambda: dialer.failures or dialer.upstreams)
     assert dialer.failures == [("the pod closed the new connection", False)]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(world, wanted):
+    await world.serving()
+    pool, dialer = pool_of(world), Dialer()
+    dialer.wants_connection = wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_file = os.dup(0)
+    os.close(next_file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_file, hard))
+    try:
+        pool.dial(dialer)
+        await world.clock_moves(0.2)
+        assert dialer.upstreams == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if wanted:
+        await until(lambda: dialer.upstreams)
+        assert dialer.failures == []
+        dialer.upstreams[0].abandon()
+    else:
+        assert dialer.failures == [("too many open files", False)]
 
 
 async def test_kernel_keep_alive_is_on(world):

@@ -50,7 +50,7 @@ ANSWERS = {
         b'unexpected probe header value: "&lt;a href=&#39;x&#39;&gt;&amp;&#34;\\\\"\n',
     ),
     "not-found": (
-        replies.not_found(RevisionNotFound("rev")),
+        replies.not_found(RevisionNotFound("rev"), named=True),
         b"HTTP/1.1 404 Not Found\r\n" + NOSNIFF + b"Activator-Reason: unknown-revision\r\n",
         b'Error getting active endpoint: revision.serving.knative.dev "rev" not found\n',
     ),
@@ -82,7 +82,9 @@ ANSWERS = {
     ),
     "refused": (
         replies.refused(431, "too many header fields"),
-        b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + PLAIN,
+        b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+        + PLAIN
+        + b"Activator-Reason: bad-request; too many header fields\r\n",
         b"431 Request Header Fields Too Large: too many header fields",
     ),
 }

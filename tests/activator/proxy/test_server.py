@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from activator.proxy.server import data_server, listen
+from activator.proxy.server import ListenError, data_server, listen
 from tests.activator.proxy.world import Client, ok, request, until
 
 PROBES = {
@@ -75,17 +75,19 @@ async def test_the_date_is_now_and_made_once_a_second(world):
 
 
 def test_listening_on_a_taken_port_says_which():
-    sock = listen("127.0.0.1", 0)
+    sock = listen("127.0.0.1", 0, "--http-port")
     port = sock.getsockname()[1]
     try:
-        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: "):
-            listen("127.0.0.1", port)
+        with pytest.raises(
+            ListenError, match=f"cannot listen on 127.0.0.1:{port} \\(--http-port\\): "
+        ):
+            listen("127.0.0.1", port, "--http-port")
     finally:
         sock.close()
 
 
 def test_listening_sockets_turn_nagle_off_on_any_loop():
-    sock = listen("127.0.0.1", 0)
+    sock = listen("127.0.0.1", 0, "--http-port")
     assert sock.proto == socket.IPPROTO_TCP
     assert not sock.getblocking()
     sock.close()
@@ -93,7 +95,7 @@ def test_listening_sockets_turn_nagle_off_on_any_loop():
 
 async def _served(world):
     server = data_server(world.proxy, 5)
-    sock = listen("127.0.0.1", 0)
+    sock = listen("127.0.0.1", 0, "--http-port")
     task = world.tasks.start(server.serve([sock]))
     await until(lambda: server.started)
     return server, sock.getsockname()[1], task
@@ -141,3 +143,52 @@ async def test_a_drain_answers_the_connections_of_a_server(world):
     await client.ended()
     client.close()
     await asyncio.wait([task])
+
+
+async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(world):
+    """Else the client's next request meets a connection that is being closed."""
+    await world.serving()
+    client = await world.client()
+    client.send(request())
+    assert (await client.answer()).get(b"connection") is None
+    world.proxy.draining = True
+    client.send(request())
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"connection")) == (200, b"close")
+    await until(lambda: client.eof)
+    ours = await world.ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (ours.status, ours.get(b"connection")) == (404, b"close")
+
+
+async def test_connections_beyond_the_bound_are_refused_and_leave_files_for_pods(world):
+    await world.serving()
+    world.proxy.max_connections = 1
+    first = await world.client()
+    first.send(request())
+    assert (await first.answer()).status == 200
+    second = await world.client()
+    refused = await second.answer()
+    assert (refused.status, refused.get(b"connection")) == (503, b"close")
+    await until(lambda: second.eof)
+    first.send(request())
+    assert (await first.answer()).status == 200
+
+
+async def test_a_client_that_names_no_revision_is_told_how_to(world):
+    answer = await world.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.status == 404
+    assert b"NAME.NAMESPACE.svc" in answer.get(b"activator-reason")
+
+
+async def test_failures_are_logged_now_and_then_with_how_many_there_were(world, caplog):
+    world.revise()
+    world.driver.throttler.total.max_depth = 0
+    assert [(await world.ask()).status for _ in range(3)] == [503] * 3
+    told = [r.getMessage() for r in caplog.records if "queue-full" in r.getMessage()]
+    assert told == ["answered 503: queue-full; total-depth"]
+
+
+def test_accepted_connections_inherit_keep_alive():
+    sock = listen("127.0.0.1", 0, "--http-port")
+    with sock:
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
