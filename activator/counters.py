@@ -49,10 +49,9 @@ class HttpCounters:
         self.request_size = Histogram(SIZE_BOUNDS)
         self.response_size = Histogram(SIZE_BOUNDS)
 
-    def observe(self, seconds: float, request_size: int, response_size: int) -> None:
-        """Count one request; sizes in bytes, -1 if unknown. Histogram.observe, without its calls:
-        it is paid on every request."""
-        duration, requests, responses = self.duration, self.request_size, self.response_size
+    def observe_head(self, seconds: float, request_size: int) -> None:
+        """Count one request whose answer has only begun; as ``observe``."""
+        duration, requests = self.duration, self.request_size
         duration.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
         duration.total += seconds
         if request_size > 0:
@@ -60,6 +59,12 @@ class HttpCounters:
             requests.total += request_size
         else:
             requests.counts[0] += 1
+
+    def observe(self, seconds: float, request_size: int, response_size: int) -> None:
+        """Count one request; sizes in bytes, -1 if unknown. Histogram.observe, without its calls:
+        it is paid on every request."""
+        self.observe_head(seconds, request_size)
+        responses = self.response_size
         responses.counts[bisect_left(SIZE_BOUNDS, response_size)] += 1
         responses.total += response_size
 

@@ -58,6 +58,7 @@ class Exchange:
             revision's budget; beyond it nothing is kept and ``_replayable`` is False.
         begun: a revision has been found, and the request has a place there.
         body_complete: the whole request was read from the client.
+        to_head: the request is a HEAD, see upstream.Answered.
         answering: a byte of the pod's final answer has been passed on.
     """
 
@@ -66,6 +67,7 @@ class Exchange:
         "_chunk_out",
         "_continue_at",
         "_continued",
+        "_counted_as",
         "_entry",
         "_fresh",
         "_held",
@@ -86,13 +88,16 @@ class Exchange:
         "paused",
         "request",
         "ticket",
+        "to_head",
         "upstream",
     )
 
     def __init__(self, downstream: Downstream, request: Request) -> None:
         self.downstream = downstream
         self.request = request
+        self.to_head = request.method == b"HEAD"
         self._proxy = downstream.proxy
+        self._counted_as = request.counted_as
         self.body_complete = request.body is None
         self.answering = False
         self.begun = False
@@ -116,11 +121,6 @@ class Exchange:
     _entry: Entry
     _start: bytes
     _rest: bytes
-
-    @property
-    def to_head(self) -> bool:
-        """See upstream.Answered."""
-        return self.request.method == b"HEAD"
 
     # -- getting a pod --------------------------------------------------------------------------
 
@@ -348,10 +348,9 @@ class Exchange:
         assert pod is not None
         now = self._proxy.driver.clock()
         pod.proven_at = now
-        key = (pod.address, self.request.counted_as, response.status)
+        key = (pod.address, self._counted_as, response.status)
         client = self._entry.counters.client_of(key)
-        client.duration.observe(now - self._sent_at)
-        client.request_size.observe(self.request.length)
+        client.observe_head(now - self._sent_at, self.request.length)
         if response.length > 0:
             self._response_size = response.length
         if self._proxy.draining:
@@ -507,7 +506,7 @@ class Exchange:
             now = driver.clock()
         counters = entry.counters
         counters.outcomes[outcome] += 1
-        record = counters.server_of((request.counted_as, request.minor, status))
+        record = counters.server_of((self._counted_as, request.minor, status))
         record.observe(now - self.ticket.arrived, request.length, self._response_size)
         entry.load.leave(now)
         ticket = self.ticket

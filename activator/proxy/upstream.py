@@ -28,7 +28,7 @@ class Answered(Protocol):
 
     @property
     def to_head(self) -> bool:
-        """Whether the request was HEAD."""
+        """Whether the request is a HEAD: its answer has no body."""
 
     def on_interim(self, response: Response) -> None:
         """A 1xx answer, also 101; the final one follows, unless it is 101."""
