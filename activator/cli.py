@@ -156,11 +156,15 @@ def run(settings: Settings) -> int:
 
     The folder holds Revision, Service, Endpoints and ConfigMap objects as Kubernetes writes them,
     in files that end in .yaml, .yml or .json. Files that are created, changed, renamed or deleted
-    take effect at once; a broken file is reported and what it said before stays in force.
+    take effect at once; a broken file is reported and what it said before stays in force. Objects
+    of other kinds, and folders inside the folder, are left alone.
+
+    Sample pods take the same ports on other loopback addresses, so that --bind 127.0.0.1 leaves
+    them room: 0.0.0.0, the default, takes the port on all of them.
 
     \b
     Example, with a revision default/hello in ./objects:
-      activator local --manifests ./objects
+      activator local --manifests ./objects --bind 127.0.0.1
       curl -H 'Knative-Serving-Namespace: default' \\
            -H 'Knative-Serving-Revision: hello' http://127.0.0.1:8012/
 
@@ -237,7 +241,7 @@ Exit status:
 )
 def status(settings: Settings, as_json: bool) -> int:
     """Ask once and print."""
-    from activator.admin.status import NoAnswer, UnexpectedAnswer, fetch, read_rows, show
+    from activator.admin.status import NoAnswer, UnexpectedAnswer, fetch, read_rows, show, warnings
 
     try:
         text = fetch(settings.admin_url)
@@ -252,6 +256,8 @@ def status(settings: Settings, as_json: bool) -> int:
         click.echo(text)
     else:
         show(rows, sys.stdout)
+        for warning in warnings(text):
+            click.echo(warning, err=True)
     return OK
 
 

@@ -84,7 +84,7 @@ class Settings:
 
     http_port: int = setting(
         values.PORT, "ACTIVATOR_HTTP_PORT", LISTENERS, "8012",
-        "Port for traffic; it takes HTTP/1.1 and HTTP/2 with prior knowledge.",
+        "Port for traffic; it takes HTTP/1.1 (HTTP/2 is answered 505).",
         "Knative's activator-service forwards port 80 to it.",
     )
     h2c_port: int = setting(
@@ -94,7 +94,7 @@ class Settings:
     )
     https_port: int = setting(
         values.PORT, "ACTIVATOR_HTTPS_PORT", LISTENERS, "8112",
-        "Port for traffic over TLS; open only when TLS inside the system is on.",
+        "Reserved for traffic over TLS, which is not offered yet: the port stays closed.",
         "Knative's activator-service forwards port 443 to it.",
     )
     metrics_port: int = setting(
@@ -104,7 +104,7 @@ class Settings:
     )
     admin_port: int = setting(
         values.PORT, "ACTIVATOR_ADMIN_PORT", LISTENERS, "8080",
-        "Port of the admin side: health, metrics, API and dashboard.",
+        "Port of the admin side: health, metrics and API.",
         "A free port in Knative's pod, and the one `activator status` asks.",
     )
     bind: str = setting(
@@ -146,7 +146,8 @@ class Settings:
 
     kubeconfig: str = setting(
         values.TEXT, "KUBECONFIG", CLUSTER, "",
-        "File that says how to reach the Kubernetes API; without one, the pod's service account.",
+        "File that says how to reach the Kubernetes API; without one, the pod's service account, "
+        "and outside of a cluster ~/.kube/config.",
         "In a cluster the pod's service account is all it takes.",
         commands=("run",), empty_is_value=True,
     )
@@ -164,7 +165,7 @@ class Settings:
     )
     config_observability_name: str = setting(
         values.OBJECT_NAME, "CONFIG_OBSERVABILITY_NAME", CLUSTER, "config-observability",
-        "ConfigMap with the settings of request log, metrics and traces.",
+        "ConfigMap with the settings of request log, metrics and traces; none of them is read yet.",
         "Knative's name for it.",
         commands=("run", "local"),
     )
@@ -195,13 +196,14 @@ class Settings:
     )
     hold_bytes: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES", WAITING, "64KiB",
-        "Bytes of one request that are read while it waits; TCP holds back the rest.",
+        "Bytes of one request after which no more is read while it waits; TCP holds back the rest. "
+        "What one read brings, up to 256 KiB, is kept.",
         "Holds a usual form or JSON body, which can then be sent again to another pod.",
     )
     hold_bytes_per_revision: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES_PER_REVISION", WAITING, "64MiB",
         "Bytes of waiting requests that are held for one revision.",
-        "A thousand requests at their own limit, and a quarter of what is held in all.",
+        "Hundreds of requests with large bodies, and a quarter of what is held in all.",
     )
     hold_bytes_total: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES_TOTAL", WAITING, "256MiB",

@@ -128,6 +128,24 @@ def read_rows(text: str, admin_url: str) -> list[Row]:
         raise UnexpectedAnswer(_unexpected(url, str(error))) from None
 
 
+def warnings(text: str) -> list[str]:
+    """What the activator says is wrong with its manifests or with itself, a line each.
+
+    Args:
+        text: an answer that ``read_rows`` has taken.
+    """
+    activator = json.loads(text).get("activator")
+    if not isinstance(activator, dict):
+        return []
+    lines = []
+    if why := activator.get("notReadyReason"):
+        lines.append(f"not ready: {_printable(str(why))}")
+    errors = activator.get("manifestErrors")
+    if isinstance(errors, dict):
+        lines += [_printable(f"{path}: {why}") for path, why in errors.items()]
+    return lines
+
+
 def _row(revision: object, where: str) -> Row:
     one = _is(revision, dict, where)
     pods = [

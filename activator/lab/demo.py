@@ -7,7 +7,9 @@ to `Demo.on_stats`.
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -95,6 +97,15 @@ class Demo:
             self._print(line)
 
 
+def _command() -> str:
+    """How to call the command line from where the demo was started."""
+    found = shutil.which("activator")
+    ours = Path(sys.executable).with_name("activator")
+    if found is not None and Path(found).resolve() == ours.resolve():
+        return "activator"
+    return os.path.relpath(ours) if ours.is_relative_to(Path.cwd()) else str(ours)
+
+
 def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
     """What to try, as lines."""
     hello = f"curl -H 'Host: hello.default.svc.cluster.local' http://{traffic}"
@@ -109,14 +120,14 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         f"  {hello}/",
         "",
         "  # eight requests of a second each: a queue, more pods; 15 s later none again",
-        f"  for i in 1 2 3 4 5 6 7 8; do {slow}/sleep?ms=1000 & done; wait",
+        f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
         "",
-        "  # the pod turns not ready and requests wait, until its own port turns it back",
-        f"  {hello}/toggleReady",
-        "  curl http://127.0.0.11:8022/toggleReady",
+        "  # the pod turns not ready, and 2 s later a request waits until its own port turns it back",
+        f"  {hello}/toggleReady; sleep 2; {hello}/ &",
+        "  sleep 3; curl http://127.0.0.11:8022/toggleReady",
         "",
-        f"  activator status --admin-url http://{admin}    # pods, queues, capacity",
-        f"  http://{admin}/    # the same, in a browser",
+        f"  {_command()} status --admin-url http://{admin}    # pods, queues, capacity",
+        f"  curl http://{admin}/api/v1/revisions    # the same as JSON; /metrics for Prometheus",
         "",
         f"Manifests: {manifests}    Ctrl-C ends the demo.",
         "What happens:",

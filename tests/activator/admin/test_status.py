@@ -248,3 +248,10 @@ def test_nobody_there_says_how_to_start_or_reach_one(monkeypatch):
             status.fetch(url)
     for hint in (url, "refused", "activator demo", "kubectl port-forward", "--admin-url"):
         assert hint in str(caught.value)
+
+
+def test_what_is_wrong_with_manifests_is_told_beside_the_table():
+    told = {"notReadyReason": "draining", "manifestErrors": {"a.yaml": "line 3: \x1bno"}}
+    text = json.dumps({"revisions": [], "activator": told})
+    assert status.warnings(text) == ["not ready: draining", "a.yaml: line 3: ?no"]
+    assert status.warnings(answer()) == []
