@@ -122,7 +122,7 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         "  # eight requests of a second each: a queue, more pods; 15 s later none again",
         f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
         "",
-        "  # the pod turns not ready, and 2 s later a request waits until its own port turns it back",
+        "  # the pod turns not ready; then a request waits until the pod's own port turns it back",
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",
         "  sleep 3; curl http://127.0.0.11:8022/toggleReady",
         "",

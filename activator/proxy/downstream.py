@@ -18,6 +18,7 @@ from activator.proxy.body import Body
 from activator.proxy.exchange import Exchange
 from activator.proxy.grammar import FramingError
 from activator.proxy.linger import Linger
+from activator.proxy.probes import probe_reply
 from activator.proxy.request import Request, read_request
 
 if TYPE_CHECKING:  # the server makes downstreams
@@ -234,7 +235,7 @@ class Downstream(asyncio.Protocol):
         self._head_only = request.method == b"HEAD"
         self._minor = request.minor
         special = request.fields or b"kube-probe/" in request.block
-        if special and (reply := self._probe_reply(request)) is not None:
+        if special and (reply := probe_reply(request, self.proxy.unhealthy)) is not None:
             self._body = request.body
             self.reply(reply, keep_alive=request.keep_alive)
             return
@@ -249,34 +250,6 @@ class Downstream(asyncio.Protocol):
         exchange.begin()
         if self._body is not None and self._exchange is exchange:
             self.regulate()
-
-    def _probe_reply(self, request: Request) -> replies.Reply | None:
-        """Return the answer to a probe of kubelet, ingress or autoscaler; None if it is none."""
-        fields = request.fields
-        if fields.get(b"k-kubelet-probe") or (
-            b"kube-probe/" in request.block and _KUBELET.search(request.block)
-        ):
-            why = self.proxy.unhealthy()
-            return replies.unhealthy(why) if why else replies.HEALTHY
-        probe = fields.get(b"k-network-probe", b"").rstrip(b" \t")
-        if not probe:
-            return self._conflict(fields)
-        if probe == b"probe":
-            return replies.network_probe(fields.get(b"k-network-hash", b"").rstrip(b" \t"))
-        if probe == b"activator":
-            return replies.ACTIVATOR_PROBE
-        return replies.unexpected_probe(probe)
-
-    @staticmethod
-    def _conflict(fields: dict[bytes, bytes]) -> replies.Reply | None:
-        """Refuse two revisions in one request: an ingress appended, a client had its own."""
-        for name in (b"knative-serving-revision", b"knative-serving-namespace"):
-            if b"," in (value := fields.get(name, b"")):
-                first, *others = [part.strip(b" \t") for part in value.split(b",")]
-                if any(other != first for other in others):
-                    return replies.refused(400, f"{name.decode()} is given twice and differs")
-                fields[name] = first
-        return None
 
     def _read_body(self, data: bytes) -> None:
         body, exchange = self._body, self._exchange
@@ -464,6 +437,3 @@ class Downstream(asyncio.Protocol):
         """The time to finish is over: a request that still waits for a pod is told so."""
         if self._exchange is not None:
             self._exchange.drain()
-
-
-_KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*kube-probe/")

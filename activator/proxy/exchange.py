@@ -11,9 +11,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from activator.proxy import replies
-from activator.proxy.body import ChunkedBody, chunk
+from activator.proxy.body import chunk
 from activator.proxy.fields import clean_trailers
-from activator.proxy.request import IDEMPOTENT, Request, pod_head, wants_trailers
+from activator.proxy.held import NO_BODY, HeldBody
+from activator.proxy.request import IDEMPOTENT, Request, pod_head
 from activator.proxy.response import Response, client_head, interim_head, switching_head
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
@@ -53,28 +54,22 @@ class Exchange:
     """One request and its answer.
 
     Attributes:
-        held: pieces of the body, as they go to a pod; kept until the answer begins, so that the
-            request can wait, and be sent again. Bounded by the limit per request and the
-            revision's budget; beyond it nothing is kept and ``_replayable`` is False.
         begun: a revision has been found, and the request has a place there.
-        body_complete: the whole request was read from the client.
         to_head: the request is a HEAD, see upstream.Answered.
         answering: a byte of the pod's final answer has been passed on.
     """
 
     __slots__ = (
         "_attempts",
+        "_body",
         "_chunk_out",
         "_continue_at",
         "_continued",
         "_counted_as",
         "_entry",
         "_fresh",
-        "_held",
-        "_held_size",
         "_keep_alive",
         "_proxy",
-        "_replayable",
         "_response_size",
         "_rest",
         "_sent_at",
@@ -82,7 +77,6 @@ class Exchange:
         "_status",
         "answering",
         "begun",
-        "body_complete",
         "done",
         "downstream",
         "paused",
@@ -98,15 +92,14 @@ class Exchange:
         self.to_head = request.method == b"HEAD"
         self._proxy = downstream.proxy
         self._counted_as = request.counted_as
-        self.body_complete = request.body is None
+        self._body = NO_BODY
+        if request.body is not None:
+            self._body = HeldBody(request, downstream.proxy.hold_bytes)
         self.answering = False
         self.begun = False
         self.done = False
         self.paused = False
         self.upstream: Upstream | None = None
-        self._held: list[bytes] = []
-        self._held_size = 0
-        self._replayable = True
         self._attempts = 0
         self._fresh = False
         self._keep_alive = request.keep_alive
@@ -141,7 +134,7 @@ class Exchange:
         self._start, self._rest = pod_head(request, self.downstream.client)
         now = driver.clock()
         throttler = entry.throttler
-        size = len(self._rest) + self._held_size
+        size = len(self._rest) + self._body.size
         ticket = Ticket(self, now + throttler.revision.timeout, size)
         self.ticket = ticket
         entry.load.enter(now)
@@ -245,68 +238,49 @@ class Exchange:
             when = min(when, self._continue_at)
         if when < downstream.armed:
             self._proxy.timers.arm(downstream, when)
-        data = (self._start, upstream.pool.host_lines, self._rest, *self._held)
+        body = self._body
+        data = (self._start, upstream.pool.host_lines, self._rest, *body.pieces)
         upstream.send(self, b"".join(data))
-        if self._held and (
-            self.request.method not in IDEMPOTENT or self._held_size > self._proxy.hold_bytes
-        ):
-            self._forget_body()
-        if not self.body_complete:
-            downstream.regulate()
+        if body is not NO_BODY:
+            body.on_sent()
+            if not body.complete:
+                downstream.regulate()
 
     def wants_body(self) -> bool:
         """Whether more of the request's body may be read from the client now."""
         if self.upstream is not None:
             return not self.paused
-        return self._held_size < self._proxy.hold_bytes and self._replayable
+        return not self._body.full
 
     def on_request_body(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         """Take what the client sent of the body."""
+        body = self._body
         if complete:
-            self.body_complete = True
+            body.complete = True
             self._continue_at = inf
         if self.done:
             return
-        data = self._framed(payload, complete, trailers)
+        data = body.framed(payload, trailers)
         if not data:
             return
         if self.upstream is not None:
             self.upstream.transport.write(data)
-            if not self._replayable or self.answering:
+            if not body.replayable or self.answering:
                 return
-        self._hold(data)
+        body.keep(data)
+        if self.begun:
+            self._count_held(data)
 
-    def _framed(self, payload: list[bytes], complete: bool, trailers: bytes) -> bytes:
-        if not isinstance(self.request.body, ChunkedBody):
-            return payload[0] if len(payload) == 1 else b"".join(payload)
-        data = chunk(payload) if any(payload) else b""
-        if complete:
-            kept = clean_trailers(trailers) if wants_trailers(self.request) else b""
-            data += b"0\r\n" + kept + b"\r\n"
-        return data
-
-    def _hold(self, data: bytes) -> None:
-        """Keep a piece of the body until a pod has it, and to send it again.
-
-        What has been read is kept whatever the bounds; ``wants_body`` stops the reading.
-        """
-        self._held.append(data)
-        self._held_size += len(data)
-        if not self.begun:
-            return
+    def _count_held(self, data: bytes) -> None:
+        """Charge what is held to the budgets; beyond them nothing more is read."""
         ticket = self.ticket
         if ticket.state is not QUEUED:
             ticket.size += len(data)
-            if self.upstream is not None and self._held_size > self._proxy.hold_bytes:
-                self._forget_body()
-        elif self._replayable:
+            if self.upstream is not None:
+                self._body.on_sent()
+        elif self._body.replayable:
             assert ticket.revision is not None
-            self._replayable = ticket.revision.breaker.hold(ticket, len(data))
-
-    def _forget_body(self) -> None:
-        """From here on this request is not sent again."""
-        self._replayable = False
-        self._held = []
+            self._body.replayable = ticket.revision.breaker.hold(ticket, len(data))
 
     def pause_sending(self) -> None:
         """See upstream.Answered."""
@@ -343,7 +317,8 @@ class Exchange:
         downstream = self.downstream
         self.answering = True
         self._status = response.status
-        self._held = []
+        if self._body is not NO_BODY:
+            self._body.pieces = []
         pod = self.ticket.pod
         assert pod is not None
         now = self._proxy.driver.clock()
@@ -355,7 +330,7 @@ class Exchange:
             self._response_size = response.length
         if self._proxy.draining:
             self._keep_alive = False
-        if not self.body_complete:
+        if not self._body.complete:
             # The rest of the request is unread: whatever follows on this connection is its body.
             self._keep_alive = False
         if raw is not None and response.plain and self._keep_alive and self.request.minor:
@@ -401,7 +376,7 @@ class Exchange:
 
     def _finish(self, now: float) -> None:
         """The answer is complete, and the upstream back in its pool."""
-        if self.request.body is not None and not self.body_complete and self.upstream is not None:
+        if not self._body.complete and self.upstream is not None:
             # The pod would take what comes next for the rest of this request.
             self.upstream.transport.abort()
         self.upstream = None
@@ -432,7 +407,7 @@ class Exchange:
         """
         return (
             self.request.method in IDEMPOTENT
-            and self._replayable
+            and self._body.replayable
             and self._attempts < MAX_REPEATS
             and not self.request.upgrade
         )
