@@ -206,7 +206,7 @@ class _Composer:
     def _tag(self, node_class: type[yaml.Node], event: Any, value: str | None) -> str:
         if event.tag is not None and event.tag != "!":
             return str(event.tag)
-        return str(self._loader.resolve(node_class, value, event.implicit))  # type: ignore[no-untyped-call]
+        return str(self._loader.resolve(node_class, value, event.implicit))  # type: ignore[no-untyped-call] # PyYAML has no types here
 
     def _open(self, event: Any) -> None:
         if len(self._stack) >= MAX_DEPTH:

@@ -342,7 +342,7 @@ class ApiServer:
             await _load_kubeconfig(self._kubeconfig, configuration)
         elif self._environ.get("KUBERNETES_SERVICE_HOST"):
             try:
-                config.load_incluster_config(  # type: ignore[no-untyped-call]
+                config.load_incluster_config(  # type: ignore[no-untyped-call] # kubernetes_asyncio has no types
                     configuration, try_refresh_token=False, environ=self._environ
                 )
             except (config.ConfigException, OSError) as error:

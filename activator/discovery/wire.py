@@ -75,6 +75,8 @@ class Cluster(Protocol):
 
 
 class ListMetadata(msgspec.Struct):
+    """What is said of a list: its version, and where its next page begins."""
+
     resourceVersion: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
@@ -91,6 +93,8 @@ class Page(msgspec.Struct):
 
 
 class Event(msgspec.Struct):
+    """One line of a watch; the object stays undecoded until its kind is known to matter."""
+
     type: str
     object: msgspec.Raw
 

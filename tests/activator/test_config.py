@@ -127,7 +127,7 @@ def test_a_request_must_fit_into_the_budgets():
 
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        run().http_port = 1  # type: ignore[misc]
+        run().http_port = 1  # type: ignore[misc] # that it is frozen is the test
 
 
 def test_names_variables_and_flags_are_unique():

@@ -252,7 +252,7 @@ async def test_a_server_that_is_away_is_watched_again_without_a_list(
         await server.watched("Endpoints")
         await server.stop()
         # A failed connection is no event that a test could wait for.
-        while reflector.counters.failures < 2 * RELIST_AFTER_FAILURES:  # noqa: ASYNC110
+        while reflector.counters.failures < 2 * RELIST_AFTER_FAILURES:  # noqa: ASYNC110 # counters have no event
             await asyncio.sleep(0.001)
         assert sink.ready() == ["10.0.0.1:8012"]
         assert "Connect" in reflector.last_error
@@ -295,11 +295,11 @@ async def test_a_defect_of_ours_does_not_end_the_watch(
     server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
 ) -> None:
     server.put(private("10.0.0.1"))
-    healthy, sink.set_dests = sink.set_dests, None  # type: ignore[assignment,method-assign]
+    healthy, sink.set_dests = sink.set_dests, None  # type: ignore[assignment,method-assign] # a sink that breaks
     async with following(server, inventory, tmp_path) as reflector:
         await server.asked("Endpoints", "list", 2)
         assert "TypeError" in reflector.last_error
-        sink.set_dests = healthy  # type: ignore[method-assign]
+        sink.set_dests = healthy  # type: ignore[method-assign] # and is mended
         # Nothing changed in the cluster meanwhile: what the sink missed must come anyway.
         await sink.until_ready("10.0.0.1")
 

@@ -70,7 +70,7 @@ class World:
         self.load = Load()
         self.driver = Driver(Throttler(Limits(), lambda: 0.5), lambda _: self.load)
         if clock is not None:
-            self.driver.clock = clock  # type: ignore[assignment]
+            self.driver.clock = clock  # type: ignore[assignment] # a clock of the test
         self.pools = ConnectionPools(PoolLimits(), tasks.start, self.driver.clock)
         self.prober = PodProber(self.driver, self.pools, 0.3, 256, lambda: 0.5)
         self.driver.prober, self.driver.pools = self.prober, self.pools

@@ -1,0 +1,204 @@
+"""All parts of one activator, built from the settings and joined: the composition root.
+
+The only place where the packages meet: each is given what it needs of another here. Knows no
+listener and no signal; those are ``servers`` and ``app``. Knative's counterpart:
+cmd/activator/main.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from activator import logs
+from activator.autoscaler.reporter import Sink, StatReporter
+from activator.config import Settings
+from activator.discovery.inventory import Inventory
+from activator.discovery.manifests import ManifestFolder
+from activator.driver import Driver
+from activator.probing.prober import PodProber
+from activator.proxy.pool import ConnectionPools, PoolLimits
+from activator.proxy.request import RequestLimits
+from activator.proxy.server import Proxy
+from activator.tasks import Tasks
+from activator.telemetry.concurrency import ReportedConcurrency
+from activator.telemetry.metrics import Metrics
+from throttler.throttler import Limits, Throttler
+
+if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
+    from activator.autoscaler.link import AutoscalerLink
+    from activator.discovery.kubernetes import KubernetesWatch
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between looks at what became idle for too long.
+_HOUSEKEEPING = 15.0
+
+
+class StartError(Exception):
+    """The activator cannot start; the text says why and what to do."""
+
+
+class Runtime:
+    """All parts of one activator (activator.admin.application.Runtime)."""
+
+    def __init__(self, settings: Settings, sinks: tuple[Sink, ...] = ()) -> None:
+        self.settings = settings
+        self.pod_name = settings.pod_name
+        self._tasks = Tasks()
+        self._draining = ""
+        self._watch: KubernetesWatch | None = None
+        self._folder: ManifestFolder | None = None
+        self.link = self._make_link()
+        if self.link is not None:
+            sinks = (*sinks, self._link_sink())
+        concurrency = ReportedConcurrency()
+        self._reporter = StatReporter((concurrency, *sinks), clock=time.monotonic)
+        self.driver = self._make_driver()
+        self.pools = self._make_pools()
+        self.prober = PodProber(
+            self.driver,
+            self.pools,
+            settings.probe_timeout,
+            settings.max_probes,
+            random.random,
+            settings.probe_frequency,
+        )
+        self.driver.prober = self.prober
+        self.driver.pools = self.pools
+        self.proxy = self._make_proxy()
+        self.started_at = self.driver.clock()
+        self._metrics = Metrics(self, concurrency.of)
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _make_driver(self) -> Driver:
+        settings = self.settings
+        limits = Limits(
+            queue_depth=settings.queue_depth,
+            queue_bytes=settings.hold_bytes_per_revision,
+            queue_depth_total=settings.queue_depth_total,
+            queue_bytes_total=settings.hold_bytes_total,
+        )
+        throttler = Throttler(limits, random.random, settings.pod_ip, settings.borrow)
+        driver = Driver(throttler, self._reporter.load, cluster_domain=settings.cluster_domain)
+        driver.config_listeners[settings.config_logging_name] = self._set_log_level
+        return driver
+
+    def _make_pools(self) -> ConnectionPools:
+        settings = self.settings
+        limits = PoolLimits(
+            max_idle=settings.max_idle_proxy_conns,
+            max_idle_per_pod=settings.max_idle_proxy_conns_per_host,
+            connect_timeout=settings.connect_timeout,
+        )
+        return ConnectionPools(limits, self._tasks.start, self.driver.clock)
+
+    def _make_proxy(self) -> Proxy:
+        settings = self.settings
+        return Proxy(
+            self.driver,
+            self.pools,
+            request_limits=RequestLimits(
+                settings.max_header_bytes, settings.max_headers, settings.max_target_bytes
+            ),
+            hold_bytes=settings.hold_bytes,
+            header_timeout=settings.header_timeout,
+            unhealthy=self.ready,
+        )
+
+    def _make_link(self) -> AutoscalerLink | None:
+        if not self.settings.autoscaler_url:
+            return None
+        from activator.autoscaler.link import AutoscalerLink
+
+        return AutoscalerLink(self.settings.autoscaler_url)
+
+    def _link_sink(self) -> Sink:
+        from activator.autoscaler.wire import frame_sink
+
+        assert self.link is not None
+        return frame_sink(self.link.send, self.settings.pod_name)
+
+    # -- for the admin side ---------------------------------------------------------------------
+
+    def ready(self) -> str:
+        """Return why we are not ready, or nothing; the texts are Knative's."""
+        if self._draining:
+            return self._draining
+        if self.link is not None and not self.link.connected:
+            return "connection has not yet been established"
+        return ""
+
+    def manifest_errors(self) -> Mapping[str, str]:
+        """Return what is wrong with the manifests at present, by file."""
+        return self._folder.errors if self._folder is not None else {}
+
+    def metrics(self) -> Iterator[bytes]:
+        """Return the metrics in Prometheus' text format, in pieces that each take little time."""
+        return self._metrics.chunks()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Run discovery, probing and throttler."""
+        try:
+            await self._start_discovery()
+            self._tasks.start(self._reporter.run())
+            if self.link is not None:
+                self._tasks.start(self.link.run())
+            self._tasks.start(self._housekeep())
+            yield
+        finally:
+            self.prober.close()
+            self.proxy.timers.close()
+            self.driver.close()
+            await self._tasks.close()
+            self.pools.close()
+
+    async def _start_discovery(self) -> None:
+        settings = self.settings
+        if settings.manifests is not None:
+            # The folder tells of what is wrong itself, with file and line.
+            inventory = Inventory(self.driver, report=lambda rejection: None)
+            self._folder = ManifestFolder(settings.manifests, inventory)
+            self._folder.load()
+            self._tasks.start(self._folder.run())
+            return
+        from activator.discovery.kubernetes import (
+            ClusterConfigError,
+            ClusterVersionError,
+            KubernetesWatch,
+        )
+
+        inventory = Inventory(self.driver, system_namespace=settings.system_namespace)
+        watch = self._watch = KubernetesWatch(
+            inventory, settings.system_namespace, settings.kubeconfig
+        )
+        try:
+            await watch.check_version(settings.kubernetes_min_version)
+        except (ClusterConfigError, ClusterVersionError) as error:
+            raise StartError(str(error)) from error
+        self._tasks.start(watch.run())
+        await watch.wait_synced()
+
+    async def _housekeep(self) -> None:
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING)
+            self.pools.close_expired()
+
+    def _set_log_level(self, data: Mapping[str, str]) -> None:
+        level = data.get("loglevel.activator", self.settings.log_level)
+        try:
+            logs.set_level(level)
+        except ValueError as error:
+            logger.warning("logging ConfigMap: loglevel.activator ignored: %s", error)
+
+    def begin_drain(self) -> None:
+        """Say from now on that we are not ready."""
+        self._draining = "received SIGTERM from kubelet"
+        self.proxy.draining = True

@@ -1,0 +1,124 @@
+"""The listeners of one activator: opened together, the data ports last, and closed in order.
+
+uvicorn's servers, all in one loop; none of them has a signal handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any
+
+import uvicorn
+
+from activator.admin.application import create_app, create_metrics_app
+from activator.config import Settings
+from activator.proxy.server import QuietServer, data_server, listen
+from activator.runtime import Runtime, StartError
+
+#: Share of the drain time that waiting requests may use for a pod to come; the rest is for the
+#: answers of those that got one.
+_DRAIN_WAITING = 0.8
+
+
+class Servers:
+    """The listeners: opened together, closed together."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Take the ports.
+
+        Raises:
+            ListenError: one of them cannot be had; none is kept.
+        """
+        settings = runtime.settings
+        self._runtime = runtime
+        self._tasks: dict[QuietServer, asyncio.Task[None]] = {}
+        self._lifespan = AsyncExitStack()
+        self._sockets = _listen(settings)
+        self._app = create_app(runtime)
+        self.admin = _asgi_server(self._app)
+        self._metrics = _asgi_server(create_metrics_app(runtime))
+        self.data = data_server(runtime.proxy, settings.drain_timeout)
+
+    async def start(self) -> None:
+        """Start everything; the data ports last, when all else works.
+
+        The application's lifespan is entered here and not by uvicorn, which would answer its
+        errors with exit status 3, and could not be told to end while it starts.
+
+        Raises:
+            StartError: something does not work.
+        """
+        await self._lifespan.enter_async_context(self._app.router.lifespan_context(self._app))
+        sockets = self._sockets
+        await self._serve(self.admin, sockets["admin"])
+        await self._serve(self._metrics, sockets["metrics"])
+        await self._serve(self.data, sockets["http"], sockets["h2c"])
+        # What discovery has loaded is not garbage: a full collection of 100,000 pods would hold
+        # the loop for 0.2 s.
+        gc.collect()
+        gc.freeze()
+
+    async def _serve(self, server: QuietServer, *sockets: socket.socket) -> None:
+        task = asyncio.create_task(server.serve(list(sockets)))  # noqa: TID251 # held in _tasks
+        self._tasks[server] = task
+        while not server.started:
+            await asyncio.wait([task], timeout=0.005)
+            if task.done():
+                task.result()
+                raise StartError("start-up failed")
+
+    async def stop_data(self, drain_timeout: float) -> None:
+        """Finish what runs and close the data ports."""
+        self.data.should_exit = True
+        task = self._tasks[self.data]
+        await asyncio.wait([task], timeout=drain_timeout * _DRAIN_WAITING)
+        self._runtime.proxy.drain()
+        await asyncio.wait([task])
+
+    async def stop(self) -> None:
+        """Close what is open."""
+        for server in self._tasks:
+            server.should_exit = True
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._lifespan.aclose()
+
+    def describe(self) -> dict[str, str]:
+        """Return the addresses that we listen on."""
+        return {name: _address(sock) for name, sock in self._sockets.items()}
+
+
+def _listen(settings: Settings) -> dict[str, socket.socket]:
+    wanted = {
+        "http": (settings.bind, settings.http_port),
+        "h2c": (settings.bind, settings.h2c_port),
+        "admin": (settings.admin_bind, settings.admin_port),
+        "metrics": (settings.bind, settings.metrics_port),
+    }
+    with ExitStack() as opened:
+        sockets = {
+            name: opened.enter_context(listen(host, port, f"--{name}-port"))
+            for name, (host, port) in wanted.items()
+        }
+        opened.pop_all()
+    return sockets
+
+
+def _asgi_server(app: Any) -> QuietServer:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=2,
+        server_header=False,
+    )
+    return QuietServer(config)
+
+
+def _address(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,87 @@
+"""All parts joined, without a listener: readiness, a folder's objects, what ConfigMaps change."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from activator.config import Settings, load
+from activator.discovery.manifests import ManifestFolderError
+from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.runtime import Runtime
+from throttler.health import PodState
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """The folder is followed by the kernel's clock: production's loop only."""
+    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def log_level_stays():
+    before = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(before)
+
+
+def settings(folder: Path, **flags: str) -> Settings:
+    return load("local", {"manifests": str(folder), "bind": "127.0.0.1", **flags}, {})
+
+
+async def test_revisions_and_pods_of_the_folder_are_known_before_anything_listens(
+    tmp_path: Path,
+) -> None:
+    write_object(tmp_path, revision("hello"))
+    nowhere = PodAddress("127.0.0.1", 1, uid="u", ready=True)
+    write_object(tmp_path, private_endpoints("hello", [nowhere]))
+    runtime = Runtime(settings(tmp_path))
+    async with runtime.lifespan():
+        throttler = runtime.driver.throttler.find("default", "hello")
+        assert [pod.state for pod in throttler.pods()] == [PodState.PROBING]
+        assert runtime.ready() == ""
+        assert b"kn_revision" in b"".join(runtime.metrics())
+    assert len(runtime._tasks) == 0
+
+
+async def test_a_broken_file_is_told_of_and_the_rest_is_served(tmp_path: Path) -> None:
+    write_object(tmp_path, revision("hello"))
+    (tmp_path / "broken.yaml").write_text("kind: [")
+    runtime = Runtime(settings(tmp_path))
+    async with runtime.lifespan():
+        assert runtime.driver.throttler.find("default", "hello")
+        assert list(runtime.manifest_errors()) == [str(tmp_path / "broken.yaml")]
+
+
+async def test_a_missing_folder_ends_the_start(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    runtime = Runtime(settings(folder))
+    folder.rmdir()
+    with pytest.raises(ManifestFolderError, match="does not exist"):
+        async with runtime.lifespan():
+            pass
+
+
+async def test_readiness_says_what_is_missing_in_knatives_words(tmp_path: Path) -> None:
+    runtime = Runtime(settings(tmp_path, autoscaler_url="ws://127.0.0.1:1"))
+    assert runtime.ready() == "connection has not yet been established"
+    runtime.begin_drain()
+    assert runtime.ready() == "received SIGTERM from kubelet"
+    assert runtime.proxy.draining
+
+
+async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = Runtime(settings(tmp_path))
+    runtime.driver.set_config_map("config-logging", {"loglevel.activator": "error"})
+    assert logging.getLogger().level == logging.ERROR
+    runtime.driver.set_config_map("config-logging", {"loglevel.activator": "loud"})
+    assert logging.getLogger().level == logging.ERROR
+    runtime.driver.set_config_map("config-logging", {})
+    assert logging.getLogger().level == logging.INFO
