@@ -136,10 +136,10 @@ class Driver:
         entry = self._hosts.get(host)
         if entry is None:
             # Host names know no case, and may end with the root's dot (RFC 9110 section 4.2.3).
-            known_as = host.decode("latin-1").lower()
-            revision = revision_from_host(known_as.rstrip("."), self._cluster_domain)
+            known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
+            revision = revision_from_host(known_as, self._cluster_domain)
             if revision is None:
-                raise RevisionNotFound(name.decode("latin-1"))
+                raise RevisionNotFound(name.decode("latin-1"), named=False)
             entry = self.find(*_key(revision))
             # One host a revision: nobody can fill this with ports, cases and dots.
             canonical = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"

@@ -28,15 +28,16 @@ class RevisionNotFound(ActivatorError):
     """No revision of that name is known (Knative: pkg/activator/handler/context_handler.go).
 
     Attributes:
-        name: what was asked for; empty if the request names none.
+        name: what was asked for; named: whether the request says it in full, with its namespace.
     """
 
     status = 404
     retriable = True
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, named: bool = True) -> None:
         super().__init__(f'revision.serving.knative.dev "{name}" not found')
         self.name = name
+        self.named = named
 
 
 class RequestQueueFull(ActivatorError):

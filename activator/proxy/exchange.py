@@ -126,7 +126,7 @@ class Exchange:
         except RevisionNotFound as error:
             proxy.counters.unknown_revisions += 1
             self.done = True
-            reply = replies.not_found(error, named=bool(error.name))
+            reply = replies.not_found(error)
             self.downstream.reply(reply, keep_alive=self._keep_alive)
             return
         self.begun = True

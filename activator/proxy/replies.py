@@ -11,6 +11,8 @@ import html
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from throttler.errors import RevisionNotFound
+
 #: Bytes of a request's text that an answer repeats.
 _ECHO = 200
 
@@ -111,15 +113,12 @@ def _quoted(char: str) -> str:
     return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
-def not_found(error: Exception, named: bool) -> Reply:
-    """No such revision.
-
-    Arguments:
-        named: whether the request names one at all.
-    """
+def not_found(error: RevisionNotFound) -> Reply:
+    """No such revision, or none that the request names in full."""
     reason = "unknown-revision"
-    if not named:
-        reason += "; neither Knative-Serving-Revision nor a host NAME.NAMESPACE.svc.DOMAIN"
+    if not error.named:
+        reason += "; give Knative-Serving-Namespace and Knative-Serving-Revision, "
+        reason += "or a host NAME.NAMESPACE.svc.DOMAIN"
     return _error(404, f"Error getting active endpoint: {error}", reason)
 
 

@@ -328,6 +328,7 @@ async def test_hosts_know_no_case_and_may_end_with_a_dot() -> None:
     entry = world.driver.find(b"default", b"app")
     assert world.driver.find_host(HOST.upper()) is entry
     assert world.driver.find_host(HOST + b".") is entry
+    assert world.driver.find_host(HOST.title() + b".:8012") is entry
     assert not world.driver._hosts
 
 

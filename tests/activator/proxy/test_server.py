@@ -178,6 +178,10 @@ async def test_a_client_that_names_no_revision_is_told_how_to(world):
     answer = await world.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert answer.status == 404
     assert b"NAME.NAMESPACE.svc" in answer.get(b"activator-reason")
+    half = b"GET / HTTP/1.1\r\nHost: localhost\r\nKnative-Serving-Revision: app\r\n\r\n"
+    answer = await world.ask(half)
+    assert b'"app" not found' in answer.body
+    assert b"give Knative-Serving-Namespace and" in answer.get(b"activator-reason")
 
 
 async def test_failures_are_logged_now_and_then_with_how_many_there_were(world, caplog):
