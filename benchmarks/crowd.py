@@ -68,10 +68,12 @@ class Client(asyncio.Protocol):
 
 
 def tell(**what: object) -> None:
+    """Say something to whoever started this process."""
     print(json.dumps(what), flush=True)
 
 
 async def main(port_at: str, host: str, count: int) -> None:
+    """Do what the lines on standard input say."""
     ip, port = port_at.split(":")
     loop = asyncio.get_running_loop()
     crowd = Crowd(count)

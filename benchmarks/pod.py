@@ -36,6 +36,7 @@ class Connection(asyncio.Protocol):
 
 
 async def main() -> None:
+    """Listen and stop as the lines on standard input say."""
     loop = asyncio.get_running_loop()
     servers: dict[str, asyncio.Server] = {}
     reader = asyncio.StreamReader()

@@ -1,12 +1,12 @@
-"""What can end a request before a pod answers it: whose fault, which status, may it be repeated.
+"""What can end a request before a pod answers it: whose fault, and which status.
 
 ::
 
     ActivatorError
     ├── RevisionNotFound   404  the client's: no such revision
-    ├── RequestQueueFull   503  ours: a bound of the breaker is reached
-    ├── RequestTimedOut    504  nobody's: the deadline passed
-    └── UpstreamFailed     502  the pod's, after it may have seen the request
+    └── RequestQueueFull   503  ours: a bound of the breaker is reached
+
+A deadline that passes is no error but an end of its ticket (``Changes.expired``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ class ActivatorError(Exception):
 
     Attributes:
         status: the HTTP status of the answer.
-        retriable: whether the client may send the same request again without a second effect.
     """
 
     status: int = 500
-    retriable: bool = False
 
 
 class RevisionNotFound(ActivatorError):
@@ -32,7 +30,6 @@ class RevisionNotFound(ActivatorError):
     """
 
     status = 404
-    retriable = True
 
     def __init__(self, name: str, named: bool = True) -> None:
         super().__init__(f'revision.serving.knative.dev "{name}" not found')
@@ -48,24 +45,7 @@ class RequestQueueFull(ActivatorError):
     """
 
     status = 503
-    retriable = True
 
     def __init__(self, bound: str) -> None:
         super().__init__("pending request queue full")
         self.bound = bound
-
-
-class RequestTimedOut(ActivatorError):
-    """The request's deadline passed (Knative: pkg/http/handler/timeout.go)."""
-
-    status = 504
-    retriable = True
-
-    def __init__(self) -> None:
-        super().__init__("activator request timeout")
-
-
-class UpstreamFailed(ActivatorError):
-    """The pod failed after the request may have had an effect, so it is not sent again."""
-
-    status = 502

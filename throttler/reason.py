@@ -25,6 +25,8 @@ class Reason(Enum):
     UNKNOWN_REVISION = "unknown-revision"
     UPSTREAM_FAILED = "upstream-failed"
     DRAINING = "draining"
+    BAD_REQUEST = "bad-request"
+    RESPONSE_LATE = "response-late"
 
 
 def waiting_reason(revision: RevisionThrottler) -> tuple[Reason, str]:

@@ -18,7 +18,7 @@ from activator.proxy.request import IDEMPOTENT, Request, pod_head
 from activator.proxy.response import Response, client_head, interim_head, switching_head
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
-from throttler.reason import waiting_reason
+from throttler.reason import Reason, waiting_reason
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
@@ -447,7 +447,7 @@ class Exchange:
             self._abort("timed-out")
         else:
             self._drop_upstream()
-            self._reply(replies.timed_out("response-late"), "timed-out")
+            self._reply(replies.timed_out(Reason.RESPONSE_LATE.value), "timed-out")
 
     def drain(self) -> None:
         """The process ends, and this request has no pod: tell the client to ask elsewhere."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from throttler.errors import RevisionNotFound
+from throttler.reason import Reason
 
 #: Bytes of a request's text that an answer repeats.
 _ECHO = 200
@@ -115,7 +116,7 @@ def _quoted(char: str) -> str:
 
 def not_found(error: RevisionNotFound) -> Reply:
     """No such revision, or none that the request names in full."""
-    reason = "unknown-revision"
+    reason = Reason.UNKNOWN_REVISION.value
     if not error.named:
         reason += "; give Knative-Serving-Namespace and Knative-Serving-Revision, "
         reason += "or a host NAME.NAMESPACE.svc.DOMAIN"
@@ -124,7 +125,7 @@ def not_found(error: RevisionNotFound) -> Reply:
 
 def queue_full(bound: str) -> Reply:
     """No more requests may wait."""
-    return _error(503, "pending request queue full", f"queue-full; {bound}")
+    return _error(503, "pending request queue full", f"{Reason.QUEUE_FULL.value}; {bound}")
 
 
 def timed_out(reason: str) -> Reply:
@@ -134,12 +135,12 @@ def timed_out(reason: str) -> Reply:
 
 def upstream_failed(text: str) -> Reply:
     """The pod failed with the request in its hands."""
-    return _error(502, text, f"upstream-failed; {text}")
+    return _error(502, text, f"{Reason.UPSTREAM_FAILED.value}; {text}")
 
 
 def draining() -> Reply:
     """We are going down and could not serve this request in time."""
-    return Reply(503, _NOSNIFF + b"\r\nRetry-After: 0", b"draining\n", "draining")
+    return Reply(503, _NOSNIFF + b"\r\nRetry-After: 0", b"draining\n", Reason.DRAINING.value)
 
 
 def refused(status: int, reason: str) -> Reply:
@@ -149,4 +150,4 @@ def refused(status: int, reason: str) -> Reply:
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         fields += b"\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
     body = f"{status} {phrase}: {reason}".encode("ascii", "replace")
-    return Reply(status, fields, body, _printable(f"bad-request; {reason}"))
+    return Reply(status, fields, body, _printable(f"{Reason.BAD_REQUEST.value}; {reason}"))

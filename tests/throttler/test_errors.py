@@ -1,4 +1,4 @@
-"""What a client is told, and whether it may try again."""
+"""What a client is told."""
 
 from __future__ import annotations
 
@@ -7,32 +7,23 @@ import pytest
 from throttler.errors import (
     ActivatorError,
     RequestQueueFull,
-    RequestTimedOut,
     RevisionNotFound,
-    UpstreamFailed,
 )
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "text", "retriable"),
+    ("error", "status", "text"),
     [
-        (
-            RevisionNotFound("hello"),
-            404,
-            'revision.serving.knative.dev "hello" not found',
-            True,
-        ),
-        (RevisionNotFound(""), 404, 'revision.serving.knative.dev "" not found', True),
-        (RequestQueueFull("total-bytes"), 503, "pending request queue full", True),
-        (RequestTimedOut(), 504, "activator request timeout", True),
-        (UpstreamFailed("connection reset"), 502, "connection reset", False),
+        (RevisionNotFound("hello"), 404, 'revision.serving.knative.dev "hello" not found'),
+        (RevisionNotFound(""), 404, 'revision.serving.knative.dev "" not found'),
+        (RequestQueueFull("total-bytes"), 503, "pending request queue full"),
     ],
 )
-def test_each_error_has_its_status_its_text_and_says_whether_it_may_be_repeated(
-    error: ActivatorError, status: int, text: str, retriable: bool
+def test_each_error_has_its_status_and_its_text(
+    error: ActivatorError, status: int, text: str
 ) -> None:
     assert isinstance(error, ActivatorError)
-    assert (error.status, str(error), error.retriable) == (status, text, retriable)
+    assert (error.status, str(error)) == (status, text)
 
 
 def test_a_full_queue_says_which_bound_is_reached() -> None:

@@ -41,7 +41,7 @@ def test_a_new_ticket_has_neither_revision_nor_pod() -> None:
 
 def test_a_ticket_has_room_for_its_own_attributes_only() -> None:
     with pytest.raises(AttributeError):
-        Ticket(OWNER, 1.0).comment = "memory per waiting request counts"  # type: ignore[attr-defined]
+        Ticket(OWNER, 1.0).comment = "memory per waiting request counts"  # type: ignore[attr-defined] # slots are the test
 
 
 def test_the_watched_ticket_of_these_tests_refuses_a_false_step() -> None:

@@ -391,25 +391,26 @@ async def test_closing_ends_all_probing_and_begins_none() -> None:
     assert world.prober.attempts == 1
 
 
-async def test_probes_are_bounded_in_number_per_second_however_many_pods_refuse() -> None:
+def crowd_that_refuses() -> tuple[World, list[str]]:
+    """A revision of 2,000 pods that all refuse, and a request that waits for it."""
     world = World()
     addresses = [f"10.1.{n // 250}.{n % 250}:8012" for n in range(2000)]
     for address in addresses:
         world.pods[address].listens = False
     world.list_pods(*addresses)
     world.ask()
+    return world, addresses
+
+
+async def test_probes_are_bounded_in_number_per_second_however_many_pods_refuse() -> None:
+    world, _ = crowd_that_refuses()
     await until(2.0)
     attempts = world.prober.attempts
     assert BURST + MAX_RATE < attempts <= BURST + 2 * MAX_RATE + 10
 
 
 async def test_a_new_pod_is_asked_before_hundreds_that_have_failed() -> None:
-    world = World()
-    addresses = [f"10.1.{n // 250}.{n % 250}:8012" for n in range(2000)]
-    for address in addresses:
-        world.pods[address].listens = False
-    world.list_pods(*addresses)
-    world.ask()
+    world, addresses = crowd_that_refuses()
     await until(5.0)
     world.list_pods(A, *addresses)
     await until(5.1)
