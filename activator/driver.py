@@ -16,7 +16,7 @@ from activator.counters import RevisionCounters
 from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
-from throttler.model import AppProtocol, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler, revision_from_host
@@ -78,6 +78,8 @@ class Driver:
 
     Attributes:
         config_listeners: who is told of a ConfigMap's data, by its name.
+        secret_listeners: who is told of a Secret's data, decoded, by its name.
+        bundle_listener: who is told of the certificates to trust, PEM, all of them each time.
     """
 
     prober: Prober
@@ -99,6 +101,8 @@ class Driver:
         self._hosts: dict[bytes, Entry] = {}
         self._cluster_domain = cluster_domain
         self.config_listeners: dict[str, Callable[[Mapping[str, str]], None]] = {}
+        self.secret_listeners: dict[str, Callable[[Mapping[str, bytes]], None]] = {}
+        self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
@@ -214,6 +218,16 @@ class Driver:
                 extra={"revision": str(pod.revision.revision.id), "pod": pod.address},
             )
 
+    def set_mesh(self, mode: MeshMode, pod_addressability: bool) -> None:
+        """Take how pods are reached; all revisions follow at once.
+
+        Arguments:
+            mode: ``mesh-compatibility-mode`` of the network ConfigMap.
+            pod_addressability: ``enable-mesh-pod-addressability``: pods can be reached by their
+                own addresses in spite of a mesh.
+        """
+        self.carry_out(self.throttler.set_mesh(mode, pod_addressability, self.clock()))
+
     # -- inventory (activator.discovery.inventory.Sink) -----------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
@@ -237,10 +251,28 @@ class Driver:
         """Take the activators of a public Endpoints object, by protocol."""
         self.carry_out(self.throttler.set_activators(revision, addresses, self.clock()))
 
+    def set_service(self, revision: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
+        """Take where the private Service of a revision is reached, ``ip:port`` by protocol.
+
+        Arguments:
+            addresses: empty where there is no such Service, or one without a ClusterIP.
+        """
+        self.carry_out(self.throttler.set_service(revision, addresses, self.clock()))
+
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
         """Take a ConfigMap: hand it to whoever asked for that name."""
         if (listener := self.config_listeners.get(name)) is not None:
             listener(data)
+
+    def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
+        """Take a Secret, empty if it is gone: hand it to whoever asked for that name."""
+        if (listener := self.secret_listeners.get(name)) is not None:
+            listener(data)
+
+    def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
+        """Take all certificates to trust: hand them to whoever asked for them."""
+        if self.bundle_listener is not None:
+            self.bundle_listener(pems)
 
     # -- effects --------------------------------------------------------------------------------
 

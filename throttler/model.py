@@ -34,6 +34,14 @@ class AppProtocol(Enum):
         return "http" if self is AppProtocol.HTTP1 else "http2"
 
 
+class MeshMode(Enum):
+    """Whether pods can be reached by their own addresses (``mesh-compatibility-mode``)."""
+
+    AUTO = "auto"
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     """What the throttler needs to know of a Revision object.

@@ -27,6 +27,8 @@ class PodTracker:
 
     Attributes:
         revision: the throttler that it belongs to.
+        is_service: whether this is no pod but the ClusterIP of the revision's Service, behind which
+            a mesh or kube-proxy chooses the pod.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
         state: what we think of it, see throttler.health.
         epoch: grows when answers to earlier probes become void.
@@ -50,6 +52,7 @@ class PodTracker:
         "failures",
         "in_flight",
         "in_slice",
+        "is_service",
         "last_error",
         "last_probe_at",
         "limit",
@@ -61,10 +64,17 @@ class PodTracker:
     )
 
     def __init__(
-        self, revision: RevisionThrottler, dest: Dest, ready: bool, limit: int, now: float
+        self,
+        revision: RevisionThrottler,
+        dest: Dest,
+        ready: bool,
+        limit: int,
+        now: float,
+        is_service: bool = False,
     ) -> None:
         self.revision = revision
         self.dest = dest
+        self.is_service = is_service
         self.ready = ready
         self.state = PodState.PROBING
         self.epoch = 0

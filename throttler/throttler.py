@@ -15,7 +15,7 @@ from throttler.capacity import infer_share
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
-from throttler.model import AppProtocol, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.revision import RevisionThrottler
 
 _NO_DESTS = Dests()
@@ -64,6 +64,7 @@ class Throttler:
         self._leaving: dict[tuple[str, str], RevisionThrottler] = {}
         # What Kubernetes lists, also for revisions that we have not seen (yet).
         self._dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
+        self._services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self._activators: dict[RevisionID, Mapping[AppProtocol, Collection[str]]] = {}
 
     # -- lookup ---------------------------------------------------------------------------------
@@ -142,6 +143,24 @@ class Throttler:
             self._activators.pop(revision, None)
         throttler = self._revisions.get(revision) or self._leaving.get(revision)
         return None if throttler is None else self._join_share(throttler, now)
+
+    def set_service(
+        self, revision: RevisionID, addresses: Mapping[AppProtocol, str], now: float
+    ) -> Changes | None:
+        """Take where a revision's private Service is reached, by protocol; empty if it is not.
+
+        Returns:
+            None while the revision is unknown or nothing changes for it.
+        """
+        if addresses:
+            self._services[revision] = addresses
+        else:
+            self._services.pop(revision, None)
+        return None
+
+    def set_mesh(self, mode: MeshMode, pod_addressability: bool, now: float) -> Changes:
+        """Take how pods are reached; all revisions follow at once."""
+        return Changes()
 
     # -- time -----------------------------------------------------------------------------------
 
