@@ -284,6 +284,14 @@ class Downstream(asyncio.Protocol):
             else:
                 self.transport.pause_reading()
 
+    def peer(self) -> str:
+        """Return the client's ``ip:port``; the port is 0 where there is none."""
+        peer = self.transport.get_extra_info("peername")
+        if not isinstance(peer, tuple):
+            return "127.0.0.1:0"
+        host, port = peer[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def take_early(self) -> bytes:
         """Return what the client sent behind its request; the connection is then the caller's."""
         early, self._ahead = self._ahead, b""

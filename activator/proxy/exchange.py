@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from activator.proxy import replies
 from activator.proxy.body import chunk
-from activator.proxy.fields import clean_trailers
+from activator.proxy.fields import clean_trailers, without_named
 from activator.proxy.held import NO_BODY, HeldBody
+from activator.proxy.observers import CONTEXT_FIELDS, RequestRecord, Trace
 from activator.proxy.request import IDEMPOTENT, Request, pod_head
 from activator.proxy.response import Response, client_head, interim_head, switching_head
 from activator.proxy.tunnel import tunnel
@@ -75,6 +76,7 @@ class Exchange:
         "_sent_at",
         "_start",
         "_status",
+        "_trace",
         "answering",
         "begun",
         "done",
@@ -109,6 +111,7 @@ class Exchange:
         self._status = 0
         self._response_size = 0
         self._sent_at = 0.0
+        self._trace: Trace | None = None
 
     ticket: Ticket
     _entry: Entry
@@ -121,13 +124,12 @@ class Exchange:
         """Ask for a pod. Everything else follows from callbacks."""
         proxy, request = self._proxy, self.request
         driver = proxy.driver
+        if proxy.tracer is not None:
+            self._begin_trace()
         try:
             entry = self._find()
         except RevisionNotFound as error:
-            proxy.counters.unknown_revisions += 1
-            self.done = True
-            reply = replies.not_found(error)
-            self.downstream.reply(reply, keep_alive=self._keep_alive)
+            self._reply_not_found(error)
             return
         self.begun = True
         self._entry = entry
@@ -138,6 +140,8 @@ class Exchange:
         ticket = Ticket(self, now + throttler.revision.timeout, size)
         self.ticket = ticket
         entry.load.enter(now)
+        if self._trace is not None:
+            self._trace.found(throttler.revision)
         try:
             pod = throttler.admit(ticket, now)
         except RequestQueueFull as error:
@@ -147,6 +151,22 @@ class Exchange:
             driver.began_waiting(throttler)
         else:
             self._connect(now)
+
+    def _begin_trace(self) -> None:
+        tracer, request = self._proxy.tracer, self.request
+        assert tracer is not None
+        self._trace = tracer.begin(
+            request.method, request.target, request.host, request.minor, request.block
+        )
+        request.block = without_named(request.block, CONTEXT_FIELDS)
+
+    def _reply_not_found(self, error: RevisionNotFound) -> None:
+        self._proxy.counters.unknown_revisions += 1
+        self.done = True
+        reply = replies.not_found(error)
+        if self._trace is not None:
+            self._trace.ended(reply.status, "unknown-revision")
+        self.downstream.reply(reply, keep_alive=self._keep_alive)
 
     def _find(self) -> Entry:
         """Return which revision is meant: by the control headers, else by the host.
@@ -213,6 +233,8 @@ class Exchange:
     def on_dial_failed(self, error: str, timed_out: bool) -> None:
         """See pool.Dialer: the pod has nothing of this request, whatever its method."""
         if not self.done:
+            if self._trace is not None:
+                self._trace.failed(error)
             self._requeue("connect-timeout" if timed_out else "connect-failed", error)
 
     def _requeue(self, cause: str, error: str) -> None:
@@ -220,6 +242,8 @@ class Exchange:
         pod = self.ticket.pod
         assert pod is not None
         self._entry.counters.requeued(cause)
+        if self._trace is not None:
+            self._trace.waiting()
         driver = self._proxy.driver
         driver.connect_failed(pod, error)
         if not self.done:
@@ -239,7 +263,10 @@ class Exchange:
         if when < downstream.armed:
             self._proxy.timers.arm(downstream, when)
         body = self._body
-        data = (self._start, upstream.pool.host_lines, self._rest, *body.pieces)
+        lines = upstream.pool.host_lines
+        if self._trace is not None:
+            lines += self._trace.sending(upstream.pool.pod.address)
+        data = (self._start, lines, self._rest, *body.pieces)
         upstream.send(self, b"".join(data))
         if body is not NO_BODY:
             body.on_sent()
@@ -328,6 +355,8 @@ class Exchange:
         client.observe_head(now - self._sent_at, self.request.length)
         if response.length > 0:
             self._response_size = response.length
+        if self._trace is not None:
+            self._trace.answered(response.status)
         if self._proxy.draining:
             self._keep_alive = False
         if not self._body.complete:
@@ -389,6 +418,8 @@ class Exchange:
         """See upstream.Answered."""
         upstream, self.upstream = self.upstream, None
         assert upstream is not None
+        if self._trace is not None:
+            self._trace.failed(error)
         if self.answering:
             self._abort("upstream-failed")
         elif not answered and self._may_repeat():
@@ -484,6 +515,10 @@ class Exchange:
         record = counters.server_of((self._counted_as, request.minor, status))
         record.observe(now - self.ticket.arrived, request.length, self._response_size)
         entry.load.leave(now)
+        if self._trace is not None:
+            self._trace.ended(status, outcome)
+        if self._proxy.request_log is not None:
+            self._proxy.request_log.ended(self._record(status, now))
         ticket = self.ticket
         ticket.owner = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
         state = ticket.state
@@ -491,6 +526,25 @@ class Exchange:
             driver.release(ticket, now)
         elif state is QUEUED:
             driver.cancel(ticket, now)
+
+    def _record(self, status: int, now: float) -> RequestRecord:
+        request = self.request
+        own = b"".join(b"\r\n%b: %b" % field for field in request.fields.items())
+        trace = self._trace
+        return RequestRecord(
+            request.method,
+            request.target,
+            request.host,
+            request.minor,
+            own + request.block,
+            request.length,
+            status,
+            self._response_size,
+            now - self.ticket.arrived,
+            self.downstream.peer(),
+            self._entry.throttler.revision,
+            trace.trace_id if trace is not None else "",
+        )
 
     def _switch(self, response: Response) -> None:
         """The pod changes the protocol (RFC 9110 section 7.8): bytes pass both ways from now."""
@@ -502,6 +556,8 @@ class Exchange:
             return
         self._status = 101
         self.answering = True
+        if self._trace is not None:
+            self._trace.answered(101)
         self.downstream.write(switching_head(response))
         tunnel(self, self.downstream, upstream)
 

@@ -22,6 +22,7 @@ import uvicorn
 from activator.driver import Driver
 from activator.logs import Repeats
 from activator.proxy.downstream import Downstream
+from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
 from activator.proxy.replies import Reply, refused
 from activator.proxy.request import RequestLimits
@@ -67,6 +68,9 @@ class Proxy:
         self.header_timeout = header_timeout
         self.unhealthy = unhealthy
         self.counters = ProxyCounters()
+        #: Who watches requests; None while that is off. May change at any time.
+        self.tracer: Tracer | None = None
+        self.request_log: RequestLog | None = None
         #: Connections of clients beyond this are refused: the rest of the process's files is for
         #: pods, probes and discovery, without which no client is served.
         self.max_connections = int(_SHARE_FOR_CLIENTS * _file_limit())

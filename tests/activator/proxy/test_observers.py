@@ -1,0 +1,153 @@
+"""What traces and the request log hear of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.observers import RequestRecord
+from tests.activator.proxy.world import ok, request, until
+from throttler.model import Revision, RevisionID
+
+
+class Traces:
+    """A tracer, its only trace, and everything that it is told."""
+
+    trace_id = "ab" * 16
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def begin(self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes) -> Traces:
+        self.told.append(("begin", method, target, host, minor, b"traceparent" in block))
+        return self
+
+    def found(self, revision: Revision) -> None:
+        self.told.append(("found", str(revision.id)))
+
+    def waiting(self) -> None:
+        self.told.append(("waiting",))
+
+    def sending(self, address: str) -> bytes:
+        self.told.append(("sending",))
+        return b"traceparent: ours\r\ntracestate: ours\r\n"
+
+    def answered(self, status: int) -> None:
+        self.told.append(("answered", status))
+
+    def failed(self, error: str) -> None:
+        self.told.append(("failed",))
+
+    def ended(self, status: int, outcome: str) -> None:
+        self.told.append(("ended", status, outcome))
+
+
+class Records(list[RequestRecord]):
+    """A request log."""
+
+    def ended(self, record: RequestRecord) -> None:
+        self.append(record)
+
+
+@pytest.fixture
+def traces(world):
+    world.proxy.tracer = Traces()
+    return world.proxy.tracer
+
+
+@pytest.fixture
+def records(world):
+    world.proxy.request_log = Records()
+    return world.proxy.request_log
+
+
+async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(world, traces):
+    pod = await world.pod()
+    world.revise(pod)
+    fields = b"traceparent: theirs\r\nTraceState: theirs\r\nbaggage: b\r\n"
+
+    assert (await world.ask(request(b"/x", fields=fields))).status == 200
+
+    assert traces.told == [
+        ("begin", b"GET", b"/x", b"example.com", 1, True),
+        ("found", "ns/rev"),
+        ("sending",),
+        ("answered", 200),
+        ("ended", 200, "served"),
+    ]
+    (seen,) = pod.requests
+    assert seen.all(b"traceparent") == seen.all(b"tracestate") == [b"ours"]
+    assert seen.all(b"baggage") == [b"b"]
+
+
+async def test_without_traces_a_clients_context_passes_untouched(world):
+    pod = await world.pod()
+    world.revise(pod)
+    fields = b"traceparent: theirs\r\nTraceState: theirs\r\n"
+
+    await world.ask(request(fields=fields))
+
+    (seen,) = pod.requests
+    assert (b"TraceState", b"theirs") in seen.headers
+    assert seen.all(b"traceparent") == [b"theirs"]
+
+
+async def test_a_trace_hears_that_a_request_is_sent_again(world, traces):
+    pods = [await world.pod(), await world.pod()]
+    gone, _ = sorted(pods, key=lambda pod: pod.dest)
+    world.revise(*pods, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 2)
+    await gone.refuse()
+
+    await world.ask(request())
+
+    steps = [told[0] for told in traces.told]
+    assert steps == ["begin", "found", "failed", "waiting", "sending", "answered", "ended"]
+
+
+async def test_a_trace_hears_of_an_unknown_revision(world, traces):
+    assert (await world.ask(request())).status == 404
+    assert traces.told[-1] == ("ended", 404, "unknown-revision")
+
+
+async def test_probes_are_neither_traced_nor_logged(world, traces, records):
+    client = await world.client()
+    client.send(b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: kube-probe/1.34\r\n\r\n")
+    await client.answer()
+    assert (traces.told, records) == ([], [])
+
+
+async def test_the_log_gets_a_record_of_each_request(world, traces, records):
+    pod = await world.pod()
+    pod.answer = ok(b"four", b"X-Own: 1\r\n")
+    world.revise(pod)
+
+    await world.ask(request(b"/a?b", b"POST", b"X-Mine: 2\r\n", b"body"), b"POST")
+
+    (record,) = records
+    assert record.revision.id == RevisionID("ns", "rev")
+    assert (record.method, record.target, record.host) == (b"POST", b"/a?b", b"example.com")
+    assert (record.minor, record.status) == (1, 200)
+    assert (record.content_length, record.response_size) == (4, 4)
+    assert b"\r\nX-Mine: 2" in record.headers
+    assert b"\r\nknative-serving-revision: rev" in record.headers
+    assert record.client.startswith("127.0.0.1:")
+    assert record.latency >= 0
+    assert record.trace_id == "ab" * 16
+
+
+async def test_a_relayed_103_is_not_the_status_that_is_logged(world, records):
+    pod = await world.pod()
+    pod.answer = (
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    )
+    world.revise(pod)
+    await world.ask(request())
+    assert [record.status for record in records] == [404]
+
+
+async def test_an_answer_of_ours_is_logged_with_its_size(new_world):
+    world = await new_world()
+    world.proxy.request_log = records = Records()
+    world.revise(timeout=0.0)
+    assert (await world.ask(request())).status == 504
+    assert [(r.status, r.response_size, r.trace_id) for r in records] == [(504, 25, "")]
