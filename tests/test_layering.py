@@ -26,7 +26,10 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 
 BASE: Final = frozenset(
     f"activator.{name}"
-    for name in ("config", "counters", "logs", "setting", "tasks", "timers", "values")
+    for name in (
+        *("config", "configmaps", "counters", "logs", "network_config", "observability_config"),
+        *("setting", "tasks", "timers", "values"),
+    )
 )
 SIBLINGS: Final = frozenset(
     f"activator.{name}"
@@ -46,6 +49,11 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.values": frozenset(),
     "activator.setting": frozenset({"activator.values"}),
     "activator.config": frozenset({"activator.values", "activator.setting"}),
+    "activator.configmaps": frozenset({"activator.values"}),
+    "activator.network_config": frozenset(
+        {"throttler", "activator.values", "activator.configmaps"}
+    ),
+    "activator.observability_config": frozenset({"activator.values", "activator.configmaps"}),
     "activator.driver": frozenset({"throttler", "activator.counters"}),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.lab": frozenset(),
