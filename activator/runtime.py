@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from activator import logs
@@ -45,10 +45,21 @@ class StartError(Exception):
 
 
 class Runtime:
-    """All parts of one activator (activator.admin.application.Runtime)."""
+    """All parts of one activator (activator.admin.application.Runtime).
 
-    def __init__(self, settings: Settings, sinks: tuple[Sink, ...] = ()) -> None:
+    Arguments:
+        sinks: who else hears the statistics.
+        clock: seconds, monotonic, of the same base as the loop's.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sinks: tuple[Sink, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.settings = settings
+        self._clock = clock
         self.pod_name = settings.pod_name
         self._tasks = Tasks()
         self._draining = ""
@@ -58,7 +69,7 @@ class Runtime:
         if self.link is not None:
             sinks = (*sinks, self._link_sink())
         concurrency = ReportedConcurrency()
-        self._reporter = StatReporter((concurrency, *sinks), clock=time.monotonic)
+        self._reporter = StatReporter((concurrency, *sinks), clock=clock)
         self.driver = self._make_driver()
         self.pools = self._make_pools()
         self.prober = PodProber(
@@ -86,7 +97,9 @@ class Runtime:
             queue_bytes_total=settings.hold_bytes_total,
         )
         throttler = Throttler(limits, random.random, settings.pod_ip, settings.borrow)
-        driver = Driver(throttler, self._reporter.load, cluster_domain=settings.cluster_domain)
+        driver = Driver(
+            throttler, self._reporter.load, self._clock, cluster_domain=settings.cluster_domain
+        )
         driver.config_listeners[settings.config_logging_name] = self._set_log_level
         return driver
 
