@@ -1,0 +1,53 @@
+"""Fixtures of the cases that are replayed: virtual time, and worlds that end with their test."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.conftest import VIRTUAL
+from tests.knative.world import World
+
+
+@pytest.fixture(params=[VIRTUAL])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Virtual time alone: most cases are about what happens within seconds, or does not happen."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def no_garbage_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection at each start takes longer than most of these tests."""
+    quiet = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, isenabled=gc.isenabled)
+    monkeypatch.setattr("activator.servers.gc", quiet)
+
+
+@pytest.fixture
+async def new_world(
+    anyio_backend: Any, tmp_path: Path
+) -> AsyncIterator[Callable[..., Awaitable[World]]]:
+    """Starts activators with settings of the test's own; each is checked and closed in the end."""
+    worlds: list[World] = []
+
+    async def start(**settings: Any) -> World:
+        folder = tmp_path / f"objects-{len(worlds)}"
+        folder.mkdir()
+        world = World(folder)
+        worlds.append(world)
+        await world.start(**settings)
+        return world
+
+    yield start
+    for world in worlds:
+        await world.close()
+
+
+@pytest.fixture
+async def world(new_world: Callable[..., Awaitable[World]]) -> World:
+    """An activator with usual settings."""
+    return await new_world()

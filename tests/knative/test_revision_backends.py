@@ -1,0 +1,418 @@
+"""pkg/activator/net/revision_backends_test.go: which addresses become destinations, and when.
+
+Knative's tests count updates on a channel. Seen from outside an update is a pod that gets requests:
+with containerConcurrency 1, as there, held requests show exactly which pods are in use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.knative.objects import H2C, private, revision
+from tests.knative.world import (
+    NEVER,
+    PASSES,
+    UNAVAILABLE,
+    Client,
+    ScriptedPod,
+    World,
+    breaks,
+    http,
+    slowly,
+    to,
+)
+
+EXEC = {"readinessProbe": {"exec": {"command": ["/ready"]}}}
+STARTUP = {"startupProbe": {"httpGet": {"path": "/", "port": 8080}}}
+
+
+def list_pods(world: World, *ready: ScriptedPod, not_ready: tuple[ScriptedPod, ...] = ()) -> None:
+    """Write the private Endpoints."""
+    world.apply(private([pod.at for pod in ready], [pod.at for pod in not_ready]))
+
+
+async def wait_long(world: World, calls: int = 4) -> list[Client]:
+    """Send more requests than there are pods, and wait as long as Knative does for an update."""
+    clients = await world.calls(calls)
+    await world.passes(NEVER)
+    return clients
+
+
+# TestRevisionWatcher
+
+
+async def test_TestRevisionWatcher__single_healthy_podIP(world: World) -> None:
+    """A ready pod that answers 200 ``queue`` is the destination."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+    probe = pod.probes[0]
+    assert (probe.method, probe.target, probe.version) == (b"GET", b"/healthz", b"1.1")
+    assert probe.all(b"k-network-probe") == [b"queue"]
+    assert probe.all(b"user-agent") == [b"Knative-Activator-Probe"]
+
+
+async def test_TestRevisionWatcher__single_not_ready_but_healthy_podIP(world: World) -> None:
+    """A pod that Kubernetes does not call ready yet is used once it passes our probe."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1))
+    list_pods(world, not_ready=(pod,))
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+
+
+async def test_TestRevisionWatcher__single_http2_podIP(world: World) -> None:
+    """An h2c revision: the pod under port ``http2``, which is probed over HTTP/1.1 all the same."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1, protocol=H2C), private([pod.at], port_name="http2"))
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+    assert pod.probes[0].version == b"1.1"
+
+
+@pytest.mark.parametrize("was_happy", [False, True], ids=["no pods", "no pods, was happy"])
+async def test_TestRevisionWatcher__no_pods(world: World, was_happy: bool) -> None:
+    """Empty Endpoints: requests wait, also where there were pods before; the next pod has them."""
+    first, second = await world.serving(2, holding=True)
+    world.apply(revision(cc=1))
+    if was_happy:
+        list_pods(world, first)
+        assert await world.outcome(await wait_long(world, 1)) == {"waits": 1}
+        first.release()
+    list_pods(world)
+    await world.passes()
+    clients = await wait_long(world, 1)
+    assert world.took() == []
+    list_pods(world, second)
+    await world.until(lambda: second.traffic)
+    second.release()
+    assert await clients[0].text() == "pod-1"
+
+
+async def test_TestRevisionWatcher__single_unavailable_podIP(world: World) -> None:
+    """A pod that answers 503: no destination."""
+    pod = await world.pod(UNAVAILABLE)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert pod.probes
+    assert not pod.traffic
+
+
+@pytest.mark.parametrize("listening", [True, False], ids=["broken", "refused"])
+async def test_TestRevisionWatcher__single_error_podIP(world: World, listening: bool) -> None:
+    """A transport's error: no destination."""
+    pod = await world.pod(breaks, listening=listening)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not pod.traffic
+
+
+async def test_TestRevisionWatcher__podIP_slow_ready(world: World) -> None:
+    """An error, then 200: a destination after the second probe."""
+    pod = await world.pod(breaks, PASSES)
+    pod.holding = True
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+    assert len(pod.probes) == 2
+
+
+async def test_TestRevisionWatcher__multiple_healthy_podIP(world: World) -> None:
+    """Two ready pods and one that is not ready pass: three destinations."""
+    one, two, three = await world.serving(3, holding=True)
+    world.apply(revision(cc=1))
+    list_pods(world, one, two, not_ready=(three,))
+    await wait_long(world)
+    assert world.took() == ["pod-0", "pod-1", "pod-2"]
+
+
+async def test_TestRevisionWatcher__one_healthy_one_unhealthy(world: World) -> None:
+    """Only the healthy one of two is a destination."""
+    bad = await world.pod(UNAVAILABLE)
+    good = await world.pod()
+    good.holding = True
+    world.apply(revision(cc=1))
+    list_pods(world, bad, good)
+    await wait_long(world)
+    assert world.took() == ["pod-1"]
+
+
+async def test_TestRevisionWatcher__one_healthy_one_unhealthy_then_both_healthy(
+    world: World,
+) -> None:
+    """Two updates: one pod, then both."""
+    late = await world.pod(breaks)
+    good = await world.pod()
+    late.holding = good.holding = True
+    world.apply(revision(cc=1))
+    list_pods(world, late, good)
+    await wait_long(world, 2)
+    assert world.took() == ["pod-1"]
+    late.reacts(PASSES)
+    await world.passes()
+    assert world.took() == ["pod-0", "pod-1"]
+
+
+async def test_TestRevisionWatcher__pod_fails_with_non_mesh_error_then_succeeds(
+    world: World,
+) -> None:
+    """500, then 200: the pod is the destination after the second probe."""
+    pod = await world.pod(http(status=500), PASSES)
+    pod.holding = True
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+
+
+# TestRevisionBackendManagerAddEndpoint
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__add_slow_healthy(world: World) -> None:
+    """Endpoints arrive, the pod says 503, then 200: one destination."""
+    pod = await world.pod(UNAVAILABLE, PASSES)
+    pod.holding = True
+    world.apply(revision(cc=1))
+    await world.passes()
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__add_slow_ready_http2(world: World) -> None:
+    """The same for a revision that speaks h2c, under port ``http2``; port ``http`` is not ours."""
+    pod = await world.pod(UNAVAILABLE, PASSES)
+    other = await world.pod()
+    pod.holding = True
+    world.apply(revision(cc=1, protocol=H2C), private([other.at], port_name="http"))
+    await wait_long(world, 1)
+    assert world.took() == []
+    world.apply(private([pod.at], port_name="http2"))
+    await world.passes()
+    assert world.took() == ["pod-0"]
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__multiple_revisions(world: World) -> None:
+    """Two Endpoints objects make two sets of destinations, each under its own port number."""
+    one, two = await world.serving(2)
+    await two.refuse()
+    two.port = 0  # any other
+    await two.listen()
+    assert one.port != two.port
+    world.apply(revision("rev-1", cc=1), revision("rev-2", cc=1))
+    world.apply(private([one.at], name="rev-1"), private([two.at], name="rev-2"))
+    assert await (await world.call(to("rev-1"))).text() == "pod-0"
+    assert await (await world.call(to("rev-2"))).text() == "pod-1"
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__unready_pod_successfully_probed(
+    world: World,
+) -> None:
+    """A pod that is not ready and passes is a destination."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1))
+    await world.passes()
+    list_pods(world, not_ready=(pod,))
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+
+
+@pytest.mark.parametrize("probe", [EXEC, STARTUP], ids=["exec", "startup"])
+async def test_TestRevisionBackendManagerAddEndpoint__exec_probe_only_ready_when_kubernetes_agrees(
+    world: World, probe: dict[str, Any]
+) -> None:
+    """queue-proxy cannot run the container's probe: a pod that is not ready is not used.
+
+    Knative's case expects no update and never waits for one; this one waits.
+    """
+    pod = await world.pod()
+    world.apply(revision(cc=1, container=probe))
+    list_pods(world, not_ready=(pod,))
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not pod.traffic
+
+
+@pytest.mark.parametrize("probe", [EXEC, STARTUP], ids=["exec", "startup"])
+async def test_TestRevisionBackendManagerAddEndpoint__exec_probe_goes_ready(
+    world: World, probe: dict[str, Any]
+) -> None:
+    """The same pod, listed as ready: it is the destination."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1, container=probe))
+    list_pods(world, not_ready=(pod,))
+    await wait_long(world)
+    assert world.took() == []
+    list_pods(world, pod)
+    await world.passes()
+    assert world.took() == ["pod-0"]
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__sidecar_exec_probe_not_ready(
+    world: World,
+) -> None:
+    """A sidecar with an exec probe: not used before Kubernetes agrees.
+
+    Knative's case claims this and never waits; its code publishes the pod.
+    """
+    pod = await world.pod()
+    world.apply(revision(cc=1, sidecars=[{"name": "sidecar", "image": "x", **EXEC}]))
+    list_pods(world, not_ready=(pod,))
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not pod.traffic
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__sidecar_exec_probe_ready(
+    world: World,
+) -> None:
+    """The same pod, listed as ready, is the destination."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1, sidecars=[{"name": "sidecar", "image": "x", **EXEC}]))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+
+
+# Single functions
+
+
+async def test_TestCheckDestsReadyToNotReady(world: World) -> None:
+    """A pod that turns from ready to not ready counts as healthy only after another probe.
+
+    Knative probes it again in every round until the next event; ours as often as it fails.
+    """
+    one, two, three = await world.serving(3, holding=True)
+    three.reacts(UNAVAILABLE)
+    world.apply(revision(cc=1))
+    list_pods(world, one, two, not_ready=(three,))
+    await wait_long(world)
+    assert world.took() == ["pod-0", "pod-1"]
+    two.reacts(UNAVAILABLE)
+    list_pods(world, one, not_ready=(two, three))
+    await world.passes()
+    one.release()
+    two.release()
+    await world.passes()
+    assert world.took() == ["pod-0"], "the fourth request has the one that is healthy"
+    two.reacts(PASSES)
+    await wait_long(world, 2)
+    assert world.took() == ["pod-0", "pod-1"]
+    three.reacts(PASSES)
+    await world.passes()
+    assert world.took() == ["pod-0", "pod-1", "pod-2"]
+
+
+async def test_TestCheckDestsSwinging(world: World) -> None:
+    """Pods come, fail and go: requests go to those that are listed and healthy, and to no other."""
+    pods = await world.serving(4, holding=True)
+    world.apply(revision(cc=1))
+
+    async def in_use(*ready: ScriptedPod, not_ready: tuple[ScriptedPod, ...] = ()) -> list[str]:
+        list_pods(world, *ready, not_ready=not_ready)
+        await world.passes()
+        clients = await wait_long(world, 5)
+        found = world.took()
+        for client in clients:
+            client.abort()
+        await world.passes()
+        return found
+
+    pods[1].reacts(breaks)
+    assert await in_use(pods[0], not_ready=(pods[1],)) == ["pod-0"]
+    pods[1].reacts(PASSES)
+    assert await in_use(pods[0], not_ready=(pods[1],)) == ["pod-0", "pod-1"]
+    assert await in_use(pods[1], pods[2]) == ["pod-1", "pod-2"]
+    pods[3].reacts(UNAVAILABLE)
+    assert await in_use(pods[2], pods[3]) == ["pod-2"]
+    assert await in_use(pods[2]) == ["pod-2"]
+    assert await in_use() == []
+    assert await in_use(pods[0]) == ["pod-0"]
+
+
+async def test_TestRevisionDeleted(world: World) -> None:
+    """The Endpoints object is deleted.
+
+    Knative emits no update and goes on with the pods that it knew. Ours has none then: a pod that
+    nobody lists is not sent requests, and those wait for the next object.
+    """
+    pod = await world.pod()
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await (await world.call()).text() == "pod-0"
+    world.delete("Endpoints", "real-name-private")
+    while (await world.api())["pods"]:
+        await world.passes(0.005)
+    client = await world.call()
+    await world.passes(NEVER)
+    assert client.waits
+    list_pods(world, pod)
+    assert await client.text() == "pod-0"
+
+
+# TestProbePodIPs
+
+
+async def test_TestProbePodIPs__all_healthy(world: World) -> None:
+    """Pods that are known to be healthy are not probed again when they are listed again."""
+    pods = await world.serving(3)
+    world.apply(revision(cc=1))
+    list_pods(world, *pods)
+    await world.passes()
+    assert [len(pod.probes) for pod in pods] == [1, 1, 1]
+    list_pods(world, pods[0], pods[2], pods[1])
+    await world.passes(NEVER)
+    assert [len(pod.probes) for pod in pods] == [1, 1, 1]
+
+
+async def test_TestProbePodIPs__one_pod_fails_probe(world: World) -> None:
+    """One pod breaks, one is slow, one is well: two are healthy. A failure ends no other probe."""
+    broken = await world.pod(breaks)
+    slow = await world.pod(slowly(0.1))
+    well = await world.pod()
+    slow.holding = well.holding = True
+    world.apply(revision(cc=1))
+    list_pods(world, not_ready=(broken, slow, well))
+    await world.passes(0.15)
+    assert [len(pod.probes) for pod in (broken, slow, well)] == [1, 1, 1]
+    await wait_long(world)
+    assert world.took() == ["pod-1", "pod-2"]
+
+
+async def test_TestProbePodIPs__ready_pods_not_skipped_with_mesh_auto(world: World) -> None:
+    """Mode ``auto``: a ready pod is probed like any other."""
+    ready, not_ready = await world.serving(2, holding=True)
+    world.apply(revision(cc=1))
+    list_pods(world, ready, not_ready=(not_ready,))
+    await world.passes()
+    assert [len(ready.probes), len(not_ready.probes)] == [1, 1]
+    await wait_long(world)
+    assert world.took() == ["pod-0", "pod-1"]
+
+
+async def test_TestProbePodIPs__only_ready_pods_healthy_without_optimisation(world: World) -> None:
+    """With a startup probe both pods are probed, and the ready one alone is used."""
+    ready, not_ready = await world.serving(2, holding=True)
+    world.apply(revision(cc=1, container=STARTUP))
+    list_pods(world, ready, not_ready=(not_ready,))
+    await world.passes()
+    assert [len(ready.probes), len(not_ready.probes)] == [1, 1]
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+
+
+async def test_TestProbePodIPs__removes_non_existent_pods(world: World) -> None:
+    """A pod that is listed no more gets no request, without another probe of the others."""
+    pods = await world.serving(3, holding=True)
+    world.apply(revision(cc=1))
+    list_pods(world, *pods)
+    await world.passes()
+    list_pods(world, *pods[:2])
+    await wait_long(world)
+    assert world.took() == ["pod-0", "pod-1"]
+    assert [len(pod.probes) for pod in pods] == [1, 1, 1]
