@@ -27,7 +27,15 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
-        *("config", "configmaps", "counters", "logs", "network_config", "observability_config"),
+        *(
+            "config",
+            "configmaps",
+            "counters",
+            "logs",
+            "names",
+            "network_config",
+            "observability_config",
+        ),
         *("setting", "tasks", "timers", "values"),
     )
 )
@@ -44,6 +52,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator": frozenset(),
     "activator.counters": frozenset(),
     "activator.logs": frozenset(),
+    "activator.names": frozenset(),
     "activator.tasks": frozenset(),
     "activator.timers": frozenset(),
     "activator.values": frozenset(),

@@ -44,7 +44,15 @@ class Connection(Protocol):
 
 
 class Pool(Protocol):
-    """The connections to one pod."""
+    """The connections to one pod.
+
+    Attributes:
+        probe_lines: the request fields that say which pod is asked, each with its CRLF.
+    """
+
+    @property
+    def probe_lines(self) -> bytes:
+        """See the class."""
 
     def take(self) -> Connection | None:
         """Return an idle one."""
@@ -127,7 +135,7 @@ class Probe:
     def _send(self, connection: Connection) -> None:
         self._connection = connection
         self._timer = asyncio.get_running_loop().call_later(self._timeout, self._on_timeout)
-        connection.send(self, _request(self.pod.address))
+        connection.send(self, _request(self._pool.probe_lines))
 
     def _on_timeout(self) -> None:
         assert self._connection is not None
@@ -198,8 +206,8 @@ class Probe:
             self._timer = None
 
 
-def _request(address: str) -> bytes:
+def _request(lines: bytes) -> bytes:
     return (
-        b"GET /healthz HTTP/1.1\r\nHost: %b\r\nUser-Agent: Knative-Activator-Probe\r\n"
-        b"K-Network-Probe: queue\r\n\r\n" % address.encode()
+        b"GET /healthz HTTP/1.1\r\n%bUser-Agent: Knative-Activator-Probe\r\n"
+        b"K-Network-Probe: queue\r\n\r\n" % lines
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-#: What a request carries for us alone, or that we set: a client's own is taken out.
+#: What a request carries for us alone, or that we set: a client's own is taken out, but for
+#: K-Passthrough-Lb, to which ours is added as Knative's does.
 #: Protected: a client's Connection header cannot remove them from what a pod sees.
 _CONTROL = (
     b"k-network-hash",
@@ -60,7 +61,7 @@ REQUEST_FIELDS = re.compile(
     rb"|[Ee](?i:xpect)"
     rb"|[Hh](?i:ost|ttp2-settings)"
     rb"|[Kk](?i:eep-alive|native-serving-(?:revision|namespace)"
-    rb"|-(?:network-(?:probe|hash)|kubelet-probe|proxy-request|original-host|passthrough-lb))"
+    rb"|-(?:network-(?:probe|hash)|kubelet-probe|proxy-request|original-host))"
     rb"|[Pp](?i:roxy-(?:connection|authenticate|authorization))"
     rb"|[Tt](?i:e|railer|ransfer-encoding)"
     rb"|[Uu](?i:pgrade)"

@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
+from activator.names import private_service
 from activator.proxy.upstream import Upstream
 from throttler.pod import PodTracker
 
@@ -67,9 +68,20 @@ class Pool:
     Attributes:
         idle: those that wait for a request, the newest last.
         host_lines: the request fields that say which pod is asked, each with its CRLF.
+        probe_lines: the same of a probe.
     """
 
-    __slots__ = ("_pools", "connections", "gone", "host", "host_lines", "idle", "pod", "port")
+    __slots__ = (
+        "_pools",
+        "connections",
+        "gone",
+        "host",
+        "host_lines",
+        "idle",
+        "pod",
+        "port",
+        "probe_lines",
+    )
 
     def __init__(self, pools: ConnectionPools, pod: PodTracker) -> None:
         self._pools = pools
@@ -77,10 +89,20 @@ class Pool:
         host, _, port = pod.address.rpartition(":")
         self.host = host.strip("[]")
         self.port = int(port)
-        self.host_lines = b"Host: %b\r\nK-Proxy-Request: activator\r\n" % pod.address.encode()
+        self.set_passthrough(pools.passthrough)
         self.idle: list[Upstream] = []
         self.connections = 0
         self.gone = False
+
+    def set_passthrough(self, on: bool) -> None:
+        """See ConnectionPools.set_passthrough."""
+        if on:
+            revision = self.pod.revision.revision.id
+            name = f"{private_service(revision.name)}.{revision.namespace}"
+            self.probe_lines = b"Host: %b\r\nK-Passthrough-Lb: true\r\n" % name.encode()
+        else:
+            self.probe_lines = b"Host: %b\r\n" % self.pod.address.encode()
+        self.host_lines = self.probe_lines + b"K-Proxy-Request: activator\r\n"
 
     def take(self) -> Upstream | None:
         """Return the idle connection that was used last, or None."""
@@ -186,6 +208,7 @@ class ConnectionPools:
     Attributes:
         idle: how many connections are idle in all; connections: how many there are.
         now: the time at the last ``close_expired``, which is exact enough to expire by.
+        passthrough: see ``set_passthrough``.
     """
 
     def __init__(
@@ -200,6 +223,7 @@ class ConnectionPools:
         self.now = clock()
         self.idle = 0
         self.connections = 0
+        self.passthrough = False
         self._pools: dict[PodTracker, Pool] = {}
 
     def of(self, pod: PodTracker) -> Pool:
@@ -208,6 +232,14 @@ class ConnectionPools:
         if pool is None:
             pool = self._pools[pod] = Pool(self, pod)
         return pool
+
+    def set_passthrough(self, on: bool) -> None:
+        """Take whether a mesh stands between us and the pods, and is to send each request to the
+        pod whose address we used: it is asked for the revision's private Service, with a field
+        that says so. From the next request on."""
+        self.passthrough = on
+        for pool in self._pools.values():
+            pool.set_passthrough(on)
 
     def forget(self, pod: PodTracker) -> None:
         """Close what is idle of a pod that is no more; what is busy closes when it is done."""

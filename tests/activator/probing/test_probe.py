@@ -109,6 +109,16 @@ async def test_question_is_the_one_that_queue_proxy_knows() -> None:
 
 
 @both_loops
+async def test_with_passthrough_the_question_names_the_private_service() -> None:
+    async with serving(ok(b"queue")) as server:
+        server.pools.set_passthrough(True)
+        assert await server.probe() == ("", "")
+        _, *fields = server.heads[0].decode().rstrip().split("\r\n")
+        assert {"Host: app-private.default", "K-Passthrough-Lb: true"} <= set(fields)
+        assert len(fields) == 4
+
+
+@both_loops
 @pytest.mark.parametrize(
     "answer",
     [

@@ -42,8 +42,11 @@ class FakePod:
         listens: whether connections are accepted (else refused).
         silent: whether not even a refusal comes.
         round_trip: seconds, of a connection and of an answer each.
+        probe_lines: which pod is asked.
         idle: connections that are kept; at: when probes came, asked: with which bytes.
     """
+
+    probe_lines = b"Host: 127.0.0.1:8012\r\n"
 
     def __init__(self) -> None:
         self.answer: Answer | None = Answer()

@@ -356,7 +356,7 @@ ACCEPTED = [
         ),
         {
             b"k-proxy-request": [b"activator"],
-            b"k-passthrough-lb": [],
+            b"k-passthrough-lb": [b"true"],
             b"k-network-hash": [],
             b"k-network-probe": [],
             b"x-forwarded-for": [b"1.2.3.4, 127.0.0.1"],

@@ -19,7 +19,7 @@ from activator.proxy.fields import (
 READ = (
     *("Connection", "Content-Length", "Expect", "Host", "HTTP2-Settings", "Keep-Alive", "TE"),
     *("K-Network-Probe", "K-Network-Hash", "K-Kubelet-Probe", "K-Proxy-Request", "Upgrade"),
-    *("K-Original-Host", "K-Passthrough-Lb", "Knative-Serving-Revision", "Trailer"),
+    *("K-Original-Host", "Knative-Serving-Revision", "Trailer"),
     *("Knative-Serving-Namespace", "Proxy-Connection", "Proxy-Authenticate"),
     *("Proxy-Authorization", "Transfer-Encoding", "X-Forwarded-For"),
 )

@@ -232,6 +232,24 @@ async def test_the_pods_address_in_both_families(world, address, host, port, lin
     pool = pool_of(world)
     assert (pool.host, pool.port) == (host, port)
     assert pool.host_lines == line + b"K-Proxy-Request: activator\r\n"
+    assert pool.probe_lines == line
+
+
+async def test_with_passthrough_a_mesh_is_asked_for_the_private_service_from_the_next_request_on(
+    world,
+):
+    pod = await world.serving()
+    await world.ask()
+    world.pools.set_passthrough(True)
+    await world.ask(request(fields=b"K-Passthrough-Lb: mine\r\n"))
+    assert pool_of(world).probe_lines == b"Host: rev-private.ns\r\nK-Passthrough-Lb: true\r\n"
+    world.pools.set_passthrough(False)
+    await world.ask()
+    hosts = [seen.all(b"host") for seen in pod.requests]
+    address = pod.dest.address.encode()
+    assert hosts == [[address], [b"rev-private.ns"], [address]]
+    passthrough = [seen.all(b"k-passthrough-lb") for seen in pod.requests]
+    assert passthrough == [[], [b"true", b"mine"], []]
 
 
 def _answer_and_close(connection: PodConnection) -> None:
