@@ -1,0 +1,48 @@
+"""What Knative Serving's own release says of its activator, as far as a replacement must agree.
+
+Facts of ``serving-core.yaml`` of v1.16.0 and v1.18.0, in which they are the same.
+"""
+
+from __future__ import annotations
+
+NAMESPACE = "knative-serving"
+
+#: Kind and name of each object that the release has for its activator.
+OBJECTS = {
+    ("ServiceAccount", "activator"),
+    ("Role", "knative-serving-activator"),
+    ("RoleBinding", "knative-serving-activator"),
+    ("ClusterRole", "knative-serving-activator-cluster"),
+    ("ClusterRoleBinding", "knative-serving-activator-cluster"),
+    ("Deployment", "activator"),
+    ("Service", "activator-service"),
+    ("HorizontalPodAutoscaler", "activator"),
+    ("PodDisruptionBudget", "activator-pdb"),
+}
+
+DEPLOYMENT_SELECTOR = {"app": "activator", "role": "activator"}
+SERVICE_SELECTOR = {"app": "activator"}
+
+#: Port of the Service by name, and the container's behind it.
+SERVICE_PORTS = {
+    "http-metrics": (9090, 9090),
+    "http": (80, 8012),
+    "http2": (81, 8013),
+    "https": (443, 8112),
+}
+
+#: The environment of the release's Deployment, with values as the cluster would fill them in.
+ENVIRONMENT = {
+    "GOGC": "500",
+    "POD_NAME": "activator-5d8c7b9f4-x2x7k",
+    "POD_IP": "10.1.0.7",
+    "SYSTEM_NAMESPACE": "knative-serving",
+    "CONFIG_LOGGING_NAME": "config-logging",
+    "CONFIG_OBSERVABILITY_NAME": "config-observability",
+    "METRICS_DOMAIN": "knative.dev/internal/serving",
+}
+
+#: Resources by API group that its Role (in the system namespace) and its ClusterRole let it list
+#: and watch.
+ROLE = {("", "configmaps"), ("", "secrets")}
+CLUSTER_ROLE = {("", "services"), ("", "endpoints"), ("serving.knative.dev", "revisions")}

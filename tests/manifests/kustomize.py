@@ -1,0 +1,119 @@
+"""As much of kustomize as our manifests use, so that they can be tested where it is not installed.
+
+Resources, components, namespace, labels, images and patches that add. Whatever else a
+kustomization says is an error here, rather than left out. Where ``kubectl`` or ``kustomize`` is
+installed, test_manifests.py compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFESTS = ROOT / "manifests"
+
+#: Objects that belong to no namespace, of the kinds that we use.
+CLUSTER_WIDE = frozenset({"ClusterRole", "ClusterRoleBinding"})
+
+
+def build(folder: Path, components: Iterable[str] = ()) -> list[Object]:
+    """Return the objects of a kustomization, with more components of ours on top.
+
+    Raises:
+        NotImplementedError: it uses what is not understood here.
+    """
+    objects = _apply(folder, [])
+    for name in components:
+        objects = _apply(MANIFESTS / "components" / name, objects)
+    return objects
+
+
+def find(objects: Iterable[Object], kind: str, name: str) -> Object:
+    """Return the one object of that kind and name."""
+    found = [o for o in objects if o["kind"] == kind and o["metadata"]["name"] == name]
+    assert len(found) == 1, f"{len(found)} objects are {kind} {name}"
+    return found[0]
+
+
+def _apply(folder: Path, objects: list[Object]) -> list[Object]:
+    said = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    said.pop("apiVersion"), said.pop("kind")
+    for path in said.pop("resources", []):
+        objects = objects + _resource(folder / path)
+    for path in said.pop("components", []):
+        objects = _apply(folder / path, objects)
+    steps: dict[str, Callable[[list[Object], Any], None]] = {
+        "patches": _patches,
+        "namespace": _namespace,
+        "labels": _labels,
+        "images": _images,
+    }
+    for key, step in steps.items():
+        if key in said:
+            step(objects, said.pop(key))
+    if said:
+        raise NotImplementedError(f"{folder}: {', '.join(said)}")
+    return objects
+
+
+def _resource(path: Path) -> list[Object]:
+    if path.is_dir():
+        return _apply(path, [])
+    return [obj for obj in yaml.safe_load_all(path.read_text()) if obj]
+
+
+def _patches(objects: list[Object], patches: list[Any]) -> None:
+    for patch in patches:
+        obj = find(objects, patch["target"]["kind"], patch["target"]["name"])
+        for step in yaml.safe_load(patch["patch"]):
+            if step["op"] != "add":
+                raise NotImplementedError(f"patch: {step['op']}")
+            _add(obj, step["path"], step["value"])
+
+
+def _add(obj: Any, path: str, value: Any) -> None:
+    *parents, last = path.removeprefix("/").split("/")
+    for key in parents:
+        obj = obj[int(key)] if isinstance(obj, list) else obj[key]
+    if isinstance(obj, list):
+        if last != "-":
+            raise NotImplementedError(f"patch: {path}")
+        obj.append(value)
+    else:
+        obj[last] = value
+
+
+def _namespace(objects: list[Object], namespace: str) -> None:
+    for obj in objects:
+        if obj["kind"] not in CLUSTER_WIDE:
+            obj["metadata"]["namespace"] = namespace
+        for subject in obj.get("subjects", []):
+            subject["namespace"] = namespace
+
+
+def _labels(objects: list[Object], groups: list[Any]) -> None:
+    for group in groups:
+        pairs = group.pop("pairs")
+        if group not in ({}, {"includeTemplates": True}):
+            raise NotImplementedError(f"labels: {group}")
+        for obj in objects:
+            obj["metadata"].setdefault("labels", {}).update(pairs)
+            if group and obj["kind"] == "Deployment":
+                obj["spec"]["template"]["metadata"]["labels"].update(pairs)
+
+
+def _images(objects: list[Object], images: list[Any]) -> None:
+    deployments = [obj for obj in objects if obj["kind"] == "Deployment"]
+    for image in images:
+        for deployment in deployments:
+            for container in deployment["spec"]["template"]["spec"]["containers"]:
+                name, _, tag = container["image"].rpartition(":")
+                if name == image["name"]:
+                    tag = image.get("newTag", tag)
+                    container["image"] = f"{image.get('newName', name)}:{tag}"

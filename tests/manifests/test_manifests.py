@@ -1,0 +1,240 @@
+"""The manifests without a cluster: valid, and agreeing with the program and with Knative."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from activator import __version__
+from activator.config import load, settings_of
+from tests.manifests import knative
+from tests.manifests.kustomize import MANIFESTS, Object, build, find
+
+OVERLAY = MANIFESTS / "overlays" / "knative"
+COMPONENTS = ("internal-tls", "service-monitor")
+
+#: The oldest one that the program starts on, without the last figure: 1.34.
+OLDEST_KUBERNETES = (
+    load("run", {}, knative.ENVIRONMENT).kubernetes_min_version.lstrip("v").rpartition(".")[0]
+)
+
+#: Kinds that the Prometheus operator brings, whose schema Kubernetes does not have.
+FOREIGN = {"ServiceMonitor"}
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[Object]:
+    """What an operator applies."""
+    return build(OVERLAY)
+
+
+def container(objects: list[Object]) -> Any:
+    deployment = find(objects, "Deployment", "activator")
+    return deployment["spec"]["template"]["spec"]["containers"][0]
+
+
+def environment(objects: list[Object]) -> dict[str, str]:
+    """The container's environment, with values as the cluster would fill them in."""
+    fields = {"metadata.name": "a-1", "metadata.namespace": "k", "status.podIP": "10.0.0.1"}
+    return {
+        entry["name"]: entry["value"]
+        if "value" in entry
+        else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        for entry in container(objects)["env"]
+    }
+
+
+def kustomize_command() -> list[str]:
+    if shutil.which("kustomize"):
+        return ["kustomize", "build"]
+    if shutil.which("kubectl"):
+        return ["kubectl", "kustomize"]
+    pytest.skip("neither kustomize nor kubectl is installed: nothing to compare the loader with")
+
+
+def as_kustomization(folder: Path, **more: Any) -> Path:
+    """Writes a kustomization as an operator would, in a folder of its own, upon the overlay."""
+    folder.mkdir()
+    manifests = folder.parent / "manifests"
+    if not manifests.exists():
+        shutil.copytree(MANIFESTS, manifests)  # kustomize takes relative paths only
+    said = {"resources": ["../manifests/overlays/knative"], **more}
+    (folder / "kustomization.yaml").write_text(
+        yaml.safe_dump({"apiVersion": "kustomize.config.k8s.io/v1beta1", **said})
+    )
+    return folder
+
+
+def rendered(command: list[str], folder: Path) -> list[Object]:
+    done = subprocess.run([*command, folder], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return [*yaml.safe_load_all(done.stdout)]
+
+
+def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    return {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/knative"])
+def test_kustomize_builds_the_same(folder: str) -> None:
+    assert by_name(rendered(kustomize_command(), MANIFESTS / folder)) == by_name(
+        build(MANIFESTS / folder)
+    )
+
+
+def test_kustomize_builds_the_same_with_components_image_and_namespace(tmp_path: Path) -> None:
+    more = {
+        "components": [f"../manifests/components/{name}" for name in COMPONENTS],
+        "namespace": "elsewhere",
+        "images": [{"name": "registry.invalid/activator", "newName": "r.example/a", "newTag": "7"}],
+    }
+    command = kustomize_command()
+    folder = as_kustomization(tmp_path / "mine", kind="Kustomization", **more)
+    objects = rendered(command, folder)
+    assert by_name(objects) == by_name(_loaded(folder))
+    assert container(objects)["image"] == "r.example/a:7"
+    assert {subject["namespace"] for obj in objects for subject in obj.get("subjects", [])} == {
+        "elsewhere"
+    }
+
+
+def _loaded(folder: Path) -> list[Object]:
+    said = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    said["kind"] = "Kustomization"
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(said))
+    return build(folder)
+
+
+@pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("components", [(), COMPONENTS])
+def test_every_object_is_valid(version: str, components: tuple[str, ...]) -> None:
+    """From the oldest Kubernetes that the program starts on to the newest one with a schema."""
+    for obj in build(OVERLAY, components):
+        if obj["kind"] not in FOREIGN:
+            kubernetes_validate.validate(obj, version, strict=True)
+
+
+def test_validation_sees_a_wrong_field(objects: list[Object]) -> None:
+    wrong = copy.deepcopy(find(objects, "Deployment", "activator"))
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="livenesProbe"):
+        kubernetes_validate.validate(wrong, OLDEST_KUBERNETES, strict=True)
+
+
+def test_the_overlay_replaces_what_knative_deploys_and_nothing_else(objects: list[Object]) -> None:
+    assert set(by_name(objects)) == knative.OBJECTS
+    assert {obj["metadata"]["namespace"] for obj in objects if "namespace" in obj["metadata"]} == {
+        knative.NAMESPACE
+    }
+
+
+def test_selectors_are_knatives_and_match_our_pods(objects: list[Object]) -> None:
+    deployment = find(objects, "Deployment", "activator")["spec"]
+    labels = deployment["template"]["metadata"]["labels"].items()
+    assert deployment["selector"] == {"matchLabels": knative.DEPLOYMENT_SELECTOR}
+    assert deployment["selector"]["matchLabels"].items() <= labels
+    service = find(objects, "Service", "activator-service")
+    assert service["spec"]["selector"] == knative.SERVICE_SELECTOR
+    budget = find(objects, "PodDisruptionBudget", "activator-pdb")["spec"]["selector"]
+    spread = deployment["template"]["spec"]["topologySpreadConstraints"]
+    for selector in (budget, *(constraint["labelSelector"] for constraint in spread)):
+        assert selector["matchLabels"].items() <= labels
+    monitor = find(build(OVERLAY, COMPONENTS), "ServiceMonitor", "activator")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    names = {port["name"] for port in service["spec"]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["endpoints"]} <= names
+
+
+def test_the_service_has_knatives_ports(objects: list[Object]) -> None:
+    ports = find(objects, "Service", "activator-service")["spec"]["ports"]
+    assert {
+        port["name"]: (port["port"], port["targetPort"]) for port in ports
+    } == knative.SERVICE_PORTS
+
+
+def test_ports_are_those_that_the_program_opens(objects: list[Object]) -> None:
+    settings = load("run", {}, environment(objects), resolv_conf=Path("/nowhere"))
+    open_ports = {
+        "http1": settings.http_port,
+        "h2c": settings.h2c_port,
+        "metrics": settings.metrics_port,
+    }
+
+    def ports(objects: list[Object]) -> dict[str, int]:
+        return {port["name"]: port["containerPort"] for port in container(objects)["ports"]}
+
+    assert ports(objects) == open_ports
+    assert ports(build(OVERLAY, ["internal-tls"])) == open_ports | {"https": settings.https_port}
+    service = find(objects, "Service", "activator-service")["spec"]["ports"]
+    assert {port["targetPort"] for port in service} == {*open_ports.values(), settings.https_port}
+
+
+@pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
+def test_probes_ask_an_open_port(objects: list[Object], probe: str) -> None:
+    names = {port["name"] for port in container(objects)["ports"]}
+    assert container(objects)[probe]["httpGet"]["port"] in names
+
+
+def test_liveness_does_not_depend_on_the_autoscaler(objects: list[Object]) -> None:
+    """The metrics port's /healthz says that the process lives; the traffic port's probe, that it
+    is of use."""
+    for probe in ("startupProbe", "livenessProbe"):
+        assert container(objects)[probe]["httpGet"] == {"port": "metrics", "path": "/healthz"}
+    assert container(objects)["readinessProbe"]["httpGet"] == {"port": "http1"}
+
+
+def test_the_environment_holds_known_settings_only(objects: list[Object]) -> None:
+    known = {row.variable for row in settings_of("run")}
+    assert set(environment(objects)) <= known
+    settings = load("run", {}, environment(objects), resolv_conf=Path("/nowhere"))
+    assert (settings.pod_name, settings.pod_ip, settings.system_namespace) == (
+        ("a-1", "10.0.0.1", "k")
+    )
+
+
+def test_knatives_own_deployment_starts_our_program() -> None:
+    """Who only swaps the image keeps Knative's environment, which must be enough."""
+    settings = load("run", {}, knative.ENVIRONMENT, resolv_conf=Path("/nowhere"))
+    assert settings.autoscaler_url == "ws://autoscaler.knative-serving.svc.cluster.local:8080"
+
+
+def test_the_grace_period_holds_lame_duck_and_drain(objects: list[Object]) -> None:
+    settings = load("run", {}, environment(objects), resolv_conf=Path("/nowhere"))
+    pod = find(objects, "Deployment", "activator")["spec"]["template"]["spec"]
+    # Beyond the drain: listeners and links are closed, what telemetry still holds is sent.
+    assert settings.lame_duck + settings.drain_timeout + 10 <= pod["terminationGracePeriodSeconds"]
+
+
+def test_memory_holds_every_full_queue(objects: list[Object]) -> None:
+    settings = load("run", {}, environment(objects), resolv_conf=Path("/nowhere"))
+    waiting = settings.queue_depth_total * 3072 + settings.hold_bytes_total  # docs/benchmarks.md
+    resources = container(objects)["resources"]
+    assert resources["limits"]["memory"] == "1Gi"
+    assert waiting + 150 * 2**20 < 2**30
+
+
+def test_the_pod_may_do_nothing_but_listen(objects: list[Object]) -> None:
+    pod = find(objects, "Deployment", "activator")["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container(objects)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "volumes" not in pod
+
+
+def test_the_image_is_of_this_version_and_of_nobodys_registry(objects: list[Object]) -> None:
+    assert container(objects)["image"] == f"registry.invalid/activator:{__version__}"
