@@ -15,12 +15,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from activator import logs
+from activator import logs, network_config
 from activator.autoscaler.reporter import Sink, StatReporter
+from activator.cluster_config import ClusterConfig, Hearers, Names
 from activator.config import Settings
+from activator.configmaps import ConfigMapError
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
 from activator.driver import Driver
+from activator.logging_config import LoggingConfig
+from activator.network_config import NetworkConfig
+from activator.observability_config import ObservabilityConfig
 from activator.probing.prober import PodProber
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.request import RequestLimits
@@ -83,6 +88,7 @@ class Runtime:
         self.driver.prober = self.prober
         self.driver.pools = self.pools
         self.proxy = self._make_proxy()
+        self.cluster = self._make_cluster_config()
         self.started_at = self.driver.clock()
         self._metrics = Metrics(self, concurrency.of)
 
@@ -97,11 +103,19 @@ class Runtime:
             queue_bytes_total=settings.hold_bytes_total,
         )
         throttler = Throttler(limits, random.random, settings.pod_ip, settings.borrow)
-        driver = Driver(
+        return Driver(
             throttler, self._reporter.load, self._clock, cluster_domain=settings.cluster_domain
         )
-        driver.config_listeners[settings.config_logging_name] = self._set_log_level
-        return driver
+
+    def _make_cluster_config(self) -> ClusterConfig:
+        settings = self.settings
+        cluster = ClusterConfig(
+            Names(settings.config_logging_name, settings.config_observability_name),
+            Hearers(self._set_network, self._set_logging, self._set_observability),
+            check_template=lambda template: None,
+        )
+        self.driver.config_listeners.update(cluster.listeners)
+        return cluster
 
     def _make_pools(self) -> ConnectionPools:
         settings = self.settings
@@ -138,6 +152,22 @@ class Runtime:
         assert self.link is not None
         return frame_sink(self.link.send, self.settings.pod_name)
 
+    # -- what ConfigMaps change -----------------------------------------------------------------
+
+    @property
+    def network(self) -> NetworkConfig:
+        """How pods are reached; whether that is encrypted is settled when discovery has begun."""
+        return self.cluster.network
+
+    def _set_network(self, config: NetworkConfig) -> None:
+        self.driver.set_mesh(config.mesh_mode, config.pod_addressability)
+
+    def _set_logging(self, config: LoggingConfig) -> None:
+        logs.set_level(config.level or self.settings.log_level)
+
+    def _set_observability(self, config: ObservabilityConfig) -> None:
+        """Take what operators want to see."""
+
     # -- for the admin side ---------------------------------------------------------------------
 
     def ready(self) -> str:
@@ -161,6 +191,7 @@ class Runtime:
         """Run discovery, probing and throttler."""
         try:
             await self._start_discovery()
+            self._freeze_config()
             self._tasks.start(self._reporter.run())
             if self.link is not None:
                 self._tasks.start(self.link.run())
@@ -199,17 +230,21 @@ class Runtime:
         self._tasks.start(watch.run())
         await watch.wait_synced()
 
+    def _freeze_config(self) -> None:
+        settings = self.settings
+        try:
+            self.cluster.freeze(required=settings.command == "run")
+        except ConfigMapError as error:
+            where = f"namespace {settings.system_namespace}" if self._watch else settings.manifests
+            raise StartError(
+                f"ConfigMap {network_config.NAME} ({where}): {error}. Whether traffic has to be "
+                f"encrypted is not known; mend it and start again."
+            ) from error
+
     async def _housekeep(self) -> None:
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
             self.pools.close_expired()
-
-    def _set_log_level(self, data: Mapping[str, str]) -> None:
-        level = data.get("loglevel.activator", self.settings.log_level)
-        try:
-            logs.set_level(level)
-        except ValueError as error:
-            logger.warning("logging ConfigMap: loglevel.activator ignored: %s", error)
 
     def begin_drain(self) -> None:
         """Say from now on that we are not ready."""

@@ -27,16 +27,18 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
-        *(
-            "config",
-            "configmaps",
-            "counters",
-            "logs",
-            "names",
-            "network_config",
-            "observability_config",
-        ),
-        *("setting", "tasks", "timers", "values"),
+        "config",
+        "configmaps",
+        "counters",
+        "logging_config",
+        "logs",
+        "names",
+        "network_config",
+        "observability_config",
+        "setting",
+        "tasks",
+        "timers",
+        "values",
     )
 )
 SIBLINGS: Final = frozenset(
@@ -63,10 +65,14 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
         {"throttler", "activator.values", "activator.configmaps"}
     ),
     "activator.observability_config": frozenset({"activator.values", "activator.configmaps"}),
+    "activator.logging_config": frozenset(
+        {"activator.configmaps", "activator.logs", "activator.values"}
+    ),
     "activator.driver": frozenset({"throttler", "activator.counters"}),
+    "activator.cluster_config": frozenset({"throttler"}) | BASE,
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.lab": frozenset(),
-    "activator.runtime": SIBLINGS | BELOW_SIBLINGS,
+    "activator.runtime": SIBLINGS | BELOW_SIBLINGS | {"activator.cluster_config"},
     "activator.servers": SIBLINGS | BELOW_SIBLINGS | {"activator.runtime"},
     "activator.app": SIBLINGS
     | BELOW_SIBLINGS

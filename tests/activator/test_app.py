@@ -22,6 +22,7 @@ from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
+from tests.activator.discovery.recording import config_map
 from throttler.model import RevisionID
 
 pytestmark = pytest.mark.e2e
@@ -316,6 +317,25 @@ async def test_signal_during_the_start_ends_it(tmp_path: Path) -> None:
         assert "Traceback" not in running.log
 
 
+async def test_cluster_that_says_nothing_clear_about_encryption_ends_the_start(
+    tmp_path: Path,
+) -> None:
+    """Neither must a word that is wrong, nor the wrong namespace, come down to plaintext."""
+    async with FakeApiServer() as api:
+        async with cluster_activator(api, tmp_path) as running:
+            await running.logged("listening: ")
+        api.put(config_map("config-network", **{"system-internal-tls": "enabeld"}))
+        command = ("run", *ANY_PORTS, "--kubeconfig", api.kubeconfig(tmp_path))
+        async with activator(*command, environment=CLUSTER) as running:
+            assert await running.ended() == 1
+            assert "system-internal-tls: 'enabeld' cannot be used" in running.lines[-1]["message"]
+        api.delete("ConfigMap", "config-network")
+        async with activator(*command, environment=CLUSTER) as running:
+            assert await running.ended() == 1
+            assert "there is no such ConfigMap" in running.lines[-1]["message"]
+            assert "namespace knative-serving" in running.lines[-1]["message"]
+
+
 async def test_kubeconfig_that_leads_nowhere_is_named_and_ends_with_1(tmp_path: Path) -> None:
     path = str(tmp_path / "kubeconfig")
     async with activator("run", *ANY_PORTS, "--kubeconfig", path, environment=CLUSTER) as running:
@@ -495,6 +515,7 @@ class Autoscaler:
 
 
 def cluster_activator(api: FakeApiServer, folder: Path, autoscaler_url: str = "") -> Any:
+    api.put(config_map("config-network"))
     return activator(
         *("run", *ANY_PORTS, "--kubeconfig", api.kubeconfig(folder), "--lame-duck", "0s"),
         *("--autoscaler-url", autoscaler_url),

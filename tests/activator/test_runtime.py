@@ -12,8 +12,10 @@ import uvloop
 from activator.config import Settings, load
 from activator.discovery.manifests import ManifestFolderError
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
-from activator.runtime import Runtime
+from activator.network_config import NetworkConfig
+from activator.runtime import Runtime, StartError
 from throttler.health import PodState
+from throttler.model import MeshMode
 
 
 @pytest.fixture
@@ -85,3 +87,27 @@ async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothi
     assert logging.getLogger().level == logging.ERROR
     runtime.driver.set_config_map("config-logging", {})
     assert logging.getLogger().level == logging.INFO
+
+
+def network_config_map(**data: str) -> dict[str, Any]:
+    metadata = {"name": "config-network", "namespace": "knative-serving"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+async def test_how_pods_are_reached_follows_config_network(tmp_path: Path) -> None:
+    data = {"mesh-compatibility-mode": "Enabled", "system-internal-tls": "disabled"}
+    write_object(tmp_path, network_config_map(**data))
+    runtime = Runtime(settings(tmp_path))
+    told: list[tuple[MeshMode, bool]] = []
+    runtime.driver.set_mesh = lambda *mesh: told.append(mesh)  # type: ignore[method-assign] # spied on
+    async with runtime.lifespan():
+        assert runtime.network == NetworkConfig(MeshMode.ENABLED)
+        runtime.driver.set_config_map("config-network", {"enable-mesh-pod-addressability": "true"})
+    assert told == [(MeshMode.ENABLED, False), (MeshMode.AUTO, True)]
+
+
+async def test_start_ends_where_it_is_not_known_whether_to_encrypt(tmp_path: Path) -> None:
+    write_object(tmp_path, network_config_map(**{"system-internal-tls": "maybe"}))
+    with pytest.raises(StartError, match=r"ConfigMap config-network \(.*\): system-internal-tls: "):
+        async with Runtime(settings(tmp_path)).lifespan():
+            pass

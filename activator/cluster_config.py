@@ -1,0 +1,108 @@
+"""What the cluster's ConfigMaps say, joined with what follows from it while the process runs.
+
+Decides what may change while requests run and what waits for a restart. Knows the ConfigMaps by
+their readers, and those who hear of changes as plain callables. Knative's counterpart: the stores
+and watchers of cmd/activator/main.go, which freeze all of ``config-network`` at start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from activator import logging_config, network_config, observability_config
+from activator.configmaps import ConfigMapError, Followed
+from activator.logging_config import LoggingConfig
+from activator.network_config import NetworkConfig
+from activator.observability_config import CheckTemplate, ObservabilityConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of the ConfigMaps that an operator may choose."""
+
+    logging: str
+    observability: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hearers:
+    """Who is told of changes; nothing is told of defaults, which everything begins with."""
+
+    network: Callable[[NetworkConfig], None]
+    logging: Callable[[LoggingConfig], None]
+    observability: Callable[[ObservabilityConfig], None]
+
+
+class ClusterConfig:
+    """The ConfigMaps that an activator goes by.
+
+    Attributes:
+        listeners: who takes the data of a ConfigMap, by its name.
+        network: what is in force of ``config-network``; whether traffic is encrypted stays what
+            it was when ``freeze`` was called.
+    """
+
+    def __init__(self, names: Names, hearers: Hearers, check_template: CheckTemplate) -> None:
+        """Args: the names; who is told; what refuses a request log's template that is wrong."""
+        self.network = NetworkConfig()
+        self._hearers = hearers
+        self._frozen = False
+        self._network = Followed(
+            network_config.NAME, network_config.read, NetworkConfig(), self._set_network
+        )
+        self._logging = Followed(
+            names.logging, logging_config.read, LoggingConfig(), hearers.logging
+        )
+        self._observability = Followed(
+            names.observability,
+            observability_config.reader_of(check_template),
+            ObservabilityConfig(),
+            hearers.observability,
+        )
+        self._all = (self._network, self._logging, self._observability)
+        self.listeners = {followed.name: followed.update for followed in self._all}
+
+    @property
+    def observability(self) -> ObservabilityConfig:
+        """What is in force of the observability ConfigMap."""
+        return self._observability.value
+
+    def problems(self) -> Mapping[str, Mapping[str, str]]:
+        """Return what is wrong at present, by ConfigMap and key."""
+        return {each.name: each.problems for each in self._all if each.problems}
+
+    def freeze(self, *, required: bool) -> None:
+        """Decide what is decided once, after all that exists has been read.
+
+        Args:
+            required: whether the ConfigMaps have to exist, as in a cluster of Knative's.
+
+        Raises:
+            ConfigMapError: it cannot be known whether traffic is to be encrypted; going on would
+                send it in plaintext, maybe against somebody's will.
+        """
+        wrong = self._network.problems
+        if tls := {key: wrong[key] for key in network_config.TLS_KEYS if key in wrong}:
+            raise ConfigMapError(tls)
+        if required and not self._network.seen:
+            raise ConfigMapError({network_config.NAME: "there is no such ConfigMap"})
+        for followed in self._all:
+            if required and not followed.seen:
+                logger.warning("there is no ConfigMap %s: its defaults are in force", followed.name)
+        self._frozen = True
+
+    def _set_network(self, config: NetworkConfig) -> None:
+        if self._frozen and config.internal_tls is not self.network.internal_tls:
+            logger.warning(
+                "ConfigMap %s, key %s: traffic %s until this process is started anew",
+                network_config.NAME,
+                network_config.INTERNAL_TLS,
+                "stays encrypted" if self.network.internal_tls else "stays plaintext",
+            )
+            config = replace(config, internal_tls=self.network.internal_tls)
+        self.network = config
+        self._hearers.network(config)

@@ -1,0 +1,33 @@
+"""What config-logging means."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.configmaps import ConfigMapError, strictly
+from activator.logging_config import LoggingConfig, read
+
+
+def parse(data: dict[str, str]) -> LoggingConfig:
+    return strictly(read, data, LoggingConfig())
+
+
+def test_an_empty_one_says_nothing() -> None:
+    assert parse({}) == parse({"loglevel.activator": ""}) == LoggingConfig("")
+
+
+@pytest.mark.parametrize(
+    "level", ["debug", "info", "warn", "error", "dpanic", "panic", "fatal", "Info", "WARN"]
+)
+def test_the_level_is_one_of_zaps_in_any_case(level: str) -> None:
+    assert parse({"loglevel.activator": level}).level == level.lower()
+
+
+@pytest.mark.parametrize("level", ["loud", "info ", "1", "trace"])
+def test_another_level_is_refused(level: str) -> None:
+    with pytest.raises(ConfigMapError, match=r"^loglevel\.activator: .* accepted is one of debug"):
+        parse({"loglevel.activator": level})
+
+
+def test_levels_of_other_components_are_theirs() -> None:
+    assert parse({"loglevel.autoscaler": "loud"}) == LoggingConfig("")
