@@ -84,7 +84,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
 #: Packages that are not Python's own: the only files that may import them, and why those alone.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
-        frozenset({"activator/discovery/kubernetes.py", "activator/discovery/transport.py"}),
+        frozenset({"activator/discovery/api_server.py", "activator/discovery/transport.py"}),
         "comes with kubernetes_asyncio and costs as much; its many errors become one there",
     ),
     "anyio": (
@@ -109,7 +109,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "control traffic only: its pool grows slow with the number of pods",
     ),
     "kubernetes_asyncio": (
-        frozenset({"activator/discovery/kubernetes.py"}),
+        frozenset({"activator/discovery/api_server.py", "activator/discovery/cluster_config.py"}),
         "one second and 60 MiB, which a laptop must not pay; untyped",
     ),
     "msgspec": (
@@ -117,7 +117,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
             {
                 "activator/admin/problems.py",
                 "activator/admin/streaming.py",
-                "activator/discovery/kubernetes.py",
+                "activator/discovery/version.py",
                 "activator/discovery/wire.py",
             }
         ),
@@ -143,7 +143,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "logs.py gives both it and logging one output",
     ),
     "tenacity": (
-        frozenset({"activator/autoscaler/link.py", "activator/discovery/kubernetes.py"}),
+        frozenset({"activator/autoscaler/link.py", "activator/discovery/version.py"}),
         "retries of a start or a dial, hidden in the file that needs them",
     ),
     "uvicorn": (

@@ -19,12 +19,18 @@ from typing import Protocol, TypeVar
 from activator.discovery import endpoints, revisions
 from activator.discovery.endpoints import PrivateEndpoints, PublicEndpoints
 from activator.discovery.fields import ManifestError, ObjectKey, identify, root
+from activator.discovery.system_objects import (
+    ConfigMap,
+    Secret,
+    parse_config_map,
+    parse_secret,
+)
 from throttler.model import AppProtocol, Dests, Revision, RevisionID
 
 logger = logging.getLogger(__name__)
 
 # The API group of each kind that is understood. `Service` shows why the kind alone will not do:
-# serving.knative.dev has one too. Slices and secrets are kept count of, and say nothing yet.
+# serving.knative.dev has one too.
 GROUPS: Mapping[str, str] = {
     "Revision": "serving.knative.dev",
     "Service": "",
@@ -55,8 +61,17 @@ class Sink(Protocol):
     ) -> None:
         """These are all IPs behind the revision's public name, for every protocol."""
 
+    def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
+        """This is the revision's private Service, ``ip:port``; empty if it cannot be used."""
+
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
         """The ConfigMap has this content; none if it is gone."""
+
+    def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
+        """The Secret has this content, decoded; none if it is gone."""
+
+    def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
+        """These are all certificates to trust, PEM, of all ConfigMaps that are trust bundles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +117,7 @@ class Stats:
 
 
 _Part = TypeVar("_Part")
-_Parsed = Revision | PrivateEndpoints | PublicEndpoints | Mapping[str, str] | None
+_Parsed = Revision | PrivateEndpoints | PublicEndpoints | ConfigMap | Secret | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +154,8 @@ class Inventory:
     Args:
         sink: is told what changed.
         report: is told of objects that cannot be used.
-        system_namespace: the one namespace whose ConfigMaps count; None for every namespace.
+        system_namespace: the one namespace whose ConfigMaps and Secrets count; None for every
+            namespace.
     """
 
     def __init__(
@@ -161,6 +177,8 @@ class Inventory:
         # Dicts, not sets: the sink is told in the order in which things came.
         self._changed_dests: dict[RevisionID, None] = {}
         self._changed_addresses: dict[RevisionID, None] = {}
+        self._bundles: dict[ObjectKey, ConfigMap] = {}
+        self._bundles_changed = False
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -255,9 +273,11 @@ class Inventory:
             return revisions.parse(obj)
         if key.kind == "Endpoints":
             return endpoints.parse(obj)
-        if key.kind == "ConfigMap" and self._system_namespace in (None, key.namespace):
-            data = root(obj, "ConfigMap")["data"]
-            return {str(name): data.at(str(name)).text() for name in data.mapping()}
+        if self._system_namespace in (None, key.namespace):
+            if key.kind == "ConfigMap":
+                return parse_config_map(obj)
+            if key.kind == "Secret":
+                return parse_secret(obj)
         return None
 
     def _forget(self, key: ObjectKey) -> None:
@@ -287,8 +307,22 @@ class Inventory:
         if isinstance(new, PublicEndpoints):
             self._public.setdefault(new.revision_id, {})[key] = new
             self._changed_addresses[new.revision_id] = None
-        if isinstance(new, dict) or isinstance(old, dict):
-            self._sink.set_config_map(key.name, new if isinstance(new, dict) else {})
+        if isinstance(new, ConfigMap) or isinstance(old, ConfigMap):
+            self._move_config_map(key, old, new)
+        if isinstance(new, Secret) or isinstance(old, Secret):
+            self._sink.set_secret(key.name, new.data if isinstance(new, Secret) else {})
+
+    def _move_config_map(self, key: ObjectKey, old: _Parsed, new: _Parsed) -> None:
+        was, now = (
+            entry if isinstance(entry, ConfigMap) else ConfigMap({}) for entry in (old, new)
+        )
+        if was.data != now.data or old is None or new is None:
+            self._sink.set_config_map(key.name, now.data)
+        if was.is_trust_bundle or now.is_trust_bundle:
+            self._bundles.pop(key, None)
+            if now.is_trust_bundle:
+                self._bundles[key] = now
+            self._bundles_changed = True
 
     def _tell(self) -> None:
         """Tells the sink what changed since the last time, each revision at most once.
@@ -318,6 +352,10 @@ class Inventory:
             if not public:
                 self._told_addresses.pop(revision_id, None)
             del self._changed_addresses[revision_id]
+        if self._bundles_changed:
+            bundles = [self._bundles[key].data for key in sorted(self._bundles)]
+            self._sink.set_trust_bundles(tuple(pem for data in bundles for pem in data.values()))
+            self._bundles_changed = False
 
     def _reject(self, key: ObjectKey, reason: str) -> str:
         self.stats.rejections += 1

@@ -15,6 +15,7 @@ import logging
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from activator.discovery.backoff import Backoff, Timings
@@ -61,10 +62,17 @@ _NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_RE
 
 
 class Resource(NamedTuple):
-    """One kind of objects, and the path under which an API server lists it."""
+    """One kind of objects, and how an API server is asked for it.
+
+    Attributes:
+        kind: the kind of the objects.
+        path: where the server lists them.
+        selector: query parameters that choose among them, of lists and watches alike.
+    """
 
     kind: str
     path: str
+    selector: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -200,7 +208,7 @@ class Reflector:
         """Lists all pages, and only then puts them in force. Raises if any page is not right."""
         self.counters.lists += 1
         objects: list[object] = []
-        params = {"limit": str(PAGE_SIZE)}
+        params = {"limit": str(PAGE_SIZE), **self.resource.selector}
         if self._list_version:
             params["resourceVersion"] = self._list_version
         while True:
@@ -209,7 +217,8 @@ class Reflector:
             if not page.metadata.continue_:
                 break
             # The first page's version is part of the token, and may not be repeated.
-            params = {"limit": str(PAGE_SIZE), "continue": page.metadata.continue_}
+            params.pop("resourceVersion", None)
+            params["continue"] = page.metadata.continue_
         self._put_in_force(objects)
         self._version = self._list_version = page.metadata.resourceVersion
         self._alive()
@@ -281,6 +290,7 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(max(1, round(seconds))),
+            **self.resource.selector,
         }
 
     async def _follow(self, response: Response) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from activator.discovery.inventory import Inventory, Rejection
+from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.activator.discovery.recording import RecordingSink
 
 
@@ -21,3 +24,9 @@ def rejections() -> list[Rejection]:
 @pytest.fixture
 def inventory(sink: RecordingSink, rejections: list[Rejection]) -> Inventory:
     return Inventory(sink, rejections.append)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeApiServer]:
+    async with FakeApiServer() as server:
+        yield server

@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
@@ -23,7 +23,22 @@ KINDS = {
     "services": "Service",
     "endpoints": "Endpoints",
     "configmaps": "ConfigMap",
+    "endpointslices": "EndpointSlice",
+    "secrets": "Secret",
 }
+
+
+class Call(NamedTuple):
+    """One request as RBAC judges it.
+
+    ``namespace`` is empty where all namespaces are asked for, ``name`` where no single object is.
+    """
+
+    group: str
+    resource: str
+    namespace: str
+    verb: str
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,7 @@ class Request:
     params: dict[str, str]
     headers: dict[str, str]
     at: float
+    call: Call | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ class FakeApiServer:
         self.always: dict[tuple[str, str], Answer] = {}
         self.requests: list[Request] = []
         self.page_size = 500
-        self._streams: dict[str, list[asyncio.StreamWriter]] = defaultdict(list)
+        self._streams: dict[str, list[tuple[Request, asyncio.StreamWriter]]] = defaultdict(list)
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self.port = 0
@@ -119,7 +135,7 @@ class FakeApiServer:
         known = self.objects[obj["kind"]]
         line = event(event_type or ("MODIFIED" if metadata["name"] in known else "ADDED"), obj)
         known[metadata["name"]] = obj
-        self.send(obj["kind"], line)
+        self._tell(obj, line)
         return line
 
     def delete(self, kind: str, name: str, *, tell: bool = True) -> None:
@@ -128,12 +144,22 @@ class FakeApiServer:
         obj = self.objects[kind].pop(name)
         obj["metadata"]["resourceVersion"] = str(self.version)
         if tell:
-            self.send(kind, event("DELETED", obj))
+            self._tell(obj, event("DELETED", obj))
 
     def send(self, kind: str, line: bytes) -> None:
-        """Writes bytes into the open watches of a kind."""
-        for writer in self._streams[kind]:
+        """Writes bytes into the open watches of a kind, whatever they select."""
+        for _, writer in self._streams[kind]:
             writer.write(_chunk(line))
+
+    def _tell(self, obj: dict[str, Any], line: bytes) -> None:
+        for request, writer in self._streams[obj["kind"]]:
+            if _selects(request, obj):
+                writer.write(_chunk(line))
+
+    @property
+    def calls(self) -> list[Call]:
+        """What was asked for, as RBAC judges it, in order; ``/version`` needs no permission."""
+        return [request.call for request in self.requests if request.call]
 
     def count(self, kind: str, verb: str) -> int:
         """How often a kind was listed (``list``) or watched (``watch``)."""
@@ -166,8 +192,7 @@ class FakeApiServer:
         finally:
             self._tasks.discard(task)
             for streams in self._streams.values():
-                if writer in streams:
-                    streams.remove(writer)
+                streams[:] = [(request, known) for request, known in streams if known is not writer]
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -184,7 +209,7 @@ class FakeApiServer:
         if answer.body:
             writer.write(_chunk(answer.body))
         if answer.end == "hold":
-            self._streams[request.kind].append(writer)
+            self._streams[request.kind].append((request, writer))
             self._changed.set()
             await reader.read()
         elif answer.end == "reset":
@@ -201,11 +226,13 @@ class FakeApiServer:
             return Answer(body=json.dumps({"gitVersion": self.git_version}).encode())
         if request.is_watch:
             return Answer(end="hold")
-        return Answer(body=self.page(request.kind, int(request.params.get("continue", "0"))))
+        start = int(request.params.get("continue", "0"))
+        return Answer(body=self.page(request.kind, start, request))
 
-    def page(self, kind: str, start: int = 0) -> bytes:
+    def page(self, kind: str, start: int = 0, request: Request | None = None) -> bytes:
         """A page of a list, as the client gets it: the items do not repeat their kind."""
-        objects = list(self.objects[kind].values())
+        known = self.objects[kind].values()
+        objects = [obj for obj in known if request is None or _selects(request, obj)]
         end = start + self.page_size
         items = [
             {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
@@ -224,9 +251,38 @@ def _parse(head: bytes) -> Request:
     headers = {
         name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
     }
-    last = target.path.rpartition("/")[2]
+    call = _call(target.path, params)
+    kind = KINDS[call.resource] if call else target.path.rpartition("/")[2]
     now = asyncio.get_running_loop().time()
-    return Request(KINDS.get(last, last), "watch" in params, params, headers, now)
+    return Request(kind, "watch" in params, params, headers, now, call)
+
+
+def _call(path: str, params: dict[str, str]) -> Call | None:
+    """``/api/VERSION/...`` or ``/apis/GROUP/VERSION/...``, then maybe a namespace, then what."""
+    parts = path.strip("/").split("/")
+    if parts[0] not in ("api", "apis"):
+        return None
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 1:
+        return Call(group, rest[0], namespace, "get", rest[1])
+    name = params.get("fieldSelector", "").removeprefix("metadata.name=")
+    return Call(group, rest[0], namespace, "watch" if "watch" in params else "list", name)
+
+
+def _selects(request: Request, obj: dict[str, Any]) -> bool:
+    """Whether an object is among those that a request asks for."""
+    metadata = obj["metadata"]
+    labels = metadata.get("labels", {})
+    for term in filter(None, request.params.get("labelSelector", "").split(",")):
+        key, is_equal, value = term.partition("=")
+        if key not in labels or (is_equal and labels[key] != value):
+            return False
+    assert request.call is not None
+    namespace, name = request.call.namespace, request.call.name
+    return namespace in ("", metadata["namespace"]) and name in ("", metadata["name"])
 
 
 def _head(answer: Answer) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import base64
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from throttler.model import AppProtocol, Dests, Revision, RevisionID
@@ -16,32 +18,58 @@ class RecordingSink:
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self._told = asyncio.Event()
         self.revisions: dict[RevisionID, Revision] = {}
         self.dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
+        self.services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self.config_maps: dict[str, Mapping[str, str]] = {}
+        self.secrets: dict[str, Mapping[str, bytes]] = {}
+        self.trust_bundles: tuple[str, ...] = ()
 
     def set_revision(self, revision: Revision) -> None:
-        self.calls.append(("set_revision", revision.id))
+        self._note(("set_revision", revision.id))
         self.revisions[revision.id] = revision
 
     def delete_revision(self, revision_id: RevisionID) -> None:
-        self.calls.append(("delete_revision", revision_id))
+        self._note(("delete_revision", revision_id))
         del self.revisions[revision_id]
 
     def set_dests(self, revision_id: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
-        self.calls.append(("set_dests", revision_id, self._ready(dests)))
+        self._note(("set_dests", revision_id, self._ready(dests)))
         self.dests[revision_id] = dests
 
     def set_activators(
         self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
     ) -> None:
-        self.calls.append(("set_activators", revision_id))
+        self._note(("set_activators", revision_id))
         self.activators[revision_id] = addresses
 
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
-        self.calls.append(("set_config_map", name))
+        self._note(("set_config_map", name))
         self.config_maps[name] = data
+
+    def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
+        self._note(("set_service", revision_id))
+        self.services[revision_id] = addresses
+
+    def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
+        self._note(("set_secret", name))
+        self.secrets[name] = data
+
+    def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
+        self._note(("set_trust_bundles", pems))
+        self.trust_bundles = pems
+
+    def _note(self, call: tuple[Any, ...]) -> None:
+        self.calls.append(call)
+        self._told.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Waits until what was told makes a condition hold."""
+        while not holds():
+            self._told.clear()
+            await self._told.wait()
 
     @staticmethod
     def _ready(dests: Mapping[AppProtocol, Dests]) -> list[str]:
@@ -112,4 +140,19 @@ def config_map(name: str, namespace: str = "knative-serving", **data: Any) -> di
         "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": namespace},
         "data": data,
+    }
+
+
+def trust_bundle(name: str, *pems: str, **more: Any) -> dict[str, Any]:
+    obj = config_map(name, **{f"{index}.pem": pem for index, pem in enumerate(pems)}, **more)
+    obj["metadata"]["labels"] = {"networking.knative.dev/trust-bundle": "true"}
+    return obj
+
+
+def secret(name: str, namespace: str = "knative-serving", **data: bytes) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
     }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery.fields import ObjectKey
-from activator.discovery.inventory import Inventory, Rejection, log_rejection
+from activator.discovery.inventory import GROUPS, Inventory, Rejection, log_rejection
 from tests.activator.discovery.recording import (
     A,
     B,
@@ -17,6 +17,8 @@ from tests.activator.discovery.recording import (
     private,
     public,
     revision,
+    secret,
+    trust_bundle,
 )
 from tests.activator.discovery.test_fields import json_values
 from throttler.model import AppProtocol, Dests
@@ -202,6 +204,59 @@ def test_a_broken_config_map_keeps_its_last_good_content(
     assert sink.config_maps == {"c": {"a": "b"}}
 
 
+def test_secrets_of_the_system_namespace_only(sink: RecordingSink) -> None:
+    inventory = Inventory(sink, system_namespace="knative-serving")
+    inventory.apply(secret("certs", a=b"1"))
+    inventory.apply(secret("certs", namespace="default", a=b"stranger"))
+    assert sink.secrets == {"certs": {"a": b"1"}}
+    inventory.remove("Secret", "knative-serving", "certs")
+    assert sink.secrets == {"certs": {}}
+
+
+def test_a_broken_secret_keeps_its_last_good_content(
+    inventory: Inventory, sink: RecordingSink, rejections: list[Rejection]
+) -> None:
+    inventory.apply(secret("certs", a=b"1"))
+    inventory.apply(secret("certs") | {"data": {"a": "%%%"}})
+    assert sink.secrets == {"certs": {"a": b"1"}}
+    assert "data[a]: expected base64" in rejections[0].reason
+
+
+def test_trust_bundles_are_told_together_in_the_order_of_their_names(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.replace(
+        "ConfigMap",
+        [trust_bundle("b", "B1", "B2"), config_map("c", k="no"), trust_bundle("a", "A")],
+    )
+    assert sink.calls[-1] == ("set_trust_bundles", ("A", "B1", "B2"))
+    assert [call[0] for call in sink.calls].count("set_trust_bundles") == 1
+    inventory.apply(trust_bundle("a", "A"))
+    assert [call[0] for call in sink.calls].count("set_trust_bundles") == 1
+    inventory.remove("ConfigMap", "knative-serving", "b")
+    assert sink.trust_bundles == ("A",)
+
+
+def test_a_trust_bundle_that_loses_its_label_is_trusted_no_more(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(trust_bundle("a", "A"))
+    obj = trust_bundle("a", "A")
+    del obj["metadata"]["labels"]
+    inventory.apply(obj)
+    assert sink.trust_bundles == ()
+    inventory.apply(trust_bundle("a", "A"))
+    assert sink.trust_bundles == ("A",)
+    # Its texts are the same all the time.
+    assert [call[0] for call in sink.calls].count("set_config_map") == 1
+
+
+def test_trust_bundles_of_other_namespaces_are_not_trusted(sink: RecordingSink) -> None:
+    inventory = Inventory(sink, system_namespace="knative-serving")
+    inventory.apply(trust_bundle("a", "STRANGER", namespace="default"))
+    assert sink.calls == []
+
+
 def test_other_kinds_are_ignored_even_under_a_known_name(
     inventory: Inventory, sink: RecordingSink
 ) -> None:
@@ -282,7 +337,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
     assert len(inventory._told_dests) == len({of for of, _ in good.values()})
 
 
-@given(json_values, st.sampled_from(["Revision", "Service", "Endpoints", "ConfigMap"]))
+@given(json_values, st.sampled_from(list(GROUPS)))
 def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
     inventory = Inventory(RecordingSink(), lambda rejection: None)
     inventory.apply(value)

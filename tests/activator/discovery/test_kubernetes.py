@@ -1,48 +1,39 @@
-"""The whole watch of a cluster: configuration, credentials, versions, four resources at once."""
+"""The whole watch of a cluster: which resources are followed, and when."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import certifi
 import pytest
 
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
-from activator.discovery.kubernetes import (
-    ApiServer,
-    ClusterConfigError,
-    ClusterVersionError,
-    KubernetesWatch,
+from activator.discovery.kubernetes import KubernetesWatch
+from tests.activator.discovery.fake_api_server import (
+    Answer,
+    Call,
+    FakeApiServer,
+    event,
+    expired,
 )
-from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import (
     A,
     RecordingSink,
     config_map,
     private,
     revision,
+    secret,
 )
 
 QUICK = Timings(
     backoff_first=0.001,
     backoff_limit=0.01,
     watch_brief=0.0,
-    version_interval=0.01,
-    version_limit=0.5,
     inactivity=2.0,
 )
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeApiServer]:
-    async with FakeApiServer() as server:
-        yield server
 
 
 @asynccontextmanager
@@ -105,159 +96,85 @@ async def test_refused_credentials_are_read_again(
     assert tokens == ["Bearer old", "Bearer old", "Bearer new"]
 
 
-async def test_a_token_is_read_again_when_it_is_old_and_streams_stay_open(
-    server: FakeApiServer, tmp_path: Path
+async def test_config_maps_are_waited_for_alone(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
 ) -> None:
-    timings = Timings(credentials=0.0)
-    api = ApiServer(server.kubeconfig(tmp_path, token="old"), timings, {})
-    await api.connect()
-    async with api.get("/api/v1/endpoints", {"watch": "1"}, 5) as stream:
-        assert stream.status == 200
-        server.kubeconfig(tmp_path, token="new\n")
-        async with api.get("/version", {}, 5) as response:
-            await response.read(100)
-        server.send("Endpoints", b"still open\n")
-        async for chunk in stream.chunks():
-            assert chunk == b"still open\n"
-            break
-    await api.close()
-    assert [r.headers["authorization"] for r in server.requests] == ["Bearer old", "Bearer new"]
+    server.put(config_map("config-network", a="b"))
+    server.always["Revision", "list"] = Answer(503)
+    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced("ConfigMap")
+        assert sink.config_maps == {"config-network": {"a": "b"}}
+        assert not watch.synced
 
 
-async def test_credentials_that_are_away_for_a_moment_stay_in_use(
-    server: FakeApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_each_config_map_that_is_missing_is_told_of_once(
+    server: FakeApiServer, inventory: Inventory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = server.kubeconfig(tmp_path)
-    api = ApiServer(path, Timings(credentials=0.0), {})
-    await api.connect()
-    os.unlink(path)
-    async with api.get("/version", {}, 5) as response:
-        assert response.status == 200
-    await api.close()
-    assert "the old credentials stay in use" in caplog.text
+    server.put(config_map("config-network", a="b"))
+    server.put(config_map("broken") | {"data": {"a": 5}})
+    server.put(config_map("config-logging", namespace="elsewhere"))
+    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced("ConfigMap")
+        watch.report_missing("config-network", "broken", "config-logging")
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        "ConfigMap knative-serving/config-logging does not exist: its defaults are in force, and "
+        "what it says counts as soon as it is created"
+    ]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "does not exist: set it to a kubeconfig file"),
-        ("", "cannot be used"),
-        ("[1, 2]", "cannot be used"),
-        ("a: [", "cannot be used"),
-        ("current-context: x\ncontexts: []\n", "cannot be used"),
-    ],
-)
-async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
-    content: str | None, message: str, inventory: Inventory, tmp_path: Path
+async def test_no_secret_is_asked_for_until_one_is_wanted(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
 ) -> None:
-    path = tmp_path / "kubeconfig"
-    if content is not None:
-        path.write_text(content)
-    watch = KubernetesWatch(inventory, "ns", str(path), QUICK)
-    with pytest.raises(ClusterConfigError, match=message) as caught:
-        await watch.run()
-    assert str(path) in str(caught.value)
+    server.put(secret("routing-serving-certs", **{"tls.crt": b"C"}))
+    server.put(secret("somebody-elses", key=b"K"))
+    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced()
+        assert {call.resource for call in server.calls}.isdisjoint({"secrets"})
+        await watch.follow_secret("routing-serving-certs")
+        assert sink.secrets == {"routing-serving-certs": {"tls.crt": b"C"}}
+        assert watch.synced
+        await server.watched("Secret")
+        server.put(secret("somebody-elses", key=b"L"))
+        server.put(secret("routing-serving-certs", **{"tls.crt": b"D"}))
+        await sink.until(lambda: sink.secrets["routing-serving-certs"] == {"tls.crt": b"D"})
+        server.delete("Secret", "routing-serving-certs")
+        await sink.until(lambda: sink.secrets["routing-serving-certs"] == {})
+    assert set(sink.secrets) == {"routing-serving-certs"}
 
 
-async def test_tls_files_that_are_none_are_one_clear_error(
+async def test_a_secret_can_be_wanted_before_the_watch_runs(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.put(secret("s", a=b"1"))
+    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
+    wanted = asyncio.get_running_loop().create_task(watch.follow_secret("s"))
+    await asyncio.sleep(0)
+    async with running(watch):
+        await wanted
+    assert sink.secrets == {"s": {"a": b"1"}}
+    assert server.count("Secret", "list") == 1
+
+
+async def test_each_request_is_one_that_rbac_can_allow(
     server: FakeApiServer, inventory: Inventory, tmp_path: Path
 ) -> None:
-    (tmp_path / "ca.crt").write_text("no certificate")
-    path = server.kubeconfig(tmp_path, certificate_authority="ca.crt")
-    with pytest.raises(ClusterConfigError, match="certificate-authority"):
-        await KubernetesWatch(inventory, "ns", path, QUICK).run()
-
-
-@pytest.mark.parametrize(
-    ("environ", "message"),
-    [
-        ({}, "Set KUBECONFIG to a kubeconfig file, or work without a cluster"),
-        (
-            {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"},
-            "its service account cannot be used",
-        ),
-    ],
-)
-async def test_no_cluster_is_one_clear_error(
-    environ: dict[str, str],
-    message: str,
-    inventory: Inventory,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(ClusterConfigError, match=message):
-        await KubernetesWatch(inventory, "ns", None, QUICK, environ).run()
-
-
-async def test_in_a_cluster_the_service_account_is_used_and_its_token_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kubernetes_asyncio.config import incluster_config
-
-    token = tmp_path / "token"
-    token.write_text("t1")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", certifi.where())
-    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-    api = ApiServer(None, Timings(credentials=0.0), environ)
-    await api.connect()
-    assert api.host == "https://[fd00::1]:443"
-    token.write_text("t2\n")
-    connection = await api._fresh_connection()
-    assert connection.authorization == {"Authorization": "Bearer t2"}
-    await api.close()
-
-
-async def test_the_version_is_waited_for(
-    server: FakeApiServer, inventory: Inventory, tmp_path: Path
-) -> None:
-    server.script["version", "list"].extend([Answer(503), Answer(200, b"<html>"), Answer(401)])
-    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
-    assert await watch.check_version("v1.34.0") == "v1.35.2+k3s1"
-    assert len(server.requests) == 4
-    await watch.close()
-
-
-@pytest.mark.parametrize(
-    ("found", "minimum", "good"),
-    [
-        ("v1.34.0", "1.34", True),
-        ("v1.34.0-rc.1", "v1.34.0", True),
-        ("v1.33.9-eks-123", "v1.34.0", False),
-        ("v1.9.0", "v1.10.0", False),
-        ("v2.0.0", "v1.34.0", True),
-    ],
-)
-async def test_an_older_cluster_is_refused(
-    found: str,
-    minimum: str,
-    good: bool,
-    server: FakeApiServer,
-    inventory: Inventory,
-    tmp_path: Path,
-) -> None:
-    server.git_version = found
-    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
-    if good:
-        assert await watch.check_version(minimum) == found
-    else:
-        with pytest.raises(ClusterVersionError, match="is older than"):
-            await watch.check_version(minimum)
-    await watch.close()
-
-
-async def test_a_server_that_never_answers_ends_the_wait_with_the_reason(
-    server: FakeApiServer, inventory: Inventory, tmp_path: Path
-) -> None:
-    server.always["version", "list"] = Answer(503)
-    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
-    with pytest.raises(ClusterVersionError, match=r"gave no version within 0\.5 s: 503"):
-        await watch.check_version("1.34")
-    await watch.close()
-
-
-async def test_a_minimum_that_is_no_version_is_a_clear_error(inventory: Inventory) -> None:
-    watch: Any = KubernetesWatch(inventory, "ns", "unused", QUICK)
-    with pytest.raises(ClusterConfigError, match="KUBERNETES_MIN_VERSION"):
-        await watch.check_version("newest")
+    watch = KubernetesWatch(inventory, "system", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.follow_secret("routing-serving-certs")
+        for kind in ("Revision", "Service", "Endpoints", "ConfigMap", "Secret"):
+            await server.watched(kind)
+    places = [
+        ("serving.knative.dev", "revisions", ""),
+        ("", "services", ""),
+        ("", "endpoints", ""),
+        ("", "configmaps", "system"),
+    ]
+    assert set(server.calls) == {
+        *(Call(*place, verb) for place in places for verb in ("list", "watch")),
+        Call("", "secrets", "system", "list", "routing-serving-certs"),
+        Call("", "secrets", "system", "watch", "routing-serving-certs"),
+    }

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
-from activator.discovery.kubernetes import ApiServer
 from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector, Resource
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
@@ -26,12 +26,6 @@ QUICK = Timings(
     retry_after_limit=0.05,
 )
 WATCH, LIST = ("Endpoints", "watch"), ("Endpoints", "list")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeApiServer]:
-    async with FakeApiServer() as server:
-        yield server
 
 
 @asynccontextmanager
@@ -55,18 +49,9 @@ async def following(
 class Waiting(RecordingSink):
     """Lets a test wait for what the sink is to be told."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._told = asyncio.Event()
-
-    def set_dests(self, *args: Any) -> None:
-        super().set_dests(*args)
-        self._told.set()
-
     async def until_ready(self, *ips: str) -> None:
-        while A not in self.dests or self.ready() != [f"{ip}:8012" for ip in ips]:
-            self._told.clear()
-            await self._told.wait()
+        expected = [f"{ip}:8012" for ip in ips]
+        await self.until(lambda: A in self.dests and self.ready() == expected)
 
     @property
     def emptied(self) -> bool:

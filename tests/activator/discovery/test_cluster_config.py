@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from activator.discovery import cluster_config
+from activator.discovery.cluster_config import ClusterConfigError
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist: set it to a kubeconfig file"),
+        ("", "cannot be used"),
+        ("[1, 2]", "cannot be used"),
+        ("a: [", "cannot be used"),
+        ("current-context: x\ncontexts: []\n", "cannot be used"),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
+    content: str | None, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ClusterConfigError, match=message) as caught:
+        await cluster_config.load(str(path), {})
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({}, "Set KUBECONFIG to a kubeconfig file, or work without a cluster"),
+        (
+            {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"},
+            "its service account cannot be used",
+        ),
+    ],
+)
+async def test_no_cluster_is_one_clear_error(
+    environ: dict[str, str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ClusterConfigError, match=message):
+        await cluster_config.load(None, environ)

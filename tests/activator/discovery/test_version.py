@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from activator.discovery import version
+from activator.discovery.api_server import ApiServer
+from activator.discovery.backoff import Timings
+from activator.discovery.cluster_config import ClusterConfigError
+from activator.discovery.version import ClusterVersionError
+from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
+
+QUICK = Timings(version_interval=0.01, version_limit=0.5)
+
+
+async def test_the_version_is_waited_for(server: FakeApiServer, tmp_path: Path) -> None:
+    server.script["version", "list"].extend([Answer(503), Answer(200, b"<html>"), Answer(401)])
+    api = ApiServer(server.kubeconfig(tmp_path), QUICK, {})
+    assert await version.check(api, "v1.34.0", QUICK) == "v1.35.2+k3s1"
+    assert len(server.requests) == 4
+    await api.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "minimum", "good"),
+    [
+        ("v1.34.0", "1.34", True),
+        ("v1.34.0-rc.1", "v1.34.0", True),
+        ("v1.33.9-eks-123", "v1.34.0", False),
+        ("v1.9.0", "v1.10.0", False),
+        ("v2.0.0", "v1.34.0", True),
+    ],
+)
+async def test_an_older_cluster_is_refused(
+    found: str,
+    minimum: str,
+    good: bool,
+    server: FakeApiServer,
+    tmp_path: Path,
+) -> None:
+    server.git_version = found
+    api = ApiServer(server.kubeconfig(tmp_path), QUICK, {})
+    if good:
+        assert await version.check(api, minimum, QUICK) == found
+    else:
+        with pytest.raises(ClusterVersionError, match="is older than"):
+            await version.check(api, minimum, QUICK)
+    await api.close()
+
+
+async def test_a_server_that_never_answers_ends_the_wait_with_the_reason(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.always["version", "list"] = Answer(503)
+    api = ApiServer(server.kubeconfig(tmp_path), QUICK, {})
+    with pytest.raises(ClusterVersionError, match=r"gave no version within 0\.5 s: 503"):
+        await version.check(api, "1.34", QUICK)
+    await api.close()
+
+
+async def test_a_minimum_that_is_no_version_is_a_clear_error() -> None:
+    api = ApiServer("unused", QUICK, {})
+    with pytest.raises(ClusterConfigError, match="KUBERNETES_MIN_VERSION"):
+        await version.check(api, "newest", QUICK)
