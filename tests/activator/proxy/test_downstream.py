@@ -10,7 +10,8 @@ from tests.activator.proxy.world import ok, request, turns, until
 NOT_FOUND = b"Host: nowhere\r\n"
 SMALL_BUFFER = 4096
 #: More than the kernel's buffers between two sockets of this machine take.
-LARGE = 12 << 20
+#: More than two kernels and we keep of what is not read; that of our connection to a pod 32 MiB.
+LARGE = 48 << 20
 
 
 async def test_a_request_is_answered_by_its_pod(world):

@@ -31,6 +31,9 @@ from throttler.throttler import Limits, Throttler
 #: Seconds of real time after which something that should happen will not happen any more.
 PATIENCE = 5.0
 _MAX_HEAD = 8 << 20
+
+#: Bytes that a socket's kernel may keep of what is not read; left alone it is up to 32 MiB.
+_RECEIVE_BUFFER = 256 << 10
 NAME = "rev"
 NAMESPACE = "ns"
 #: The fields that name the revision, as a client's request has them.
@@ -39,7 +42,9 @@ TO_REVISION = b"Knative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev\r
 
 def _socket() -> socket.socket:
     # asyncio turns Nagle's algorithm off only where the protocol number is given.
-    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    return sock
 
 
 async def turns(count: int = 5) -> None:
@@ -496,7 +501,9 @@ class World:
             header_timeout=header_timeout,
             unhealthy=lambda: self.not_ready,
         )
-        self._server = await loop.create_server(lambda: Downstream(self.proxy), "127.0.0.1", 0)
+        sock = _socket()
+        sock.bind(("127.0.0.1", 0))
+        self._server = await loop.create_server(lambda: Downstream(self.proxy), sock=sock)
         self.port = self._server.sockets[0].getsockname()[1]
         self._handler = loop.get_exception_handler()
         loop.set_exception_handler(self._on_loop_exception)
