@@ -216,6 +216,12 @@ class Settings:
         "A wait beside an idle pod helps nobody; turn it off to share pods as Knative does.",
     )
 
+    idle_from_arrival: bool = setting(
+        values.BOOLEAN, "ACTIVATOR_IDLE_FROM_ARRIVAL", WAITING, "false",
+        "Whether a revision's idleTimeoutSeconds also counts while a request waits for a pod.",
+        "A cold start is no silence of the application; turn it on to time out as Knative does.",
+    )
+
     max_header_bytes: int = setting(
         values.SIZE, "ACTIVATOR_MAX_HEADER_BYTES", REQUESTS, "1MiB",
         "Bytes of request line and headers together.",

@@ -136,6 +136,7 @@ class Runtime:
             ),
             hold_bytes=settings.hold_bytes,
             header_timeout=settings.header_timeout,
+            idle_from_arrival=settings.idle_from_arrival,
             unhealthy=self.ready,
         )
 

@@ -54,6 +54,7 @@ class Revision:
         idle_timeout: seconds without a byte of the answer; 0 is off.
         probe_suffices: whether a pod that passed our own probe may be used although Kubernetes
             does not list it as ready. False where queue-proxy cannot vouch for every container.
+        full_duplex: whether the pod answers while it still reads the request, as a rule.
     """
 
     id: RevisionID
@@ -64,6 +65,7 @@ class Revision:
     response_start_timeout: float = 0.0
     idle_timeout: float = 0.0
     probe_suffices: bool = True
+    full_duplex: bool = False
     service: str = ""
     configuration: str = ""
 

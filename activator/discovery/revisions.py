@@ -13,6 +13,7 @@ from throttler.model import AppProtocol, Revision, RevisionID
 SERVICE_LABEL = "serving.knative.dev/service"
 CONFIGURATION_LABEL = "serving.knative.dev/configuration"
 
+FULL_DUPLEX_ANNOTATION = "features.knative.dev/http-full-duplex"
 READINESS_POLICY_ANNOTATION = "activator.dev/readiness-policy"
 READINESS_POLICIES = ("auto", "probe", "kubernetes")
 
@@ -39,12 +40,13 @@ def parse(obj: object) -> Revision:
     """
     key = identify(obj, "Revision")
     revision = root(obj, "Revision")
-    spec, labels = revision["spec"], revision["metadata"]["labels"]
+    spec, metadata = revision["spec"], revision["metadata"]
+    labels = metadata["labels"]
     containers = list(spec["containers"].items())
     serving = _serving_container(containers)
     return Revision(
         id=RevisionID(key.namespace, key.name),
-        uid=revision["metadata"]["uid"].text(),
+        uid=metadata["uid"].text(),
         container_concurrency=spec["containerConcurrency"].whole(
             minimum=0, maximum=_MAX_CONCURRENCY, default=0
         ),
@@ -53,6 +55,7 @@ def parse(obj: object) -> Revision:
         response_start_timeout=_seconds(spec["responseStartTimeoutSeconds"], 0),
         idle_timeout=_seconds(spec["idleTimeoutSeconds"], 0),
         probe_suffices=_probe_suffices(revision, serving, containers),
+        full_duplex=metadata["annotations"].at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
         service=labels.at(SERVICE_LABEL).text(),
         configuration=labels.at(CONFIGURATION_LABEL).text(),
     )

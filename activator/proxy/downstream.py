@@ -35,7 +35,11 @@ _LOOK_AFTER_MAX = 5.0
 
 
 class Downstream(asyncio.Protocol):
-    """One connection of a client."""
+    """One connection of a client.
+
+    Attributes:
+        full: the client does not take what has been written for it.
+    """
 
     __slots__ = (
         "_ahead",
@@ -44,7 +48,6 @@ class Downstream(asyncio.Protocol):
         "_closed",
         "_eof",
         "_exchange",
-        "_full",
         "_head_only",
         "_head_since",
         "_look_after",
@@ -55,6 +58,7 @@ class Downstream(asyncio.Protocol):
         "_unsent",
         "armed",
         "client",
+        "full",
         "proxy",
         "transport",
     )
@@ -66,7 +70,7 @@ class Downstream(asyncio.Protocol):
         self.armed = inf
         self._stopping = False
         self._closed = False
-        self._full = False
+        self.full = False
         self._unsent = 0
         self._eof = False
         self._look_after = _LOOK_AFTER
@@ -113,7 +117,7 @@ class Downstream(asyncio.Protocol):
         """See asyncio.Protocol."""
         if self._body is not None:
             self._read_body(data)
-        elif self._exchange is not None or self._full:
+        elif self._exchange is not None or self.full:
             self._ahead += data
             self.regulate()
         elif self._partial is not None:
@@ -129,7 +133,7 @@ class Downstream(asyncio.Protocol):
     def _half_closed(self) -> bool:
         """Go on after the client ended its sending side; return whether it is owed an answer."""
         if self._exchange is None:
-            return self._full and self._ahead != b""
+            return self.full and self._ahead != b""
         if self._body is not None:
             self._refuse(FramingError("the body is shorter than announced"))
             return True
@@ -142,7 +146,7 @@ class Downstream(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol: the client reads slower than the pod sends."""
-        self._full = True
+        self.full = True
         if self._exchange is not None:
             upstream = self._exchange.upstream
             # One without an owner has answered, and is in its pool for the next request.
@@ -151,8 +155,9 @@ class Downstream(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
-        self._full = False
+        self.full = False
         if self._exchange is not None:
+            self._exchange.touch()
             if self._exchange.upstream is not None:
                 self._exchange.upstream.transport.resume_reading()
         elif not self._closed:
@@ -178,7 +183,7 @@ class Downstream(asyncio.Protocol):
                 break
             self._ahead = data[end:]
             self._begin(request)
-            if self._exchange is not None or self._closed or self._full:
+            if self._exchange is not None or self._closed or self.full:
                 break
             if self.transport.is_closing():
                 break
@@ -272,7 +277,7 @@ class Downstream(asyncio.Protocol):
         """Read from the client as long as somebody has a use for it."""
         exchange = self._exchange
         if exchange is None:
-            wanted = not self._full
+            wanted = not self.full
         elif self._body is not None:
             wanted = exchange.wants_body()
         else:
@@ -324,16 +329,16 @@ class Downstream(asyncio.Protocol):
         if not keep_alive or self._stopping or (self._eof and not self._ahead):
             self._close()
             return
-        if self._full:
+        if self.full:
             self._watch_unsent()
-        if not self._reading or self._full:
+        if not self._reading or self.full:
             self.regulate()
         if self._ahead:
             self._go_on()
 
     def _go_on(self) -> None:
         """Read what the client has sent ahead, unless it has to take its answers first."""
-        if not self._ahead or self._busy or self._full:
+        if not self._ahead or self._busy or self.full:
             return
         ahead, self._ahead = self._ahead, b""
         self._read(ahead)
@@ -372,13 +377,15 @@ class Downstream(asyncio.Protocol):
         """Break the connection: what was sent of the answer is not all of it."""
         self._exchange = None
         self._closed = True
+        if self._minor == 0:
+            presence.reset(self.transport)  # its end would pass for the answer's
         self.transport.abort()
 
     # -- time -----------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> float:
         """See timers.Timed."""
-        if self._closed or (self._full and self._exchange is None):
+        if self._closed or (self.full and self._exchange is None):
             return self._give_up_unsent(now)
         if self.transport.is_closing():
             return inf

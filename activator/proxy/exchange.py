@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from activator.proxy import replies
 from activator.proxy.body import chunk
-from activator.proxy.fields import clean_trailers, without_named
+from activator.proxy.fields import clean_trailers
 from activator.proxy.held import NO_BODY, HeldBody
-from activator.proxy.observers import CONTEXT_FIELDS, RequestRecord, Trace
+from activator.proxy.observers import Trace, begin_trace, record_of
 from activator.proxy.request import IDEMPOTENT, Request, pod_head
 from activator.proxy.response import Response, client_head, interim_head, switching_head
+from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.reason import Reason, waiting_reason
@@ -30,8 +31,6 @@ if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
 
 #: How often one request is sent again after it was sent, where that is allowed.
 MAX_REPEATS = 3
-#: Seconds that a client waits for the pod's 100 before it gets ours (Go's transport: 1).
-CONTINUE_AFTER = 1.0
 
 
 def _last_chunk(trailers: bytes) -> bytes:
@@ -57,6 +56,7 @@ class Exchange:
     Attributes:
         begun: a revision has been found, and the request has a place there.
         to_head: the request is a HEAD, see upstream.Answered.
+        entry: what belongs to its revision; trace: its spans, None while nothing is traced.
         answering: a byte of the pod's final answer has been passed on.
     """
 
@@ -64,27 +64,27 @@ class Exchange:
         "_attempts",
         "_body",
         "_chunk_out",
-        "_continue_at",
         "_continued",
         "_counted_as",
-        "_entry",
         "_fresh",
         "_keep_alive",
+        "_limits",
         "_proxy",
         "_response_size",
         "_rest",
         "_sent_at",
         "_start",
         "_status",
-        "_trace",
         "answering",
         "begun",
         "done",
         "downstream",
+        "entry",
         "paused",
         "request",
         "ticket",
         "to_head",
+        "trace",
         "upstream",
     )
 
@@ -106,15 +106,15 @@ class Exchange:
         self._fresh = False
         self._keep_alive = request.keep_alive
         self._chunk_out = False
-        self._continue_at = inf
         self._continued = False
+        self._limits: TimeLimits | None = None
         self._status = 0
         self._response_size = 0
         self._sent_at = 0.0
-        self._trace: Trace | None = None
+        self.trace: Trace | None = None
 
     ticket: Ticket
-    _entry: Entry
+    entry: Entry
     _start: bytes
     _rest: bytes
 
@@ -125,23 +125,30 @@ class Exchange:
         proxy, request = self._proxy, self.request
         driver = proxy.driver
         if proxy.tracer is not None:
-            self._begin_trace()
+            self.trace = begin_trace(proxy.tracer, request)
         try:
             entry = self._find()
         except RevisionNotFound as error:
             self._reply_not_found(error)
             return
         self.begun = True
-        self._entry = entry
+        self.entry = entry
         self._start, self._rest = pod_head(request, self.downstream.client)
         now = driver.clock()
         throttler = entry.throttler
+        revision = throttler.revision
+        within = revision.timeout
+        if revision.response_start_timeout or revision.idle_timeout:
+            within = answer_within(revision, proxy.idle_from_arrival)
+            self._limits = TimeLimits(revision)
+        elif request.expects_continue:
+            self._limits = TimeLimits(revision)
         size = len(self._rest) + self._body.size
-        ticket = Ticket(self, now + throttler.revision.timeout, size)
+        ticket = Ticket(self, now + within, size)
         self.ticket = ticket
         entry.load.enter(now)
-        if self._trace is not None:
-            self._trace.found(throttler.revision)
+        if self.trace is not None:
+            self.trace.found(revision)
         try:
             pod = throttler.admit(ticket, now)
         except RequestQueueFull as error:
@@ -152,20 +159,12 @@ class Exchange:
         else:
             self._connect(now)
 
-    def _begin_trace(self) -> None:
-        tracer, request = self._proxy.tracer, self.request
-        assert tracer is not None
-        self._trace = tracer.begin(
-            request.method, request.target, request.host, request.minor, request.block
-        )
-        request.block = without_named(request.block, CONTEXT_FIELDS)
-
     def _reply_not_found(self, error: RevisionNotFound) -> None:
         self._proxy.counters.unknown_revisions += 1
         self.done = True
         reply = replies.not_found(error)
-        if self._trace is not None:
-            self._trace.ended(reply.status, "unknown-revision")
+        if self.trace is not None:
+            self.trace.ended(reply.status, "unknown-revision")
         self.downstream.reply(reply, keep_alive=self._keep_alive)
 
     def _find(self) -> Entry:
@@ -185,12 +184,12 @@ class Exchange:
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner."""
         now = self._proxy.driver.clock()
-        self._entry.counters.waits.observe(now - self.ticket.arrived)
+        self.entry.counters.waits.observe(now - self.ticket.arrived)
         self._connect(now)
 
     def ticket_expired(self) -> None:
         """See throttler.ticket.TicketOwner."""
-        reason, detail = waiting_reason(self._entry.throttler)
+        reason, detail = waiting_reason(self.entry.throttler)
         text = f"{reason.value}; {detail}" if detail else reason.value
         self._reply(replies.timed_out(text), "timed-out")
 
@@ -233,17 +232,17 @@ class Exchange:
     def on_dial_failed(self, error: str, timed_out: bool) -> None:
         """See pool.Dialer: the pod has nothing of this request, whatever its method."""
         if not self.done:
-            if self._trace is not None:
-                self._trace.failed(error)
+            if self.trace is not None:
+                self.trace.failed(error)
             self._requeue("connect-timeout" if timed_out else "connect-failed", error)
 
     def _requeue(self, cause: str, error: str) -> None:
         """Back to the front of the queue, after telling that the pod failed."""
         pod = self.ticket.pod
         assert pod is not None
-        self._entry.counters.requeued(cause)
-        if self._trace is not None:
-            self._trace.waiting()
+        self.entry.counters.requeued(cause)
+        if self.trace is not None:
+            self.trace.waiting()
         driver = self._proxy.driver
         driver.connect_failed(pod, error)
         if not self.done:
@@ -257,15 +256,15 @@ class Exchange:
         self._sent_at = now
         downstream = self.downstream
         when = self.ticket.deadline
-        if self.request.expects_continue and not self._continued:
-            self._continue_at = now + CONTINUE_AFTER
-            when = min(when, self._continue_at)
+        if self._limits is not None:
+            self._limits.sent(now, self.request.expects_continue and not self._continued)
+            when = min(when, self._limits.next())
         if when < downstream.armed:
             self._proxy.timers.arm(downstream, when)
         body = self._body
         lines = upstream.pool.host_lines
-        if self._trace is not None:
-            lines += self._trace.sending(upstream.pool.pod.address)
+        if self.trace is not None:
+            lines += self.trace.sending(upstream.pool.pod.address)
         data = (self._start, lines, self._rest, *body.pieces)
         upstream.send(self, b"".join(data))
         if body is not NO_BODY:
@@ -284,7 +283,8 @@ class Exchange:
         body = self._body
         if complete:
             body.complete = True
-            self._continue_at = inf
+            if self._limits is not None:
+                self._limits.continued()
         if self.done:
             return
         data = body.framed(payload, trailers)
@@ -329,12 +329,14 @@ class Exchange:
             if self.request.expects_continue:
                 self._continue()
         elif self.request.minor:
+            self._answer_began(self._proxy.driver.clock())
             self.downstream.write(interim_head(response))
 
     def _continue(self) -> None:
         if not self._continued:
             self._continued = True
-            self._continue_at = inf
+            if self._limits is not None:
+                self._limits.continued()
             self.downstream.write(replies.CONTINUE)
 
     def on_response(
@@ -350,16 +352,17 @@ class Exchange:
         assert pod is not None
         now = self._proxy.driver.clock()
         pod.proven_at = now
+        self._answer_began(now)
         key = (pod.address, self._counted_as, response.status)
-        client = self._entry.counters.client_of(key)
+        client = self.entry.counters.client_of(key)
         client.observe_head(now - self._sent_at, self.request.length)
         if response.length > 0:
             self._response_size = response.length
-        if self._trace is not None:
-            self._trace.answered(response.status)
+        if self.trace is not None:
+            self.trace.answered(response.status)
         if self._proxy.draining:
             self._keep_alive = False
-        if not self._body.complete:
+        if not self._body.complete and not self.entry.throttler.revision.full_duplex:
             # The rest of the request is unread: whatever follows on this connection is its body.
             self._keep_alive = False
         if raw is not None and response.plain and self._keep_alive and self.request.minor:
@@ -368,6 +371,17 @@ class Exchange:
             self._write_head(response, payload, complete)
         if complete:
             self._finish(now)
+
+    def _answer_began(self, now: float) -> None:
+        """From here on only its whole duration and silence can end the request."""
+        if self._limits is not None:
+            self._limits.touch(now)
+            self.ticket.deadline = self.ticket.arrived + self.entry.throttler.revision.timeout
+
+    def touch(self) -> None:
+        """Bytes pass: silence begins anew."""
+        if self._limits is not None:
+            self._limits.touch(self._proxy.driver.clock())
 
     def _write_head(self, response: Response, payload: list[bytes], complete: bool) -> None:
         """Write a head that differs from the pod's, and the payload that came with it."""
@@ -400,14 +414,17 @@ class Exchange:
             data += _last_chunk(trailers)
         if data:
             self.downstream.write(data)
+            self.touch()
         if complete:
             self._finish(self._proxy.driver.clock())
 
     def _finish(self, now: float) -> None:
         """The answer is complete, and the upstream back in its pool."""
-        if not self._body.complete and self.upstream is not None:
-            # The pod would take what comes next for the rest of this request.
-            self.upstream.transport.abort()
+        if not self._body.complete:
+            self._keep_alive = False
+            if self.upstream is not None:
+                # The pod would take what comes next for the rest of this request.
+                self.upstream.transport.abort()
         self.upstream = None
         self._end("served", self._status, now)
         self.downstream.exchange_done(self._keep_alive)
@@ -418,8 +435,8 @@ class Exchange:
         """See upstream.Answered."""
         upstream, self.upstream = self.upstream, None
         assert upstream is not None
-        if self._trace is not None:
-            self._trace.failed(error)
+        if self.trace is not None:
+            self.trace.failed(error)
         if self.answering:
             self._abort("upstream-failed")
         elif not answered and self._may_repeat():
@@ -449,7 +466,7 @@ class Exchange:
         self._attempts += 1
         if reused and not self._fresh:
             self._fresh = True
-            self._entry.counters.requeued("connection-closed")
+            self.entry.counters.requeued("connection-closed")
             self._connect(self._proxy.driver.clock())
         else:
             self._requeue("connection-lost", error)
@@ -466,19 +483,28 @@ class Exchange:
         if self.done or self.ticket.state is QUEUED:
             return inf  # there the driver watches over the deadline
         if now >= self.ticket.deadline:
-            self._expire()
+            self._expire(idle=False)
             return inf
-        if now >= self._continue_at:
+        limits = self._limits
+        if limits is None or self.upstream is None:
+            return self.ticket.deadline
+        if self.downstream.full:
+            limits.touch(now)  # the pod's silence is the client's
+        if limits.is_idle(now):
+            self._expire(idle=True)
+            return inf
+        if limits.wants_continue(now):
             self._continue()
-        return min(self.ticket.deadline, self._continue_at)
+        return min(self.ticket.deadline, limits.next())
 
-    def _expire(self) -> None:
-        """The deadline passed while a pod had the request."""
+    def _expire(self, *, idle: bool) -> None:
+        """A time-out passed while a pod had the request."""
         if self.answering:
             self._abort("timed-out")
         else:
             self._drop_upstream()
-            self._reply(replies.timed_out(Reason.RESPONSE_LATE.value), "timed-out")
+            limit = name_of(self.entry.throttler.revision, idle=idle)
+            self._reply(replies.timed_out(f"{Reason.RESPONSE_LATE.value}; {limit}"), "timed-out")
 
     def drain(self) -> None:
         """The process ends, and this request has no pod: tell the client to ask elsewhere."""
@@ -501,13 +527,13 @@ class Exchange:
     def _reply(self, reply: replies.Reply, outcome: str) -> None:
         self._response_size = len(reply.body)
         self._end(outcome, reply.status)
-        self._proxy.tell(self._entry.throttler.revision.id, reply)
+        self._proxy.tell(self.entry.throttler.revision.id, reply)
         self.downstream.reply(reply, keep_alive=self._keep_alive)
 
     def _end(self, outcome: str, status: int, now: float | None = None) -> None:
         """Give the place back and count; once."""
         self.done = True
-        driver, entry, request = self._proxy.driver, self._entry, self.request
+        driver, entry, request = self._proxy.driver, self.entry, self.request
         if now is None:
             now = driver.clock()
         counters = entry.counters
@@ -515,10 +541,12 @@ class Exchange:
         record = counters.server_of((self._counted_as, request.minor, status))
         record.observe(now - self.ticket.arrived, request.length, self._response_size)
         entry.load.leave(now)
-        if self._trace is not None:
-            self._trace.ended(status, outcome)
+        if self.trace is not None:
+            self.trace.ended(status, outcome)
         if self._proxy.request_log is not None:
-            self._proxy.request_log.ended(self._record(status, now))
+            self._proxy.request_log.ended(
+                record_of(self, status, self._response_size, now - self.ticket.arrived)
+            )
         ticket = self.ticket
         ticket.owner = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
         state = ticket.state
@@ -526,25 +554,6 @@ class Exchange:
             driver.release(ticket, now)
         elif state is QUEUED:
             driver.cancel(ticket, now)
-
-    def _record(self, status: int, now: float) -> RequestRecord:
-        request = self.request
-        own = b"".join(b"\r\n%b: %b" % field for field in request.fields.items())
-        trace = self._trace
-        return RequestRecord(
-            request.method,
-            request.target,
-            request.host,
-            request.minor,
-            own + request.block,
-            request.length,
-            status,
-            self._response_size,
-            now - self.ticket.arrived,
-            self.downstream.peer(),
-            self._entry.throttler.revision,
-            trace.trace_id if trace is not None else "",
-        )
 
     def _switch(self, response: Response) -> None:
         """The pod changes the protocol (RFC 9110 section 7.8): bytes pass both ways from now."""
@@ -556,8 +565,9 @@ class Exchange:
             return
         self._status = 101
         self.answering = True
-        if self._trace is not None:
-            self._trace.answered(101)
+        self._answer_began(self._proxy.driver.clock())
+        if self.trace is not None:
+            self.trace.answered(101)
         self.downstream.write(switching_head(response))
         tunnel(self, self.downstream, upstream)
 

@@ -8,9 +8,14 @@ counterparts: the otelhttp handler of cmd/activator/main.go and pkg/http/request
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from activator.proxy.fields import without_named
+from activator.proxy.request import Request
 from throttler.model import Revision
+
+if TYPE_CHECKING:  # an exchange has a trace
+    from activator.proxy.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +112,32 @@ class Tracer(Protocol):
 
 
 #: What a traced request's own context replaces.
-CONTEXT_FIELDS = (b"traceparent", b"tracestate")
+_CONTEXT_FIELDS = (b"traceparent", b"tracestate")
+
+
+def begin_trace(tracer: Tracer, request: Request) -> Trace:
+    """Begin the trace of a request, and take what it replaces out of the request."""
+    trace = tracer.begin(request.method, request.target, request.host, request.minor, request.block)
+    request.block = without_named(request.block, _CONTEXT_FIELDS)
+    return trace
+
+
+def record_of(exchange: Exchange, status: int, size: int, latency: float) -> RequestRecord:
+    """Return what the request log is told of an exchange that ends.
+
+    Arguments:
+        size: bytes of the answer's body; latency: seconds.
+    """
+    request, trace = exchange.request, exchange.trace
+    own = b"".join(b"\r\n%b: %b" % field for field in request.fields.items())
+    return RequestRecord(
+        *(request.method, request.target, request.host, request.minor),
+        own + request.block,
+        request.length,
+        status,
+        size,
+        latency,
+        exchange.downstream.peer(),
+        exchange.entry.throttler.revision,
+        trace.trace_id if trace is not None else "",
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import socket
+import struct
 import sys
 import termios
 
@@ -34,6 +35,13 @@ def is_gone(transport: asyncio.Transport) -> bool:
     sock = transport.get_extra_info("socket")
     state: int = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     return state == _TCP_CLOSE
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Have the kernel break the connection when it is closed next, rather than end it: what a
+    reader takes for the end of an answer is then none."""
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def count_unsent(transport: asyncio.Transport) -> int:

@@ -46,6 +46,7 @@ class Proxy:
     Arguments:
         hold_bytes: bytes of a body that are read while its request waits, or kept to repeat it.
         header_timeout: seconds for a request head to arrive.
+        idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         unhealthy: says why we are not ready, or nothing.
     """
 
@@ -57,6 +58,7 @@ class Proxy:
         request_limits: RequestLimits,
         hold_bytes: int,
         header_timeout: float,
+        idle_from_arrival: bool = False,
         unhealthy: Callable[[], str],
     ) -> None:
         self.driver = driver
@@ -66,6 +68,7 @@ class Proxy:
         self.request_limits = request_limits
         self.hold_bytes = hold_bytes
         self.header_timeout = header_timeout
+        self.idle_from_arrival = idle_from_arrival
         self.unhealthy = unhealthy
         self.counters = ProxyCounters()
         #: Who watches requests; None while that is off. May change at any time.

@@ -28,6 +28,7 @@ class _End(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         if not self.peer.transport.is_closing():
+            self._exchange.touch()
             self.peer.transport.write(data)
 
     def eof_received(self) -> bool:

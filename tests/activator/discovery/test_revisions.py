@@ -36,8 +36,19 @@ def test_all_fields_are_read() -> None:
         "serving.knative.dev/configuration": "c",
     }
     assert revisions.parse(obj) == Revision(
-        A, "u1", 3, AppProtocol.H2C, 60.0, 20.0, 10.0, True, "s", "c"
+        *(A, "u1", 3, AppProtocol.H2C, 60.0, 20.0, 10.0, True),
+        service="s",
+        configuration="c",
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "on"), [("Enabled", True), ("enabled", True), ("", False), ("true", False)]
+)
+def test_full_duplex_is_switched_on_by_annotation(value: str, on: bool) -> None:
+    obj = revision()
+    obj["metadata"]["annotations"] = {"features.knative.dev/http-full-duplex": value}
+    assert revisions.parse(obj).full_duplex is on
 
 
 def test_a_timeout_of_zero_stays_zero() -> None:

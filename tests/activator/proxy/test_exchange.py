@@ -673,6 +673,36 @@ async def test_an_early_answer_passes_and_the_rest_of_the_body_is_not_waited_for
     await until(lambda: not pod.open)
 
 
+async def test_full_duplex_keeps_a_connection_whose_answer_began_first(world):
+    """TestActivatorChainHandlerWithFullDuplex: echoes over connections that stay."""
+    pod = await world.serving(full_duplex=True)
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    for _ in range(3):
+        sent = len(pod.requests)
+        client.send(request(b"/", b"POST", b"Content-Length: 6\r\n") + b"abc")
+        await until(lambda sent=sent: len(pod.requests) > sent and pod.requests[-1].body == b"abc")
+        connection = pod.connections[-1]
+        connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc")
+        await client.size(len(client.received) + 1)
+        client.send(b"def")
+        await until(lambda: pod.requests[-1].body == b"abcdef")
+        connection.write(b"def")
+        answer = await client.answer(b"POST")
+        assert (answer.body, answer.get(b"Connection")) == (b"abcdef", None)
+    assert len(pod.connections) == 1
+
+
+async def test_full_duplex_whose_answer_ends_first_ends_the_connections(world):
+    pod = await world.serving(full_duplex=True)
+    pod.on_data = lambda connection: connection.write(ok(b"early"))
+    client = await world.client()
+    client.send(request(b"/", b"POST", b"Content-Length: 6\r\n") + b"abc")
+    assert (await client.answer(b"POST")).body == b"early"
+    await client.ended()
+    await until(lambda: not pod.open)
+
+
 async def test_the_rest_of_a_body_after_an_early_answer_reaches_nobody(world):
     pod = await world.serving()
 

@@ -484,6 +484,7 @@ class World:
         pool: PoolLimits | None = None,
         hold_bytes: int = 64 << 10,
         header_timeout: float = 60.0,
+        idle_from_arrival: bool = False,
     ) -> None:
         """Listen."""
         loop = self.loop = asyncio.get_running_loop()
@@ -499,6 +500,7 @@ class World:
             request_limits=limits or RequestLimits(),
             hold_bytes=hold_bytes,
             header_timeout=header_timeout,
+            idle_from_arrival=idle_from_arrival,
             unhealthy=lambda: self.not_ready,
         )
         sock = _socket()
