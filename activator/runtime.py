@@ -229,10 +229,6 @@ class Runtime:
         except (ClusterConfigError, ClusterVersionError) as error:
             raise StartError(str(error)) from error
         self._tasks.start(watch.run())
-        await watch.wait_synced("ConfigMap")
-        watch.report_missing(
-            "config-network", settings.config_logging_name, settings.config_observability_name
-        )
         await watch.wait_synced()
 
     def _freeze_config(self) -> None:

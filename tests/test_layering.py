@@ -109,7 +109,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "control traffic only: its pool grows slow with the number of pods",
     ),
     "kubernetes_asyncio": (
-        frozenset({"activator/discovery/api_server.py", "activator/discovery/cluster_config.py"}),
+        frozenset({"activator/discovery/api_server.py", "activator/discovery/credentials.py"}),
         "one second and 60 MiB, which a laptop must not pay; untyped",
     ),
     "msgspec": (

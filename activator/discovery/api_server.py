@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from activator.discovery import cluster_config
+from activator.discovery import credentials
 from activator.discovery.backoff import Timings
-from activator.discovery.cluster_config import ClusterConfigError
+from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.transport import (
     AiohttpResponse,
     describe,
@@ -123,7 +123,7 @@ class ApiServer:
                 return old
             if old is not None and not self._distrusted and old.same_transport(configuration):
                 self._read_at = now
-                old.authorization = await cluster_config.authorization(configuration)
+                old.authorization = await credentials.authorization(configuration)
                 return old
             fresh = await self._use(configuration)
             if old is not None:
@@ -139,14 +139,14 @@ class ApiServer:
                 f"the TLS files of the cluster's configuration cannot be used: {error}; check "
                 "certificate-authority, client-certificate and client-key"
             ) from error
-        connection.authorization = await cluster_config.authorization(configuration)
+        connection.authorization = await credentials.authorization(configuration)
         self._connection = connection
         self._distrusted = False
         self._read_at = asyncio.get_running_loop().time()
         return connection
 
     async def _configuration(self) -> Any:
-        return await cluster_config.load(self._kubeconfig, self._environ)
+        return await credentials.load(self._kubeconfig, self._environ)
 
 
 class _Connection:
@@ -172,11 +172,11 @@ class _Connection:
             self.options["server_hostname"] = configuration.tls_server_name
         self.users = 0
         self.retired = False
-        self._transport = cluster_config.transport(configuration)
+        self._transport = credentials.transport(configuration)
 
     def same_transport(self, configuration: Any) -> bool:
         """Whether another reading of the configuration leads to the same place the same way."""
-        return self._transport == cluster_config.transport(configuration)
+        return self._transport == credentials.transport(configuration)
 
     async def close_if_unused(self) -> None:
         """Closes a connection that was replaced once its last stream has ended."""

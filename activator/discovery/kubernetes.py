@@ -8,20 +8,16 @@ Knative's counterpart: the informers that cmd/activator/main.go starts.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Mapping
 
 from activator.discovery import version
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.cluster_config import ClusterConfigError
-from activator.discovery.fields import ObjectKey
+from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.inventory import Inventory
 from activator.discovery.reflector import Counters, Reflector, Resource
 from activator.discovery.version import ClusterVersionError
-
-logger = logging.getLogger(__name__)
 
 __all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
 
@@ -93,25 +89,6 @@ class KubernetesWatch:
         """
         for kind in kinds or tuple(self._reflectors):
             await self._reflectors[kind].synced.wait()
-
-    def report_missing(self, *names: str) -> None:
-        """Warns of each ConfigMap that is not there; call it when ConfigMaps have been listed.
-
-        Knative's activator ends where one is missing. Ours goes on with defaults: a start that
-        fails for a missing log level would take traffic down for nothing.
-
-        Args:
-            names: the ConfigMaps of the system namespace that are read.
-        """
-        for name in names:
-            key = ObjectKey("ConfigMap", self._system_namespace, name)
-            if key not in self._inventory and key not in self._inventory.stats.rejected:
-                logger.warning(
-                    "%s does not exist: its defaults are in force, and what it says counts as "
-                    "soon as it is created",
-                    key,
-                    extra={"object_kind": key.kind, "object_name": name},
-                )
 
     async def follow_secret(self, name: str) -> None:
         """Follows one Secret of the system namespace from now on; no other is ever asked for.

@@ -13,7 +13,7 @@ import tenacity
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.cluster_config import ClusterConfigError
+from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.wire import ConnectionLostError, ServerAnswerError
 
 _VERSION_BYTES = 65_536

@@ -8,7 +8,7 @@ import pytest
 
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.cluster_config import ClusterConfigError
+from activator.discovery.credentials import ClusterConfigError
 from tests.activator.discovery.fake_api_server import FakeApiServer
 
 

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
 from activator.discovery.kubernetes import KubernetesWatch
@@ -106,23 +104,6 @@ async def test_config_maps_are_waited_for_alone(
         await watch.wait_synced("ConfigMap")
         assert sink.config_maps == {"config-network": {"a": "b"}}
         assert not watch.synced
-
-
-async def test_each_config_map_that_is_missing_is_told_of_once(
-    server: FakeApiServer, inventory: Inventory, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.put(config_map("config-network", a="b"))
-    server.put(config_map("broken") | {"data": {"a": 5}})
-    server.put(config_map("config-logging", namespace="elsewhere"))
-    watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
-    async with running(watch):
-        await watch.wait_synced("ConfigMap")
-        watch.report_missing("config-network", "broken", "config-logging")
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert told == [
-        "ConfigMap knative-serving/config-logging does not exist: its defaults are in force, and "
-        "what it says counts as soon as it is created"
-    ]
 
 
 async def test_no_secret_is_asked_for_until_one_is_wanted(

@@ -7,7 +7,7 @@ import pytest
 from activator.discovery import version
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
-from activator.discovery.cluster_config import ClusterConfigError
+from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.version import ClusterVersionError
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from activator.discovery import cluster_config
-from activator.discovery.cluster_config import ClusterConfigError
+from activator.discovery import credentials
+from activator.discovery.credentials import ClusterConfigError
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
     if content is not None:
         path.write_text(content)
     with pytest.raises(ClusterConfigError, match=message) as caught:
-        await cluster_config.load(str(path), {})
+        await credentials.load(str(path), {})
     assert str(path) in str(caught.value)
 
 
@@ -47,4 +47,4 @@ async def test_no_cluster_is_one_clear_error(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ClusterConfigError, match=message):
-        await cluster_config.load(None, environ)
+        await credentials.load(None, environ)
