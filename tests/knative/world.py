@@ -49,6 +49,8 @@ def http(body: bytes = b"", status: int = 200, fields: bytes = b"") -> bytes:
 
 #: What a pod does with a probe: bytes that it sends, or what it does instead.
 Reaction = bytes | Callable[[PodConnection], object]
+#: An answer in pieces: seconds after the request, and what is sent then.
+Pieces = list[tuple[float, Reaction]]
 
 PASSES = http(b"queue")
 UNAVAILABLE = http(status=503)
@@ -68,8 +70,35 @@ def slowly(seconds: float, answer: bytes = PASSES) -> Reaction:
     return react
 
 
-def _write(connection: PodConnection, data: bytes) -> None:
-    if not connection.closed:
+def chunked(*pieces: tuple[float, bytes], ends: float | None = None) -> Pieces:
+    """A chunked answer whose head comes with its first piece.
+
+    Arguments:
+        pieces: seconds after the request, and a chunk.
+        ends: when the last chunk follows; at once if None.
+    """
+    # What is due at one moment is one piece: timers of the same time run in any order.
+    due: dict[float, bytes] = {
+        pieces[0][0]: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    }
+    for at, data in pieces:
+        due[at] = due.get(at, b"") + b"%x\r\n%b\r\n" % (len(data), data)
+    end = pieces[-1][0] if ends is None else ends
+    due[end] = due.get(end, b"") + b"0\r\n\r\n"
+    return list(due.items())
+
+
+def after(seconds: float, data: bytes = http(b"hi")) -> Pieces:
+    """A whole answer that takes so long."""
+    return [(seconds, data)]
+
+
+def _write(connection: PodConnection, data: Reaction) -> None:
+    if connection.closed:
+        return
+    if callable(data):
+        data(connection)
+    else:
         connection.write(data)
 
 
@@ -79,6 +108,7 @@ class ScriptedPod(Pod):
     Attributes:
         script: reactions to probes, one each; the last one serves for all that follow.
         holding: whether requests are kept until ``release``.
+        pieces: how requests are answered over time, instead of with ``answer``.
         probes: the probes that came; traffic: the requests.
         in_flight: requests that it has not answered; most: the highest number there was.
     """
@@ -93,6 +123,7 @@ class ScriptedPod(Pod):
         self.traffic: list[Seen] = []
         self.most = 0
         self.answer = http(name.encode())
+        self.pieces: Pieces | None = None
         self.on_data = self._react
         self._held: list[tuple[PodConnection, Seen]] = []
 
@@ -128,7 +159,9 @@ class ScriptedPod(Pod):
                 self.traffic.append(seen)
                 self._held.append((connection, seen))
                 self.most = max(self.most, self.in_flight)
-                if not self.holding:
+                if self.pieces is not None:
+                    self._answer_in_pieces(connection, seen, self.pieces)
+                elif not self.holding:
                     self.release()
 
     def _answer_probe(self, connection: PodConnection) -> None:
@@ -137,6 +170,18 @@ class ScriptedPod(Pod):
             reaction(connection)
         else:
             connection.write(reaction)
+
+    def _answer_in_pieces(self, connection: PodConnection, seen: Seen, pieces: Pieces) -> None:
+        loop = asyncio.get_running_loop()
+        *first, (end, last) = pieces
+        for at, data in first:
+            loop.call_later(at, _write, connection, data)
+
+        def finish() -> None:
+            self._held.remove((connection, seen))
+            _write(connection, last)
+
+        loop.call_later(end, finish)
 
     def _answer(self, connection: PodConnection, seen: Seen) -> None:
         connection.write(self.answer(seen) if callable(self.answer) else self.answer)
@@ -264,6 +309,7 @@ class World:
             client.transport.abort()
         if self._servers is not None:
             await self._servers.stop()
+            self._servers = None
         for pod in self.pods:
             await pod.close()
         await self.autoscaler.close()

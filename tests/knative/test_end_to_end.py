@@ -1,0 +1,512 @@
+"""The end-to-end and conformance tests under test/ that exercise the activator, replayed alone.
+
+Service, autoscaler and kubelet are played by the test; times are Knative's, and virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from tests.knative.objects import H2C, NAME, NAMESPACE, Address, private, revision
+from tests.knative.world import (
+    NEVER,
+    PASSES,
+    UNAVAILABLE,
+    ScriptedPod,
+    World,
+    after,
+    chunked,
+    to,
+)
+
+NewWorld = Callable[..., Awaitable[World]]
+
+TEXT = b"activator request timeout"
+
+
+async def answering(world: World, pieces: Any, **spec: Any) -> ScriptedPod:
+    """A revision whose one pod answers like this."""
+    (pod,) = await world.serving(1)
+    pod.pieces = pieces
+    world.apply(revision(**spec), private([pod.at]))
+    await world.passes()
+    return pod
+
+
+# test/e2e/activator_test.go
+
+
+async def test_TestActivatorOverload(world: World) -> None:
+    """containerConcurrency 1, at most ten pods that come one after the other, a hundred requests at
+    once that take 300 ms: all are answered 200, and no pod ever has two."""
+    world.apply(revision(cc=1), private())
+    await world.passes()
+    clients = await world.calls(100)
+    pods: list[ScriptedPod] = []
+    for _ in range(10):
+        pod = await world.pod(UNAVAILABLE, UNAVAILABLE, PASSES)
+        pod.pieces = after(0.3)
+        pods.append(pod)
+        world.apply(private(not_ready=[pod.at for pod in pods]))
+        await world.passes(0.2)
+    assert [await client.text() for client in clients] == ["hi"] * 100
+    assert {pod.most for pod in pods} == {1}
+
+
+# test/e2e/timeout_test.go and test/conformance/api/v1/revision_timeout_test.go
+
+
+@pytest.mark.parametrize(
+    ("spec", "pieces", "status"),
+    [
+        pytest.param({"timeoutSeconds": 10}, after(2), 200, id="does not exceed timeout"),
+        pytest.param({"timeoutSeconds": 10}, after(12), 504, id="exceeds timeout"),
+        pytest.param(
+            {"timeoutSeconds": 10, "responseStartTimeoutSeconds": 7},
+            after(4),
+            200,
+            id="does not exceed response start timeout",
+        ),
+        pytest.param(
+            {"timeoutSeconds": 20, "responseStartTimeoutSeconds": 7},
+            after(15),
+            504,
+            id="exceeds response start timeout",
+        ),
+        pytest.param(
+            {"timeoutSeconds": 10, "idleTimeoutSeconds": 5},
+            chunked((0, b"1"), (2, b"2"), (4, b"3")),
+            200,
+            id="does not exceed idle timeout",
+        ),
+        pytest.param(
+            {"timeoutSeconds": 25, "idleTimeoutSeconds": 7}, after(20), 504, id="idle timeout"
+        ),
+    ],
+)
+async def test_TestRevisionTimeout(
+    world: World, spec: dict[str, int], pieces: Any, status: int
+) -> None:
+    """What is in time is 200, what is not 504."""
+    await answering(world, pieces, **spec)
+    answer = await world.ask()
+    assert answer.status == status
+    assert (answer.body == TEXT) == (status == 504)
+
+
+async def test_TestRevisionTimeout__writes_first_byte_before_timeout(world: World) -> None:
+    """The first byte at once, then 15 s of work under a timeout of 10 s: the status is 200.
+
+    Knative's test does not look at the body, which has the timeout's text appended there. Here the
+    answer is broken off.
+    """
+    await answering(world, chunked((0, b"first"), ends=15), timeoutSeconds=10)
+    client = await world.call()
+    started = world.now()
+    await client.ended()
+    assert world.now() - started == pytest.approx(10, abs=0.1)
+    assert client.received.startswith(b"HTTP/1.1 200 ")
+    assert TEXT not in client.received
+
+
+# test/conformance/api/v1/single_threaded_test.go
+
+
+async def test_TestSingleConcurrency(world: World) -> None:
+    """containerConcurrency 1, five clients for 20 s: never two requests in one container."""
+    pods = await world.serving(2)
+    for pod in pods:
+        pod.pieces = after(0.1)
+    world.apply(revision(cc=1), private(pod.at for pod in pods))
+    end = world.now() + 20
+
+    async def client() -> int:
+        connection, count = await world.client(), 0
+        while world.now() < end:
+            connection.send(to())
+            assert (await connection.answer()).status == 200
+            count += 1
+        return count
+
+    counts = await asyncio.gather(*(client() for _ in range(5)))
+    assert [pod.most for pod in pods] == [1, 1]
+    assert sum(counts) == pytest.approx(400, abs=10), "both pods were busy all the time"
+
+
+# test/conformance/runtime
+
+
+async def test_TestProtocols__http1(world: World) -> None:
+    """Port ``http1``, or none: the application sees HTTP/1.1."""
+    pod = await answering(world, after(0))
+    await world.ask()
+    assert pod.traffic[0].version == b"1.1"
+
+
+async def test_TestProtocols__http1_client_of_an_h2c_revision(world: World) -> None:
+    """The client's version alone decides; HTTP/1.1 goes as HTTP/1.1 to the port of h2c."""
+    (pod,) = await world.serving(1)
+    world.apply(revision(protocol=H2C), private([pod.at], port_name="http2"))
+    assert (await world.ask()).body == b"pod-0"
+    assert pod.traffic[0].version == b"1.1"
+
+
+async def test_TestMustHaveHeadersSet(world: World) -> None:
+    """A Host is always there."""
+    pod = await answering(world, after(0))
+    await world.ask()
+    (host,) = pod.traffic[0].all(b"host")
+    assert host
+
+
+async def test_TestShouldHaveHeadersSet(world: World) -> None:
+    """Fields of the user pass; X-Forwarded-For is a list of addresses, what the ingress said of
+    the protocol and of the trace passes."""
+    pod = await answering(world, after(0))
+    context = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    fields = b"X-Custom: Abc\r\nX-Forwarded-For: 10.1.2.3\r\nX-Forwarded-Proto: http\r\n"
+    await world.ask(to(fields=fields + b"Traceparent: " + context + b"\r\n"))
+    (seen,) = pod.traffic
+    assert seen.all(b"x-custom") == [b"Abc"]
+    assert seen.all(b"x-forwarded-proto") == [b"http"]
+    assert seen.all(b"traceparent") == [context]
+    (forwarded_for,) = seen.all(b"x-forwarded-for")
+    assert len([ipaddress.ip_address(part.decode()) for part in forwarded_for.split(b", ")]) == 2
+
+
+@pytest.mark.parametrize("listed", ["ready", "not_ready"])
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "exec"])
+async def test_TestProbeRuntime(world: World, listed: str, kind: str) -> None:
+    """A container that takes ten seconds: the first request is answered once it is ready, and by
+    nobody before. With an exec probe queue-proxy's word is not enough, so Kubernetes' counts."""
+    pod = await world.pod(UNAVAILABLE)
+    world.apply(revision(container={"readinessProbe": {kind: {}}}))
+    world.apply(private(not_ready=[pod.at]))
+    client = await world.call()
+    await world.passes(10)
+    assert client.waits
+    pod.reacts(PASSES)
+    started = world.now()
+    if listed == "ready":
+        world.apply(private([pod.at]))
+    if listed == "ready" or kind != "exec":
+        assert await client.text() == "pod-0"
+        assert world.now() - started < 0.1, "nobody waits for a probe's next round"
+    else:
+        await world.passes(NEVER)
+        assert client.waits
+
+
+async def test_TestProbeRuntimeAfterStartup(world: World) -> None:
+    """All pods turn unready: requests hang, as long as the client has patience."""
+    pods = await world.serving(2)
+    world.apply(revision(), private(pod.at for pod in pods))
+    assert (await world.ask()).status == 200
+    for pod in pods:
+        pod.reacts(UNAVAILABLE)
+    world.apply(private(not_ready=[pod.at for pod in pods]))
+    await world.passes()
+    client = await world.call()
+    await world.passes(5)
+    assert client.waits
+    client.abort()
+    await world.passes(0.1)
+    assert (await world.api())["queued"] == 0
+
+
+# test/e2e/multicontainerprobing
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        {"readinessProbe": {"httpGet": {"path": "/", "port": 8881}}},
+        {"startupProbe": {"httpGet": {"path": "/", "port": 8881}}},
+        {"readinessProbe": {"exec": {"command": ["x"]}}},
+    ],
+    ids=["readiness", "startup", "exec readiness"],
+)
+async def test_TestMultiContainerProbing(world: World, probe: dict[str, Any]) -> None:
+    """A sidecar that has probes of its own: no traffic before Kubernetes calls the pod ready."""
+    pod = await world.pod()
+    sidecar = {"name": "sidecar", "image": "x", **probe}
+    world.apply(revision(sidecars=[sidecar]), private(not_ready=[pod.at]))
+    client = await world.call()
+    await world.passes(NEVER)
+    assert client.waits
+    world.apply(private([pod.at]))
+    assert await client.text() == "pod-0"
+
+
+# test/e2e/websocket_test.go, test/e2e/domainmapping
+
+
+class EchoServer:
+    """An application that echoes WebSocket messages, behind a queue-proxy that passes its probe.
+
+    Attributes:
+        pause: seconds before each echo.
+    """
+
+    def __init__(self) -> None:
+        self.pause = 0.0
+        self.headers: list[dict[str, str]] = []
+        self.server: Server
+
+    async def listen(self, host: str) -> Address:
+        self.server = await serve(
+            self._echo, host, 0, process_request=self._probe, ping_interval=None, close_timeout=1
+        )
+        port: int = next(iter(self.server.sockets)).getsockname()[1]
+        return Address(host, port)
+
+    def _probe(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.headers.get("User-Agent") == "Knative-Activator-Probe":
+            return connection.respond(HTTPStatus.OK, "queue")
+        self.headers.append(dict(request.headers.raw_items()))
+        return None
+
+    async def _echo(self, connection: ServerConnection) -> None:
+        async for message in connection:
+            paused = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(self.pause, paused.set_result, None)
+            await paused
+            await connection.send(message)
+
+
+@asynccontextmanager
+async def web_socket(
+    world: World, headers: dict[str, str] | None = None
+) -> AsyncIterator[ClientConnection]:
+    """A WebSocket to the revision, through the activator."""
+    host, port = world.at["http"]
+    named = {"Knative-Serving-Namespace": NAMESPACE, "Knative-Serving-Revision": NAME}
+    async with connect(
+        f"ws://{host}:{port}/",
+        additional_headers=named if headers is None else headers,
+        ping_interval=None,
+        open_timeout=60,
+        close_timeout=1,
+        compression=None,
+        proxy=None,
+    ) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def echoing(world: World, **spec: Any) -> AsyncIterator[EchoServer]:
+    """A revision whose one pod echoes."""
+    server = EchoServer()
+    at = await server.listen("127.0.0.1")
+    world.apply(revision(**spec), private([at]))
+    await world.passes()
+    yield server
+    server.server.close()
+    await server.server.wait_closed()
+
+
+async def test_TestWebSocket(world: World) -> None:
+    """Messages of both kinds come back, small ones and large ones, in order."""
+    async with echoing(world) as server, web_socket(world) as socket:
+        for message in ("Hello, websocket", "", b"\x00\xff", b"x" * 300_000):
+            await socket.send(message)
+            assert await socket.recv() == message
+    assert server.headers[0]["Upgrade"] == "websocket"
+    assert "Knative-Serving-Revision" not in server.headers[0]
+
+
+async def test_TestWebSocketViaActivator(world: World) -> None:
+    """From zero: the handshake waits for the pod, and its place is held while the socket lives."""
+    world.apply(revision(cc=1), private())
+    await world.passes()
+    server = EchoServer()
+
+    async def one() -> str:
+        async with web_socket(world) as socket:
+            await socket.send("Hello")
+            return str(await socket.recv())
+
+    first = asyncio.ensure_future(one())
+    await world.passes(5)
+    assert not first.done()
+    world.apply(private([await server.listen("127.0.0.1")]))
+    assert await first == "Hello"
+    async with web_socket(world) as socket:
+        await socket.send("1")
+        assert await socket.recv() == "1"
+        second = asyncio.ensure_future(one())
+        await world.passes(5)
+        assert not second.done(), "containerConcurrency 1, and the first socket lives"
+    assert await second == "Hello"
+    server.server.close()
+    await server.server.wait_closed()
+
+
+async def test_TestDomainMappingWebsocket(world: World) -> None:
+    """A mapped domain: the ingress names the revision and the host that was asked for."""
+    named = {"Knative-Serving-Namespace": NAMESPACE, "Knative-Serving-Revision": NAME}
+    mapped = {**named, "K-Original-Host": "mapped.example.com"}
+    async with echoing(world) as server, web_socket(world, mapped) as socket:
+        await socket.send("Hello")
+        assert await socket.recv() == "Hello"
+    assert server.headers[0]["K-Original-Host"] == "mapped.example.com"
+
+
+async def test_TestWebSocketGracefulShutdown(world: World) -> None:
+    """The pod ends: the client gets its close frame with code 1001 of a server that goes away,
+    and not an abnormal end. (Knative's server says 1000.)"""
+    async with echoing(world) as server, web_socket(world) as socket:
+        await socket.send("Hello")
+        assert await socket.recv() == "Hello"
+        world.apply(private())
+        await world.passes()
+        await socket.send("still there")
+        assert await socket.recv() == "still there", "a pod that is listed no more"
+        server.server.close()
+        with pytest.raises(ConnectionClosed) as ended:
+            await socket.recv()
+        assert ended.value.rcvd is not None
+        assert ended.value.rcvd.code == 1001
+
+
+LIMITS = [
+    pytest.param({"timeoutSeconds": 10}, id="timeout"),
+    pytest.param({"responseStartTimeoutSeconds": 10}, id="response start timeout"),
+    pytest.param({"idleTimeoutSeconds": 10}, id="idle timeout"),
+]
+
+
+@pytest.mark.parametrize("spec", LIMITS)
+async def test_TestWebSocketWithTimeout__in_time(world: World, spec: dict[str, int]) -> None:
+    """A pause of 2 s under a limit of 10 s: the echo comes."""
+    async with echoing(world, **spec) as server, web_socket(world) as socket:
+        server.pause = 2
+        await socket.send("Hello")
+        assert await socket.recv() == "Hello"
+
+
+@pytest.mark.parametrize("spec", LIMITS)
+async def test_TestWebSocketWithTimeout__too_late(world: World, spec: dict[str, int]) -> None:
+    """A pause of 20 s under a limit of 10 s: the client gets an error after 10 s.
+
+    Not for response-start: its 101 came in time. Knative ends such a socket all the same.
+    """
+    async with echoing(world, **spec) as server, web_socket(world) as socket:
+        server.pause = 20
+        started = world.now()
+        await socket.send("Hello")
+        if "responseStartTimeoutSeconds" in spec:
+            assert await socket.recv() == "Hello"
+            return
+        with pytest.raises(ConnectionClosed):
+            await socket.recv()
+        assert world.now() - started == pytest.approx(10, abs=0.2)
+
+
+async def test_TestWebSocketWithTimeout__frames_renew_the_idle_timer(world: World) -> None:
+    """Frames every 4 s under an idle time of 10 s: the socket lives. In Knative it does not."""
+    async with echoing(world, idleTimeoutSeconds=10) as server, web_socket(world) as socket:
+        server.pause = 4
+        for number in range(10):
+            await socket.send(str(number))
+            assert await socket.recv() == str(number)
+
+
+# test/e2e/destroypod_test.go, test/ha
+
+
+async def test_TestDestroyPodInflight(world: World) -> None:
+    """A request of 35 s survives that its pod is taken out after a moment (timeout 45 s)."""
+    pod = await answering(world, after(35), timeoutSeconds=45)
+    client = await world.call()
+    await world.until(lambda: pod.traffic)
+    world.apply(private(not_ready=[pod.at]))
+    await world.passes(5)
+    world.apply(private())
+    assert await client.text() == "hi"
+
+
+async def test_TestDestroyPodWithRequests(world: World) -> None:
+    """Six requests of 12 s, a second apart, while the pod that has them is deleted: all are 200."""
+    old, new = await world.serving(2)
+    old.pieces = new.pieces = after(12)
+    world.apply(revision(), private([old.at]))
+    await world.passes()
+    clients = []
+    for number in range(6):
+        clients.append(await world.call())
+        await world.passes(1)
+        if number == 2:
+            world.apply(private([new.at], [old.at]))
+    world.apply(private([new.at]))
+    assert [await client.text() for client in clients] == ["hi"] * 6
+    assert old.traffic
+    assert new.traffic
+
+
+@pytest.mark.parametrize("refuses_first", [False, True], ids=["graceful", "killed"])
+async def test_TestWorkloadHA(world: World, refuses_first: bool) -> None:
+    """One of two pods is deleted, four times over, under load: every request succeeds.
+
+    Killed means that its port refuses before Kubernetes has said anything.
+    """
+    pods = await world.serving(6)
+    for pod in pods:
+        pod.pieces = after(0.02)
+    world.apply(revision(cc=1), private(pod.at for pod in pods[:2]))
+    await world.passes()
+    statuses: list[int] = []
+    ending = False
+
+    async def client() -> None:
+        while not ending:
+            statuses.append((await world.ask()).status)
+
+    clients = [asyncio.ensure_future(client()) for _ in range(6)]
+    for turn in range(4):
+        if refuses_first:
+            await pods[turn].refuse()
+            await world.passes(0.3)
+        world.apply(private(pod.at for pod in pods[turn + 1 : turn + 3]))
+        await world.passes(0.3)
+    ending = True
+    await asyncio.gather(*clients)
+    assert set(statuses) == {200}
+    assert len(statuses) > 40
+    assert pods[5].traffic
+
+
+async def test_TestActivatorHAGraceful(new_world: NewWorld) -> None:
+    """Two activators in front of a service; one is told to end: every request is answered, also
+    those that it had, and the other one goes on and can still scale from zero."""
+    first, second = await new_world(), await new_world()
+    (pod,) = await second.serving(1)
+    pod.pieces = after(1)
+    for world in (first, second):
+        world.apply(revision(), private())
+    await first.passes()
+    clients = [*await first.calls(5), *await second.calls(5)]
+    first.runtime.begin_drain()
+    await first.passes(2)
+    for world in (first, second):
+        world.apply(private([pod.at]))
+    assert [await client.text() for client in clients] == ["hi"] * 10
+    assert (await first.ask()).status == 200, "as long as somebody still sends to it"
+    await first.close()
+    second.apply(private())
+    await second.passes()
+    client = await second.call()
+    await second.passes(1)
+    second.apply(private([pod.at]))
+    assert await client.text() == "hi"
