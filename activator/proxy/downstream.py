@@ -14,10 +14,11 @@ from math import inf
 from typing import TYPE_CHECKING, cast
 
 from activator.proxy import presence, replies
-from activator.proxy.body import Body
+from activator.proxy.body import Body, LengthBody
 from activator.proxy.exchange import Exchange
 from activator.proxy.grammar import FramingError
 from activator.proxy.linger import Linger
+from activator.proxy.presence import Inquiry
 from activator.proxy.probes import probe_reply
 from activator.proxy.request import Request, read_request
 
@@ -29,9 +30,6 @@ MAX_AHEAD = 64 << 10
 #: The beginning of anything that can become a request line.
 _METHOD_BEGINS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: |\Z)|\r?\n?\Z")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
-#: After a client has ended its sending side: seconds until we look whether it is there at all.
-_LOOK_AFTER = 0.05
-_LOOK_AFTER_MAX = 5.0
 
 
 class Downstream(asyncio.Protocol):
@@ -50,7 +48,7 @@ class Downstream(asyncio.Protocol):
         "_exchange",
         "_head_only",
         "_head_since",
-        "_look_after",
+        "_inquiry",
         "_minor",
         "_partial",
         "_reading",
@@ -73,7 +71,7 @@ class Downstream(asyncio.Protocol):
         self.full = False
         self._unsent = 0
         self._eof = False
-        self._look_after = _LOOK_AFTER
+        self._inquiry: Inquiry | None = None
         self._reading = True
         self._busy = False
         # For the request that is being read, and what stands behind it.
@@ -141,6 +139,8 @@ class Downstream(asyncio.Protocol):
             return False  # cannot be asked (see _look), and none of that age half-closes
         # Once an answer has begun, no 100 can be sent: then the kernel asks.
         presence.keep_asking(self.transport)
+        if self._inquiry is not None:
+            self._inquiry.restart()
         self._look(self.proxy.clock())
         return True
 
@@ -288,6 +288,7 @@ class Downstream(asyncio.Protocol):
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
+                self._expect_silence()
 
     def peer(self) -> str:
         """Return the client's ``ip:port``; the port is 0 where there is none."""
@@ -296,6 +297,17 @@ class Downstream(asyncio.Protocol):
             return "127.0.0.1:0"
         host, port = peer[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _expect_silence(self) -> None:
+        """The loop will not tell if this client leaves: see for ourselves now and then."""
+        if self._exchange is None:
+            return
+        if self._inquiry is None:
+            self._inquiry = Inquiry()
+        self._inquiry.restart()
+        when = self._inquiry.next(self.proxy.clock())
+        if self.armed > when:
+            self.proxy.timers.arm(self, when)
 
     def take_early(self) -> bytes:
         """Return what the client sent behind its request; the connection is then the caller's."""
@@ -391,7 +403,7 @@ class Downstream(asyncio.Protocol):
             return inf
         if self._exchange is not None:
             later = self._exchange.on_time(now)
-            return min(later, self._look(now)) if self._eof else later
+            return min(later, self._look(now)) if self._eof or not self._reading else later
         if self._partial is None:
             return inf
         late_at = self._head_since + self.proxy.header_timeout
@@ -420,25 +432,26 @@ class Downstream(asyncio.Protocol):
         return now + self.proxy.header_timeout
 
     def _look(self, now: float) -> float:
-        """Find out whether a client that has ended its sending side is there at all.
-
-        A closed and a half-closed socket look the same until something is sent: to a closed one
-        the answer is a reset. A 100 may be sent at any time (RFC 9110 section 15.2), and costs a
-        living client nothing.
-        """
-        exchange = self._exchange
-        if exchange is None or self.transport.is_closing():
+        """Find out whether a client of which the loop tells nothing is there; return when next."""
+        exchange, transport = self._exchange, self.transport
+        if exchange is None or transport.is_closing():
             return inf
-        if presence.is_gone(self.transport):
-            self.transport.abort()
+        if self._inquiry is None:
+            self._inquiry = Inquiry()
+        missing = self._body.remaining if isinstance(self._body, LengthBody) else 0
+        mute = exchange.answering or self._minor == 0
+        if self._inquiry.is_over(transport, missing, None if mute else self._ask):
+            transport.abort()
             return inf
-        if not exchange.answering and self._look_after == _LOOK_AFTER:
-            self.write(replies.CONTINUE)
-        when = now + self._look_after
-        self._look_after = min(2 * self._look_after, _LOOK_AFTER_MAX)
+        when = self._inquiry.next(now)
         if self.armed > when:
             self.proxy.timers.arm(self, when)
         return when
+
+    def _ask(self) -> None:
+        """A 100 may be sent at any time (RFC 9110 section 15.2), and costs a living client
+        nothing."""
+        self.write(replies.CONTINUE)
 
     # -- the end --------------------------------------------------------------------------------
 

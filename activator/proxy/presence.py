@@ -11,8 +11,12 @@ import socket
 import struct
 import sys
 import termios
+from collections.abc import Callable
 
-_TCP_CLOSE = 7  # include/net/tcp_states.h
+_TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8  # include/net/tcp_states.h
+#: Seconds until the first and between later looks at a client that the loop tells nothing of.
+_LOOK_AFTER = 0.05
+_LOOK_AFTER_MAX = 5.0
 #: To a client that has closed its socket, the answer to a question of the kernel is a reset as
 #: soon as its kernel has forgotten it (Linux: 60 s).
 _KEEP_ALIVE = (
@@ -31,10 +35,68 @@ def keep_asking(transport: asyncio.Transport) -> None:
 
 def is_gone(transport: asyncio.Transport) -> bool:
     """Whether the connection is broken; the loop does not say so once the client has ended its
-    sending side."""
+    sending side, or while it is not read from."""
+    return _state(transport) == _TCP_CLOSE
+
+
+def _state(transport: asyncio.Transport) -> int:
     sock = transport.get_extra_info("socket")
     state: int = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-    return state == _TCP_CLOSE
+    return state
+
+
+def count_unread(transport: asyncio.Transport) -> int:
+    """Return how many bytes of the client the kernel has and we have not read."""
+    unread = bytearray(4)
+    fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, unread)
+    return int.from_bytes(unread, sys.byteorder)
+
+
+class Inquiry:
+    """Finds out whether a client is there of which the loop tells nothing: it has ended its sending
+    side, or is not read from while its request waits.
+
+    A closed and a half-closed socket look the same until something is sent: to a closed one the
+    answer is a reset. Only who has ended its side is asked: to others a 100 may be unexpected
+    (nginx takes one for the answer). Behind a window that is full no end is seen.
+    """
+
+    __slots__ = ("_asked", "_wait")
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._wait = _LOOK_AFTER
+
+    def restart(self) -> None:
+        """The next looks are soon."""
+        self._wait = _LOOK_AFTER
+
+    def next(self, now: float) -> float:
+        """Return when to look next, each time a bit later."""
+        wait, self._wait = self._wait, min(2 * self._wait, _LOOK_AFTER_MAX)
+        return now + wait
+
+    def is_over(
+        self, transport: asyncio.Transport, missing: int, ask: Callable[[], None] | None
+    ) -> bool:
+        """Look once.
+
+        Arguments:
+            missing: bytes of the request that were announced and that we have not read.
+            ask: sends the client something harmless; None where nothing can be sent.
+
+        Returns:
+            Whether the client has gone, or cannot complete its request any more.
+        """
+        state = _state(transport)
+        if state != _TCP_CLOSE_WAIT:
+            return state == _TCP_CLOSE
+        if missing and count_unread(transport) < missing:
+            return True
+        if ask is not None and not self._asked:
+            self._asked = True
+            ask()
+        return False
 
 
 def reset(transport: asyncio.Transport) -> None:

@@ -419,3 +419,73 @@ async def test_all_pipelined_requests_are_answered_once_a_slow_client_reads(worl
 
     for number in range(100):
         assert (await client.answer()).body[:4] == b"/%03d" % number
+
+
+# -- clients that leave while we do not read from them -------------------------------------------
+
+
+def upload(length: int, sent: int) -> bytes:
+    """The beginning of a POST of ``length`` bytes: more than is held while it waits."""
+    return request(b"/", b"POST", b"Content-Length: %d\r\n" % length) + b"x" * sent
+
+
+def chunked(sent: int) -> bytes:
+    head = request(b"/", b"POST", b"Transfer-Encoding: chunked\r\n")
+    return head + b"%x\r\n" % sent + b"x" * sent
+
+
+@pytest.mark.parametrize(
+    "data", [upload(900_000, 100_000), chunked(100_000)], ids=["length", "chunks"]
+)
+@pytest.mark.parametrize("leave", ["close", "abort"])
+async def test_a_client_that_leaves_with_its_body_unread_frees_its_place(new_world, data, leave):
+    world = await new_world(hold_bytes=1000)
+    world.revise(timeout=1000.0)
+    client = await world.client()
+    client.send(data[:2000])
+    await until(lambda: world.waiting)
+    client.send(data[2000:])
+    await until(lambda: client.transport.get_write_buffer_size() == 0)
+    getattr(client, leave)()
+    await until_in_time(world, lambda: not world.waiting, 20.0)
+
+
+async def test_a_client_that_has_ended_its_side_and_waits_is_served(new_world):
+    """As ``nc -N`` does; the whole body is in the kernel."""
+    world = await new_world(hold_bytes=1000)
+    pod = await world.pod()
+    world.revise(timeout=1000.0)
+    client = await world.client()
+    data = upload(100_000, 100_000)
+    client.send(data[:2000])
+    await until(lambda: world.waiting)
+    client.send(data[2000:])
+    client.end_sending()
+    await world.clock_moves(0.5)
+    world.list(pod)
+    assert (await client.answer(b"POST")).status == 200
+    assert pod.requests[0].body == b"x" * 100_000
+
+
+async def test_a_client_that_is_only_not_read_from_hears_nothing(new_world):
+    """A 100 that nobody expects is the answer to some: nginx passes it on as one."""
+    world = await new_world(hold_bytes=1000)
+    pod = await world.pod()
+    world.revise(timeout=1000.0)
+    client = await world.client()
+    client.send(upload(100_000, 50_000))
+    await until(lambda: world.waiting)
+    await world.clock_moves(0.5)
+    assert client.received == b""
+    client.send(b"x" * 50_000)
+    world.list(pod)
+    answer = await client.answer(b"POST")
+    assert (answer.status, answer.interim) == (200, [])
+
+
+async def until_in_time(world, condition, seconds: float) -> None:
+    """Wait for a condition that needs time to pass."""
+    started = world.now()
+    while not condition():
+        assert world.now() - started < seconds
+        await world.clock_moves(0.05)
