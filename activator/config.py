@@ -176,6 +176,13 @@ class Settings:
         "Where Knative's autoscaler listens; a laptop has none.",
         local="", commands=("run", "local"), empty_is_value=True,
     )
+    ready_without_autoscaler: bool = setting(
+        values.BOOLEAN, "ACTIVATOR_READY_WITHOUT_AUTOSCALER", CLUSTER, "false",
+        "Whether kubelet's probe passes while the autoscaler is not connected.",
+        "Knative's probe fails then, so that traffic is led around an activator that can wake "
+        "nothing.",
+        commands=("run", "local"),
+    )
 
     manifests: Path | None = setting(
         values.FOLDER, "ACTIVATOR_MANIFESTS", LAPTOP, "",

@@ -44,6 +44,11 @@ logger = logging.getLogger(__name__)
 #: Seconds between looks at what became idle for too long.
 _HOUSEKEEPING = 15.0
 
+#: Seconds for which a lost autoscaler makes us not ready. Kubelet's liveness probe in Knative's
+#: Deployment is the same request as its readiness probe, and restarts the container when it has
+#: failed twelve times, ten seconds apart.
+_LOST_AUTOSCALER = 90.0
+
 
 class StartError(Exception):
     """The activator cannot start; the text says why and what to do."""
@@ -175,9 +180,17 @@ class Runtime:
         """Return why we are not ready, or nothing; the texts are Knative's."""
         if self._draining:
             return self._draining
-        if self.link is not None and not self.link.connected:
+        if self._misses_autoscaler():
             return "connection has not yet been established"
         return ""
+
+    def _misses_autoscaler(self) -> bool:
+        """Whether to say that the autoscaler is not there. When it stays away, restarting all
+        activators would not bring it back, and would end whatever they serve and hold."""
+        link = self.link
+        if link is None or link.connected or self.settings.ready_without_autoscaler:
+            return False
+        return not link.ever_connected or link.lost_for() < _LOST_AUTOSCALER
 
     def manifest_errors(self) -> Mapping[str, str]:
         """Return what is wrong with the manifests at present, by file."""

@@ -1,6 +1,7 @@
 """When the link dials again: in virtual time, with dials that all fail."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,3 +88,41 @@ async def test_what_arose_during_a_dial_that_fails_asks_for_the_next(monkeypatch
     tenth = 9 * 3.0 + sum(0.1 * 1.3**step for step in range(9))
     dials = await dial(monkeypatch, times=11, chance=0.0, takes=3.0, frames_at=[tenth + 1.0])
     assert dials.times[9:] == pytest.approx([tenth, tenth + 3.0 + 0.1])
+
+
+class Connection:
+    """One to a peer of which nothing else is asked."""
+
+    transport = SimpleNamespace(abort=lambda: None)
+
+    async def close(self, _code):
+        pass
+
+
+async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_was_one(
+    monkeypatch,
+):
+    """A peer that takes connections and ends them at once is not there."""
+    lives = iter([5.0, 0.01, 0.01, 0.01, 2.0, 0.01])
+    link = AutoscalerLink("ws://autoscaler:8080")
+    lost_for = []
+
+    async def dial_once():
+        lost_for.append(link.lost_for())
+        return Connection()
+
+    async def serve(_connection):
+        link._up()
+        await asyncio.sleep(next(lives, 3600.0))
+        assert link.lost_for() == 0.0
+        link._down()
+
+    monkeypatch.setattr(link, "_dial_once", dial_once)
+    monkeypatch.setattr(link, "_serve", serve)
+    monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: 0.0)
+    run = asyncio.ensure_future(link.run())
+    await asyncio.sleep(600.0)
+    run.cancel()
+    await asyncio.wait([run])
+    # Never connected; lost just now; one, two, three that were none; lost anew, twice.
+    assert lost_for == pytest.approx([0.0, 0.0, 0.0, 0.11, 0.25, 0.0, 0.0])
