@@ -260,7 +260,7 @@ class Runtime:
             await asyncio.sleep(_HOUSEKEEPING)
             self.pools.close_expired()
 
-    def begin_drain(self) -> None:
-        """Say from now on that we are not ready."""
-        self._draining = "received SIGTERM from kubelet"
+    def begin_drain(self, why: str) -> None:
+        """Say from now on that we are not ready, and why."""
+        self._draining = why
         self.proxy.draining = True

@@ -510,7 +510,22 @@ class Exchange:
         """The process ends, and this request has no pod: tell the client to ask elsewhere."""
         if not self.done and self.upstream is None:
             self._keep_alive = False
-            self._reply(replies.draining(), "draining")
+            self._reply(replies.draining("no pod came in time"), "draining")
+
+    def cut(self) -> None:
+        """The process ends now, whatever a pod is still doing for this request."""
+        if self.done:
+            return
+        if self._status == 101:
+            transport = self.downstream.transport
+            # With an end of the stream where nothing is left to send, lest it seems a fault.
+            transport.abort() if transport.get_write_buffer_size() else transport.close()
+        elif self.answering:
+            self._abort("draining")
+        else:
+            self._drop_upstream()
+            self._keep_alive = False
+            self._reply(replies.draining("the pod had not answered yet"), "draining")
 
     def _abort(self, outcome: str) -> None:
         """The answer has begun and cannot be completed: break the connection, so that the client

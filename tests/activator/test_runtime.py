@@ -72,7 +72,7 @@ async def test_a_missing_folder_ends_the_start(tmp_path: Path) -> None:
 async def test_readiness_says_what_is_missing_in_knatives_words(tmp_path: Path) -> None:
     runtime = Runtime(settings(tmp_path, autoscaler_url="ws://127.0.0.1:1"))
     assert runtime.ready() == "connection has not yet been established"
-    runtime.begin_drain()
+    runtime.begin_drain("received SIGTERM from kubelet")
     assert runtime.ready() == "received SIGTERM from kubelet"
     assert runtime.proxy.draining
 

@@ -13,6 +13,17 @@ def anyio_backend(virtual_time):
     return virtual_time
 
 
+async def after(seconds):
+    """Let virtual time pass."""
+    loop = asyncio.get_running_loop()
+    passed = loop.create_future()
+    timer = loop.call_later(seconds, passed.set_result, None)
+    try:
+        await passed
+    finally:
+        timer.cancel()
+
+
 class Dials:
     """Notes when a dial is made, and lets it fail after ``takes`` seconds."""
 
@@ -26,7 +37,7 @@ class Dials:
         self.times.append(asyncio.get_running_loop().time())
         if len(self.times) == self._stop_after:
             self.enough.set()
-        await asyncio.sleep(self._takes)
+        await after(self._takes)
         raise OSError("no route to host")
 
     @property
@@ -113,7 +124,7 @@ async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_
 
     async def serve(_connection):
         link._up()
-        await asyncio.sleep(next(lives, 3600.0))
+        await after(next(lives, 3600.0))
         assert link.lost_for() == 0.0
         link._down()
 
@@ -121,7 +132,7 @@ async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_
     monkeypatch.setattr(link, "_serve", serve)
     monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: 0.0)
     run = asyncio.ensure_future(link.run())
-    await asyncio.sleep(600.0)
+    await after(600.0)
     run.cancel()
     await asyncio.wait([run])
     # Never connected; lost just now; one, two, three that were none; lost anew, twice.
