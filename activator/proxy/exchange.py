@@ -11,12 +11,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from activator.proxy import replies
-from activator.proxy.body import chunk
-from activator.proxy.fields import clean_trailers
+from activator.proxy.answer import Reframed
 from activator.proxy.held import NO_BODY, HeldBody
+from activator.proxy.lookup import find
 from activator.proxy.observers import Trace, begin_trace, record_of
 from activator.proxy.request import IDEMPOTENT, Request, pod_head
-from activator.proxy.response import Response, client_head, interim_head, switching_head
+from activator.proxy.response import Response, interim_head, switching_head
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
@@ -31,10 +31,6 @@ if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
 
 #: How often one request is sent again after it was sent, where that is allowed.
 MAX_REPEATS = 3
-
-
-def _last_chunk(trailers: bytes) -> bytes:
-    return b"0\r\n" + clean_trailers(trailers) + b"\r\n"
 
 
 class _Nobody:
@@ -61,9 +57,9 @@ class Exchange:
     """
 
     __slots__ = (
+        "_answer",
         "_attempts",
         "_body",
-        "_chunk_out",
         "_continued",
         "_counted_as",
         "_fresh",
@@ -102,10 +98,10 @@ class Exchange:
         self.done = False
         self.paused = False
         self.upstream: Upstream | None = None
+        self._answer: Reframed | None = None
         self._attempts = 0
         self._fresh = False
         self._keep_alive = request.keep_alive
-        self._chunk_out = False
         self._continued = False
         self._limits: TimeLimits | None = None
         self._status = 0
@@ -127,7 +123,7 @@ class Exchange:
         if proxy.tracer is not None:
             self.trace = begin_trace(proxy.tracer, request)
         try:
-            entry = self._find()
+            entry = find(driver, request)
         except RevisionNotFound as error:
             self._reply_not_found(error)
             return
@@ -166,20 +162,6 @@ class Exchange:
         if self.trace is not None:
             self.trace.ended(reply.status, "unknown-revision")
         self.downstream.reply(reply, keep_alive=self._keep_alive)
-
-    def _find(self) -> Entry:
-        """Return which revision is meant: by the control headers, else by the host.
-
-        Raises:
-            RevisionNotFound: none, or none that exists.
-        """
-        fields = self.request.fields
-        driver = self._proxy.driver
-        namespace = fields.get(b"knative-serving-namespace", b"")
-        name = fields.get(b"knative-serving-revision", b"")
-        if namespace and name:
-            return driver.find(namespace.rstrip(b" \t"), name.rstrip(b" \t"))
-        return driver.find_host(self.request.host, name)
 
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner."""
@@ -368,7 +350,7 @@ class Exchange:
         if raw is not None and response.plain and self._keep_alive and self.request.minor:
             downstream.write(raw.replace(response.cut, b"", 1) if response.cut else raw)
         else:
-            self._write_head(response, payload, complete)
+            downstream.write(self._reframed(response, payload, complete))
         if complete:
             self._finish(now)
 
@@ -383,35 +365,25 @@ class Exchange:
         if self._limits is not None:
             self._limits.touch(self._proxy.driver.clock())
 
-    def _write_head(self, response: Response, payload: list[bytes], complete: bool) -> None:
-        """Write a head that differs from the pod's, and the payload that came with it."""
-        unframed = response.body is not None and response.length < 0
-        self._chunk_out = unframed and self.request.minor == 1
-        if unframed and self.request.minor == 0:
+    def _reframed(self, response: Response, payload: list[bytes], complete: bool) -> bytes:
+        """Return a head that differs from the pod's, and the payload that came with it."""
+        answer = self._answer = Reframed(response, self.request.minor)
+        if answer.ends_connection:
             self._keep_alive = False
-        head = client_head(
-            response,
-            minor=self.request.minor,
-            chunk=self._chunk_out,
-            close=not self._keep_alive,
-            date=self._proxy.date(),
-        )
-        data = head + self._payload(payload)
-        if complete and self._chunk_out and response.body is not None:
-            data += _last_chunk(response.body.trailers)
-        self.downstream.write(data)
-
-    def _payload(self, payload: list[bytes]) -> bytes:
-        if self._chunk_out:
-            self._response_size += sum(map(len, payload))
-            return chunk(payload) if any(payload) else b""
-        return payload[0] if len(payload) == 1 else b"".join(payload)
+        data = answer.head(close=not self._keep_alive, date=self._proxy.date())
+        data += answer.payload(payload)
+        if complete and response.body is not None:
+            data += answer.end(response.body.trailers)
+        return data
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         """See upstream.Answered."""
-        data = self._payload(payload)
-        if complete and self._chunk_out:
-            data += _last_chunk(trailers)
+        if self._answer is None:
+            data = payload[0] if len(payload) == 1 else b"".join(payload)
+        else:
+            data = self._answer.payload(payload)
+            if complete:
+                data += self._answer.end(trailers)
         if data:
             self.downstream.write(data)
             self.touch()
@@ -551,6 +523,8 @@ class Exchange:
         driver, entry, request = self._proxy.driver, self.entry, self.request
         if now is None:
             now = driver.clock()
+        if self._answer is not None and self._answer.size:
+            self._response_size = self._answer.size
         counters = entry.counters
         counters.outcomes[outcome] += 1
         record = counters.server_of((self._counted_as, request.minor, status))
