@@ -36,6 +36,7 @@ from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.e2e.world import Pod, at, fetch
 from tests.image.build import base, build
 from tests.image.dockerfile import ROOT, Stage, read
+from tests.manifests.knative import config_map
 from tests.manifests.kustomize import MANIFESTS, find
 from tests.manifests.kustomize import build as manifests
 
@@ -268,6 +269,7 @@ async def _serves_a_folder(container: Container, objects: Path) -> None:
 async def _serves_a_cluster(container: Container, objects: Path) -> None:
     say("activator run, with the Deployment's environment and a scripted API server:")
     async with FakeApiServer() as api, _pod() as pod:
+        api.put(config_map("config-network", {}))
         for number in range(1000):
             api.put(revision(f"idle-{number}"))
         api.put(revision("app", uid="uid-of-app"))
