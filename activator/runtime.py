@@ -33,11 +33,13 @@ from activator.proxy.server import Proxy
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
+from activator.telemetry.otel import OpenTelemetry
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
     from activator.autoscaler.link import AutoscalerLink
     from activator.discovery.kubernetes import KubernetesWatch
+    from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class Runtime:
         self.driver.prober = self.prober
         self.driver.pools = self.pools
         self.proxy = self._make_proxy()
+        self.otel = OpenTelemetry(settings, self._set_tracer, self._tasks.start)
         self.cluster = self._make_cluster_config()
         self.started_at = self.driver.clock()
         self._metrics = Metrics(self, concurrency.of)
@@ -173,6 +176,10 @@ class Runtime:
 
     def _set_observability(self, config: ObservabilityConfig) -> None:
         """Take what operators want to see."""
+        self.otel.apply(config)
+
+    def _set_tracer(self, tracer: RequestTracer | None) -> None:
+        self.proxy.tracer = tracer
 
     # -- for the admin side ---------------------------------------------------------------------
 
@@ -215,6 +222,7 @@ class Runtime:
             self.prober.close()
             self.proxy.timers.close()
             self.driver.close()
+            await self.otel.close()
             await self._tasks.close()
             self.pools.close()
 

@@ -151,6 +151,8 @@ class Exchange:
             self._reply(replies.queue_full(error.bound), "queue-full")
             return
         if pod is None:
+            if self.trace is not None:
+                self.trace.held(waiting_reason(throttler)[0].value)
             driver.began_waiting(throttler)
         else:
             self._connect(now)
@@ -172,12 +174,16 @@ class Exchange:
     def ticket_expired(self) -> None:
         """See throttler.ticket.TicketOwner."""
         reason, detail = waiting_reason(self.entry.throttler)
+        if self.trace is not None:
+            self.trace.held(reason.value)
         text = f"{reason.value}; {detail}" if detail else reason.value
         self._reply(replies.timed_out(text), "timed-out")
 
     def _connect(self, now: float) -> None:
         """Take a connection to the ticket's pod, or open one."""
         pool = self._pool()
+        if self.trace is not None:
+            self.trace.assigned(pool.pod.address)
         upstream = None
         if not self._fresh:
             # What must not be sent twice goes on no connection that might be closed already.
