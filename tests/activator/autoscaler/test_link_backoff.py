@@ -15,13 +15,9 @@ def anyio_backend(virtual_time):
 
 async def after(seconds):
     """Let virtual time pass."""
-    loop = asyncio.get_running_loop()
-    passed = loop.create_future()
-    timer = loop.call_later(seconds, passed.set_result, None)
-    try:
-        await passed
-    finally:
-        timer.cancel()
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, passed.set)
+    await passed.wait()
 
 
 class Dials:
