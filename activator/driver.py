@@ -199,10 +199,17 @@ class Driver:
         self._tell(pod, before, "it passed its probe")
         self.carry_out(changes)
 
-    def probe_failed(self, pod: PodTracker, epoch: int, error: str) -> None:
-        """Take a probe's bad answer, or none."""
+    def probe_failed(
+        self, pod: PodTracker, epoch: int, error: str, status: int | None = None
+    ) -> None:
+        """Take a probe's bad answer, or none.
+
+        Arguments:
+            error: what was wrong, for people.
+            status: of the answer; None if there was none.
+        """
         before = pod.state
-        changes = pod.revision.probe_failed(pod, epoch, error, self.clock())
+        changes = pod.revision.probe_failed(pod, epoch, error, self.clock(), status)
         self._tell(pod, before, f"its probe failed: {error}")
         self.carry_out(changes)
 
@@ -211,7 +218,8 @@ class Driver:
         """Log that a pod's state has changed, which it does seldom."""
         if pod.state is not before:
             logger.info(
-                "pod %s is %s: %s",
+                "%s %s is %s: %s",
+                "ClusterIP" if pod.is_service else "pod",
                 pod.address,
                 pod.state.value,
                 why,
@@ -288,7 +296,19 @@ class Driver:
             ticket.owner.ticket_expired()
         for ticket in changes.assigned:
             ticket.owner.ticket_assigned()
+        if changes.service is not None:
+            self._tell_way(changes.service)
         self._arm()
+
+    @staticmethod
+    def _tell_way(service: PodTracker) -> None:
+        """Log that requests go another way from now on, which few expect."""
+        if service.bit:
+            why = "pods are out of reach" if service.revision.reach.pods else "mesh mode is enabled"
+            text = f"requests go to the ClusterIP {service.address}: {why}"
+        else:
+            text = f"requests go to the ClusterIP {service.address} no more"
+        logger.info(text, extra={"revision": str(service.revision.revision.id)})
 
     def _forget(self, pod: PodTracker) -> None:
         self.prober.forget(pod)

@@ -33,23 +33,16 @@ from activator.proxy.server import Proxy
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
-from activator.telemetry.otel import OpenTelemetry
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
     from activator.autoscaler.link import AutoscalerLink
     from activator.discovery.kubernetes import KubernetesWatch
-    from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between looks at what became idle for too long.
 _HOUSEKEEPING = 15.0
-
-#: Seconds for which a lost autoscaler makes us not ready. Kubelet's liveness probe in Knative's
-#: Deployment is the same request as its readiness probe, and restarts the container when it has
-#: failed twelve times, ten seconds apart.
-_LOST_AUTOSCALER = 90.0
 
 
 class StartError(Exception):
@@ -95,7 +88,6 @@ class Runtime:
         self.driver.prober = self.prober
         self.driver.pools = self.pools
         self.proxy = self._make_proxy()
-        self.otel = OpenTelemetry(settings, self._set_tracer, self._tasks.start)
         self.cluster = self._make_cluster_config()
         self.started_at = self.driver.clock()
         self._metrics = Metrics(self, concurrency.of)
@@ -176,10 +168,6 @@ class Runtime:
 
     def _set_observability(self, config: ObservabilityConfig) -> None:
         """Take what operators want to see."""
-        self.otel.apply(config)
-
-    def _set_tracer(self, tracer: RequestTracer | None) -> None:
-        self.proxy.tracer = tracer
 
     # -- for the admin side ---------------------------------------------------------------------
 
@@ -187,17 +175,9 @@ class Runtime:
         """Return why we are not ready, or nothing; the texts are Knative's."""
         if self._draining:
             return self._draining
-        if self._misses_autoscaler():
+        if self.link is not None and not self.link.connected:
             return "connection has not yet been established"
         return ""
-
-    def _misses_autoscaler(self) -> bool:
-        """Whether to say that the autoscaler is not there. When it stays away, restarting all
-        activators would not bring it back, and would end whatever they serve and hold."""
-        link = self.link
-        if link is None or link.connected or self.settings.ready_without_autoscaler:
-            return False
-        return not link.ever_connected or link.lost_for() < _LOST_AUTOSCALER
 
     def manifest_errors(self) -> Mapping[str, str]:
         """Return what is wrong with the manifests at present, by file."""
@@ -222,7 +202,6 @@ class Runtime:
             self.prober.close()
             self.proxy.timers.close()
             self.driver.close()
-            await self.otel.close()
             await self._tasks.close()
             self.pools.close()
 
@@ -268,7 +247,7 @@ class Runtime:
             await asyncio.sleep(_HOUSEKEEPING)
             self.pools.close_expired()
 
-    def begin_drain(self, why: str) -> None:
-        """Say from now on that we are not ready, and why."""
-        self._draining = why
+    def begin_drain(self) -> None:
+        """Say from now on that we are not ready."""
+        self._draining = "received SIGTERM from kubelet"
         self.proxy.draining = True

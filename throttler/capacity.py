@@ -65,6 +65,22 @@ def assign_slice(pods: int, share: ActivatorShare) -> frozenset[int] | None:
     return frozenset((*range(start, start + size), *tail))
 
 
+def service_capacity(container_concurrency: int, ready: int, activators: int) -> int:
+    """Return how many requests one ClusterIP may have at a time from this activator.
+
+    Nobody can share out pods that a mesh chooses, so what they can have is divided instead.
+
+    Arguments:
+        container_concurrency: 0 for no limit.
+        ready: pods that Kubernetes lists as ready; without one nothing is behind the address.
+        activators: how many there are; 0 if that is not known.
+    """
+    whole = revision_capacity(container_concurrency, ready)
+    if container_concurrency == 0 or ready == 0:
+        return whole
+    return max(whole // max(activators, 1), 1)
+
+
 def revision_capacity(container_concurrency: int, pods: int) -> int:
     """Return how many requests ``pods`` pods may have at a time; 0 if there is none.
 

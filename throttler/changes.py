@@ -21,12 +21,14 @@ class Changes:
         expired: tickets whose deadline passed; they have ended.
         probe: pods that want a probe now.
         gone: pods that are no more; what the caller keeps for them can go.
+        service: the ClusterIP if its use has begun or ended; it is in use if it has a ``bit``.
     """
 
     assigned: list[Ticket] = field(default_factory=list)
     expired: list[Ticket] = field(default_factory=list)
     probe: list[PodTracker] = field(default_factory=list)
     gone: list[PodTracker] = field(default_factory=list)
+    service: PodTracker | None = None
 
     def add(self, other: Changes) -> None:
         """Append what another call decided."""
@@ -34,11 +36,16 @@ class Changes:
         self.expired += other.expired
         self.probe += other.probe
         self.gone += other.gone
+        self.service = other.service or self.service
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A revision's state at one moment, for people and metrics; see RevisionThrottler."""
+    """A revision's state at one moment, for people and metrics; see RevisionThrottler.
+
+    Attributes:
+        service: the ClusterIP while pods cannot be reached; it is in use if it has a ``bit``.
+    """
 
     waiting: int
     held_bytes: int
@@ -50,3 +57,4 @@ class Statistics:
     in_reach: int
     share: ActivatorShare
     pods: tuple[PodTracker, ...]
+    service: PodTracker | None = None

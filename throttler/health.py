@@ -29,6 +29,8 @@ class PodEvent(Enum):
     PROBE_PASSED = "probe-passed"
     PROBE_FAILED = "probe-failed"
     CONNECT_FAILED = "connect-failed"
+    TRUSTED = "trusted"
+    DOUBTED = "doubted"
     IDLE = "idle"
 
 
@@ -42,8 +44,9 @@ class Transition(NamedTuple):
 _P, _H, _D = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING
 
 #: The whole life of a pod. A pair that is absent cannot happen; meeting one is a bug of ours.
-#: IDLE is raised when a DRAINING pod has no request left. GONE is final: an address that comes
-#: back after that is a new pod.
+#: TRUSTED: Kubernetes' word, where it is enough (throttler.mesh). DOUBTED: pods cannot be reached
+#: any more, so what our probes said of them counts no longer. IDLE is raised when a DRAINING pod
+#: has no request left. GONE is final: an address that comes back after that is a new pod.
 TRANSITIONS: dict[tuple[PodState, PodEvent], Transition] = {
     (_P, PodEvent.LISTED): Transition(_P),
     (_P, PodEvent.DELISTED): Transition(_D),
@@ -51,12 +54,16 @@ TRANSITIONS: dict[tuple[PodState, PodEvent], Transition] = {
     (_P, PodEvent.PROBE_PASSED): Transition(_H),
     (_P, PodEvent.PROBE_FAILED): Transition(_P),
     (_P, PodEvent.CONNECT_FAILED): Transition(_P),
+    (_P, PodEvent.TRUSTED): Transition(_H),
+    (_P, PodEvent.DOUBTED): Transition(_P),
     (_H, PodEvent.LISTED): Transition(_H),
     (_H, PodEvent.DELISTED): Transition(_D),
     (_H, PodEvent.BECAME_NOT_READY): Transition(_P, new_epoch=True),
     (_H, PodEvent.PROBE_PASSED): Transition(_H),
     (_H, PodEvent.PROBE_FAILED): Transition(_P, new_epoch=True),
     (_H, PodEvent.CONNECT_FAILED): Transition(_P, new_epoch=True),
+    (_H, PodEvent.TRUSTED): Transition(_H),
+    (_H, PodEvent.DOUBTED): Transition(_P, new_epoch=True),
     (_D, PodEvent.LISTED): Transition(_P, new_epoch=True),
     (_D, PodEvent.PROBE_PASSED): Transition(_D),
     (_D, PodEvent.PROBE_FAILED): Transition(_D),
@@ -95,6 +102,9 @@ DELAY_UNWANTED_MAX = 30.0
 DELAY_UNWANTED_BUSY = 2.0
 #: Seconds after which a healthy pod that had no traffic is checked again.
 DELAY_HEALTHY = 30.0
+#: Seconds between probes of a ClusterIP that fails. It is no better than the pods behind it, which
+#: are asked themselves. Knative: 200 ms.
+DELAY_SERVICE = 0.2
 #: A probe that timed out had the pod's whole time-out to be answered; asking a black hole again
 #: at once buys nothing and takes the place of another pod's probe.
 DELAY_AFTER_TIMEOUT = 0.05
@@ -108,6 +118,8 @@ def probe_delay(
     failures: int,
     busy: bool = False,
     unwanted: float = DELAY_UNWANTED,
+    bypassed_for: float | None = None,
+    is_service: bool = False,
 ) -> float:
     """Return the seconds until a pod's next probe.
 
@@ -118,9 +130,17 @@ def probe_delay(
         failures: probes failed since the last that passed.
         busy: whether other pods of the revision have requests: soon this one may be wanted.
         unwanted: seconds to wait after the first failure while no request waits.
+        bypassed_for: seconds that the ClusterIP has been used because no pod could be; None if it
+            is not. The delay grows with it, whether requests wait or not: where the pod was only
+            a moment late it is found a moment later, and a real mesh is not asked in vain for ever.
+        is_service: whether it is the ClusterIP that is asked.
     """
     if healthy:
         return DELAY_HEALTHY
+    if bypassed_for is not None and not is_service:
+        return min(max(bypassed_for, DELAY_WANTED), DELAY_UNWANTED_MAX)
+    if is_service and wanted_for is not None:
+        return DELAY_SERVICE
     if wanted_for is None:
         longest = DELAY_UNWANTED_BUSY if busy else DELAY_UNWANTED_MAX
         return min(unwanted * 2.0 ** min(max(failures - 1, 0), 10), longest)

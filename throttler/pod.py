@@ -29,6 +29,8 @@ class PodTracker:
         revision: the throttler that it belongs to.
         is_service: whether this is no pod but the ClusterIP of the revision's Service, behind which
             a mesh or kube-proxy chooses the pod.
+        mesh_like: whether its last probe failed in a way that a mesh might be the cause of; None
+            while it has answered none since it was listed as it is.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
         state: what we think of it, see throttler.health.
         epoch: grows when answers to earlier probes become void.
@@ -57,6 +59,7 @@ class PodTracker:
         "last_probe_at",
         "limit",
         "listed_at",
+        "mesh_like",
         "proven_at",
         "ready",
         "revision",
@@ -75,6 +78,7 @@ class PodTracker:
         self.revision = revision
         self.dest = dest
         self.is_service = is_service
+        self.mesh_like: bool | None = None
         self.ready = ready
         self.state = PodState.PROBING
         self.epoch = 0
@@ -104,7 +108,9 @@ class PodTracker:
             LookupError: the pair is not in the table.
         """
         self.state, new_epoch = transition(self.state, event)
-        self.epoch += new_epoch
+        if new_epoch:
+            self.epoch += 1
+            self.mesh_like = None
 
     def set_limit(self, container_concurrency: int) -> None:
         """Take the revision's limit; without one, start slowly from what the pod has now."""

@@ -10,7 +10,6 @@ are two gates with a re-enqueue loop between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import attrgetter
 
 from throttler.breaker import Breaker, Budget
 from throttler.capacity import (
@@ -18,14 +17,17 @@ from throttler.capacity import (
     ActivatorShare,
     assign_slice,
     revision_capacity,
+    service_capacity,
 )
 from throttler.changes import Changes, Statistics
 from throttler.deadlines import Deadlines
 from throttler.errors import RequestQueueFull
-from throttler.health import PodEvent, PodState
+from throttler.health import PodState
 from throttler.lb_policy import policy_for
-from throttler.model import Dest, Dests, Revision
+from throttler.mesh import Reach
+from throttler.model import Dests, Revision
 from throttler.pod import PodTracker
+from throttler.roster import Roster, by_dest
 from throttler.ticket import (
     ASSIGNED,
     CANCELLED,
@@ -36,9 +38,8 @@ from throttler.ticket import (
     Ticket,
 )
 
-_HEALTHY = PodState.HEALTHY
-#: By address; where two pods share one for a while, by uid, so that all activators agree.
-_by_dest = attrgetter("dest")
+#: The default: pods by their own addresses, and the ClusterIP where those cannot be reached.
+ANYTHING = Reach()
 
 
 class RevisionThrottler:
@@ -51,6 +52,10 @@ class RevisionThrottler:
         widening: the revisions whose ``widen_at`` is set, shared by all revisions.
         random: returns numbers in [0, 1), for the policies that draw lots.
         borrow: whether pods beyond our slice are used before a request waits.
+        reach: what requests may be sent to.
+
+    Attributes:
+        roster: its pods and its Service.
     """
 
     __slots__ = (
@@ -62,11 +67,11 @@ class RevisionThrottler:
         "_policy",
         "_random",
         "_room",
-        "_trackers",
         "_widening",
         "breaker",
         "in_flight",
         "revision",
+        "roster",
         "share",
         "widen_at",
     )
@@ -80,9 +85,11 @@ class RevisionThrottler:
         widening: set[RevisionThrottler],
         random: Callable[[], float],
         borrow: bool = True,
+        reach: Reach = ANYTHING,
     ) -> None:
         self.revision = revision
         self.breaker = Breaker(own, total)
+        self.roster = Roster(self, reach)
         self.share = ActivatorShare()
         self.in_flight = 0
         #: When the limits of pods that start slowly double; None while nobody waits for that.
@@ -92,9 +99,8 @@ class RevisionThrottler:
         self._random = random
         self._borrow = borrow
         self._policy = policy_for(revision.container_concurrency, random)
-        self._trackers: dict[Dest, PodTracker] = {}
-        # The pods that may be given requests, sorted by address; pod number i owns bit 1 << i of
-        # the masks: those with room, and those of our slice.
+        # What may be given requests: the usable pods, sorted by address, or the ClusterIP alone.
+        # Number i owns bit 1 << i of the masks: those with room, and those of our slice.
         self._pods: list[PodTracker] = []
         self._room = 0
         self._own_slice = 0
@@ -161,7 +167,7 @@ class RevisionThrottler:
             return None
         if pod.state is PodState.DRAINING and not pod.in_flight:
             changes = Changes()
-            self._bury(pod, changes)
+            self.roster.bury(pod, changes)
             return changes
         return None
 
@@ -211,67 +217,42 @@ class RevisionThrottler:
     def set_dests(self, dests: Dests, now: float) -> Changes:
         """Take what Kubernetes lists now; whole, not a difference."""
         changes = Changes()
-        listed = dict.fromkeys(dests.ready, True) | dict.fromkeys(dests.not_ready, False)
-        for dest, pod in list(self._trackers.items()):
-            if dest not in listed and pod.state is not PodState.DRAINING:
-                pod.apply(PodEvent.DELISTED)
-                if not pod.in_flight:
-                    self._bury(pod, changes)
-        for dest, ready in listed.items():
-            if fresh := self._list(dest, ready, now):
-                changes.probe.append(fresh)
+        self.roster.set_dests(dests, changes, now)
         return self._rebuild(changes, now)
 
-    def _list(self, dest: Dest, ready: bool, now: float) -> PodTracker | None:
-        """Record that Kubernetes lists a pod; return it if it wants a probe now."""
-        pod = self._trackers.get(dest)
-        if pod is None:
-            limit = self.revision.container_concurrency
-            pod = self._trackers[dest] = PodTracker(self, dest, ready, limit, now)
-            return pod
-        was_ready, pod.ready = pod.ready, ready
-        before = pod.epoch
-        if pod.state is PodState.DRAINING:
-            pod.apply(PodEvent.LISTED)
-        elif was_ready and not ready:
-            pod.apply(PodEvent.BECAME_NOT_READY)
-        return pod if pod.epoch != before or (ready and not was_ready) else None
+    def set_service(self, address: str, now: float) -> Changes:
+        """Take where the private Service is reached, ``ip:port``; empty if nowhere."""
+        self.roster.service.address = address
+        return self._rebuild(Changes(), now)
+
+    def set_reach(self, reach: Reach, now: float) -> Changes:
+        """Take what requests may be sent to; what runs finishes where it is."""
+        changes = Changes()
+        self.roster.set_reach(reach, changes)
+        return self._rebuild(changes, now)
 
     def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> Changes | None:
         """Take a probe's good answer. One that was asked in an earlier epoch is ignored."""
-        if epoch != pod.epoch or pod.state is PodState.GONE:
+        if not self.roster.passed(pod, epoch, now):
             return None
-        was_healthy = pod.state is _HEALTHY
-        pod.apply(PodEvent.PROBE_PASSED)
-        pod.last_error = ""
-        pod.failures = 0
-        pod.proven_at = pod.last_probe_at = now
-        if was_healthy or pod.state is not _HEALTHY:
-            return None
-        pod.set_limit(self.revision.container_concurrency)
         return self._rebuild(Changes(), now)
 
-    def probe_failed(self, pod: PodTracker, epoch: int, error: str, now: float) -> Changes | None:
-        """Take a probe's bad answer, or none. One from an earlier epoch is ignored."""
-        if epoch != pod.epoch:
+    def probe_failed(
+        self, pod: PodTracker, epoch: int, error: str, now: float, status: int | None = None
+    ) -> Changes | None:
+        """Take a probe's bad answer, or none. One from an earlier epoch is ignored.
+
+        Arguments:
+            error: what was wrong, for people.
+            status: of the answer; None if there was none.
+        """
+        if not self.roster.failed(pod, epoch, error, status, now):
             return None
-        pod.last_probe_at = now
-        return self._failed(pod, PodEvent.PROBE_FAILED, error, now)
+        return self._rebuild(Changes(probe=_probe_again(pod, epoch)), now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> Changes | None:
         """Take that a pod refused or dropped a request before it had a byte of it."""
-        return self._failed(pod, PodEvent.CONNECT_FAILED, error, now)
-
-    def _failed(self, pod: PodTracker, event: PodEvent, error: str, now: float) -> Changes | None:
-        if pod.state is PodState.GONE:
-            return None
-        if not pod.failures:
-            pod.failing_since = now
-        pod.failures += 1
-        pod.last_error = error
-        was_healthy = pod.state is _HEALTHY
-        pod.apply(event)
-        if not was_healthy:
+        if not self.roster.unreachable(pod, error, now):
             return None
         return self._rebuild(Changes(probe=[pod]), now)
 
@@ -282,7 +263,7 @@ class RevisionThrottler:
         old, self.revision = self.revision, revision
         if old.container_concurrency != revision.container_concurrency:
             self._policy = policy_for(revision.container_concurrency, self._random)
-            for pod in self._trackers.values():
+            for pod in (*self.roster.pods.values(), *self._pods):
                 pod.set_limit(revision.container_concurrency)
         return self._rebuild(Changes(), now)
 
@@ -309,41 +290,64 @@ class RevisionThrottler:
 
     def pods(self) -> Collection[PodTracker]:
         """Return all pods that are known, in no order."""
-        return self._trackers.values()
+        return self.roster.pods.values()
 
     def unhealthy_pods(self) -> Iterable[PodTracker]:
-        """Return the pods that a waiter could have if they passed a probe."""
-        return [p for p in self._trackers.values() if p.state is PodState.PROBING]
+        """Return the pods, or the ClusterIP, that a waiter could have if they passed a probe."""
+        return self.roster.unhealthy()
+
+    @property
+    def reach(self) -> Reach:
+        """What requests may be sent to."""
+        return self.roster.reach
+
+    @property
+    def service(self) -> PodTracker | None:
+        """The ClusterIP while pods cannot be reached; it is in use if it has a ``bit``."""
+        return self.roster.service.tracker
+
+    def capacity(self) -> int:
+        """Return how many requests may be in flight at a time; O(pods)."""
+        if self.roster.service.used_since is not None:
+            return self._service_capacity()
+        return revision_capacity(self.revision.container_concurrency, self._in_reach())
+
+    def _in_reach(self) -> int:
+        """Return how many pods this activator may send requests to."""
+        return sum(pod.bit != 0 and not pod.is_service for pod in self._pods)
+
+    def _service_capacity(self) -> int:
+        limit, ready = self.revision.container_concurrency, self.roster.ready()
+        return service_capacity(limit, ready, self.share.count)
 
     def statistics(self) -> Statistics:
         """Return the state at this moment; O(pods), not for the hot path."""
         oldest = self.breaker.oldest()
-        reach = len(self._pods) if self._borrow else sum(p.in_slice for p in self._pods)
         return Statistics(
             waiting=self.breaker.waiting,
             held_bytes=self.breaker.own.bytes,
             oldest_arrival=oldest.arrived if oldest else None,
             in_flight=self.in_flight,
-            capacity=revision_capacity(self.revision.container_concurrency, reach),
+            capacity=self.capacity(),
             queue_depth=self.breaker.own.max_depth,
-            healthy=sum(p.state is _HEALTHY for p in self._trackers.values()),
-            in_reach=reach,
+            healthy=self.roster.healthy(),
+            in_reach=self._in_reach(),
             share=self.share,
-            pods=tuple(sorted(self._trackers.values(), key=_by_dest)),
+            pods=tuple(sorted(self.roster.pods.values(), key=by_dest)),
+            service=self.service,
         )
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _usable(self, pod: PodTracker) -> bool:
-        return pod.state is _HEALTHY and (pod.ready or self.revision.probe_suffices)
-
     def _rebuild(self, changes: Changes, now: float) -> Changes:
-        """Number the usable pods anew, find our slice and who has room; then let waiters go."""
+        """Number what may be used anew, find our slice and who has room; then let waiters go."""
         for pod in self._pods:
             pod.bit = 0
             pod.in_slice = False
-        self._pods = sorted(filter(self._usable, self._trackers.values()), key=_by_dest)
+        self._pods = self.roster.choose(changes, now)
         ours = self._slice(self._pods)
+        if self.roster.service.used_since is not None and self.revision.container_concurrency:
+            self._pods[0].limit = self._service_capacity()
         self._room = self._own_slice = 0
         for index, pod in enumerate(self._pods):
             pod.in_slice = ours is None or index in ours
@@ -379,8 +383,7 @@ class RevisionThrottler:
             self.widen_at = now + SLOW_START_STEP
             self._widening.add(self)
 
-    def _bury(self, pod: PodTracker, changes: Changes) -> None:
-        pod.apply(PodEvent.IDLE)
-        pod.bit = 0
-        self._trackers.pop(pod.dest, None)
-        changes.gone.append(pod)
+
+def _probe_again(pod: PodTracker, epoch: int) -> list[PodTracker]:
+    """Return the pod if what its probe said has made it suspect: it is asked again at once."""
+    return [pod] if pod.epoch != epoch else []

@@ -15,6 +15,7 @@ from throttler.capacity import infer_share
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
+from throttler.mesh import REACH, Reach
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.revision import RevisionThrottler
 
@@ -57,6 +58,7 @@ class Throttler:
         self._random = random
         self._own_ip = own_ip
         self._borrow = borrow
+        self._reach = Reach()
         self._deadlines = Deadlines()
         self._widening: set[RevisionThrottler] = set()
         self._revisions: dict[tuple[str, str], RevisionThrottler] = {}
@@ -102,6 +104,7 @@ class Throttler:
         changes.add(throttler.set_revision(revision, now))
         if joined := self._join_share(throttler, now):
             changes.add(joined)
+        changes.add(throttler.set_service(self._service_of(revision), now))
         changes.add(throttler.set_dests(self._dests_of(revision), now))
         return changes
 
@@ -156,11 +159,25 @@ class Throttler:
             self._services[revision] = addresses
         else:
             self._services.pop(revision, None)
-        return None
+        throttler = self._revisions.get(revision) or self._leaving.get(revision)
+        if throttler is None:
+            return None
+        return throttler.set_service(self._service_of(throttler.revision), now)
 
     def set_mesh(self, mode: MeshMode, pod_addressability: bool, now: float) -> Changes:
-        """Take how pods are reached; all revisions follow at once."""
-        return Changes()
+        """Take how pods are reached; all revisions follow at once.
+
+        Arguments:
+            mode, pod_addressability: of the network ConfigMap, see throttler.mesh.
+        """
+        changes = Changes()
+        reach = REACH[mode, pod_addressability]
+        if reach == self._reach:
+            return changes
+        self._reach = reach
+        for throttler in self:
+            changes.add(throttler.set_reach(reach, now))
+        return changes
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -193,7 +210,11 @@ class Throttler:
             self._widening,
             self._random,
             self._borrow,
+            self._reach,
         )
+
+    def _service_of(self, revision: Revision) -> str:
+        return self._services.get(revision.id, {}).get(revision.protocol, "")
 
     def _dests_of(self, revision: Revision) -> Dests:
         return self._dests.get(revision.id, {}).get(revision.protocol, _NO_DESTS)

@@ -24,6 +24,7 @@ def revision_view(throttler: RevisionThrottler, now: float) -> dict[str, Any]:
         now: seconds, on the clock of the throttler's times.
     """
     revision, statistics = throttler.revision, throttler.statistics()
+    service = statistics.service
     limited = revision.container_concurrency > 0
     reason, detail = waiting_reason(throttler) if statistics.waiting else (None, "")
     return {
@@ -44,6 +45,7 @@ def revision_view(throttler: RevisionThrottler, now: float) -> dict[str, Any]:
         "reachableHealthyPods": statistics.in_reach,
         "activatorIndex": statistics.share.index,
         "activatorCount": statistics.share.count,
+        "clusterIP": pod_view(service, limited, now) if service else None,
         "pods": [pod_view(pod, limited, now) for pod in statistics.pods],
     }
 
@@ -71,6 +73,8 @@ def pod_view(pod: PodTracker, limited: bool, now: float) -> dict[str, Any]:
 
 
 def _kubernetes(pod: PodTracker) -> str:
+    if pod.is_service:
+        return "service"
     if pod.state in _LEAVING:
         return "gone"
     return "ready" if pod.ready else "not-ready"

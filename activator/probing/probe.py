@@ -98,6 +98,11 @@ class Probe:
         self._answer: Answer | None = None
         self._body = b""
 
+    @property
+    def status(self) -> int | None:
+        """The status of the answer; None if there was none."""
+        return self._answer.status if self._answer is not None else None
+
     def start(self, pool: Pool) -> None:
         """Ask."""
         self._pool = pool

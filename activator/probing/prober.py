@@ -15,7 +15,13 @@ from typing import Protocol
 
 from activator.driver import Driver
 from activator.probing.probe import Pool, Probe
-from throttler.health import DELAY_HEALTHY, DELAY_UNWANTED, PodState, probe_delay
+from throttler.health import (
+    DELAY_HEALTHY,
+    DELAY_SERVICE,
+    DELAY_UNWANTED,
+    PodState,
+    probe_delay,
+)
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 
@@ -32,8 +38,6 @@ BURST = 256.0
 REFILL = 0.005
 #: Share of a healthy pod's interval by which it is varied, so that probes spread out.
 JITTER = 0.2
-#: Pods that get no more requests: what a probe finds of them is of no use to anybody.
-_LEAVING = (PodState.DRAINING, PodState.GONE)
 
 
 class Pools(Protocol):
@@ -120,7 +124,11 @@ class PodProber:
         """See driver.Prober."""
         for pod in revision.unhealthy_pods():
             watch = self._watches.get(pod)
-            if watch is not None and not watch.asked:
+            if watch is None or watch.asked:
+                continue
+            if pod.is_service:
+                self._at(watch, max(watch.started + DELAY_SERVICE, self._driver.clock()))
+            else:
                 self._ask(watch)
 
     def forget(self, pod: PodTracker) -> None:
@@ -198,8 +206,8 @@ class PodProber:
         while self._queue and self._may_start():
             watch = heappop(self._queue)[2]
             watch.queued = False
-            known = watch.pod in self._watches and watch.pod.state not in _LEAVING
-            if watch.probe is None and known:
+            known = watch.pod in self._watches
+            if watch.probe is None and known and _is_wanted(watch.pod):
                 self._start(watch)
         self._await_place()
 
@@ -211,7 +219,7 @@ class PodProber:
         self._adapt(watch, kind)
         if kind:
             self.failures[kind] = self.failures.get(kind, 0) + 1
-            self._driver.probe_failed(pod, probe.epoch, text)
+            self._driver.probe_failed(pod, probe.epoch, text, probe.status)
         else:
             self._driver.probe_passed(pod, probe.epoch)
         # What followed may have asked for another probe already, or forgotten the pod.
@@ -233,9 +241,10 @@ class PodProber:
     def _plan(self, watch: _Watch, kind: str) -> None:
         """Decide when this pod is probed again."""
         pod = watch.pod
-        if pod.state in _LEAVING:
+        if not _is_wanted(pod):
             return
         now = self._driver.clock()
+        bypassed_since = pod.revision.roster.service.used_since
         healthy = pod.state is PodState.HEALTHY
         oldest = pod.revision.breaker.oldest()
         delay = probe_delay(
@@ -245,6 +254,8 @@ class PodProber:
             failures=pod.failures,
             busy=pod.revision.in_flight > 0,
             unwanted=self._frequency,
+            bypassed_for=None if bypassed_since is None else now - bypassed_since,
+            is_service=pod.is_service,
         )
         if healthy:
             delay *= 1 + JITTER * (self._random() - 0.5)
@@ -282,7 +293,7 @@ class PodProber:
     def _come_due(self, watch: _Watch, now: float) -> None:
         """Probe, unless traffic has proved the pod well lately."""
         pod = watch.pod
-        if pod.state in _LEAVING:
+        if not _is_wanted(pod):
             watch.due = inf
             return
         fresh_until = pod.proven_at + DELAY_HEALTHY * (1 - JITTER)
@@ -290,3 +301,8 @@ class PodProber:
             self._at(watch, fresh_until)
         else:
             self._ask(watch)
+
+
+def _is_wanted(pod: PodTracker) -> bool:
+    """Whether what a probe finds of a pod is of use to anybody."""
+    return pod.revision.roster.wants_probe(pod)

@@ -138,10 +138,9 @@ def upstream_failed(text: str) -> Reply:
     return _error(502, text, f"{Reason.UPSTREAM_FAILED.value}; {text}")
 
 
-def draining(detail: str) -> Reply:
+def draining() -> Reply:
     """We are going down and could not serve this request in time."""
-    fields = _NOSNIFF + b"\r\nRetry-After: 0"
-    return Reply(503, fields, b"draining\n", f"{Reason.DRAINING.value}; {detail}")
+    return Reply(503, _NOSNIFF + b"\r\nRetry-After: 0", b"draining\n", Reason.DRAINING.value)
 
 
 def refused(status: int, reason: str) -> Reply:

@@ -21,7 +21,7 @@ from activator.telemetry import families as f
 from activator.telemetry.exposition import HistogramText, escape, header, merged, sample
 from activator.telemetry.families import Family
 from activator.telemetry.process import ProcessMetrics
-from throttler.capacity import MAX_CAPACITY, revision_capacity
+from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
 from throttler.revision import RevisionThrottler
 
@@ -261,8 +261,7 @@ def _waited(throttler: RevisionThrottler, now: float) -> float:
 
 
 def _capacity(throttler: RevisionThrottler) -> float:
-    usable = sum(pod.bit != 0 for pod in throttler.pods())
-    capacity = revision_capacity(throttler.revision.container_concurrency, usable)
+    capacity = throttler.capacity()
     return inf if capacity == MAX_CAPACITY else capacity
 
 

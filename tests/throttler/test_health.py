@@ -20,13 +20,15 @@ EVENTS = [
     PodEvent.PROBE_PASSED,
     PodEvent.PROBE_FAILED,
     PodEvent.CONNECT_FAILED,
+    PodEvent.TRUSTED,
+    PodEvent.DOUBTED,
     PodEvent.IDLE,
 ]
 TABLE: dict[PodState, list[tuple[PodState, str] | None]] = {
-    P: [(P, ""), (D, ""), (P, ""), (H, ""), (P, ""), (P, ""), NEVER],
-    H: [(H, ""), (D, ""), (P, "+"), (H, ""), (P, "+"), (P, "+"), NEVER],
-    D: [(P, "+"), NEVER, NEVER, (D, ""), (D, ""), (D, ""), (G, "")],
-    G: [NEVER] * 7,
+    P: [(P, ""), (D, ""), (P, ""), (H, ""), (P, ""), (P, ""), (H, ""), (P, ""), NEVER],
+    H: [(H, ""), (D, ""), (P, "+"), (H, ""), (P, "+"), (P, "+"), (H, ""), (P, "+"), NEVER],
+    D: [(P, "+"), NEVER, NEVER, (D, ""), (D, ""), (D, ""), NEVER, NEVER, (G, "")],
+    G: [NEVER] * 9,
 }
 CELLS = [
     pytest.param(state, event, cell, id=f"{state.value}-{event.value}")
@@ -50,11 +52,11 @@ def test_each_pair_of_state_and_event_has_one_outcome(
         assert transition(state, event) == (cell[0], cell[1] == "+")
 
 
-def test_a_pod_becomes_healthy_by_a_probe_and_nothing_else() -> None:
+def test_a_pod_becomes_healthy_by_a_probe_or_by_word_of_kubernetes_that_is_enough() -> None:
     ways = {
         pair for pair, follows in TRANSITIONS.items() if follows.state is H and pair[0] is not H
     }
-    assert ways == {(P, PodEvent.PROBE_PASSED)}
+    assert ways == {(P, PodEvent.PROBE_PASSED), (P, PodEvent.TRUSTED)}
 
 
 def test_whatever_takes_a_pod_back_to_probing_makes_older_answers_void() -> None:
@@ -71,9 +73,16 @@ def delay(
     wanted_for: float | None = 0.0,
     timed_out: bool = False,
     failures: int = 1,
+    bypassed_for: float | None = None,
+    is_service: bool = False,
 ) -> float:
     return probe_delay(
-        healthy=healthy, wanted_for=wanted_for, timed_out=timed_out, failures=failures
+        healthy=healthy,
+        wanted_for=wanted_for,
+        timed_out=timed_out,
+        failures=failures,
+        bypassed_for=bypassed_for,
+        is_service=is_service,
     )
 
 
@@ -116,3 +125,16 @@ def test_a_delay_can_be_computed_after_any_number_of_failures() -> None:
 @pytest.mark.parametrize("wanted_for", [None, 0.0, 100.0])
 def test_a_healthy_pod_is_checked_now_and_then(wanted_for: float | None) -> None:
     assert delay(healthy=True, wanted_for=wanted_for, failures=0) == 30.0
+
+
+@pytest.mark.parametrize("wanted_for", [None, 0.0])
+def test_pods_that_the_cluster_ip_stands_in_for_are_asked_ever_less(
+    wanted_for: float | None,
+) -> None:
+    delays = [delay(wanted_for=wanted_for, bypassed_for=t) for t in (0.0, 0.04, 3.0, 1000.0)]
+    assert delays == [0.005, 0.04, 3.0, health.DELAY_UNWANTED_MAX]
+
+
+def test_a_cluster_ip_that_fails_is_asked_rarely_even_while_requests_wait() -> None:
+    assert delay(is_service=True, timed_out=True, wanted_for=100.0) == health.DELAY_SERVICE == 0.2
+    assert delay(is_service=True, wanted_for=None, failures=4) == pytest.approx(1.6)

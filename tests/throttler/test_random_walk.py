@@ -18,7 +18,7 @@ from throttler import pod as pod_module
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.health import PodState
-from throttler.model import AppProtocol, Dest, Revision, RevisionID
+from throttler.model import AppProtocol, Dest, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -38,6 +38,7 @@ TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
 ENDS = {"released", "timed-out", "cancelled", "rejected"}
 #: A slow start from 64 to 65,536 would need as many requests.
 SMALL_START, SMALL_END, UNLIMITED = 2, 8, 2_147_483_647
+MAX = UNLIMITED
 
 Step = tuple[str, int, int]
 
@@ -47,6 +48,8 @@ class Pod:
     dest: Dest
     ready: bool
     limit: int
+    is_service: bool = False
+    mesh_like: bool | None = None
     state: str = "probing"
     generation: int = 0  # answers to probes that were asked in an earlier one are void
     real: PodTracker | None = None
@@ -66,13 +69,25 @@ class Rev:
     real: RevisionThrottler
     share: tuple[int, int] = (-1, 0)
     pods: dict[Dest, Pod] = field(default_factory=dict)
+    address: str = ""
+    reach: tuple[bool, bool, bool] = (True, True, False)  # pods, service, trusted
+    service: Pod | None = None
+    left: list[Pod] = field(default_factory=list)  # ClusterIPs that only finish their requests
     back: list[Ticket] = field(default_factory=list)  # had a pod and lost it
     queue: list[Ticket] = field(default_factory=list)
 
     def waiting(self) -> list[Ticket]:
         return self.back + self.queue
 
+    def everything(self) -> list[Pod]:
+        return [*self.pods.values(), *([self.service] if self.service else []), *self.left]
+
+    def via_service(self) -> bool:
+        return self.service is not None and self.service.state == "healthy"
+
     def usable(self) -> list[Pod]:
+        if not self.reach[0]:
+            return []
         pods = [p for p in self.pods.values() if p.state == "healthy"]
         pods = [p for p in pods if p.ready or self.spec.probe_suffices]
         return sorted(pods, key=lambda p: (p.dest.address, p.dest.uid))
@@ -104,10 +119,13 @@ class Walk:
         self.revs: dict[RevisionID, Rev] = {}  # also those that were deleted
         self.listed: dict[RevisionID, dict[AppProtocol, dict[Dest, bool]]] = {i: {} for i in IDS}
         self.activators: dict[RevisionID, list[str]] = {i: [] for i in IDS}
+        self.services: dict[RevisionID, dict[AppProtocol, str]] = {i: {} for i in IDS}
+        self.reach = (True, True, False)
         self.tickets: list[WatchedTicket] = []
         self.asked: list[Asked] = []
         self.gone: set[PodTracker] = set()
         self.ended: dict[Ticket, int] = {}
+        self.via_service = 0
         self.new_probes: list[Pod] = []
         self.new_gone: list[Pod] = []
 
@@ -180,6 +198,7 @@ class Walk:
         if b % 4:
             assert pod.real is not None
             self.fail(pod)
+            self.review()
             self.carry_out(pod.real.revision.connect_failed(pod.real, "refused", self.now))
             self.check()
         rev = self.take_from_pod(ticket)
@@ -208,7 +227,7 @@ class Walk:
 
     def probe(self, a: int, b: int) -> None:
         """Ask a pod; the answer may come much later, or never."""
-        pods = [p for rev in self.revs.values() for p in rev.pods.values()]
+        pods = [p for rev in self.revs.values() for p in rev.everything()]
         if pods:
             pod = pods[a % len(pods)]
             assert pod.real is not None
@@ -219,18 +238,115 @@ class Walk:
             return
         index = -1 if a % 2 else a // 2 % len(self.asked)
         asked = self.asked.pop(index)
-        if b % 5:
+        if b % 5 > 1:
             self.pass_probe(asked)
         else:
-            self.fail_probe(asked)
+            self.fail_probe(asked, (None, 502, 503, 503, 503, 404)[b // 5 % 6])
 
     def prove(self, a: int, b: int) -> None:
         """Ask some pod that is not healthy, and have a good answer at once."""
-        pods = [p for rev in self.revs.values() for p in rev.pods.values() if p.state == "probing"]
+        pods = [p for r in self.revs.values() for p in r.everything() if p.state == "probing"]
         if pods:
             pod = pods[a % len(pods)]
             assert pod.real is not None
             self.pass_probe(Asked(pod, pod.real.epoch, pod.generation))
+
+    def refuse(self, a: int, b: int) -> None:
+        """All pods of a revision answer at once as a mesh would."""
+        rev = self.revs.get(IDS[a % 2])
+        for pod in list(rev.pods.values()) if rev else []:
+            assert pod.real is not None
+            self.fail_probe(Asked(pod, pod.real.epoch, pod.generation), (None, 503)[b % 2])
+            self.check()
+
+    def change_service(self, a: int, b: int) -> None:
+        """The private Service comes, moves or goes."""
+        id = IDS[a % 2]
+        self.services[id] = {
+            protocol: f"10.96.0.{b // 2 % 3}:80" for protocol in AppProtocol if b % 8
+        }
+        changes = self.throttler.set_service(id, self.services[id], self.now)
+        if id in self.revs:
+            self.find_service(id, self.revs[id])
+        self.review()
+        self.carry_out(changes)
+
+    def find_service(self, id: RevisionID, rev: Rev) -> None:
+        rev.address = self.services[id].get(rev.spec.protocol, "")
+
+    def set_mesh(self, a: int, b: int) -> None:
+        """The cluster's operator changes his mind; mostly he wants ``auto``."""
+        mode = (MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED)[max(a % 5 - 2, 0)]
+        addressable = b % 4 == 0
+        before, self.reach = (
+            self.reach,
+            (
+                mode is not MeshMode.ENABLED or addressable,
+                mode is not MeshMode.DISABLED and not addressable,
+                mode is MeshMode.DISABLED,
+            ),
+        )
+        changes = self.throttler.set_mesh(mode, addressable, self.now)
+        if self.reach != before:
+            for rev in self.revs.values():
+                self.reach_anew(rev)
+        self.review()
+        self.carry_out(changes)
+
+    def reach_anew(self, rev: Rev) -> None:
+        rev.reach = self.reach
+        for pod in rev.pods.values():
+            if pod.state == "draining":
+                continue
+            if not self.reach[0]:
+                if pod.state == "healthy":
+                    self.suspect(pod)
+            elif not self.trust(rev, pod):
+                self.new_probes.append(pod)
+
+    def trust(self, rev: Rev, pod: Pod) -> bool:
+        """Kubernetes' word may be enough."""
+        if not (rev.reach[2] and pod.ready and not pod.is_service):
+            return False
+        if pod.state == "probing":
+            pod.state = "healthy"
+            pod.limit = self.first_limit(rev, pod)
+        return True
+
+    def review(self) -> None:
+        """The ClusterIP is sought or not, for reasons that are all at hand."""
+        for rev in self.all_revs:
+            was, sought = rev.via_service(), self.sought(rev)
+            old = rev.service
+            if old and not (sought and old.dest.address == rev.address):
+                rev.service = None
+                old.state = "draining"
+                rev.left.append(old)
+                self.bury_if_idle(rev, old)
+            if rev.service is None and sought:
+                limit = rev.spec.container_concurrency
+                rev.service = Pod(Dest(rev.address, "ClusterIP"), True, limit, is_service=True)
+                self.new_probes.append(rev.service)
+            if was and not rev.via_service() and rev.reach[0]:
+                self.new_probes += [p for p in rev.pods.values() if p.state == "probing"]
+            if rev.via_service() and rev.spec.container_concurrency:
+                assert rev.service is not None
+                ready = sum(p.ready for p in rev.pods.values() if p.state != "draining")
+                share = rev.spec.container_concurrency * ready // max(rev.share[1], 1)
+                rev.service.limit = max(share, 1)
+
+    @staticmethod
+    def sought(rev: Rev) -> bool:
+        pods, service, _ = rev.reach
+        listed = [p for p in rev.pods.values() if p.state != "draining"]
+        ready = [p for p in listed if p.ready]
+        if not (service and rev.address and ready):
+            return False
+        if not pods:
+            return True
+        if rev.usable() or [p for p in listed if p.mesh_like is False]:
+            return False
+        return rev.service is not None or all(p.mesh_like for p in ready)
 
     def endpoints(self, a: int, b: int) -> None:
         """Kubernetes lists other pods: some leave, some come, some turn ready or not ready."""
@@ -260,6 +376,7 @@ class Walk:
         rev = self.revs.get(id)
         if rev is not None and (id in self.known or self.has_requests(rev)):
             self.list_pods(rev, self.listed[id].get(rev.spec.protocol, {}))
+        self.review()
         self.carry_out(changes)
 
     def revise(self, a: int, b: int) -> None:
@@ -278,16 +395,21 @@ class Walk:
         if rev is None or rev.real is not real:
             # Only a revision of which nothing is left may begin anew.
             assert rev is None or (id not in self.known and not rev.waiting() and not rev.pods)
-            rev = self.revs[id] = Rev(spec, real)
+            rev = self.revs[id] = Rev(spec, real, reach=self.reach)
         self.known[id] = rev
         old, rev.spec = rev.spec, spec
         if old.protocol is not spec.protocol:
             self.list_pods(rev, {})
+            self.review()
         if old.container_concurrency != spec.container_concurrency:
-            for pod in rev.pods.values():
+            for pod in [*rev.pods.values(), *([rev.service] if rev.via_service() else [])]:
                 pod.limit = self.first_limit(rev, pod)
+        self.review()
         self.find_share(id, rev)
+        self.find_service(id, rev)
+        self.review()
         self.list_pods(rev, self.listed[id].get(spec.protocol, {}))
+        self.review()
         self.carry_out(changes)
 
     def delete(self, a: int, b: int) -> None:
@@ -302,10 +424,11 @@ class Walk:
         for id, rev in self.revs.items():
             if id not in self.known and not self.has_requests(rev):
                 self.list_pods(rev, {})
+        self.review()
 
     @staticmethod
     def has_requests(rev: Rev) -> bool:
-        return bool(rev.waiting()) or any(pod.has for pod in rev.pods.values())
+        return bool(rev.waiting()) or any(pod.has for pod in rev.everything())
 
     def change_activators(self, a: int, b: int) -> None:
         id = IDS[a % 2]
@@ -315,6 +438,7 @@ class Walk:
         changes = self.throttler.set_activators(id, listed, self.now)
         if id in self.revs:
             self.find_share(id, self.revs[id])
+        self.review()
         self.carry_out(changes)
 
     def later(self, a: int, b: int) -> None:
@@ -340,7 +464,7 @@ class Walk:
         assert deadlines == sorted(deadlines)
         changes.expired.clear()
         for rev in self.revs.values():
-            for pod in rev.pods.values():
+            for pod in rev.everything():
                 self.follow_widening(rev, pod)
         self.carry_out(changes)
         wakeup = self.throttler.next_wakeup()
@@ -351,7 +475,7 @@ class Walk:
         assert pod.real is not None
         if pod.real.limit != pod.limit:
             assert rev.spec.container_concurrency == 0, "widened beyond containerConcurrency"
-            assert pod in rev.usable()
+            assert pod in self.reach_of(rev)
             assert len(pod.has) >= pod.limit
             wider = pod.limit * 2 if pod.limit < SMALL_END else UNLIMITED
             assert pod.real.limit == wider
@@ -363,39 +487,63 @@ class Walk:
                 pod.state = "draining"
                 self.bury_if_idle(rev, pod)
         for dest, ready in listed.items():
-            if dest not in rev.pods:
+            news = dest not in rev.pods
+            if news:
                 rev.pods[dest] = Pod(dest, ready, rev.spec.container_concurrency)
-                self.new_probes.append(rev.pods[dest])
             pod = rev.pods[dest]
+            if ready and not pod.ready:
+                news = True
             if pod.state == "draining" or (pod.state == "healthy" and pod.ready and not ready):
                 self.suspect(pod)
+                news = True
             pod.ready = ready
+            if news:
+                if ready:
+                    pod.mesh_like = None
+                if rev.reach[0] and not self.trust(rev, pod):
+                    self.new_probes.append(pod)
 
     def suspect(self, pod: Pod) -> None:
         pod.state = "probing"
         pod.generation += 1
-        self.new_probes.append(pod)
+        pod.mesh_like = None
 
     def fail(self, pod: Pod) -> None:
         if pod.state == "healthy":
             self.suspect(pod)
+            self.new_probes.append(pod)
 
     def pass_probe(self, asked: Asked) -> None:
         pod = asked.pod
         real = pod.real
         assert real is not None
-        if asked.generation == pod.generation and pod.state == "probing":
-            rev = next(r for r in self.all_revs if r.real is real.revision)
-            pod.state = "healthy"
-            pod.limit = self.first_limit(rev, pod)
+        if (rev := self.counting(asked)) is not None:
+            pod.mesh_like = False
+            if pod.state == "probing":
+                pod.state = "healthy"
+                pod.limit = self.first_limit(rev, pod)
+        self.review()
         self.carry_out(real.revision.probe_passed(real, asked.epoch, self.now))
 
-    def fail_probe(self, asked: Asked) -> None:
-        real = asked.pod.real
+    def counting(self, asked: Asked) -> Rev | None:
+        """Return the revision for which an answer counts, if it does for any."""
+        pod = asked.pod
+        rev = next((r for r in self.all_revs if pod in r.everything()), None)
+        if rev is None or asked.generation != pod.generation:
+            return None
+        return rev if rev.reach[0] or pod.is_service else None
+
+    def fail_probe(self, asked: Asked, status: int | None) -> None:
+        pod, real = asked.pod, asked.pod.real
         assert real is not None
-        if asked.generation == asked.pod.generation:
-            self.fail(asked.pod)
-        self.carry_out(real.revision.probe_failed(real, asked.epoch, "no answer", self.now))
+        if (rev := self.counting(asked)) is not None:
+            pod.mesh_like = status in (None, 502, 503)
+            if not (rev.reach[2] and pod.ready and not pod.is_service):
+                self.fail(pod)
+            elif status is not None:
+                self.trust(rev, pod)
+        self.review()
+        self.carry_out(real.revision.probe_failed(real, asked.epoch, "bad", self.now, status))
 
     def first_limit(self, rev: Rev, pod: Pod) -> int:
         return rev.spec.container_concurrency or len(pod.has) + SMALL_START
@@ -412,18 +560,21 @@ class Walk:
     def bury_if_idle(self, rev: Rev, pod: Pod) -> None:
         if pod.state == "draining" and not pod.has:
             pod.state = "gone"
-            del rev.pods[pod.dest]
+            if pod.is_service:
+                rev.left.remove(pod)
+            else:
+                del rev.pods[pod.dest]
             self.new_gone.append(pod)
 
     def running(self) -> list[Ticket]:
-        return [t for r in self.all_revs for p in r.pods.values() for t in p.has]
+        return [t for r in self.all_revs for p in r.everything() for t in p.has]
 
     def pod_of(self, ticket: Ticket) -> Pod:
-        return next(p for r in self.all_revs for p in r.pods.values() if ticket in p.has)
+        return next(p for r in self.all_revs for p in r.everything() if ticket in p.has)
 
     def take_from_pod(self, ticket: Ticket) -> Rev:
         pod = self.pod_of(ticket)
-        rev = next(r for r in self.all_revs if pod in r.pods.values())
+        rev = next(r for r in self.all_revs if pod in r.everything())
         pod.has.remove(ticket)
         self.bury_if_idle(rev, pod)
         return rev
@@ -437,11 +588,14 @@ class Walk:
         assert ticket not in self.ended, f"{ticket} ended twice"
         self.ended[ticket] = 1
 
-    def reach(self, rev: Rev) -> list[Pod]:
+    def reach_of(self, rev: Rev) -> list[Pod]:
+        if rev.via_service():
+            assert rev.service is not None
+            return [rev.service]
         return rev.usable() if self.borrow else rev.slice()
 
     def with_room(self, rev: Rev) -> list[Pod]:
-        return [p for p in self.reach(rev) if len(p.has) < p.limit]
+        return [p for p in self.reach_of(rev) if len(p.has) < p.limit]
 
     def bytes(self, rev: Rev) -> int:
         return sum(t.size for t in rev.waiting())
@@ -469,6 +623,7 @@ class Walk:
         assert pod in preferred, f"{ticket} borrows {pod} beside {preferred}"
         if 1 <= rev.spec.container_concurrency <= 3:
             assert pod is preferred[0]
+        self.via_service += pod.is_service
         pod.has.append(ticket)
 
     def carry_out(self, changes: Changes | None) -> None:
@@ -487,12 +642,17 @@ class Walk:
         assert {p.real for p in self.new_gone} == set(changes.gone)
         wanted = {p.real for p in self.new_probes if p.state == "probing"}
         assert wanted <= set(changes.probe)
+        for real in changes.probe:
+            assert real.is_service or real.revision.reach.pods
         assert all(p.state is not PodState.GONE for p in changes.probe)
         self.new_gone.clear()
         self.new_probes.clear()
 
     def match_pods(self) -> None:
         for rev in self.all_revs:
+            if rev.service is not None and rev.service.real is None:
+                rev.service.real = rev.real.service
+            assert rev.real.service is (rev.service and rev.service.real)
             reals = {p.dest: p for p in rev.real.pods()}
             assert reals.keys() == rev.pods.keys()
             for dest, pod in rev.pods.items():
@@ -522,13 +682,15 @@ class Walk:
         assert statistics.waiting == real.breaker.own.depth == len(waiting)
         assert statistics.held_bytes == real.breaker.own.bytes == self.bytes(rev)
         assert real.breaker.oldest() is (waiting[0] if waiting else None)
-        assert statistics.in_flight == sum(len(p.has) for p in rev.pods.values())
-        assert statistics.in_reach == len(self.reach(rev))
+        assert statistics.in_flight == sum(len(p.has) for p in rev.everything())
+        assert statistics.in_reach == (0 if rev.via_service() else len(self.reach_of(rev)))
+        limits = sum(p.limit for p in self.reach_of(rev))
+        assert statistics.capacity == (limits if rev.spec.container_concurrency else limits and MAX)
         if rev in self.known.values():
             assert (statistics.share.index, statistics.share.count) == rev.share
-        for dest, pod in rev.pods.items():
+        for pod in rev.everything():
             assert pod.real is not None
-            assert pod.real.dest == dest
+            assert pod.real.dest == pod.dest
             assert pod.real.state.value == pod.state
             assert pod.real.ready == pod.ready
             assert pod.real.in_flight == len(pod.has)
@@ -541,7 +703,7 @@ class Walk:
             assert wakeup is not None
             assert wakeup <= min(t.deadline for t in waiting)
         for rev in self.all_revs:
-            if rev.waiting() and rev.usable() and rev.spec.container_concurrency == 0:
+            if rev.waiting() and self.reach_of(rev) and rev.spec.container_concurrency == 0:
                 assert wakeup is not None
                 assert wakeup <= self.now + 0.02, "a slow start that nobody widens"
 
@@ -574,8 +736,9 @@ class Walk:
 
     def carry_out_empty(self, id: RevisionID) -> None:
         changes = self.throttler.set_dests(id, {}, self.now)
-        if changes is not None:
+        if id in self.revs:
             self.list_pods(self.revs[id], {})
+            self.review()
             self.carry_out(changes)
 
 
@@ -592,6 +755,9 @@ WEIGHTS = {
     "revise": 3,
     "delete": 1,
     "change_activators": 2,
+    "change_service": 2,
+    "refuse": 2,
+    "set_mesh": 1,
     "later": 9,
 }
 
@@ -658,11 +824,12 @@ def test_a_random_life_agrees_with_the_plain_model_at_every_step(seed: int) -> N
 def test_the_walks_go_where_it_matters() -> None:
     """Else they would agree on nothing much."""
     paths: set[tuple[str, ...]] = set()
-    gone = 0
+    gone = via_service = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
         paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
         gone += len(walk.gone)
+        via_service += walk.via_service
     assert ("new", "assigned", "released") in paths
     assert ("new", "queued", "assigned", "released") in paths
     assert ("new", "queued", "timed-out") in paths
@@ -671,6 +838,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert ("new", "assigned", "queued", "assigned", "released") in paths
     assert ("new", "assigned", "timed-out") in paths
     assert gone > 100
+    assert via_service > 30, via_service
 
 
 def test_a_failing_walk_is_cut_down_to_the_steps_that_it_needs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.throttler.world import One, addresses
 from throttler.capacity import ActivatorShare
+from throttler.model import MeshMode
 from throttler.reason import Reason, waiting_reason
 
 A, B, C = addresses(3)
@@ -64,5 +65,57 @@ def test_only_the_pods_in_our_reach_count_for_the_limit() -> None:
     one = One(2, borrow=False)
     one.healthy([A, B])
     one.throttler.set_share(ActivatorShare(0, 2), one.now)
+    one.requests(3)
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
+
+
+VIP = "10.96.0.5:80"
+
+
+def test_only_the_cluster_ip_may_be_used_and_nothing_is_behind_it() -> None:
+    one = One(1, mode=MeshMode.ENABLED, service=VIP)
+    assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, "")
+    one.set_dests([], [A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+
+
+def test_only_the_cluster_ip_may_be_used_and_there_is_none() -> None:
+    one = One(1, mode=MeshMode.ENABLED)
+    one.set_dests([A])
+    detail = "mesh mode is enabled, the private Service has no ClusterIP"
+    assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, detail)
+
+
+def test_the_cluster_ip_fails_its_probe() -> None:
+    one = One(1, mode=MeshMode.ENABLED, service=VIP)
+    one.set_dests([A])
+    service = one.throttler.service
+    assert service is not None
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, "")
+    one.throttler.probe_failed(service, service.epoch, "status 503", one.now, 503)
+    assert waiting_reason(one.throttler) == (
+        Reason.PROBE_FAILING,
+        f"ClusterIP {VIP}: status 503",
+    )
+
+
+def test_neither_pods_nor_the_cluster_ip_answer() -> None:
+    one = One(1, service=VIP)
+    one.set_dests([A])
+    one.failed(one.pod(A), None)
+    service = one.throttler.service
+    assert service is not None
+    one.throttler.probe_failed(service, service.epoch, "refused", one.now)
+    detail = f"{A}: None; ClusterIP {VIP}: refused"
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, detail)
+
+
+def test_the_cluster_ip_is_full() -> None:
+    one = One(2, service=VIP)
+    one.set_dests([A])
+    one.failed(one.pod(A))
+    service = one.throttler.service
+    assert service is not None
+    one.passed(service)
     one.requests(3)
     assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")

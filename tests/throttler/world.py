@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from throttler.breaker import Budget
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.mesh import REACH
+from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -101,6 +102,9 @@ class One:
         max_bytes: int = 1 << 20,
         probe_suffices: bool = True,
         seed: int = 1,
+        mode: MeshMode = MeshMode.AUTO,
+        addressable: bool = False,
+        service: str = "",
     ) -> None:
         self.now = 0.0
         self.deadlines = Deadlines()
@@ -114,7 +118,9 @@ class One:
             self.widening,
             random.Random(seed).random,
             borrow,
+            REACH[mode, addressable],
         )
+        self.throttler.set_service(service, self.now)
         self.tickets: list[WatchedTicket] = []
 
     @property
@@ -129,6 +135,10 @@ class One:
     def pod(self, address: str, uid: str = "") -> PodTracker:
         """Return the pod at an address."""
         return next(p for p in self.throttler.pods() if p.dest == (address, uid))
+
+    def failed(self, pod: PodTracker, status: int | None = 503) -> Changes | None:
+        """A pod answers its probe with another status, or not at all."""
+        return self.throttler.probe_failed(pod, pod.epoch, f"{status}", self.now, status)
 
     def passed(self, pod: PodTracker) -> Changes | None:
         return self.throttler.probe_passed(pod, pod.epoch, self.now)

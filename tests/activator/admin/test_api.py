@@ -45,6 +45,7 @@ def test_a_revision_at_zero(world):
         "reachableHealthyPods": 0,
         "activatorIndex": -1,
         "activatorCount": 0,
+        "clusterIP": None,
         "pods": [],
     }
 

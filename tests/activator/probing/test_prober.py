@@ -8,16 +8,18 @@ from itertools import pairwise
 import pytest
 
 from activator.probing.prober import BURST, MAX_RATE
-from tests.activator.probing.world import Answer, World, until
+from tests.activator.probing.world import APP, Answer, World, until
 from throttler.health import (
     DELAY_AFTER_TIMEOUT,
     DELAY_HEALTHY,
+    DELAY_SERVICE,
     DELAY_UNWANTED_MAX,
     DELAY_WANTED,
     DELAY_WANTED_LONG,
     DELAY_WANTED_VERY_LONG,
     PodState,
 )
+from throttler.model import AppProtocol, MeshMode
 from throttler.ticket import ASSIGNED, QUEUED
 
 A, B, C, D = (f"10.0.0.{number}:8012" for number in (1, 2, 3, 4))
@@ -415,3 +417,134 @@ async def test_a_new_pod_is_asked_before_hundreds_that_have_failed() -> None:
     world.list_pods(A, *addresses)
     await until(5.1)
     assert world.tracker(A).state is PodState.HEALTHY
+
+
+# The ClusterIP, where pods cannot be reached.
+
+VIP = "10.96.0.5:80"
+
+
+def meshed(answer: Answer | None = None) -> World:
+    """One ready pod that answers as a mesh would, and a ClusterIP."""
+    world = World(container_concurrency=10)
+    world.pods[A].answer = Answer(503, b"")
+    world.pods[VIP].answer = answer or Answer()
+    world.driver.set_service(APP, {AppProtocol.HTTP1: VIP})
+    return world
+
+
+async def test_cluster_ip_serves_as_soon_as_the_pod_has_answered_as_a_mesh_would() -> None:
+    world = meshed()
+    waiting = world.ask()
+    await until(1.0)
+    world.list_pods(A)
+    await until(1.0 + DELAY_WANTED / 2)
+    assert waiting.pod is world.revision.service
+    assert world.pods[VIP].at == [1.0]
+
+
+async def test_ordinary_cold_start_never_asks_the_cluster_ip() -> None:
+    world = meshed()
+    waiting = world.ask()
+    world.list_pods(not_ready=[A])
+    await until(5.0)
+    world.pods[A].answer = Answer()
+    await until(5.0 + DELAY_WANTED)
+    world.list_pods(A)
+    await until(6.0)
+    assert waiting.pod is world.tracker(A)
+    assert world.pods[VIP].at == []
+
+
+async def test_cluster_ip_that_was_a_moment_too_early_is_left_a_moment_later() -> None:
+    world = meshed()
+    world.ask()
+    world.list_pods(A)
+    await until(0.001)
+    assert world.ask().pod is world.revision.service
+    await until(0.1)
+    world.pods[A].answer = Answer()
+    await until(0.2)
+    assert world.ask().pod is world.tracker(A)
+
+
+async def test_cluster_ip_that_fails_is_asked_seldom_and_pods_as_ever() -> None:
+    world = meshed(Answer(503, b""))
+    world.ask()
+    world.list_pods(A)
+    await until(0.9)
+    assert gaps(world.pods[VIP].at) == pytest.approx([DELAY_SERVICE] * 4)
+    assert gaps(world.pods[A].at) == pytest.approx([DELAY_WANTED] * (len(world.pods[A].at) - 1))
+
+
+async def test_bursts_of_requests_do_not_have_the_cluster_ip_asked_more_often() -> None:
+    world = meshed(Answer(503, b""))
+    world.list_pods(A)
+    for number in range(100):
+        await until(0.01 * number)
+        world.driver.cancel(world.ask(), world.clock())
+    assert len(world.pods[VIP].at) <= 1 + 1.0 / DELAY_SERVICE
+
+
+async def test_pods_behind_a_real_mesh_are_asked_ever_less_also_under_full_load() -> None:
+    world = meshed()
+    world.list_pods(A)
+    for second in range(100):
+        await until(float(second) + 0.5)
+        requests = [world.ask() for _ in range(11)]
+        assert [r.state for r in requests] == [ASSIGNED] * 10 + [QUEUED]
+        for request in requests[:10]:
+            world.driver.release(request, world.clock())
+        world.driver.release(requests[10], world.clock())
+    assert len(between(world.pods[A].at, 1.0, 100.0)) <= 8
+
+
+async def test_cluster_ip_that_refuses_a_request_has_the_pods_asked_at_once() -> None:
+    world = meshed()
+    world.list_pods(A)
+    await until(50.0)
+    world.pods[A].answer = Answer()
+    world.pods[VIP].listens = False
+    service = world.revision.service
+    assert service is not None
+    world.driver.connect_failed(service, "connection refused")
+    await until(50.001)
+    assert world.ask().pod is world.tracker(A)
+
+
+async def test_pods_are_never_asked_where_only_the_cluster_ip_may_be_used() -> None:
+    world = meshed()
+    world.list_pods(A)
+    await until(0.1)
+    asked = len(world.pods[A].at)
+    world.driver.set_mesh(MeshMode.ENABLED, False)
+    for second in range(60):
+        await until(1.0 + second)
+        assert world.ask(timeout=0.1).pod is (world.revision.service if second < 10 else None)
+    assert len(world.pods[A].at) == asked
+    world.driver.set_mesh(MeshMode.AUTO, False)
+    await until(60.5)
+    assert len(world.pods[A].at) > asked
+
+
+async def test_pods_that_kubernetes_vouches_for_are_not_asked_until_they_refuse() -> None:
+    world = World(container_concurrency=10)
+    world.pods[A].answer = Answer(503, b"")
+    world.driver.set_mesh(MeshMode.DISABLED, False)
+    world.list_pods(A)
+    await until(100.0)
+    assert world.pods[A].at == []
+    pod = world.ask().pod
+    assert pod is world.tracker(A)
+    world.pods[A].listens = False
+    world.driver.connect_failed(pod, "connection refused")
+    waiting = world.ask()
+    await until(101.0)
+    assert waiting.state is QUEUED
+    assert len(world.pods[A].at) > 100
+    world.pods[A].listens = True
+    await until(101.0 + 2 * DELAY_WANTED)
+    assert waiting.pod is pod
+    asked = len(world.pods[A].at)
+    await until(200.0)
+    assert len(world.pods[A].at) == asked

@@ -1,0 +1,364 @@
+"""When requests go to the ClusterIP, and that they do so no longer than they must."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.throttler.world import HTTP1, NAME, Many, One, addresses, dests, revision
+from throttler.capacity import MAX_CAPACITY, SLOW_START, ActivatorShare
+from throttler.changes import Changes
+from throttler.health import PodState
+from throttler.mesh import REACH
+from throttler.model import MeshMode, RevisionID
+from throttler.pod import PodTracker
+from throttler.ticket import ASSIGNED, QUEUED, RELEASED
+
+A, B, C = addresses(3)
+VIP, OTHER_VIP = "10.96.0.5:80", "10.96.0.6:80"
+
+
+def probed(changes: Changes | None) -> list[str]:
+    return sorted(pod.address for pod in changes.probe) if changes else []
+
+
+def service(one: One) -> PodTracker:
+    tracker = one.throttler.service
+    assert tracker is not None
+    return tracker
+
+
+def meshed(container_concurrency: int = 1, pods: tuple[str, ...] = (A, B)) -> One:
+    """A revision whose ready pods cannot be reached, and whose ClusterIP answers."""
+    one = One(container_concurrency, service=VIP)
+    one.set_dests(pods)
+    for pod in pods:
+        one.failed(one.pod(pod))
+    one.passed(service(one))
+    return one
+
+
+class TestAuto:
+    def test_it_is_asked_when_the_last_ready_pod_has_answered_as_a_mesh_would(self) -> None:
+        one = One(1, service=VIP)
+        one.set_dests([A, B], [C])
+        assert probed(one.failed(one.pod(A), None)) == []
+        assert one.throttler.service is None
+        assert probed(one.failed(one.pod(B), 503)) == [VIP]
+        assert service(one).is_service
+
+    def test_it_gets_requests_when_it_has_passed_a_probe_itself(self) -> None:
+        one = One(1, service=VIP)
+        waiting = one.request()
+        one.set_dests([A])
+        one.failed(one.pod(A))
+        one.failed(service(one))
+        assert waiting.state is QUEUED
+        changes = one.passed(service(one))
+        assert waiting.pod is service(one)
+        assert changes is not None
+        assert changes.service is service(one)
+
+    @pytest.mark.parametrize("status", [200, 301, 404, 500])
+    def test_one_answer_that_only_a_pod_gives_proves_that_pods_are_reached(
+        self, status: int
+    ) -> None:
+        one = One(1, service=VIP)
+        one.set_dests([A], [B])
+        one.failed(one.pod(B), status)
+        assert probed(one.failed(one.pod(A))) == []
+        assert one.throttler.service is None
+
+    def test_such_an_answer_ends_its_use_too(self) -> None:
+        one = meshed()
+        running = one.request()
+        changes = one.failed(one.pod(A), 404)
+        assert changes is not None
+        assert (one.throttler.service, changes.gone) == (None, [])
+        assert one.request().state is QUEUED
+        assert running.state is ASSIGNED, "what runs, finishes"
+        gone = one.throttler.release(running, one.now)
+        assert gone is not None
+        assert [pod.address for pod in gone.gone] == [VIP]
+
+    def test_a_pod_that_starts_answers_503_and_is_no_mesh(self) -> None:
+        one = One(1, service=VIP)
+        one.set_dests([], [A])
+        for _ in range(100):
+            assert one.failed(one.pod(A), 503) is None
+        one.set_dests([A])
+        assert one.throttler.service is None, "it is asked anew, now that it is ready"
+        assert probed(one.failed(one.pod(A), 503)) == [VIP]
+
+    def test_a_pod_that_was_used_and_is_lost_answers_anew_first(self) -> None:
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        one.throttler.connect_failed(pod, "refused", one.now)
+        assert one.throttler.service is None
+        assert probed(one.failed(pod, None)) == [VIP]
+
+    def test_it_is_not_asked_while_any_pod_is_usable(self) -> None:
+        one = One(1, service=VIP)
+        one.set_dests([A, B])
+        one.passed(one.pod(A))
+        one.failed(one.pod(B))
+        assert one.throttler.service is None
+
+    def test_it_is_not_asked_for_pods_that_are_not_ready(self) -> None:
+        one = One(1, service=VIP)
+        one.set_dests([], [A])
+        one.failed(one.pod(A))
+        assert one.throttler.service is None, "nothing is behind it"
+
+    def test_the_first_pod_that_passes_has_the_requests_back(self) -> None:
+        one = meshed(pods=(A, B))
+        there = one.request()
+        changes = one.passed(one.pod(B))
+        assert changes is not None
+        assert changes.service is there.pod
+        assert one.throttler.service is None
+        assert probed(changes) == [A], "the others may be back as well"
+        assert one.request().pod is one.pod(B)
+        assert there.state is ASSIGNED
+        one.release(there)
+        assert there.state is RELEASED
+
+    def test_pods_that_come_while_it_is_used_do_not_interrupt_it(self) -> None:
+        one = meshed(pods=(A,))
+        assert probed(one.set_dests([A, B], [C])) == [B, C]
+        assert one.request().pod is service(one)
+
+    def test_pods_that_lose_it_are_probed_at_once(self) -> None:
+        one = meshed(pods=(A, B))
+        there = service(one)
+        changes = one.throttler.connect_failed(there, "refused", one.now)
+        assert probed(changes) == [A, B, VIP]
+        assert one.request().state is QUEUED
+        one.passed(there)
+        assert one.tickets[-1].pod is there
+
+    def test_without_ready_pods_it_is_left_and_asked_anew_afterwards(self) -> None:
+        one = meshed(pods=(A,))
+        there = service(one)
+        assert one.set_dests([], [A]).gone == [there]
+        assert there.state is PodState.GONE
+        one.set_dests([A])
+        assert probed(one.failed(one.pod(A))) == [VIP]
+        assert service(one) is not there
+        assert one.request().state is QUEUED
+
+    def test_an_answer_of_one_that_is_gone_changes_nothing(self) -> None:
+        one = meshed(pods=(A,))
+        there = service(one)
+        one.set_dests([])
+        assert one.passed(there) is None
+        assert one.failed(there) is None
+        assert one.throttler.connect_failed(there, "refused", one.now) is None
+
+    def test_without_a_service_there_is_no_fallback(self) -> None:
+        one = One(1)
+        one.set_dests([A])
+        assert probed(one.failed(one.pod(A))) == []
+        assert probed(one.throttler.set_service(VIP, one.now)) == [VIP]
+
+    def test_another_address_is_probed_before_it_is_used(self) -> None:
+        one = meshed()
+        running, old = one.request(), service(one)
+        assert OTHER_VIP in probed(one.throttler.set_service(OTHER_VIP, one.now))
+        assert one.request().state is QUEUED
+        one.passed(service(one))
+        assert one.tickets[-1].pod is service(one) is not old
+        assert running.pod is old
+
+    def test_a_service_that_is_deleted_is_not_used(self) -> None:
+        one = meshed()
+        one.throttler.set_service("", one.now)
+        assert one.request().state is QUEUED
+
+
+class TestEnabled:
+    def one(self) -> One:
+        return One(1, service=VIP, mode=MeshMode.ENABLED)
+
+    def test_pods_are_never_probed(self) -> None:
+        one = self.one()
+        assert probed(one.set_dests([A], [B])) == [VIP]
+        assert list(one.throttler.unhealthy_pods()) == [service(one)]
+        assert not one.throttler.roster.wants_probe(one.pod(A))
+        assert one.throttler.roster.wants_probe(service(one))
+
+    def test_a_healthy_pod_is_ignored(self) -> None:
+        one = self.one()
+        one.set_dests([A])
+        assert one.passed(one.pod(A)) is None
+        one.passed(service(one))
+        assert one.request().pod is service(one)
+
+    def test_it_waits_for_a_ready_pod(self) -> None:
+        one = self.one()
+        assert probed(one.set_dests([], [A])) == []
+        assert probed(one.set_dests([A])) == [VIP]
+
+
+class TestNever:
+    @pytest.mark.parametrize(
+        ("mode", "addressable"),
+        [(MeshMode.DISABLED, False), *((mode, True) for mode in MeshMode)],
+    )
+    def test_it_is_not_used_where_pods_can_be_reached(
+        self, mode: MeshMode, addressable: bool
+    ) -> None:
+        one = One(1, service=VIP, mode=mode, addressable=addressable)
+        one.set_dests([A], [B])
+        one.throttler.connect_failed(one.pod(A), "refused", one.now)
+        for pod in (A, B):
+            one.failed(one.pod(pod), None)
+        assert one.throttler.service is None
+        one.passed(one.pod(B))
+        assert one.request().pod is one.pod(B), "enabled and addressable serves, too"
+
+
+class TestCapacity:
+    @pytest.mark.parametrize(
+        ("ready", "activators", "capacity"),
+        [
+            (1, 0, 10),
+            (10, 1, 100),
+            (100, 1, 1000),
+            (10, 5, 20),
+            (3, 2, 15),
+            (3, 4, 7),
+            (10, 200, 1),
+        ],
+    )
+    def test_it_is_what_the_ready_pods_have_divided_among_the_activators(
+        self, ready: int, activators: int, capacity: int
+    ) -> None:
+        one = meshed(10, tuple(addresses(ready)))
+        one.throttler.set_share(ActivatorShare(0 if activators else -1, activators), one.now)
+        assert one.throttler.statistics().capacity == capacity
+        requests = one.requests(capacity + 1)
+        assert [r.state for r in requests] == [ASSIGNED] * capacity + [QUEUED]
+
+    def test_pods_that_are_not_ready_do_not_count(self) -> None:
+        one = meshed(10, (A, B))
+        one.set_dests([A], [B, C])
+        assert one.throttler.capacity() == 10
+
+    def test_it_follows_the_ready_pods(self) -> None:
+        one = meshed(1, (A,))
+        first, second = one.requests(2)
+        assert (first.state, second.state) == (ASSIGNED, QUEUED)
+        assert one.set_dests([A, B]).assigned == [second]
+        one.set_dests([A])
+        third = one.request()
+        one.release(first)
+        assert third.state is QUEUED, "one request runs yet, and one pod is left"
+
+    def test_without_a_limit_it_starts_slowly_and_has_none(self) -> None:
+        one = meshed(0, (A,))
+        assert one.throttler.statistics().capacity == MAX_CAPACITY
+        one.requests(SLOW_START + 1)
+        assert one.throttler.breaker.waiting == 1
+        assert one.widen_at is not None
+        assert one.throttler.widen(one.widen_at).assigned == [one.tickets[-1]]
+
+    def test_another_container_concurrency_counts_at_once(self) -> None:
+        one = meshed(1, (A, B))
+        one.requests(5)
+        changes = one.throttler.set_revision(revision(2), one.now)
+        assert len(changes.assigned) == 2
+        assert service(one).limit == 4
+
+    def test_no_pod_is_in_reach_while_it_is_used(self) -> None:
+        one = meshed()
+        statistics = one.throttler.statistics()
+        assert (statistics.in_reach, statistics.healthy) == (0, 0)
+        assert statistics.service is service(one)
+
+
+class TestModes:
+    """A change is in force at once, for all revisions; what runs finishes where it is."""
+
+    def set_mode(self, one: One, mode: MeshMode, addressable: bool = False) -> Changes:
+        return one.throttler.set_reach(REACH[mode, addressable], one.now)
+
+    def test_from_pods_to_the_cluster_ip(self) -> None:
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        running = one.request()
+        assert probed(self.set_mode(one, MeshMode.ENABLED)) == [VIP]
+        waiting = one.request()
+        assert (running.pod, waiting.state) == (pod, QUEUED)
+        one.passed(service(one))
+        assert waiting.pod is service(one)
+        one.release(running)
+
+    def test_and_back_where_pods_are_probed_before_they_are_used(self) -> None:
+        one = One(1, service=VIP)
+        one.healthy([A])
+        self.set_mode(one, MeshMode.ENABLED)
+        one.passed(service(one))
+        there = one.request()
+        changes = self.set_mode(one, MeshMode.AUTO)
+        assert A in probed(changes)
+        assert one.request().state is QUEUED
+        one.passed(one.pod(A))
+        assert one.tickets[-1].pod is one.pod(A)
+        assert there.state is ASSIGNED
+
+    def test_an_answer_of_the_time_before_does_not_count_when_pods_are_back(self) -> None:
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        before = pod.epoch
+        self.set_mode(one, MeshMode.ENABLED)
+        self.set_mode(one, MeshMode.AUTO)
+        assert one.throttler.probe_passed(pod, before, one.now) is None
+        assert one.request().state is QUEUED
+
+    def test_trust_that_ends_is_followed_by_a_probe_and_no_outage(self) -> None:
+        one = One(1, mode=MeshMode.DISABLED)
+        one.set_dests([A])
+        assert probed(self.set_mode(one, MeshMode.AUTO)) == [A]
+        first = one.request()
+        assert first.pod is one.pod(A)
+        one.release(first)
+        one.failed(one.pod(A))
+        assert one.request().state is QUEUED
+
+    def test_trust_that_begins_frees_those_that_wait(self) -> None:
+        one = One(1)
+        waiting = one.request()
+        one.set_dests([A], [B])
+        one.failed(one.pod(A))
+        changes = self.set_mode(one, MeshMode.DISABLED)
+        assert changes.assigned == [waiting]
+        assert probed(changes) == [B]
+
+    def test_all_revisions_follow_and_those_that_come_later(self) -> None:
+        many, other = Many(), RevisionID("default", "other")
+        many.throttler.set_revision(revision(1), many.now)
+        many.set_dests([A])
+        many.throttler.set_service(NAME, {HTTP1: VIP}, many.now)
+        many.throttler.set_service(other, {HTTP1: OTHER_VIP}, many.now)
+        changes = many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
+        assert probed(changes) == [VIP]
+        assert probed(many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)) == []
+        many.throttler.set_revision(revision(1, id=other), many.now)
+        assert probed(many.throttler.set_dests(other, {HTTP1: dests([B])}, many.now)) == [OTHER_VIP]
+
+    def test_a_service_that_goes_before_its_revision_comes_is_forgotten(self) -> None:
+        many = Many()
+        many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
+        many.throttler.set_service(NAME, {HTTP1: VIP}, many.now)
+        many.throttler.set_service(NAME, {}, many.now)
+        many.throttler.set_revision(revision(1), many.now)
+        assert probed(many.set_dests([A])) == []
+
+    def test_a_deleted_revision_leaves_no_service_behind(self) -> None:
+        many = Many()
+        many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
+        many.throttler.set_service(NAME, {HTTP1: VIP}, many.now)
+        many.throttler.set_revision(revision(1), many.now)
+        many.pass_all(many.set_dests([A]))
+        gone = many.throttler.delete_revision(NAME).gone
+        assert sorted(pod.address for pod in gone) == [A, VIP]

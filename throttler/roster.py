@@ -1,0 +1,214 @@
+"""All that may carry a revision's requests: its pods, and its Service where they cannot be reached.
+
+Takes what Kubernetes lists, what probes met and how pods are reached, and says what may be used.
+Knows no request and no queue; no clock either (``now`` is an argument). Knative's counterpart:
+revisionWatcher in pkg/activator/net/revision_backends.go.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from throttler.changes import Changes
+from throttler.health import PodEvent, PodState
+from throttler.mesh import Reach, looks_like_mesh
+from throttler.model import Dest, Dests
+from throttler.pod import PodTracker
+from throttler.service import Service
+
+if TYPE_CHECKING:  # a roster knows its revision and a revision its roster
+    from throttler.revision import RevisionThrottler
+
+_HEALTHY = PodState.HEALTHY
+#: By address; where two pods share one for a while, by uid, so that all activators agree.
+by_dest = attrgetter("dest")
+
+
+class Roster:
+    """What is known of a revision's pods and of its Service.
+
+    Arguments:
+        reach: what requests may be sent to.
+
+    Attributes:
+        pods: all that are known, by identity.
+    """
+
+    __slots__ = ("_revision", "pods", "reach", "service")
+
+    def __init__(self, revision: RevisionThrottler, reach: Reach) -> None:
+        self._revision = revision
+        self.reach = reach
+        self.pods: dict[Dest, PodTracker] = {}
+        self.service = Service(revision)
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def choose(self, changes: Changes, now: float) -> list[PodTracker]:
+        """Return what may be given requests: the usable pods by address, or the ClusterIP alone."""
+        pods = sorted(filter(self._usable, self.pods.values()), key=by_dest)
+        service = self.service.review(self.reach, self.pods.values(), bool(pods), changes, now)
+        return pods if service is None else [service]
+
+    def _usable(self, pod: PodTracker) -> bool:
+        suffices = pod.ready or self._revision.revision.probe_suffices
+        return pod.state is _HEALTHY and suffices and self.reach.pods
+
+    def ready(self) -> int:
+        """Return how many pods Kubernetes lists as ready."""
+        return sum(p.ready and p.state is not PodState.DRAINING for p in self.pods.values())
+
+    def healthy(self) -> int:
+        """Return how many pods are healthy."""
+        return sum(p.state is _HEALTHY for p in self.pods.values())
+
+    def unhealthy(self) -> list[PodTracker]:
+        """Return what a waiter could have if it passed a probe.
+
+        While the ClusterIP is in use pods are left to their own schedule: else each burst of
+        requests would ask all pods behind a real mesh in vain.
+        """
+        pods: list[PodTracker] = []
+        if self.reach.pods and self.service.used_since is None:
+            pods += [p for p in self.pods.values() if p.state is PodState.PROBING]
+        if (service := self.service.tracker) is not None and service.state is PodState.PROBING:
+            pods.append(service)
+        return pods
+
+    def wants_probe(self, pod: PodTracker) -> bool:
+        """Return whether a pod is to be probed again when its time comes."""
+        if pod.state is _HEALTHY and self._trusts(pod):
+            return False
+        return pod.state in (PodState.PROBING, _HEALTHY) and self._in_question(pod)
+
+    def _in_question(self, pod: PodTracker) -> bool:
+        """Return whether an answer to a probe is of any use: not where pods are out of reach."""
+        return self.reach.pods or pod.is_service
+
+    # -- what Kubernetes says -------------------------------------------------------------------
+
+    def set_dests(self, dests: Dests, changes: Changes, now: float) -> None:
+        """Take what Kubernetes lists now; whole, not a difference."""
+        listed = dict.fromkeys(dests.ready, True) | dict.fromkeys(dests.not_ready, False)
+        for dest, pod in list(self.pods.items()):
+            if dest not in listed and pod.state is not PodState.DRAINING:
+                pod.apply(PodEvent.DELISTED)
+                if not pod.in_flight:
+                    self.bury(pod, changes)
+        for dest, ready in listed.items():
+            self._list(dest, ready, changes, now)
+
+    def _list(self, dest: Dest, ready: bool, changes: Changes, now: float) -> None:
+        """Record that Kubernetes lists a pod; have it probed if that says anything new."""
+        pod = self.pods.get(dest)
+        if pod is None:
+            limit = self._revision.revision.container_concurrency
+            pod = self.pods[dest] = PodTracker(self._revision, dest, ready, limit, now)
+        else:
+            was_ready, pod.ready = pod.ready, ready
+            before = pod.epoch
+            if pod.state is PodState.DRAINING:
+                pod.apply(PodEvent.LISTED)
+            elif was_ready and not ready:
+                pod.apply(PodEvent.BECAME_NOT_READY)
+            if pod.epoch == before and (was_ready or not ready):
+                return
+            if ready:
+                pod.mesh_like = None  # what a pod answered while it started says nothing of a mesh
+        self._question(pod, changes)
+
+    def _question(self, pod: PodTracker, changes: Changes) -> None:
+        """Have a pod probed; not where Kubernetes' word is enough, nor where it is out of reach."""
+        if not self._trust(pod) and self._in_question(pod):
+            changes.probe.append(pod)
+
+    def _trust(self, pod: PodTracker) -> bool:
+        """Take a pod for healthy without a probe, where Kubernetes' word is enough for that."""
+        if not self._trusts(pod):
+            return False
+        if pod.state is not _HEALTHY:
+            pod.apply(PodEvent.TRUSTED)
+            pod.set_limit(self._revision.revision.container_concurrency)
+        return True
+
+    def _trusts(self, pod: PodTracker) -> bool:
+        return self.reach.trusted and pod.ready and not pod.is_service
+
+    def set_reach(self, reach: Reach, changes: Changes) -> None:
+        """Take what requests may be sent to.
+
+        Pods in use stay in use until the probe that follows says otherwise, so that a change of
+        the setting is no outage by itself.
+        """
+        self.reach = reach
+        for pod in self.pods.values():
+            if pod.state is PodState.DRAINING:
+                continue
+            if reach.pods:
+                self._question(pod, changes)
+            else:
+                pod.apply(PodEvent.DOUBTED)
+
+    def bury(self, pod: PodTracker, changes: Changes) -> None:
+        """Let go of a pod that is not listed any more and has no request left."""
+        pod.apply(PodEvent.IDLE)
+        pod.bit = 0
+        if not pod.is_service:
+            del self.pods[pod.dest]
+        changes.gone.append(pod)
+
+    # -- what was met; each returns whether anything else may be used than before ----------------
+
+    def passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
+        """Take a probe's good answer. One that was asked in an earlier epoch is ignored."""
+        if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
+            return False
+        was_healthy = pod.state is _HEALTHY
+        pod.apply(PodEvent.PROBE_PASSED)
+        pod.mesh_like = False
+        pod.last_error = ""
+        pod.failures = 0
+        pod.proven_at = pod.last_probe_at = now
+        if was_healthy or pod.state is not _HEALTHY:
+            return False
+        pod.set_limit(self._revision.revision.container_concurrency)
+        return True
+
+    def failed(
+        self, pod: PodTracker, epoch: int, error: str, status: int | None, now: float
+    ) -> bool:
+        """Take a probe's bad answer, or none. One from an earlier epoch is ignored."""
+        if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
+            return False
+        pod.last_probe_at = now
+        before, pod.mesh_like = pod.mesh_like, looks_like_mesh(status)
+        if not self._trusts(pod):
+            took_out = self._lose(pod, PodEvent.PROBE_FAILED, error, now)
+            # The last answer that the ClusterIP waited for, or one against it?
+            return took_out or self.service.hangs_on(pod, before)
+        # Kubernetes' word counts: no answer takes the pod out. One that refused a request is back
+        # as soon as it answers anything, for then it listens again.
+        _note_failure(pod, error, now)
+        if status is None or pod.state is not PodState.PROBING:
+            return False
+        return self._trust(pod)
+
+    def unreachable(self, pod: PodTracker, error: str, now: float) -> bool:
+        """Take that a pod refused or dropped a request before it had a byte of it."""
+        return self._lose(pod, PodEvent.CONNECT_FAILED, error, now)
+
+    def _lose(self, pod: PodTracker, event: PodEvent, error: str, now: float) -> bool:
+        if pod.state is PodState.GONE:
+            return False
+        _note_failure(pod, error, now)
+        was_healthy = pod.state is _HEALTHY
+        pod.apply(event)
+        return was_healthy
+
+
+def _note_failure(pod: PodTracker, error: str, now: float) -> None:
+    if not pod.failures:
+        pod.failing_since = now
+    pod.failures += 1
+    pod.last_error = error

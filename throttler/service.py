@@ -1,0 +1,112 @@
+"""The ClusterIP of a revision's Service: when it is asked, and when requests go there.
+
+Behind it a mesh, or kube-proxy, chooses the pod. It is a tracker like a pod's, with the same life
+and its own probe, that exists while pods cannot be reached; looked at anew whenever anything
+about them changes, so nothing stays in force longer than its reason. Knows no queue. Knative's
+counterpart: clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go, which
+never go back to pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from throttler.changes import Changes
+from throttler.health import PodEvent, PodState
+from throttler.mesh import Reach
+from throttler.model import Dest
+from throttler.pod import PodTracker
+
+if TYPE_CHECKING:  # a service knows its revision and a revision its service
+    from throttler.revision import RevisionThrottler
+
+#: Takes the place of a pod's uid, so that a pod at the same address is not taken for it.
+UID = "ClusterIP"
+
+
+class Service:
+    """The ClusterIP of one revision as a destination.
+
+    Attributes:
+        address: ``ip:port``; empty while there is none.
+        tracker: its record, while it is sought; it gets no requests before it passed a probe.
+        used_since: since when requests go there; None if they do not.
+    """
+
+    __slots__ = ("_needed", "_revision", "address", "tracker", "used_since")
+
+    def __init__(self, revision: RevisionThrottler) -> None:
+        self._revision = revision
+        self._needed = True
+        self.address = ""
+        self.tracker: PodTracker | None = None
+        self.used_since: float | None = None
+
+    def review(
+        self, reach: Reach, pods: Collection[PodTracker], usable: bool, changes: Changes, now: float
+    ) -> PodTracker | None:
+        """Look anew whether the ClusterIP is needed; begin and end its use in ``changes``.
+
+        Arguments:
+            pods: all that are known; usable: whether requests may be given to any of them.
+
+        Returns:
+            The tracker if requests go there from now on, else None.
+        """
+        self._needed = reach.service and not (reach.pods and usable)
+        before = self.tracker is not None
+        sought = self.address and self._needed and _is_sought(reach, pods, before)
+        old = self.tracker
+        if old is not None and not (sought and old.address == self.address):
+            self._leave(old, changes)
+        if sought and self.tracker is None:
+            dest = Dest(self.address, UID)
+            limit = self._revision.revision.container_concurrency
+            self.tracker = PodTracker(self._revision, dest, True, limit, now, is_service=True)
+            changes.probe.append(self.tracker)
+        healthy = self.tracker is not None and self.tracker.state is PodState.HEALTHY
+        if healthy != (self.used_since is not None):
+            changes.service = self.tracker or old
+            self.used_since = now if healthy else None
+            if not healthy and reach.pods:
+                # Their own schedule, slow while they were not needed, may be far from coming round.
+                changes.probe += [pod for pod in pods if pod.state is PodState.PROBING]
+        return self.tracker if healthy else None
+
+    def hangs_on(self, pod: PodTracker, before: bool | None) -> bool:
+        """Return whether a pod's last answer can begin or end the use of the ClusterIP.
+
+        Arguments:
+            before: its ``mesh_like`` before that. The first failure of a pod that is not ready is
+                the most frequent one, and changes nothing.
+        """
+        if not self._needed or not self.address or pod.mesh_like is before:
+            return False
+        return pod.ready or before is False or self.tracker is not None
+
+    def _leave(self, tracker: PodTracker, changes: Changes) -> None:
+        """Send nothing there any more; requests that it has finish."""
+        self.tracker = None
+        tracker.apply(PodEvent.DELISTED)
+        if not tracker.in_flight:
+            tracker.apply(PodEvent.IDLE)
+            changes.gone.append(tracker)
+
+
+def _is_sought(reach: Reach, pods: Collection[PodTracker], before: bool) -> bool:
+    """Return whether the ClusterIP, which is needed, is to be asked, and used if it answers well.
+
+    A pod that starts answers 503, as a mesh does. So what counts is what pods answered after
+    Kubernetes listed them as ready, and all of those must have answered before it begins; a new
+    pod that has not answered yet does not end it.
+    """
+    listed = [pod for pod in pods if pod.state is not PodState.DRAINING]
+    ready = [pod for pod in listed if pod.ready]
+    if not ready:  # nothing is behind it
+        return False
+    if not reach.pods:
+        return True
+    if any(pod.mesh_like is False for pod in listed):
+        return False
+    return before or all(pod.mesh_like for pod in ready)
