@@ -5,10 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format bench clean
+# For every platform and Python that the project runs on, each file by its hash.
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-config --custom-compile-command "make lock"
+
+.PHONY: help demo test check format bench lock image-proof clean
 
 help:  ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 $(STAMP): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer"; exit 1; }
@@ -36,6 +40,14 @@ format: $(STAMP)  ## Put the code into its format
 
 bench: $(STAMP)  ## Speed and memory, beside nginx (Debian: apt-get install nginx-light wrk)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+lock: $(STAMP)  ## Choose anew which versions the image has (requirements*.lock)
+	$(LOCK) --output-file requirements.lock pyproject.toml
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+		| $(LOCK) --output-file requirements-build.lock -
+
+image-proof: $(STAMP)  ## Follow the Dockerfile without a container engine (root, debootstrap)
+	$(BIN)/python -m tests.image.prove $(PROOF_ARGS)
 
 clean:  ## Remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -1,8 +1,8 @@
 """The process: starts an activator, waits for a signal, and ends it in order.
 
-End, on SIGTERM or SIGINT: readiness off, lame duck, listeners closed and running requests
-finished, waiting ones served or told to ask elsewhere, then the rest. A second signal ends at
-once. Knative's counterpart: cmd/activator/main.go.
+End, on SIGTERM or SIGINT, or when a listener has failed: readiness off, lame duck, listeners
+closed and running requests finished, waiting ones served or told to ask elsewhere, then the rest.
+A second signal ends at once. Knative's counterpart: cmd/activator/main.go.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import resource
 import signal
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -35,9 +36,14 @@ _GC_THRESHOLD = 20_000
 
 
 class _Stop:
-    """The one signal handler of the process: the first signal drains, the second ends."""
+    """The one signal handler of the process: the first signal drains, the second ends.
+
+    Attributes:
+        on_first: called with the first signal, in the same turn of the loop.
+    """
 
     def __init__(self) -> None:
+        self.on_first: Callable[[], object] = lambda: None
         self.asked = asyncio.Event()
         self.insisted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -48,6 +54,8 @@ class _Stop:
         if self.asked.is_set():
             self.insisted.set()
         logger.info("%s: %s", number.name, "ending now" if self.insisted.is_set() else "draining")
+        if not self.asked.is_set():
+            self.on_first()
         self.asked.set()
 
 
@@ -55,6 +63,7 @@ async def _run(settings: Settings, demo: Demo | None = None) -> int:
     stop = _Stop()
     runtime = Runtime(settings, (demo.on_stats,) if demo is not None else ())
     servers = Servers(runtime)
+    stop.on_first = partial(runtime.begin_drain, "received SIGTERM from kubelet")
     try:
         if not await _unless(stop.asked, servers.start()):
             return 0
@@ -64,12 +73,10 @@ async def _run(settings: Settings, demo: Demo | None = None) -> int:
         )
         if demo is not None:
             await _unless(stop.asked, demo.run(addresses["http"], addresses["admin"]))
-        await stop.asked.wait()
-        runtime.begin_drain()
+        if failed := await _unless(stop.asked, servers.failed()):
+            runtime.begin_drain("a listener has failed")
         drained = await _unless(stop.insisted, _drain(servers, settings))
-        cut = len(runtime.proxy.connections)
-        logger.info("ended: %s", f"{cut} connections cut" if cut else "all requests answered")
-        return 0 if drained else 1
+        return 0 if drained and not failed else 1
     finally:
         if not stop.insisted.is_set():
             await servers.stop()
@@ -77,7 +84,8 @@ async def _run(settings: Settings, demo: Demo | None = None) -> int:
 
 async def _drain(servers: Servers, settings: Settings) -> None:
     await asyncio.sleep(settings.lame_duck)
-    await servers.stop_data(settings.drain_timeout)
+    cut = await servers.stop_data(settings.drain_timeout)
+    logger.info("ended: %s", f"{cut} connections cut" if cut else "all requests answered")
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
@@ -111,7 +119,8 @@ def main(settings: Settings) -> int:
     """Run an activator until it is told to end.
 
     Returns:
-        The exit status: 0 after a drain, 1 if it could not start or was ended by a second signal.
+        The exit status: 0 after a drain, 1 if it could not start, was ended by a second signal, or
+        lost a listener.
     """
     logs.configure(settings.log_format, settings.log_level, settings.pod_name)
     # It tells of each server's start and end at INFO; ours are one thing, and told below.

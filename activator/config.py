@@ -68,6 +68,7 @@ REQUESTS = "What a request may be"
 PODS = "Pods"
 ENDING = "Ending"
 LOGGING = "Logs"
+OTEL = "Traces and metrics by OpenTelemetry"
 CLIENT = "Asking a running activator"
 
 
@@ -157,14 +158,6 @@ class Settings:
         "The oldest that Knative supports.",
         commands=("run",),
     )
-    endpoints: str = setting(
-        values.choice("auto", "endpoints", "slices"), "ACTIVATOR_ENDPOINTS", CLUSTER, "auto",
-        "Objects that say where pods are; auto reads Endpoints, and EndpointSlices for a revision "
-        "whose Endpoints are missing or cut off after 1,000 pods.",
-        "What Knative reads, and more where that is not all of it; a role that does not allow "
-        "slices does no harm.",
-        commands=("run", "local"),
-    )
     config_logging_name: str = setting(
         values.OBJECT_NAME, "CONFIG_LOGGING_NAME", CLUSTER, "config-logging",
         "ConfigMap with the log levels.",
@@ -173,7 +166,7 @@ class Settings:
     )
     config_observability_name: str = setting(
         values.OBJECT_NAME, "CONFIG_OBSERVABILITY_NAME", CLUSTER, "config-observability",
-        "ConfigMap with the settings of request log, metrics and traces; none of them is read yet.",
+        "ConfigMap with the settings of request log, metrics and traces.",
         "Knative's name for it.",
         commands=("run", "local"),
     )
@@ -183,6 +176,13 @@ class Settings:
         "WebSocket that takes the statistics which scale a service; empty turns it off.",
         "Where Knative's autoscaler listens; a laptop has none.",
         local="", commands=("run", "local"), empty_is_value=True,
+    )
+    ready_without_autoscaler: bool = setting(
+        values.BOOLEAN, "ACTIVATOR_READY_WITHOUT_AUTOSCALER", CLUSTER, "false",
+        "Whether kubelet's probe passes while the autoscaler is not connected.",
+        "Knative's probe fails then, so that traffic is led around an activator that can wake "
+        "nothing.",
+        commands=("run", "local"),
     )
 
     manifests: Path | None = setting(
@@ -305,6 +305,63 @@ class Settings:
         values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
         "Least severity that is logged; the logging ConfigMap may change it later.",
         "Knative's default.",
+    )
+
+    otel_service_name: str = setting(
+        values.NAME, "OTEL_SERVICE_NAME", OTEL, "activator",
+        "Name under which traces and metrics are sent.",
+        "Knative's name for it.",
+        commands=("run", "local"),
+    )
+    otel_exporter_otlp_endpoint: str | None = setting(
+        values.optional(values.COLLECTOR, "what the ConfigMap says"),
+        "OTEL_EXPORTER_OTLP_ENDPOINT", OTEL, "",
+        "Collector for traces and metrics; wins over the endpoints of the observability "
+        "ConfigMap, which still says whether and how they are sent. Over HTTP /v1/traces or "
+        "/v1/metrics is added.",
+        "The ConfigMap is the place that all of Knative's parts share.",
+        commands=("run", "local"),
+    )
+    otel_exporter_otlp_traces_endpoint: str | None = setting(
+        values.optional(values.COLLECTOR, "that of both"),
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", OTEL, "",
+        "Collector for traces, taken as it is; wins over the one for both.",
+        "One collector takes both as a rule.",
+        commands=("run", "local"),
+    )
+    otel_exporter_otlp_metrics_endpoint: str | None = setting(
+        values.optional(values.COLLECTOR, "that of both"),
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", OTEL, "",
+        "Collector for metrics, taken as it is; wins over the one for both.",
+        "One collector takes both as a rule.",
+        commands=("run", "local"),
+    )
+    otel_metric_export_interval: int | None = setting(
+        values.optional(values.count(1), "what the ConfigMap says"),
+        "OTEL_METRIC_EXPORT_INTERVAL", OTEL, "",
+        "Milliseconds between two pushes of metrics; wins over the ConfigMap.",
+        "The ConfigMap is the place that all of Knative's parts share.",
+        commands=("run", "local"),
+    )
+    otel_traces_sampler: str | None = setting(
+        values.optional(
+            values.choice(
+                "always_on", "always_off", "traceidratio", "parentbased_always_on",
+                "parentbased_always_off", "parentbased_traceidratio",
+            ),
+            "the ConfigMap's sampling rate",
+        ),
+        "OTEL_TRACES_SAMPLER", OTEL, "",
+        "Which requests are traced; wins over the ConfigMap.",
+        "The ConfigMap is the place that all of Knative's parts share.",
+        commands=("run", "local"),
+    )
+    otel_traces_sampler_arg: float | None = setting(
+        values.optional(values.SHARE, "the ConfigMap's sampling rate"),
+        "OTEL_TRACES_SAMPLER_ARG", OTEL, "",
+        "Share of the requests that is traced; wins over the ConfigMap.",
+        "The ConfigMap is the place that all of Knative's parts share.",
+        commands=("run", "local"),
     )
 
     admin_url: str = setting(

@@ -38,7 +38,15 @@ LEVELS: Final[Mapping[str, int]] = {
 
 # Libraries that say too much: every file event, every control request, and at debug whole
 # frames and bodies, which may hold Secrets and tokens. Their warnings are wanted.
-_QUIET: Final = ("watchfiles", "httpx", "httpcore", "websockets", "kubernetes_asyncio", "aiohttp")
+_QUIET: Final = (
+    "watchfiles",
+    "httpx",
+    "httpcore",
+    "websockets",
+    "kubernetes_asyncio",
+    "aiohttp",
+    "urllib3",
+)
 
 _SEVERITIES: Final = (
     (logging.CRITICAL, "CRITICAL"),

@@ -20,8 +20,7 @@ from activator.autoscaler.reporter import Sink, StatReporter
 from activator.cluster_config import ClusterConfig, Hearers, Names
 from activator.config import Settings
 from activator.configmaps import ConfigMapError
-from activator.discovery.destinations import EndpointsSource, Family
-from activator.discovery.inventory import Inventory, Rejection, log_rejection
+from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
 from activator.driver import Driver
 from activator.logging_config import LoggingConfig
@@ -34,16 +33,23 @@ from activator.proxy.server import Proxy
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
+from activator.telemetry.otel import OpenTelemetry
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
     from activator.autoscaler.link import AutoscalerLink
     from activator.discovery.kubernetes import KubernetesWatch
+    from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between looks at what became idle for too long.
 _HOUSEKEEPING = 15.0
+
+#: Seconds for which a lost autoscaler makes us not ready. Kubelet's liveness probe in Knative's
+#: Deployment is the same request as its readiness probe, and restarts the container when it has
+#: failed twelve times, ten seconds apart.
+_LOST_AUTOSCALER = 90.0
 
 
 class StartError(Exception):
@@ -89,6 +95,7 @@ class Runtime:
         self.driver.prober = self.prober
         self.driver.pools = self.pools
         self.proxy = self._make_proxy()
+        self.otel = OpenTelemetry(settings, self._set_tracer, self._tasks.start)
         self.cluster = self._make_cluster_config()
         self.started_at = self.driver.clock()
         self._metrics = Metrics(self, concurrency.of)
@@ -169,6 +176,10 @@ class Runtime:
 
     def _set_observability(self, config: ObservabilityConfig) -> None:
         """Take what operators want to see."""
+        self.otel.apply(config)
+
+    def _set_tracer(self, tracer: RequestTracer | None) -> None:
+        self.proxy.tracer = tracer
 
     # -- for the admin side ---------------------------------------------------------------------
 
@@ -176,9 +187,17 @@ class Runtime:
         """Return why we are not ready, or nothing; the texts are Knative's."""
         if self._draining:
             return self._draining
-        if self.link is not None and not self.link.connected:
+        if self._misses_autoscaler():
             return "connection has not yet been established"
         return ""
+
+    def _misses_autoscaler(self) -> bool:
+        """Whether to say that the autoscaler is not there. When it stays away, restarting all
+        activators would not bring it back, and would end whatever they serve and hold."""
+        link = self.link
+        if link is None or link.connected or self.settings.ready_without_autoscaler:
+            return False
+        return not link.ever_connected or link.lost_for() < _LOST_AUTOSCALER
 
     def manifest_errors(self) -> Mapping[str, str]:
         """Return what is wrong with the manifests at present, by file."""
@@ -203,6 +222,7 @@ class Runtime:
             self.prober.close()
             self.proxy.timers.close()
             self.driver.close()
+            await self.otel.close()
             await self._tasks.close()
             self.pools.close()
 
@@ -210,7 +230,7 @@ class Runtime:
         settings = self.settings
         if settings.manifests is not None:
             # The folder tells of what is wrong itself, with file and line.
-            inventory = self._make_inventory(report=lambda rejection: None)
+            inventory = Inventory(self.driver, report=lambda rejection: None)
             self._folder = ManifestFolder(settings.manifests, inventory)
             self._folder.load()
             self._tasks.start(self._folder.run())
@@ -221,7 +241,7 @@ class Runtime:
             KubernetesWatch,
         )
 
-        inventory = self._make_inventory(system_namespace=settings.system_namespace)
+        inventory = Inventory(self.driver, system_namespace=settings.system_namespace)
         watch = self._watch = KubernetesWatch(
             inventory, settings.system_namespace, settings.kubeconfig
         )
@@ -231,16 +251,6 @@ class Runtime:
             raise StartError(str(error)) from error
         self._tasks.start(watch.run())
         await watch.wait_synced()
-
-    def _make_inventory(
-        self,
-        report: Callable[[Rejection], None] = log_rejection,
-        system_namespace: str | None = None,
-    ) -> Inventory:
-        settings = self.settings
-        family = Family.IPV6 if ":" in settings.pod_ip else Family.IPV4
-        source = EndpointsSource(settings.endpoints)
-        return Inventory(self.driver, report, system_namespace, source, family)
 
     def _freeze_config(self) -> None:
         settings = self.settings
@@ -258,7 +268,7 @@ class Runtime:
             await asyncio.sleep(_HOUSEKEEPING)
             self.pools.close_expired()
 
-    def begin_drain(self) -> None:
-        """Say from now on that we are not ready."""
-        self._draining = "received SIGTERM from kubelet"
+    def begin_drain(self, why: str) -> None:
+        """Say from now on that we are not ready, and why."""
+        self._draining = why
         self.proxy.draining = True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
@@ -18,9 +19,16 @@ from activator.config import Settings
 from activator.proxy.server import QuietServer, data_server, listen
 from activator.runtime import Runtime, StartError
 
+logger = logging.getLogger(__name__)
+
 #: Share of the drain time that waiting requests may use for a pod to come; the rest is for the
 #: answers of those that got one.
 _DRAIN_WAITING = 0.8
+#: Seconds in which clients may take the last answers after the drain time.
+_LAST_ANSWERS = 1.0
+#: Seconds between looks whether all listeners still are. The kernel may end one (`ss --kill`), and
+#: the loop, which goes on where accept(2) only fails, tells nobody.
+_LOOK_AT_LISTENERS = 1.0
 
 
 class Servers:
@@ -37,10 +45,11 @@ class Servers:
         self._tasks: dict[QuietServer, asyncio.Task[None]] = {}
         self._lifespan = AsyncExitStack()
         self._sockets = _listen(settings)
+        self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
         self._app = create_app(runtime)
         self.admin = _asgi_server(self._app)
         self._metrics = _asgi_server(create_metrics_app(runtime))
-        self.data = data_server(runtime.proxy, settings.drain_timeout)
+        self._data = [data_server(runtime.proxy)]
 
     async def start(self) -> None:
         """Start everything; the data ports last, when all else works.
@@ -55,7 +64,7 @@ class Servers:
         sockets = self._sockets
         await self._serve(self.admin, sockets["admin"])
         await self._serve(self._metrics, sockets["metrics"])
-        await self._serve(self.data, sockets["http"], sockets["h2c"])
+        await self._serve(self._data[0], sockets["http"], sockets["h2c"])
         # What discovery has loaded is not garbage: a full collection of 100,000 pods would hold
         # the loop for 0.2 s.
         gc.collect()
@@ -70,13 +79,32 @@ class Servers:
                 task.result()
                 raise StartError("start-up failed")
 
-    async def stop_data(self, drain_timeout: float) -> None:
-        """Finish what runs and close the data ports."""
-        self.data.should_exit = True
-        task = self._tasks[self.data]
-        await asyncio.wait([task], timeout=drain_timeout * _DRAIN_WAITING)
-        self._runtime.proxy.drain()
-        await asyncio.wait([task])
+    async def failed(self) -> None:
+        """Return when a listener has ended by itself; the log says which."""
+        while True:
+            for name, sock in self._sockets.items():
+                if not _is_listening(sock):
+                    logger.error("the listener %s has failed: %s", name, self._addresses[name])
+                    return
+            await asyncio.sleep(_LOOK_AT_LISTENERS)
+
+    async def stop_data(self, drain_timeout: float) -> int:
+        """Close the data ports, all at once, and finish what runs within the drain time, in
+        seconds. Return how many connections had to be cut then."""
+        for server in self._data:
+            server.should_exit = True
+        tasks = [self._tasks[server] for server in self._data]
+        proxy = self._runtime.proxy
+        if await _are_done(tasks, drain_timeout * _DRAIN_WAITING):
+            return 0
+        proxy.drain()
+        if await _are_done(tasks, drain_timeout * (1 - _DRAIN_WAITING)):
+            return 0
+        cut = proxy.cut()
+        await _are_done(tasks, _LAST_ANSWERS)
+        for server in self._data:
+            server.force_exit = True
+        return cut
 
     async def stop(self) -> None:
         """Close what is open."""
@@ -87,7 +115,12 @@ class Servers:
 
     def describe(self) -> dict[str, str]:
         """Return the addresses that we listen on."""
-        return {name: _address(sock) for name, sock in self._sockets.items()}
+        return dict(self._addresses)
+
+
+async def _are_done(tasks: list[asyncio.Task[None]], within: float) -> bool:
+    _, running = await asyncio.wait(tasks, timeout=within)
+    return not running
 
 
 def _listen(settings: Settings) -> dict[str, socket.socket]:
@@ -104,6 +137,13 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
         }
         opened.pop_all()
     return sockets
+
+
+def _is_listening(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:  # it is closed
+        return False
 
 
 def _asgi_server(app: Any) -> QuietServer:

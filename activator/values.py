@@ -40,6 +40,7 @@ _MAX_DURATION_TEXT = 100  # longer is no duration; bounds the work done on it
 
 _FACTORS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE = re.compile(r"([0-9]{1,18})(|[kKmMgG]|[kKmMgG]i)(|[bB])")
+_NUMBER = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -174,11 +175,32 @@ def url(*schemes: str, empty: str = "") -> Kind[str]:
     return Kind(parse, kinds + (f", or nothing, which means {empty}" if empty else ""), "URL")
 
 
+def optional(kind: Kind[T], meaning: str) -> Kind[T | None]:
+    """The same, or nothing at all, which is None; ``meaning`` tells what that means."""
+
+    def parse(text: str) -> T | None:
+        return kind.parse(text) if text else None
+
+    return Kind(parse, f"{kind.accepts}, or nothing, which means {meaning}", kind.metavar)
+
+
 def _digits(text: str) -> int:
     # int() alone would also take blanks, underscores, signs and other alphabets' digits.
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise ValueError(f"not a number: {text!r}")
     return int(text)
+
+
+def _share(text: str) -> float:
+    # Above 1 is all of it, as in Go; float() alone would also take nan, blanks and underscores.
+    if len(text) > _MAX_DURATION_TEXT or not _NUMBER.fullmatch(text):
+        raise ValueError(f"not a number: {text!r}")
+    return min(float(text), 1.0)
+
+
+def _collector(text: str) -> str:
+    # Without a scheme it is https, as Knative reads it.
+    return _COLLECTOR_URL.parse(text if "://" in text else f"https://{text}")
 
 
 def _metrics_port(text: str) -> int:
@@ -224,6 +246,13 @@ METRICS_PORT = Kind(
 )
 ADDRESS = Kind(parse_address, "an IP address, such as 127.0.0.1, 0.0.0.0 or ::", "ADDRESS")
 SIZE = Kind(_positive_size, "a size in bytes of more than 0, such as 65536, 64KiB or 1Mi", "SIZE")
+SHARE = Kind(_share, "a number, where 0 is nothing and 1 is all", "NUMBER")
+_COLLECTOR_URL = url("http", "https")
+COLLECTOR = Kind(
+    _collector,
+    "http://HOST[:PORT][/PATH], the same with https, or HOST:PORT, which is https",
+    "URL",
+)
 BOOLEAN = Kind(parse_bool, "true or false", "true|false")
 TEXT = Kind(str, "any text", "TEXT")
 NAME = Kind(_not_empty, "a text of at least one character", "NAME")

@@ -123,6 +123,10 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         ),
         "JSON, read and written several times as fast as by the standard library",
     ),
+    "opentelemetry": (
+        frozenset({"activator/telemetry/otlp.py", "activator/telemetry/spans.py"}),
+        "imported by a thread, and only while something is sent",
+    ),
     "prometheus_client": (
         frozenset({"activator/telemetry/process.py"}),
         "makes an object per line; used for what it knows of the process",

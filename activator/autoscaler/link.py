@@ -7,13 +7,15 @@ autoscaler.
 
 Knative: pkg/websocket/connection.go (knative.dev/pkg) and pkg/activator/stat_reporter.go, whose
 intervals are kept. Differences: frames leave in order, what arose while disconnected is sent when
-it is still fresh, redirects are not followed, a peer that hangs up on every connection is dialled
-by the back-off instead of in a busy loop, and the end is a close frame.
+it is still fresh and ends a wait between two dials, redirects are not followed, a peer that hangs
+up on every connection is dialled by the back-off instead of in a busy loop, and the end is a close
+frame.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -39,7 +41,7 @@ class LinkTimings:
         handshake: from the dial (with name lookup) to the end of the opening handshake.
         ping_interval: between two pings, whether or not the last was answered.
         read_deadline: without a pong the peer counts as dead after this.
-        backoff_first: wait after the first failed dial.
+        backoff_first: wait after the first failed dial, and the shortest between any two.
         backoff_factor: each further wait is this many times longer.
         backoff_jitter: a wait is lengthened by a random share of itself, up to this.
         backoff_steps: number of waits after which the waits start again with the first.
@@ -93,11 +95,13 @@ class AutoscalerLink:
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
+        self._wanted = asyncio.Event()
         self._last_sent: float | None = None
         self._unreachable = False
         self._short_lived = 0  # connections in a row that were lost soon
         self.connected = False
         self.ever_connected = False
+        self._lost_at = 0.0
         self.connection_losses = 0
         self.failed_dials = 0
         self.frames_sent = 0
@@ -114,14 +118,25 @@ class AutoscalerLink:
             return None
         return asyncio.get_running_loop().time() - self._last_sent
 
+    def lost_for(self) -> float:
+        """Seconds since a connection was lost that was one, 0 while there is one or was none.
+
+        One that the peer ended as soon as it had begun does not count. Call it in the event loop.
+        """
+        if self.connected or not self.ever_connected:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._lost_at
+
     def send(self, frame: bytes) -> None:
         """Queue one binary frame; it goes out in the next turn of the loop when connected.
 
-        Never blocks and never fails. While disconnected, frames wait; those that have grown stale
-        by the time of the reconnect are dropped (``frames_dropped``). Call it in the event loop.
+        Never blocks and never fails. While disconnected, frames wait, and the next dial is made
+        now instead of after the back-off's wait; those that have grown stale by the time of the
+        reconnect are dropped (``frames_dropped``). Call it in the event loop.
         """
         self._backlog.push(frame, asyncio.get_running_loop().time())
         self._queued.set()
+        self._wanted.set()
 
     async def run(self) -> NoReturn:
         """Keep the link up until cancelled; then says goodbye to the peer (close code 1001)."""
@@ -136,11 +151,14 @@ class AutoscalerLink:
                 raise
             finally:
                 connection.transport.abort()  # no closing handshake with a peer that is lost
-            if loop.time() - start >= self._timings.restart_at_once_after:
+            lived = loop.time() - start >= self._timings.restart_at_once_after
+            if lived or not self._short_lived:
+                self._lost_at = loop.time()
+            if lived:
                 self._short_lived = 0
                 continue
             if self._short_lived:
-                await asyncio.sleep(self._timings.delay(self._short_lived, random.random()))
+                await self._pause(self._timings.delay(self._short_lived, random.random()))
             self._short_lived += 1
 
     async def _dial(self) -> ClientConnection:
@@ -149,11 +167,25 @@ class AutoscalerLink:
             # no such fault is worth the traffic that the process serves.
             retry=retry_if_exception_type(Exception),
             wait=self._wait_after,
+            sleep=self._pause,
             before_sleep=self._dial_failed,
         )
         return await retrying(self._dial_once)
 
+    async def _pause(self, seconds: float) -> None:
+        """Wait between two dials; what has to be told since the last one began cuts it short.
+
+        At its longest the wait would hold up a service that scales from zero for 22 seconds after
+        the autoscaler has come back.
+        """
+        least = min(seconds, self._timings.backoff_first)
+        await asyncio.sleep(least)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds - least):
+                await self._wanted.wait()
+
     async def _dial_once(self) -> ClientConnection:
+        self._wanted.clear()
         return await _Connect(
             self._url,
             compression=None,

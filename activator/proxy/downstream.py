@@ -456,12 +456,25 @@ class Downstream(asyncio.Protocol):
     # -- the end --------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Called by uvicorn when the server stops: the present request is finished, no other."""
+        """Called by uvicorn when the server stops: the present request is finished, no other.
+
+        One that has come in part is present; and one that the client sent while it took an answer.
+        """
         self._stopping = True
-        if self._exchange is None:
+        if self._exchange is None and self._partial is None and not self._ahead:
             self.transport.close()
 
     def drain(self) -> None:
-        """The time to finish is over: a request that still waits for a pod is told so."""
+        """The time to wait is over: a request that has no pod is told so."""
         if self._exchange is not None:
             self._exchange.drain()
+        elif self._partial is not None and not self._closed:
+            self._head_only = False
+            self.reply(replies.draining("the request had not come in full"), keep_alive=False)
+
+    def cut(self) -> None:
+        """The time to finish is over: a request without an answer is told so, the rest is cut."""
+        if self._exchange is not None:
+            self._exchange.cut()
+        else:
+            self.transport.abort()

@@ -11,12 +11,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from activator.proxy import replies
-from activator.proxy.body import chunk
-from activator.proxy.fields import clean_trailers
+from activator.proxy.answer import Reframed
 from activator.proxy.held import NO_BODY, HeldBody
+from activator.proxy.lookup import find
 from activator.proxy.observers import Trace, begin_trace, record_of
 from activator.proxy.request import IDEMPOTENT, Request, pod_head
-from activator.proxy.response import Response, client_head, interim_head, switching_head
+from activator.proxy.response import Response, interim_head, switching_head
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
@@ -31,10 +31,6 @@ if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
 
 #: How often one request is sent again after it was sent, where that is allowed.
 MAX_REPEATS = 3
-
-
-def _last_chunk(trailers: bytes) -> bytes:
-    return b"0\r\n" + clean_trailers(trailers) + b"\r\n"
 
 
 class _Nobody:
@@ -61,9 +57,9 @@ class Exchange:
     """
 
     __slots__ = (
+        "_answer",
         "_attempts",
         "_body",
-        "_chunk_out",
         "_continued",
         "_counted_as",
         "_fresh",
@@ -102,10 +98,10 @@ class Exchange:
         self.done = False
         self.paused = False
         self.upstream: Upstream | None = None
+        self._answer: Reframed | None = None
         self._attempts = 0
         self._fresh = False
         self._keep_alive = request.keep_alive
-        self._chunk_out = False
         self._continued = False
         self._limits: TimeLimits | None = None
         self._status = 0
@@ -127,7 +123,7 @@ class Exchange:
         if proxy.tracer is not None:
             self.trace = begin_trace(proxy.tracer, request)
         try:
-            entry = self._find()
+            entry = find(driver, request)
         except RevisionNotFound as error:
             self._reply_not_found(error)
             return
@@ -155,6 +151,8 @@ class Exchange:
             self._reply(replies.queue_full(error.bound), "queue-full")
             return
         if pod is None:
+            if self.trace is not None:
+                self.trace.held(waiting_reason(throttler)[0].value)
             driver.began_waiting(throttler)
         else:
             self._connect(now)
@@ -167,20 +165,6 @@ class Exchange:
             self.trace.ended(reply.status, "unknown-revision")
         self.downstream.reply(reply, keep_alive=self._keep_alive)
 
-    def _find(self) -> Entry:
-        """Return which revision is meant: by the control headers, else by the host.
-
-        Raises:
-            RevisionNotFound: none, or none that exists.
-        """
-        fields = self.request.fields
-        driver = self._proxy.driver
-        namespace = fields.get(b"knative-serving-namespace", b"")
-        name = fields.get(b"knative-serving-revision", b"")
-        if namespace and name:
-            return driver.find(namespace.rstrip(b" \t"), name.rstrip(b" \t"))
-        return driver.find_host(self.request.host, name)
-
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner."""
         now = self._proxy.driver.clock()
@@ -190,12 +174,16 @@ class Exchange:
     def ticket_expired(self) -> None:
         """See throttler.ticket.TicketOwner."""
         reason, detail = waiting_reason(self.entry.throttler)
+        if self.trace is not None:
+            self.trace.held(reason.value)
         text = f"{reason.value}; {detail}" if detail else reason.value
         self._reply(replies.timed_out(text), "timed-out")
 
     def _connect(self, now: float) -> None:
         """Take a connection to the ticket's pod, or open one."""
         pool = self._pool()
+        if self.trace is not None:
+            self.trace.assigned(pool.pod.address)
         upstream = None
         if not self._fresh:
             # What must not be sent twice goes on no connection that might be closed already.
@@ -368,7 +356,7 @@ class Exchange:
         if raw is not None and response.plain and self._keep_alive and self.request.minor:
             downstream.write(raw.replace(response.cut, b"", 1) if response.cut else raw)
         else:
-            self._write_head(response, payload, complete)
+            downstream.write(self._reframed(response, payload, complete))
         if complete:
             self._finish(now)
 
@@ -383,35 +371,25 @@ class Exchange:
         if self._limits is not None:
             self._limits.touch(self._proxy.driver.clock())
 
-    def _write_head(self, response: Response, payload: list[bytes], complete: bool) -> None:
-        """Write a head that differs from the pod's, and the payload that came with it."""
-        unframed = response.body is not None and response.length < 0
-        self._chunk_out = unframed and self.request.minor == 1
-        if unframed and self.request.minor == 0:
+    def _reframed(self, response: Response, payload: list[bytes], complete: bool) -> bytes:
+        """Return a head that differs from the pod's, and the payload that came with it."""
+        answer = self._answer = Reframed(response, self.request.minor)
+        if answer.ends_connection:
             self._keep_alive = False
-        head = client_head(
-            response,
-            minor=self.request.minor,
-            chunk=self._chunk_out,
-            close=not self._keep_alive,
-            date=self._proxy.date(),
-        )
-        data = head + self._payload(payload)
-        if complete and self._chunk_out and response.body is not None:
-            data += _last_chunk(response.body.trailers)
-        self.downstream.write(data)
-
-    def _payload(self, payload: list[bytes]) -> bytes:
-        if self._chunk_out:
-            self._response_size += sum(map(len, payload))
-            return chunk(payload) if any(payload) else b""
-        return payload[0] if len(payload) == 1 else b"".join(payload)
+        data = answer.head(close=not self._keep_alive, date=self._proxy.date())
+        data += answer.payload(payload)
+        if complete and response.body is not None:
+            data += answer.end(response.body.trailers)
+        return data
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         """See upstream.Answered."""
-        data = self._payload(payload)
-        if complete and self._chunk_out:
-            data += _last_chunk(trailers)
+        if self._answer is None:
+            data = payload[0] if len(payload) == 1 else b"".join(payload)
+        else:
+            data = self._answer.payload(payload)
+            if complete:
+                data += self._answer.end(trailers)
         if data:
             self.downstream.write(data)
             self.touch()
@@ -510,7 +488,22 @@ class Exchange:
         """The process ends, and this request has no pod: tell the client to ask elsewhere."""
         if not self.done and self.upstream is None:
             self._keep_alive = False
-            self._reply(replies.draining(), "draining")
+            self._reply(replies.draining("no pod came in time"), "draining")
+
+    def cut(self) -> None:
+        """The process ends now, whatever a pod is still doing for this request."""
+        if self.done:
+            return
+        if self._status == 101:
+            transport = self.downstream.transport
+            # With an end of the stream where nothing is left to send, lest it seems a fault.
+            transport.abort() if transport.get_write_buffer_size() else transport.close()
+        elif self.answering:
+            self._abort("draining")
+        else:
+            self._drop_upstream()
+            self._keep_alive = False
+            self._reply(replies.draining("the pod had not answered yet"), "draining")
 
     def _abort(self, outcome: str) -> None:
         """The answer has begun and cannot be completed: break the connection, so that the client
@@ -536,6 +529,8 @@ class Exchange:
         driver, entry, request = self._proxy.driver, self.entry, self.request
         if now is None:
             now = driver.clock()
+        if self._answer is not None and self._answer.size:
+            self._response_size = self._answer.size
         counters = entry.counters
         counters.outcomes[outcome] += 1
         record = counters.server_of((self._counted_as, request.minor, status))

@@ -71,6 +71,12 @@ class Trace(Protocol):
     def found(self, revision: Revision) -> None:
         """The request has a place with this revision, and waits for a pod (``throttler_try``)."""
 
+    def held(self, reason: str) -> None:
+        """It has to wait, or its time to wait is over; ``reason`` is a throttler.reason.Reason."""
+
+    def assigned(self, address: str) -> None:
+        """It has a pod, to which a connection is taken or opened (``activator_proxy``)."""
+
     def waiting(self) -> None:
         """It has lost its pod and waits once more."""
 

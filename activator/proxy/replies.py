@@ -138,9 +138,10 @@ def upstream_failed(text: str) -> Reply:
     return _error(502, text, f"{Reason.UPSTREAM_FAILED.value}; {text}")
 
 
-def draining() -> Reply:
+def draining(detail: str) -> Reply:
     """We are going down and could not serve this request in time."""
-    return Reply(503, _NOSNIFF + b"\r\nRetry-After: 0", b"draining\n", Reason.DRAINING.value)
+    fields = _NOSNIFF + b"\r\nRetry-After: 0"
+    return Reply(503, fields, b"draining\n", f"{Reason.DRAINING.value}; {detail}")
 
 
 def refused(status: int, reason: str) -> Reply:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import resource
 import socket
 import time
@@ -118,9 +117,16 @@ class Proxy:
             )
 
     def drain(self) -> None:
-        """Answer what still waits for a pod: the time to finish is over."""
+        """Answer what still waits for a pod: the time to wait is over."""
         for downstream in list(self.connections):
             downstream.drain()
+
+    def cut(self) -> int:
+        """End every request: the time to finish is over. Return how many connections there are."""
+        connections = list(self.connections)
+        for downstream in connections:
+            downstream.cut()
+        return len(connections)
 
 
 class QuietServer(uvicorn.Server):
@@ -132,12 +138,9 @@ class QuietServer(uvicorn.Server):
         yield
 
 
-def data_server(proxy: Proxy, drain_timeout: float) -> QuietServer:
-    """Return the server for the data ports; ``serve(sockets=…)`` runs it until ``should_exit``.
-
-    Arguments:
-        drain_timeout: seconds for running requests to finish after that.
-    """
+def data_server(proxy: Proxy) -> QuietServer:
+    """Return the server for the data ports; ``serve(sockets=…)`` runs it until ``should_exit``,
+    and then until its last connection has ended, or ``force_exit``."""
 
     def protocol(
         config: Any, server_state: Any, app_state: Any, _loop: object = None
@@ -154,7 +157,6 @@ def data_server(proxy: Proxy, drain_timeout: float) -> QuietServer:
         lifespan="off",
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=math.ceil(drain_timeout),
     )
     return QuietServer(config)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,9 +19,13 @@ import pytest
 import uvloop
 from websockets.asyncio.server import ServerConnection, serve
 
+from activator import app
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
+from activator.config import load
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.runtime import Runtime
+from activator.servers import Servers
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import config_map
 from throttler.model import RevisionID
@@ -437,6 +442,9 @@ async def _is_closed(running: Activator) -> bool:
     return False
 
 
+KUBELET = {"User-Agent": "kube-probe/1.35"}
+
+
 async def test_during_the_lame_duck_traffic_is_served_while_readiness_says_no(
     tmp_path: Path,
 ) -> None:
@@ -444,13 +452,22 @@ async def test_during_the_lame_duck_traffic_is_served_while_readiness_says_no(
         pod.open.set()
         write_app(tmp_path, "hello", pod)
         await until(lambda: _status_is(running.ask("hello"), 200), "it serves")
-        kubelet = {"User-Agent": "kube-probe/1.35"}
-        assert (await running.get("/", kubelet))[0] == 200
+        assert (await running.get("/", KUBELET))[0] == 200
+        idle = await asyncio.open_connection(*await running.address("http"))
+        idle[1].write(b"GET / HTTP/1.1\r\n" + HELLO + b"\r\n")
+        assert b"connection: close" not in (await idle[0].readuntil(b"queue")).lower()
+
         running.tell(signal.SIGTERM)
         await running.logged("draining")
         assert (await running.get("/readyz", listener="admin"))[0] == 503
-        assert (await running.get("/", kubelet))[0] == 500
+        assert await running.get("/", KUBELET) == (500, "received SIGTERM from kubelet\n")
         assert await running.ask("hello") == (200, "queue")
+        # Who has kept a connection may go on using it, and is told that this was the last time.
+        idle[1].write(b"GET / HTTP/1.1\r\n" + HELLO + b"\r\n")
+        answer = (await idle[0].read()).lower()
+        assert answer.startswith(b"http/1.1 200 ok\r\n")
+        assert b"\r\nconnection: close\r\n" in answer
+        idle[1].close()
 
 
 async def test_request_that_waits_too_long_for_the_end_is_told_to_ask_elsewhere(
@@ -462,8 +479,9 @@ async def test_request_that_waits_too_long_for_the_end_is_told_to_ask_elsewhere(
             waits = group.create_task(running.ask("cold"))
             await running.queued("cold", 1)
             running.tell(signal.SIGTERM)
-            assert (await waits)[0] == 503
+            assert await waits == (503, "draining\n")
         assert await running.ended() == 0
+        assert "all requests answered" in running.log
 
 
 async def test_request_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -473,9 +491,68 @@ async def test_request_that_never_ends_does_not_keep_the_process(tmp_path: Path)
         asking = asyncio.ensure_future(running.ask("stuck"))
         await pod.arrived.wait()
         running.tell(signal.SIGTERM)
+        assert await asking == (503, "draining\n")
         assert await running.ended() == 0
-        with pytest.raises(ConnectionError):
-            await asking
+        assert "1 connections cut" in running.log
+
+
+async def test_stream_and_tunnel_that_never_end_are_cut_when_the_drain_time_is_over(
+    tmp_path: Path,
+) -> None:
+    async with AsyncExitStack() as stack:
+        pod = await stack.enter_async_context(Slow())
+        write_app(tmp_path, "hello", pod)
+        running = await stack.enter_async_context(local(tmp_path, "--drain-timeout", "1s"))
+        address = await running.address("http")
+        await until(partial(_is_known, running, "hello"), "hello is known")
+        await stack.enter_async_context(asyncio.timeout(PATIENCE))
+        connections = [await asyncio.open_connection(*address) for _ in range(2)]
+        for _, writer in connections:
+            stack.callback(writer.transport.abort)
+        streaming, tunnel = connections
+        streaming[1].write(b"GET /stream HTTP/1.1\r\n" + HELLO + b"\r\n")
+        await streaming[0].readuntil(b"first\r\n")
+        tunnel[1].write(
+            b"GET / HTTP/1.1\r\n" + HELLO + b"Connection: upgrade\r\nUpgrade: echo\r\n\r\n"
+        )
+        assert b" 101 " in await tunnel[0].readuntil(b"\r\n\r\n")
+
+        running.tell(signal.SIGTERM)
+        with suppress(ConnectionResetError):
+            assert await streaming[0].read() == b""  # without the chunk that ends a whole answer
+        assert await tunnel[0].read() == b""
+        assert await running.ended() == 0
+        assert "2 connections cut" in running.log
+        assert "Traceback" not in running.log
+
+
+async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kubernetes starts another; one that listens no more, and says so to nobody, helps nobody."""
+    flags = {"manifests": str(tmp_path), "bind": "127.0.0.1", "lame_duck": "0s"}
+    ports = dict.fromkeys(("http_port", "h2c_port", "admin_port", "metrics_port"), "0")
+    caplog.set_level("INFO")
+    made: list[Servers] = []
+
+    class Known(Servers):
+        def __init__(self, runtime: Runtime) -> None:
+            super().__init__(runtime)
+            made.append(self)
+
+    monkeypatch.setattr(app, "Servers", Known)
+    running = asyncio.ensure_future(app._run(load("local", {**flags, **ports}, {})))
+    await until(partial(_has_said, caplog, "listening: "), "it listens")
+    address = made[0].describe()["h2c"]
+    made[0]._sockets["h2c"].shutdown(socket.SHUT_RDWR)  # accept(2) fails from now on
+    async with asyncio.timeout(PATIENCE):
+        assert await running == 1
+    assert f"the listener h2c has failed: {address}" in caplog.messages
+    assert "ended: all requests answered" in caplog.messages
+
+
+async def _has_said(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return text in caplog.text
 
 
 async def test_second_signal_ends_at_once_with_1(tmp_path: Path) -> None:
@@ -497,9 +574,14 @@ class Autoscaler:
     def __init__(self) -> None:
         self.stats: list[Stat] = []
         self.pods: set[str] = set()
+        self.close_codes: list[int | None] = []
         self._came = asyncio.Event()
 
     async def handle(self, connection: ServerConnection) -> None:
+        await self._take(connection)
+        self.close_codes.append(connection.close_code)
+
+    async def _take(self, connection: ServerConnection) -> None:
         async for frame in connection:
             if isinstance(frame, bytes) and frame:
                 stats, pods = wire.decode(frame)
@@ -507,18 +589,26 @@ class Autoscaler:
                 self.pods |= pods
                 self._came.set()
 
-    async def told(self, name: str) -> None:
+    def of(self, name: str) -> list[Stat]:
+        """What was told of a revision so far."""
+        revision_id = RevisionID("default", name)
+        return [stat for stat in self.stats if stat.revision_id == revision_id]
+
+    async def told(self, name: str, times: int = 1) -> None:
+        """Wait until a revision has been spoken of so many times."""
         async with asyncio.timeout(PATIENCE):
-            while RevisionID("default", name) not in {stat.revision_id for stat in self.stats}:
+            while len(self.of(name)) < times:
                 self._came.clear()
                 await self._came.wait()
 
 
-def cluster_activator(api: FakeApiServer, folder: Path, autoscaler_url: str = "") -> Any:
+def cluster_activator(
+    api: FakeApiServer, folder: Path, autoscaler_url: str = "", *flags: str
+) -> Any:
     api.put(config_map("config-network"))
     return activator(
         *("run", *ANY_PORTS, "--kubeconfig", api.kubeconfig(folder), "--lame-duck", "0s"),
-        *("--autoscaler-url", autoscaler_url),
+        *("--autoscaler-url", autoscaler_url, *flags),
         environment=CLUSTER,
     )
 
@@ -549,6 +639,56 @@ async def test_request_in_a_cluster_pokes_the_autoscaler_and_waits_for_an_endpoi
                 running.tell(signal.SIGTERM)
                 assert await running.ended() == 0
                 assert "Traceback" not in running.log
+
+
+async def test_autoscaler_hears_of_what_runs_until_the_end_and_then_a_goodbye(
+    tmp_path: Path,
+) -> None:
+    """Else it would scale a service down whose requests are being finished."""
+    autoscaler = Autoscaler()
+    async with FakeApiServer() as api, Pod() as pod:
+        api.put(revision("hello", uid="uid-of-hello"))
+        api.put(private_endpoints("hello", [pod.address]))
+        async with serve(autoscaler.handle, "127.0.0.1", 0) as peer:
+            port = next(iter(peer.sockets)).getsockname()[1]
+            async with cluster_activator(api, tmp_path, f"ws://127.0.0.1:{port}") as running:
+                await running.logged("autoscaler connected")
+                asking = asyncio.ensure_future(running.ask("hello"))
+                await pod.arrived.wait()
+                running.tell(signal.SIGTERM)
+                await until(lambda: _is_closed(running), "no new connection is taken")
+                await autoscaler.told("hello", len(autoscaler.of("hello")) + 2)
+                assert autoscaler.of("hello")[-1].concurrency == pytest.approx(1.0, abs=0.01)
+                assert autoscaler.close_codes == []
+                pod.open.set()
+                assert await asking == (200, "queue")
+                assert await running.ended() == 0
+        assert autoscaler.close_codes == [1001]
+
+
+async def test_kubelets_probe_passes_once_the_autoscaler_is_there_unless_it_is_not_asked_for(
+    tmp_path: Path,
+) -> None:
+    autoscaler = Autoscaler()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"ws://127.0.0.1:{port}"
+    waiting = (500, "connection has not yet been established\n")
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(FakeApiServer())
+        start = stack.enter_async_context
+        running = await start(cluster_activator(api, tmp_path, url))
+        careless = await start(
+            cluster_activator(api, tmp_path, url, "--ready-without-autoscaler=true")
+        )
+        assert await careless.get("/", KUBELET) == (200, "")
+        assert await running.get("/", KUBELET) == waiting
+        async with serve(autoscaler.handle, "127.0.0.1", port):
+            await until(lambda: _status_is(running.get("/", KUBELET), 200), "it is connected")
+        await until(lambda: _status_is(running.get("/", KUBELET), 500), "it is lost")
+        assert await running.get("/", KUBELET) == waiting
+        assert await careless.get("/", KUBELET) == (200, "")
+        assert (await running.get("/healthz", listener="metrics"))[0] == 200
 
 
 async def test_traffic_goes_on_while_the_watch_has_expired_and_the_api_server_is_silent(

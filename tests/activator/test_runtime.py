@@ -72,9 +72,45 @@ async def test_a_missing_folder_ends_the_start(tmp_path: Path) -> None:
 async def test_readiness_says_what_is_missing_in_knatives_words(tmp_path: Path) -> None:
     runtime = Runtime(settings(tmp_path, autoscaler_url="ws://127.0.0.1:1"))
     assert runtime.ready() == "connection has not yet been established"
-    runtime.begin_drain()
+    runtime.begin_drain("received SIGTERM from kubelet")
     assert runtime.ready() == "received SIGTERM from kubelet"
     assert runtime.proxy.draining
+
+
+class Link:
+    """What readiness asks of the autoscaler's link."""
+
+    def __init__(self, *, connected: bool, ever_connected: bool, lost_for: float = 0.0) -> None:
+        self.connected, self.ever_connected = connected, ever_connected
+        self._lost_for = lost_for
+
+    def lost_for(self) -> float:
+        return self._lost_for
+
+
+NEVER_FOUND = Link(connected=False, ever_connected=False)
+FOUND = Link(connected=True, ever_connected=True)
+JUST_LOST = Link(connected=False, ever_connected=True, lost_for=89.0)
+LONG_LOST = Link(connected=False, ever_connected=True, lost_for=91.0)
+
+
+@pytest.mark.parametrize(
+    ("link", "without", "is_ready"),
+    [
+        pytest.param(NEVER_FOUND, "false", False, id="an activator that can wake nothing yet"),
+        pytest.param(FOUND, "false", True, id="connected"),
+        pytest.param(JUST_LOST, "false", False, id="as Knative's"),
+        pytest.param(LONG_LOST, "false", True, id="before kubelet restarts it for nothing"),
+        pytest.param(NEVER_FOUND, "true", True, id="never asked for"),
+        pytest.param(JUST_LOST, "true", True, id="not asked for"),
+    ],
+)
+async def test_a_lost_autoscaler_makes_not_ready_for_less_than_kubelets_patience(
+    tmp_path: Path, link: Any, without: str, is_ready: bool
+) -> None:
+    runtime = Runtime(settings(tmp_path, ready_without_autoscaler=without))
+    runtime.link = link
+    assert runtime.ready() == ("" if is_ready else "connection has not yet been established")
 
 
 async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothing(

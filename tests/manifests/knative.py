@@ -5,6 +5,8 @@ Facts of ``serving-core.yaml`` of v1.16.0 and v1.18.0, in which they are the sam
 
 from __future__ import annotations
 
+from typing import Any
+
 NAMESPACE = "knative-serving"
 
 #: Kind and name of each object that the release has for its activator.
@@ -46,3 +48,9 @@ ENVIRONMENT = {
 #: and watch.
 ROLE = {("", "configmaps"), ("", "secrets")}
 CLUSTER_ROLE = {("", "services"), ("", "endpoints"), ("serving.knative.dev", "revisions")}
+
+
+def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
+    """A ConfigMap of the system namespace."""
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

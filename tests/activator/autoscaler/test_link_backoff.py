@@ -1,6 +1,7 @@
 """When the link dials again: in virtual time, with dials that all fail."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,11 +13,19 @@ def anyio_backend(virtual_time):
     return virtual_time
 
 
-class Dials:
-    """Notes when a dial is made, and lets it fail."""
+async def after(seconds):
+    """Let virtual time pass."""
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, passed.set)
+    await passed.wait()
 
-    def __init__(self, stop_after):
+
+class Dials:
+    """Notes when a dial is made, and lets it fail after ``takes`` seconds."""
+
+    def __init__(self, stop_after, takes=0.0):
         self._stop_after = stop_after
+        self._takes = takes
         self.times = []
         self.enough = asyncio.Event()
 
@@ -24,6 +33,7 @@ class Dials:
         self.times.append(asyncio.get_running_loop().time())
         if len(self.times) == self._stop_after:
             self.enough.set()
+        await after(self._takes)
         raise OSError("no route to host")
 
     @property
@@ -31,16 +41,22 @@ class Dials:
         return [later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False)]
 
 
-async def dial(monkeypatch, times, chance):
-    dials = Dials(times)
+async def dial(monkeypatch, times, chance, frames_at=(), takes=0.0):
+    """The dials of a link that is given frames at the loop's times ``frames_at``."""
+    dials = Dials(times, takes)
     link = AutoscalerLink("ws://autoscaler:8080")
-    monkeypatch.setattr(link, "_dial_once", dials)
+    monkeypatch.setattr("activator.autoscaler.link._Connect", lambda *_args, **_options: dials())
     monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: chance)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    for at in frames_at:
+        loop.call_at(start + at, link.send, b"frame")
     run = asyncio.ensure_future(link.run())
     await dials.enough.wait()
     run.cancel()
     await asyncio.wait([run])
     assert run.cancelled()
+    dials.times = [time - start for time in dials.times]
     return dials
 
 
@@ -58,3 +74,62 @@ async def test_a_wait_is_lengthened_by_half_at_most(monkeypatch):
 async def test_the_jitter_spreads_activators_that_fail_together():
     timings = LinkTimings()
     assert timings.delay(5, 0.0) < timings.delay(5, 0.3) < timings.delay(5, 0.9)
+
+
+async def test_what_has_to_be_told_is_a_reason_to_dial_now(monkeypatch):
+    """A request wakes a service while the link waits for seconds: the autoscaler may be back."""
+    waits = [0.1 * 1.3**step for step in range(20)]
+    tenth = sum(waits[:9])
+    assert waits[9] > 1.0
+    dials = await dial(monkeypatch, times=11, chance=0.0, frames_at=[tenth + 0.5])
+    assert dials.times[9:] == pytest.approx([tenth, tenth + 0.5])
+
+
+async def test_a_thousand_frames_are_not_a_thousand_dials(monkeypatch):
+    frames_at = [number / 1000 for number in range(1000)]
+    dials = await dial(monkeypatch, times=11, chance=0.0, frames_at=frames_at)
+    assert dials.times == pytest.approx([number / 10 for number in range(11)], abs=0.002)
+
+
+async def test_what_arose_during_a_dial_that_fails_asks_for_the_next(monkeypatch):
+    tenth = 9 * 3.0 + sum(0.1 * 1.3**step for step in range(9))
+    dials = await dial(monkeypatch, times=11, chance=0.0, takes=3.0, frames_at=[tenth + 1.0])
+    assert dials.times[9:] == pytest.approx([tenth, tenth + 3.0 + 0.1])
+
+
+class Connection:
+    """One to a peer of which nothing else is asked."""
+
+    transport = SimpleNamespace(abort=lambda: None)
+
+    async def close(self, _code):
+        pass
+
+
+async def test_time_without_the_autoscaler_counts_from_the_last_connection_that_was_one(
+    monkeypatch,
+):
+    """A peer that takes connections and ends them at once is not there."""
+    lives = iter([5.0, 0.01, 0.01, 0.01, 2.0, 0.01])
+    link = AutoscalerLink("ws://autoscaler:8080")
+    lost_for = []
+
+    async def dial_once():
+        lost_for.append(link.lost_for())
+        return Connection()
+
+    async def serve(_connection):
+        link._up()
+        await after(next(lives, 3600.0))
+        assert link.lost_for() == 0.0
+        link._down()
+
+    monkeypatch.setattr(link, "_dial_once", dial_once)
+    monkeypatch.setattr(link, "_serve", serve)
+    monkeypatch.setattr("activator.autoscaler.link.random.random", lambda: 0.0)
+    run = asyncio.ensure_future(link.run())
+    await after(600.0)
+    run.cancel()
+    await asyncio.wait([run])
+    # Never connected; lost just now; one, two, three that were none; lost anew, twice.
+    assert lost_for == pytest.approx([0.0, 0.0, 0.0, 0.11, 0.25, 0.0, 0.0])

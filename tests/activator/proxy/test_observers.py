@@ -24,6 +24,12 @@ class Traces:
     def found(self, revision: Revision) -> None:
         self.told.append(("found", str(revision.id)))
 
+    def held(self, reason: str) -> None:
+        self.told.append(("held", reason))
+
+    def assigned(self, address: str) -> None:
+        self.told.append(("assigned",))
+
     def waiting(self) -> None:
         self.told.append(("waiting",))
 
@@ -70,6 +76,7 @@ async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(world, t
     assert traces.told == [
         ("begin", b"GET", b"/x", b"example.com", 1, True),
         ("found", "ns/rev"),
+        ("assigned",),
         ("sending",),
         ("answered", 200),
         ("ended", 200, "served"),
@@ -101,7 +108,21 @@ async def test_a_trace_hears_that_a_request_is_sent_again(world, traces):
     await world.ask(request())
 
     steps = [told[0] for told in traces.told]
-    assert steps == ["begin", "found", "failed", "waiting", "sending", "answered", "ended"]
+    assert steps == [
+        *("begin", "found", "assigned", "failed", "waiting"),
+        *("assigned", "sending", "answered", "ended"),
+    ]
+
+
+async def test_a_trace_hears_why_a_request_waits_and_why_it_waited_to_the_end(new_world):
+    world = await new_world()
+    world.proxy.tracer = traces = Traces()
+    world.revise(timeout=0.05)
+
+    assert (await world.ask(request())).status == 504
+
+    assert [told for told in traces.told if told[0] == "held"] == [("held", "no-endpoints")] * 2
+    assert traces.told[-1] == ("ended", 504, "timed-out")
 
 
 async def test_a_trace_hears_of_an_unknown_revision(world, traces):

@@ -74,10 +74,10 @@ ANSWERS = {
         b"10.0.0.1:8012: gone\n",
     ),
     "draining": (
-        replies.draining(),
+        replies.draining("why"),
         b"HTTP/1.1 503 Service Unavailable\r\n"
         + NOSNIFF
-        + b"Retry-After: 0\r\nActivator-Reason: draining\r\n",
+        + b"Retry-After: 0\r\nActivator-Reason: draining; why\r\n",
         b"draining\n",
     ),
     "refused": (

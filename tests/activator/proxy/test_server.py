@@ -94,7 +94,7 @@ def test_listening_sockets_turn_nagle_off_on_any_loop():
 
 
 async def _served(world):
-    server = data_server(world.proxy, 5)
+    server = data_server(world.proxy)
     sock = listen("127.0.0.1", 0, "--http-port")
     task = world.tasks.start(server.serve([sock]))
     await until(lambda: server.started)
@@ -143,6 +143,65 @@ async def test_a_drain_answers_the_connections_of_a_server(world):
     await client.ended()
     client.close()
     await asyncio.wait([task])
+
+
+async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered(world):
+    await world.serving()
+    server, port, task = await _served(world)
+    client, late = await _connected(world, port), await _connected(world, port)
+    begin, end = request()[:20], request()[20:]
+    client.send(begin)
+    late.send(begin)
+    await until(lambda: sum(c._partial is not None for c in world.proxy.connections) == 2)
+
+    world.proxy.draining = server.should_exit = True
+    await asyncio.wait([task], timeout=0.5)
+    assert len(world.proxy.connections) == 2
+    client.send(end)
+
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"connection")) == (200, b"close")
+    await client.ended()
+    client.close()
+    world.proxy.drain()
+    told = await late.answer()
+    assert (told.status, told.get(b"retry-after"), told.get(b"connection")) == (503, b"0", b"close")
+    await late.ended()
+    late.close()
+    await asyncio.wait([task])
+
+
+async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
+    """A client must neither wait for ever nor take half an answer for a whole one."""
+    pod = await world.serving()
+    pod.on_data = lambda connection: None
+    clients = [await world.client() for _ in range(4)]
+    unanswered, begun, switched, _ = clients
+    unanswered.send(request(method=b"POST", body=b"x"))
+    await until(lambda: len(pod.requests) == 1)
+    begun.send(request())
+    await until(lambda: len(pod.requests) == 2)
+    pod.connections[-1].write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+    await until(lambda: begun.received.endswith(b"half"))
+    switched.send(request(fields=b"Connection: upgrade\r\nUpgrade: echo\r\n"))
+    await until(lambda: len(pod.requests) == 3)
+    tunnel = pod.connections[-1]
+    tunnel.raw = True
+    tunnel.write(b"HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhi")
+    await until(lambda: switched.received.endswith(b"hi"))
+
+    assert world.proxy.cut() == 4
+
+    told = await unanswered.answer()
+    assert (told.status, told.get(b"retry-after"), told.get(b"connection")) == (503, b"0", b"close")
+    assert told.get(b"activator-reason") == b"draining; the pod had not answered yet"
+    await until(lambda: all(client.eof for client in clients))
+    assert begun.received.endswith(b"\r\n\r\nhalf")
+    assert not switched.reset
+    await until(lambda: tunnel.eof)
+    unanswered.close()
+    await until(lambda: not world.proxy.connections)
+    assert world.revision().in_flight == 0
 
 
 async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(world):

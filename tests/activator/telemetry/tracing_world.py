@@ -1,0 +1,54 @@
+"""Traced requests without a byte path: a clock that a test sets, and a list for a queue."""
+
+from __future__ import annotations
+
+from activator.telemetry.sampling import Sampler, always
+from activator.telemetry.tracing import RecordedTrace, RequestTracer
+from throttler.model import Revision, RevisionID
+
+REVISION = Revision(
+    RevisionID("shop", "cart-00001"), uid="u", service="cart", configuration="cart-cfg"
+)
+WALL = 1_700_000_000_000_000_000
+
+
+class Requests:
+    """Makes traces.
+
+    Attributes:
+        now: monotonic nanoseconds; ended: the traces that were handed over.
+    """
+
+    def __init__(self, sampler: Sampler = always) -> None:
+        self.now = 5_000
+        self.ended: list[RecordedTrace] = []
+        self.tracer = RequestTracer(sampler, self, lambda: self.now, lambda: WALL)
+
+    def put(self, trace: RecordedTrace) -> None:
+        self.ended.append(trace)
+
+    def begin(
+        self,
+        method: bytes = b"POST",
+        target: bytes = b"/buy?card=1234",
+        host: bytes = b"cart.example.com",
+        block: bytes = b"",
+    ) -> RecordedTrace:
+        trace = self.tracer.begin(method, target, host, 1, block)
+        assert isinstance(trace, RecordedTrace)
+        return trace
+
+    def later(self, nanoseconds: int = 1_000) -> int:
+        self.now += nanoseconds
+        return self.now
+
+    def served(self, status: int = 200) -> RecordedTrace:
+        """One that got a pod at once and an answer from it."""
+        trace = self.begin()
+        trace.found(REVISION)
+        trace.assigned("10.0.0.1:8012")
+        trace.sending("10.0.0.1:8012")
+        self.later()
+        trace.answered(status)
+        trace.ended(status, "served")
+        return trace

@@ -1,0 +1,143 @@
+"""What the manifests permit is what the program asks the API server for: all of it, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import uvloop
+
+from tests.activator.discovery.fake_api_server import Call, FakeApiServer
+from tests.manifests import knative
+from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find
+
+OVERLAY = MANIFESTS / "overlays" / "knative"
+PATIENCE = 20.0
+
+#: Free ports, and nobody else's autoscaler.
+ENVIRONMENT = knative.ENVIRONMENT | {
+    "POD_IP": "127.0.0.1",
+    "ACTIVATOR_BIND": "127.0.0.1",
+    "ACTIVATOR_HTTP_PORT": "0",
+    "ACTIVATOR_H2C_PORT": "0",
+    "ACTIVATOR_ADMIN_PORT": "0",
+    "METRICS_PROMETHEUS_PORT": "0",
+    "ACTIVATOR_AUTOSCALER_URL": "",
+    "ACTIVATOR_LAME_DUCK": "0s",
+}
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """A process knows nothing of a virtual clock: production's loop only."""
+    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+
+
+class Grant(NamedTuple):
+    """One thing that a rule permits; empty are any namespace, and any name."""
+
+    group: str
+    resource: str
+    namespace: str
+    verb: str
+    name: str
+
+    def covers(self, call: Call) -> bool:
+        """Whether the API server would let that pass.
+
+        To list or watch under a rule with names, a request has to select by such a name:
+        https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources
+        """
+        return (
+            (self.group, self.resource, self.verb) == (call.group, call.resource, call.verb)
+            and self.namespace in ("", call.namespace)
+            and self.name in ("", call.name)
+        )
+
+
+def grants(objects: Iterable[Object]) -> set[Grant]:
+    """What the roles permit that the manifests bind to the Deployment's service account."""
+    objects = list(objects)
+    deployment = find(objects, "Deployment", "activator")
+    account = {
+        "kind": "ServiceAccount",
+        "name": deployment["spec"]["template"]["spec"]["serviceAccountName"],
+        "namespace": deployment["metadata"]["namespace"],
+    }
+    found = set()
+    for binding in objects:
+        if account in binding.get("subjects", []):
+            role = find(objects, binding["roleRef"]["kind"], binding["roleRef"]["name"])
+            namespace = role["metadata"].get("namespace", "")
+            for rule in role["rules"]:
+                found |= set(_of(rule, namespace))
+    return found
+
+
+def _of(rule: Mapping[str, Any], namespace: str) -> Iterator[Grant]:
+    assert not set(rule) - {"apiGroups", "resources", "resourceNames", "verbs"}
+    for group in rule["apiGroups"]:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                for name in rule.get("resourceNames", [""]):
+                    yield Grant(group, resource, namespace, verb, name)
+
+
+async def calls(folder: Path, watched: Iterable[str], **settings: str) -> list[Call]:
+    """Start ``activator run`` on a scripted API server; return what it asked for.
+
+    Arguments:
+        watched: the kinds of which it has to open a watch.
+        settings: environment variables.
+    """
+    async with FakeApiServer() as api:
+        api.put(knative.config_map("config-network", {}))
+        environment = ENVIRONMENT | settings | {"KUBECONFIG": api.kubeconfig(folder)}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "activator", "run"),
+            env=environment | {"PATH": os.environ["PATH"]},
+            cwd=ROOT,
+            stderr=PIPE,
+        )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                for kind in watched:
+                    await api.watched(kind)
+        finally:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            _, log = await process.communicate()
+            print(log.decode())  # pytest shows it with a failure
+        assert process.returncode == 0
+        return api.calls
+
+
+async def test_each_request_is_permitted(tmp_path: Path) -> None:
+    kinds = ("Revision", "Service", "Endpoints", "ConfigMap")
+    made = await calls(tmp_path, kinds)
+    permitted = grants(build(OVERLAY))
+    assert [call for call in made if not any(grant.covers(call) for grant in permitted)] == []
+
+
+def test_secrets_are_readable_only_with_internal_tls() -> None:
+    secrets = {grant.name for grant in grants(build(OVERLAY)) if grant.resource == "secrets"}
+    assert secrets == set()
+    with_tls = grants(build(OVERLAY, ["internal-tls"]))
+    assert {grant.name for grant in with_tls if grant.resource == "secrets"} == {
+        "routing-serving-certs"
+    }
+
+
+def test_nothing_can_be_written() -> None:
+    permitted = grants(build(OVERLAY, ["internal-tls", "service-monitor"]))
+    assert {grant.verb for grant in permitted} == {"list", "watch"}
+    assert {grant.namespace for grant in permitted if grant.resource == "configmaps"} == {
+        knative.NAMESPACE
+    }
