@@ -158,6 +158,14 @@ class Settings:
         "The oldest that Knative supports.",
         commands=("run",),
     )
+    endpoints: str = setting(
+        values.choice("auto", "endpoints", "slices"), "ACTIVATOR_ENDPOINTS", CLUSTER, "auto",
+        "Objects that say where pods are; auto reads Endpoints, and EndpointSlices for a revision "
+        "whose Endpoints are missing or cut off after 1,000 pods.",
+        "What Knative reads, and more where that is not all of it; a role that does not allow "
+        "slices does no harm.",
+        commands=("run", "local"),
+    )
     config_logging_name: str = setting(
         values.OBJECT_NAME, "CONFIG_LOGGING_NAME", CLUSTER, "config-logging",
         "ConfigMap with the log levels.",

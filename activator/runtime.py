@@ -20,7 +20,8 @@ from activator.autoscaler.reporter import Sink, StatReporter
 from activator.cluster_config import ClusterConfig, Hearers, Names
 from activator.config import Settings
 from activator.configmaps import ConfigMapError
-from activator.discovery.inventory import Inventory
+from activator.discovery.destinations import EndpointsSource, Family
+from activator.discovery.inventory import Inventory, Rejection, log_rejection
 from activator.discovery.manifests import ManifestFolder
 from activator.driver import Driver
 from activator.logging_config import LoggingConfig
@@ -230,7 +231,7 @@ class Runtime:
         settings = self.settings
         if settings.manifests is not None:
             # The folder tells of what is wrong itself, with file and line.
-            inventory = Inventory(self.driver, report=lambda rejection: None)
+            inventory = self._make_inventory(report=lambda rejection: None)
             self._folder = ManifestFolder(settings.manifests, inventory)
             self._folder.load()
             self._tasks.start(self._folder.run())
@@ -241,7 +242,7 @@ class Runtime:
             KubernetesWatch,
         )
 
-        inventory = Inventory(self.driver, system_namespace=settings.system_namespace)
+        inventory = self._make_inventory(system_namespace=settings.system_namespace)
         watch = self._watch = KubernetesWatch(
             inventory, settings.system_namespace, settings.kubeconfig
         )
@@ -251,6 +252,16 @@ class Runtime:
             raise StartError(str(error)) from error
         self._tasks.start(watch.run())
         await watch.wait_synced()
+
+    def _make_inventory(
+        self,
+        report: Callable[[Rejection], None] = log_rejection,
+        system_namespace: str | None = None,
+    ) -> Inventory:
+        settings = self.settings
+        family = Family.IPV6 if ":" in settings.pod_ip else Family.IPV4
+        source = EndpointsSource(settings.endpoints)
+        return Inventory(self.driver, report, system_namespace, source, family)
 
     def _freeze_config(self) -> None:
         settings = self.settings

@@ -25,6 +25,7 @@ class Timings:
         list_page: until a page of a list is complete.
         watch_least, watch_most: how long the server is asked to keep a stream; random, so that
             not all streams of all clients end together.
+        missing: until a resource that may be missing is asked for again.
         watch_brief: a stream that ends sooner counts as a failure.
         credentials: age at which credentials are read again.
         version_interval, version_limit: how often and for how long to ask for the version.
@@ -39,6 +40,7 @@ class Timings:
     list_page: float = 60.0
     watch_least: float = 300.0
     watch_most: float = 600.0
+    missing: float = 300.0
     watch_brief: float = 1.0
     credentials: float = 60.0
     version_interval: float = 1.0

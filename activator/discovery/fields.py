@@ -144,6 +144,14 @@ class Field:
             self.expected("a name")
         return text
 
+    def boolean(self, *, default: bool) -> bool:
+        """This boolean, or ``default`` where it is missing. Raises ``ManifestError``."""
+        if self.value is None:
+            return default
+        if not isinstance(self.value, bool):
+            self.expected("true or false")
+        return self.value
+
     def whole(self, *, minimum: int, maximum: int, default: int) -> int:
         """This integer, or ``default`` where it is missing. Raises ``ManifestError``."""
         if self.value is None:

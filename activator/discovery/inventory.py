@@ -14,18 +14,25 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
 
-from activator.discovery import endpoints, revisions
-from activator.discovery.endpoints import PrivateEndpoints, PublicEndpoints
+from activator.discovery import endpoint_slices, endpoints, revisions, services
+from activator.discovery.destinations import (
+    EndpointsSource,
+    Family,
+    PrivateEndpoints,
+    PublicEndpoints,
+)
 from activator.discovery.fields import ManifestError, ObjectKey, identify, root
+from activator.discovery.joined import JoinedEndpoints, JoinedServices
+from activator.discovery.services import PRIVATE_SUFFIX
+from activator.discovery.sink import Sink
 from activator.discovery.system_objects import (
     ConfigMap,
     Secret,
     parse_config_map,
     parse_secret,
 )
-from throttler.model import AppProtocol, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Revision
 
 logger = logging.getLogger(__name__)
 
@@ -39,39 +46,6 @@ GROUPS: Mapping[str, str] = {
     "ConfigMap": "",
     "Secret": "",
 }
-
-
-class Sink(Protocol):
-    """What is told about changes. Every call replaces what was said before about the same thing.
-
-    Dests may come before their revision and outlive it; the sink joins the two.
-    """
-
-    def set_revision(self, revision: Revision) -> None:
-        """The revision is new or has changed; another uid means another revision."""
-
-    def delete_revision(self, revision_id: RevisionID) -> None:
-        """The revision is gone."""
-
-    def set_dests(self, revision_id: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
-        """These are all pods of the revision, for every protocol."""
-
-    def set_activators(
-        self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
-    ) -> None:
-        """These are all IPs behind the revision's public name, for every protocol."""
-
-    def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
-        """This is the revision's private Service, ``ip:port``; empty if it cannot be used."""
-
-    def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
-        """The ConfigMap has this content; none if it is gone."""
-
-    def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
-        """The Secret has this content, decoded; none if it is gone."""
-
-    def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
-        """These are all certificates to trust, PEM, of all ConfigMaps that are trust bundles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +90,15 @@ class Stats:
     ignored: int = 0
 
 
-_Part = TypeVar("_Part")
-_Parsed = Revision | PrivateEndpoints | PublicEndpoints | ConfigMap | Secret | None
+_Parsed = (
+    Revision
+    | PrivateEndpoints
+    | PublicEndpoints
+    | Mapping[AppProtocol, str]
+    | ConfigMap
+    | Secret
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +137,8 @@ class Inventory:
         report: is told of objects that cannot be used.
         system_namespace: the one namespace whose ConfigMaps and Secrets count; None for every
             namespace.
+        source: whether Endpoints or EndpointSlices say where pods are.
+        family: which addresses to use where slices list both: the one that we have ourselves.
     """
 
     def __init__(
@@ -163,20 +146,18 @@ class Inventory:
         sink: Sink,
         report: Callable[[Rejection], None] = log_rejection,
         system_namespace: str | None = None,
+        source: EndpointsSource = EndpointsSource.AUTO,
+        family: Family = Family.IPV4,
     ) -> None:
         self.stats = Stats()
+        self.source = source
         self._sink = sink
         self._report = report
         self._system_namespace = system_namespace
         self._entries: dict[ObjectKey, _Entry] = {}
         self._counts: Counter[str] = Counter()
-        self._private: dict[RevisionID, dict[ObjectKey, PrivateEndpoints]] = {}
-        self._public: dict[RevisionID, dict[ObjectKey, PublicEndpoints]] = {}
-        self._told_dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
-        self._told_addresses: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
-        # Dicts, not sets: the sink is told in the order in which things came.
-        self._changed_dests: dict[RevisionID, None] = {}
-        self._changed_addresses: dict[RevisionID, None] = {}
+        self._endpoints = JoinedEndpoints(sink, source, family)
+        self._services = JoinedServices(sink)
         self._bundles: dict[ObjectKey, ConfigMap] = {}
         self._bundles_changed = False
 
@@ -273,6 +254,10 @@ class Inventory:
             return revisions.parse(obj)
         if key.kind == "Endpoints":
             return endpoints.parse(obj)
+        if key.kind == "EndpointSlice":
+            return endpoint_slices.parse(obj)
+        if key.kind == "Service" and key.name.endswith(PRIVATE_SUFFIX):
+            return services.parse(obj)
         if self._system_namespace in (None, key.namespace):
             if key.kind == "ConfigMap":
                 return parse_config_map(obj)
@@ -292,21 +277,15 @@ class Inventory:
         """Takes what the object said away and puts what it says now in its place."""
         if isinstance(new, Revision):
             self._sink.set_revision(new)
+            self._services.add_revision(new.id)
         elif isinstance(old, Revision):
+            self._services.drop_revision(old.id)
             self._sink.delete_revision(old.id)
-        if isinstance(old, PrivateEndpoints):
-            _take_out(self._private, old.revision_id, key)
-            self._changed_dests[old.revision_id] = None
-        if isinstance(old, PublicEndpoints):
-            _take_out(self._public, old.revision_id, key)
-            self._changed_addresses[old.revision_id] = None
-        if isinstance(new, PrivateEndpoints):
-            self._private.setdefault(new.revision_id, {})[key] = new
-            self._changed_dests[new.revision_id] = None
-            _warn_of_truncation(key, old, new)
-        if isinstance(new, PublicEndpoints):
-            self._public.setdefault(new.revision_id, {})[key] = new
-            self._changed_addresses[new.revision_id] = None
+        elif key.kind == "Service":
+            self._services.put(key, new if isinstance(new, Mapping) else {})
+        elif key.kind in ("Endpoints", "EndpointSlice"):
+            self._endpoints.take_out(key, _if_endpoints(old))
+            self._endpoints.put(key, _if_endpoints(new))
         if isinstance(new, ConfigMap) or isinstance(old, ConfigMap):
             self._move_config_map(key, old, new)
         if isinstance(new, Secret) or isinstance(old, Secret):
@@ -329,29 +308,8 @@ class Inventory:
 
         A change is only forgotten when the sink has taken it.
         """
-        while self._changed_dests:
-            revision_id = next(iter(self._changed_dests))
-            parts = [part.dests for part in self._private.get(revision_id, {}).values()]
-            dests = endpoints.join(parts)
-            if self._told_dests.get(revision_id) != dests:
-                self._sink.set_dests(revision_id, dests)
-                self._told_dests[revision_id] = dests
-            if not parts:
-                self._told_dests.pop(revision_id, None)
-            del self._changed_dests[revision_id]
-        while self._changed_addresses:
-            revision_id = next(iter(self._changed_addresses))
-            public = [part.addresses for part in self._public.get(revision_id, {}).values()]
-            addresses = {
-                protocol: frozenset[str]().union(*(part[protocol] for part in public))
-                for protocol in AppProtocol
-            }
-            if self._told_addresses.get(revision_id) != addresses:
-                self._sink.set_activators(revision_id, addresses)
-                self._told_addresses[revision_id] = addresses
-            if not public:
-                self._told_addresses.pop(revision_id, None)
-            del self._changed_addresses[revision_id]
+        self._endpoints.tell()
+        self._services.tell()
         if self._bundles_changed:
             bundles = [self._bundles[key].data for key in sorted(self._bundles)]
             self._sink.set_trust_bundles(tuple(pem for data in bundles for pem in data.values()))
@@ -367,13 +325,8 @@ class Inventory:
         return reason
 
 
-def _take_out(
-    parts: dict[RevisionID, dict[ObjectKey, _Part]], revision_id: RevisionID, key: ObjectKey
-) -> None:
-    of_revision = parts.get(revision_id, {})
-    of_revision.pop(key, None)
-    if not of_revision:
-        parts.pop(revision_id, None)
+def _if_endpoints(parsed: _Parsed) -> PrivateEndpoints | PublicEndpoints | None:
+    return parsed if isinstance(parsed, PrivateEndpoints | PublicEndpoints) else None
 
 
 def _not_newer(version: str, known: str) -> bool:
@@ -392,12 +345,3 @@ def _not_newer(version: str, known: str) -> bool:
 def _is_number(version: str) -> bool:
     # int() takes more than digits, and refuses beyond 4,300 of them.
     return len(version) < 40 and version.isascii() and version.isdigit()
-
-
-def _warn_of_truncation(key: ObjectKey, old: _Parsed, new: PrivateEndpoints) -> None:
-    if new.truncated and not (isinstance(old, PrivateEndpoints) and old.truncated):
-        logger.warning(
-            "%s lists 1000 addresses and Kubernetes left out the rest: pods beyond them get no "
-            "traffic from here",
-            key,
-        )

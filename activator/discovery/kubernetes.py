@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from activator.discovery import version
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.destinations import SERVICE_TYPE_LABEL, EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.reflector import Counters, Reflector, Resource
 from activator.discovery.version import ClusterVersionError
@@ -22,12 +24,34 @@ from activator.discovery.version import ClusterVersionError
 __all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
 
 
-def resources(system_namespace: str) -> tuple[Resource, ...]:
-    """The resources that are always followed: all namespaces, but ConfigMaps of one only."""
+# What is read of Endpoints and EndpointSlices carries this label in any case, so the server need
+# not send the others: a cluster has as many of them as it has Services. Services and Revisions
+# are known by their names, and Knative asks for no label of theirs.
+_OF_KNATIVE = MappingProxyType({"labelSelector": SERVICE_TYPE_LABEL})
+
+
+def resources(
+    system_namespace: str, source: EndpointsSource = EndpointsSource.AUTO
+) -> tuple[Resource, ...]:
+    """The resources that are always followed: all namespaces, but ConfigMaps of one only.
+
+    Args:
+        system_namespace: where the ConfigMaps are.
+        source: what says where pods are; the other one is not asked for. With ``AUTO`` slices are
+            a help that may be missing: Knative's own ClusterRole does not allow to read them.
+    """
+    slices = Resource(
+        "EndpointSlice",
+        "/apis/discovery.k8s.io/v1/endpointslices",
+        _OF_KNATIVE,
+        optional=source is EndpointsSource.AUTO,
+    )
+    endpoints = Resource("Endpoints", "/api/v1/endpoints", _OF_KNATIVE)
     return (
         Resource("Revision", "/apis/serving.knative.dev/v1/revisions"),
         Resource("Service", "/api/v1/services"),
-        Resource("Endpoints", "/api/v1/endpoints"),
+        *((endpoints,) if source is not EndpointsSource.SLICES else ()),
+        *((slices,) if source is not EndpointsSource.ENDPOINTS else ()),
         Resource("ConfigMap", f"/api/v1/namespaces/{system_namespace}/configmaps"),
     )
 
@@ -59,13 +83,13 @@ class KubernetesWatch:
         self._api = ApiServer(kubeconfig, self._timings, environ)
         self._group: asyncio.TaskGroup | None = None
         self._reflectors: dict[str, Reflector] = {}
-        for resource in resources(system_namespace):
+        for resource in resources(system_namespace, inventory.source):
             self._follow(resource)
 
     @property
     def synced(self) -> bool:
-        """Whether every resource has been listed once."""
-        return all(reflector.synced.is_set() for reflector in self._reflectors.values())
+        """Whether every resource has been listed once that can be."""
+        return all(reflector.settled.is_set() for reflector in self._reflectors.values())
 
     @property
     def counters(self) -> Mapping[str, Counters]:
@@ -84,11 +108,13 @@ class KubernetesWatch:
     async def wait_synced(self, *kinds: str) -> None:
         """Waits until resources have been listed once; ``run`` must be under way.
 
+        One that may be missing is waited for until the first answer, whatever it is.
+
         Args:
             kinds: which ones, as in ``ConfigMap``; none for all that are followed by now.
         """
         for kind in kinds or tuple(self._reflectors):
-            await self._reflectors[kind].synced.wait()
+            await self._reflectors[kind].settled.wait()
 
     async def follow_secret(self, name: str) -> None:
         """Follows one Secret of the system namespace from now on; no other is ever asked for.
@@ -105,7 +131,7 @@ class KubernetesWatch:
             raise RuntimeError("a Secret is followed already")
         path = f"/api/v1/namespaces/{self._system_namespace}/secrets"
         resource = Resource("Secret", path, {"fieldSelector": f"metadata.name={name}"})
-        await self._follow(resource).synced.wait()
+        await self._follow(resource).settled.wait()
 
     def ages(self, now: float) -> Mapping[str, float]:
         """How old the knowledge of each resource is.

@@ -57,6 +57,9 @@ _HTTP_NOT_FOUND = 404
 _HTTP_TOO_MANY_REQUESTS = 429
 _HTTP_GATEWAY_TIMEOUT = 504
 
+# What says that a resource cannot be read at all: a role, or the server, does not have it.
+_MISSING = (_HTTP_FORBIDDEN, _HTTP_NOT_FOUND)
+
 # Refusals that a list would meet as well.
 _NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_REQUESTS, 502, 503)
 
@@ -68,11 +71,13 @@ class Resource(NamedTuple):
         kind: the kind of the objects.
         path: where the server lists them.
         selector: query parameters that choose among them, of lists and watches alike.
+        optional: whether the rest goes on without it where it cannot be read.
     """
 
     kind: str
     path: str
     selector: Mapping[str, str] = MappingProxyType({})
+    optional: bool = False
 
 
 @dataclass(slots=True)
@@ -96,6 +101,10 @@ class Reflector:
         cluster: sends the requests.
         inventory: is told what there is.
         timings: all times.
+
+    Attributes:
+        synced: set when the resource has been listed once.
+        settled: set when it has been, or when it is known that an optional one cannot be so far.
     """
 
     def __init__(
@@ -104,6 +113,7 @@ class Reflector:
         self.resource = resource
         self.counters = Counters()
         self.synced = asyncio.Event()
+        self.settled = asyncio.Event()
         self.last_error = ""
         self.last_sign_of_life = asyncio.get_running_loop().time()
         self._cluster = cluster
@@ -155,9 +165,27 @@ class Reflector:
         if not self._version and error.status == _HTTP_GATEWAY_TIMEOUT:
             # Among others: the server's cache is older than what we have seen. Ask etcd itself.
             self._list_version = ""
+        if self.resource.optional and error.status in _MISSING and not self.synced.is_set():
+            return self._missing(error)
         asked = min(error.retry_after, self._timings.retry_after_limit)
         suspect = error.status not in _NOT_ABOUT_THE_VERSION
-        return max(self._failed(f"{error}{_advice(error.status)}", suspect=suspect), asked)
+        return max(self._failed(f"{error}{self._advice(error.status)}", suspect=suspect), asked)
+
+    def _missing(self, error: ServerAnswerError) -> float:
+        """Notes that a resource which may be missing is; says so once and asks seldom."""
+        self.counters.failures += 1
+        if not self.last_error:
+            logger.info(
+                "%s are not read, which is no fault: %s%s; asked again every %.0f s",
+                self.resource.path,
+                error,
+                self._advice(error.status),
+                self._timings.missing,
+                extra={"resource": self.resource.kind},
+            )
+        self.last_error = str(error)
+        self.settled.set()
+        return self._timings.missing
 
     def _expired(self, reason: str) -> float:
         """The version is too old for the server: what is in force stays until the next list."""
@@ -174,6 +202,8 @@ class Reflector:
         self.counters.failures += 1
         self._failures += 1
         self._suspicions += suspect
+        if self.resource.optional:
+            self.settled.set()
         if self._suspicions >= RELIST_AFTER_FAILURES:
             self._version = ""
         pause = self._backoff.pause(self._now())
@@ -202,6 +232,16 @@ class Reflector:
         self._suspicions = 0
         self.last_error = ""
 
+    def _advice(self, status: int) -> str:
+        name = self.resource.path.rpartition("/")[2]
+        if status == _HTTP_UNAUTHORIZED:
+            return " (the credentials are read again)"
+        if status == _HTTP_FORBIDDEN:
+            return f" (is a role that allows get, list and watch of {name} bound to our account?)"
+        if status == _HTTP_NOT_FOUND:
+            return " (is Knative Serving installed?)" if name == "revisions" else ""
+        return ""
+
     # --- list ---------------------------------------------------------------------------------
 
     async def _list(self) -> None:
@@ -224,6 +264,7 @@ class Reflector:
         self._alive()
         self._well()
         self.synced.set()
+        self.settled.set()
 
     def _put_in_force(self, objects: list[object]) -> None:
         known = self._inventory.counts[self.resource.kind]
@@ -336,13 +377,3 @@ class Reflector:
             self._inventory.remove(kind, namespace, name, uid if isinstance(uid, str) else "")
         elif event_type != "BOOKMARK":
             raise GarbledError(f"an event of unknown type {event_type[:60]!a}")
-
-
-def _advice(status: int) -> str:
-    if status == _HTTP_UNAUTHORIZED:
-        return " (the credentials are read again)"
-    if status == _HTTP_FORBIDDEN:
-        return " (is the ClusterRole that allows get, list and watch bound to our account?)"
-    if status == _HTTP_NOT_FOUND:
-        return " (is Knative Serving installed?)"
-    return ""

@@ -134,6 +134,61 @@ def public(*ips: str, of: str = "a") -> dict[str, Any]:
     return endpoints
 
 
+def slice_of(
+    *ips: str,
+    of: str = "a",
+    name: str = "",
+    not_ready: tuple[str, ...] = (),
+    terminating: tuple[str, ...] = (),
+    service_type: str = "Private",
+    **more: Any,
+) -> dict[str, Any]:
+    """An EndpointSlice of the revision ``of``, as Kubernetes fills it, with the port of HTTP/1."""
+    endpoints = private(of=of)
+    labels = endpoints["metadata"]["labels"] | {
+        "kubernetes.io/service-name": f"{of}-private",
+        "networking.internal.knative.dev/serviceType": service_type,
+    }
+    states = [(ips, True, False), (not_ready, False, False), (terminating, False, True)]
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata(name or f"{of}-private-x7f2q", labels=labels),
+        "addressType": "IPv4",
+        "endpoints": [
+            {"addresses": [ip], "conditions": _conditions(ready=ready, terminating=ending)}
+            for group, ready, ending in states
+            for ip in group
+        ],
+        "ports": [{"name": "metrics", "port": 9090}, {"name": "http", "port": 8012}],
+        **more,
+    }
+
+
+def _conditions(*, ready: bool, terminating: bool) -> dict[str, bool]:
+    return {"ready": ready, "serving": ready or terminating, "terminating": terminating}
+
+
+def truncated(endpoints: dict[str, Any]) -> dict[str, Any]:
+    """The same Endpoints, marked as Kubernetes marks those that lack pods."""
+    annotations = {"endpoints.kubernetes.io/over-capacity": "truncated"}
+    return endpoints | {"metadata": endpoints["metadata"] | {"annotations": annotations}}
+
+
+def service(name: str = "a-private", cluster_ip: Any = "10.96.0.1") -> dict[str, Any]:
+    """A private Service as Knative makes it."""
+    ports = [
+        {"name": "http", "port": 80, "targetPort": 8012},
+        {"name": "http2", "port": 81, "targetPort": 8013},
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(name),
+        "spec": {"clusterIP": cluster_ip, "ports": ports},
+    }
+
+
 def config_map(name: str, namespace: str = "knative-serving", **data: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",

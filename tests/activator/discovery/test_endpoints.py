@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery import endpoints
-from activator.discovery.endpoints import PrivateEndpoints, PublicEndpoints
+from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
 from activator.discovery.fields import ManifestError
 from tests.activator.discovery.recording import A, private, public
 from tests.activator.discovery.test_fields import json_values
@@ -125,15 +125,6 @@ def test_private_endpoints_without_a_revision_are_an_error() -> None:
     del obj["metadata"]["labels"]["serving.knative.dev/revision"]
     with pytest.raises(ManifestError, match="expected a name, got nothing"):
         endpoints.parse(obj)
-
-
-def test_joining_two_objects_is_a_union_in_which_ready_wins() -> None:
-    parts = [{HTTP1: dests_of(private("10.0.0.1", not_ready=("10.0.0.2",)))}]
-    parts.append({HTTP1: dests_of(private("10.0.0.2", not_ready=("10.0.0.3",)))})
-    joined = endpoints.join(parts)
-    assert {dest.address for dest in joined[HTTP1].ready} == {"10.0.0.1:8012", "10.0.0.2:8012"}
-    assert {dest.address for dest in joined[HTTP1].not_ready} == {"10.0.0.3:8012"}
-    assert endpoints.join([]) == {HTTP1: Dests(), H2C: Dests()}
 
 
 def put(obj: Any, path: tuple[Any, ...], value: Any) -> None:

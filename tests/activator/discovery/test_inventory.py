@@ -280,16 +280,6 @@ def test_objects_in_force_are_counted_by_kind(inventory: Inventory) -> None:
     }
 
 
-def test_truncated_endpoints_are_told_of_once(
-    inventory: Inventory, caplog: pytest.LogCaptureFixture
-) -> None:
-    for ip in ("10.0.0.1", "10.0.0.2"):
-        obj = private(ip)
-        obj["metadata"]["annotations"] = {"endpoints.kubernetes.io/over-capacity": "truncated"}
-        inventory.apply(obj)
-    assert caplog.text.count("left out the rest") == 1
-
-
 def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) -> None:
     log_rejection(Rejection("Revision", "ns", "r", "Revision ns/r: spec: wrong"))
     record = caplog.records[0]
@@ -333,8 +323,9 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
         expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
         told = sink.ready(revision_id) if revision_id in sink.dests else []
         assert told == sorted(f"{ip}:8012" for ip in expected)
-    assert not inventory._private.keys() - {A, B}
-    assert len(inventory._told_dests) == len({of for of, _ in good.values()})
+    joined = inventory._endpoints._private
+    assert not joined._parts.keys() - {A, B}
+    assert len(joined._told) == len({of for of, _ in good.values()})
 
 
 @given(json_values, st.sampled_from(list(GROUPS)))

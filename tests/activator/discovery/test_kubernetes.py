@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from activator.discovery.backoff import Timings
+from activator.discovery.destinations import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.kubernetes import KubernetesWatch
 from tests.activator.discovery.fake_api_server import (
@@ -24,6 +29,9 @@ from tests.activator.discovery.recording import (
     private,
     revision,
     secret,
+    service,
+    slice_of,
+    truncated,
 )
 
 QUICK = Timings(
@@ -54,7 +62,7 @@ async def test_all_resources_are_followed(
     async with running(watch):
         await watch.wait_synced()
         ages = watch.ages(asyncio.get_running_loop().time() + 5)
-        assert set(ages) == {"Revision", "Service", "Endpoints", "ConfigMap"}
+        assert set(ages) == {"Revision", "Service", "Endpoints", "EndpointSlice", "ConfigMap"}
         assert all(4 < age < 15 for age in ages.values())
         assert watch.counters["Revision"].lists == 1
         assert watch.errors == {}
@@ -146,12 +154,13 @@ async def test_each_request_is_one_that_rbac_can_allow(
     watch = KubernetesWatch(inventory, "system", server.kubeconfig(tmp_path), QUICK)
     async with running(watch):
         await watch.follow_secret("routing-serving-certs")
-        for kind in ("Revision", "Service", "Endpoints", "ConfigMap", "Secret"):
+        for kind in watch.counters:
             await server.watched(kind)
     places = [
         ("serving.knative.dev", "revisions", ""),
         ("", "services", ""),
         ("", "endpoints", ""),
+        ("discovery.k8s.io", "endpointslices", ""),
         ("", "configmaps", "system"),
     ]
     assert set(server.calls) == {
@@ -159,3 +168,84 @@ async def test_each_request_is_one_that_rbac_can_allow(
         Call("", "secrets", "system", "list", "routing-serving-certs"),
         Call("", "secrets", "system", "watch", "routing-serving-certs"),
     }
+
+
+FORBIDDEN = Answer(403, b'{"kind": "Status", "message": "endpointslices is forbidden"}')
+
+
+@pytest.mark.parametrize("source", list(EndpointsSource))
+async def test_what_is_not_wanted_is_not_asked_for(
+    source: EndpointsSource, server: FakeApiServer, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    server.put(slice_of("10.0.0.2"))
+    inventory = Inventory(sink, source=source)
+    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced()
+    asked = {call.resource for call in server.calls}
+    assert ("endpoints" in asked) is (source is not EndpointsSource.SLICES)
+    assert ("endpointslices" in asked) is (source is not EndpointsSource.ENDPOINTS)
+    assert sink.ready() == [f"10.0.0.{2 if source is EndpointsSource.SLICES else 1}:8012"]
+
+
+async def test_endpoints_and_slices_of_others_are_not_even_sent(
+    server: FakeApiServer, inventory: Inventory, tmp_path: Path
+) -> None:
+    for obj in (private("10.0.0.1", of="a"), slice_of("10.0.0.2", of="b")):
+        del obj["metadata"]["labels"]["networking.internal.knative.dev/serviceType"]
+        server.put(obj)
+    server.put(service("kubernetes"))
+    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced()
+        await server.watched("Endpoints")
+    counts = inventory.counts
+    assert (counts["Endpoints"], counts["EndpointSlice"], counts["Service"]) == (0, 0, 1)
+    for verb in ("list", "watch"):
+        request = server.of("Endpoints", verb)[0]
+        assert request.params["labelSelector"] == "networking.internal.knative.dev/serviceType"
+
+
+async def test_slices_that_may_not_be_read_do_not_hold_up_the_start(
+    server: FakeApiServer,
+    inventory: Inventory,
+    sink: RecordingSink,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    server.put(private("10.0.0.1"))
+    server.always["EndpointSlice", "list"] = FORBIDDEN
+    timings = replace(QUICK, missing=0.01)
+    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), timings)
+    async with running(watch):
+        await watch.wait_synced()
+        assert watch.synced
+        assert sink.ready() == ["10.0.0.1:8012"]
+        await server.asked("EndpointSlice", "list", 4)
+        told = [record for record in caplog.records if "endpointslices" in record.getMessage()]
+        assert [record.levelname for record in told] == ["INFO"]
+        assert "a role that allows get, list and watch of endpointslices" in told[0].getMessage()
+        # As soon as the role allows it, they are read.
+        server.put(truncated(private("10.0.0.1")))
+        server.put(slice_of("10.0.0.1", "10.0.0.2"))
+        del server.always["EndpointSlice", "list"]
+        await sink.until(lambda: sink.ready() == ["10.0.0.1:8012", "10.0.0.2:8012"])
+        assert "EndpointSlice" not in watch.errors
+
+
+async def test_slices_that_must_be_read_hold_up_the_start_and_say_why(
+    server: FakeApiServer, sink: RecordingSink, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.always["EndpointSlice", "list"] = FORBIDDEN
+    inventory = Inventory(sink, source=EndpointsSource.SLICES)
+    watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
+    async with running(watch):
+        await watch.wait_synced("ConfigMap", "Revision", "Service")
+        await server.asked("EndpointSlice", "list", 3)
+        assert not watch.synced
+        warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        assert "endpointslices is forbidden (is a role that allows get, list" in warnings[0]
+        del server.always["EndpointSlice", "list"]
+        await watch.wait_synced()

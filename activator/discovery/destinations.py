@@ -1,0 +1,175 @@
+"""What Endpoints and EndpointSlices say, in one form, and which of them count.
+
+Pure. It must not know how either kind is written, nor what was there before.
+Knative's counterpart: pkg/activator/net/helpers.go (endpointsToDests). It reads Endpoints alone,
+of which Kubernetes cuts off all beyond 1,000 addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from activator.discovery.fields import DEFAULT_NAMESPACE, Field
+from throttler.model import AppProtocol, Dest, Dests, RevisionID
+
+SERVICE_TYPE_LABEL = "networking.internal.knative.dev/serviceType"
+REVISION_LABEL = "serving.knative.dev/revision"
+REVISION_UID_LABEL = "serving.knative.dev/revisionUID"
+
+
+class EndpointsSource(Enum):
+    """Which kind of objects says where pods are."""
+
+    AUTO = "auto"
+    ENDPOINTS = "endpoints"
+    SLICES = "slices"
+
+
+class Family(Enum):
+    """Which addresses an object lists; Endpoints are of the family that Kubernetes has chosen."""
+
+    ANY = ""
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateEndpoints:
+    """Pods of a revision.
+
+    Attributes:
+        dests: for every protocol the pods under the port of that protocol.
+        truncated: Kubernetes left out pods because there were too many for one object.
+        family: slices list each family on its own; a pod with two addresses is in two of them.
+    """
+
+    revision_id: RevisionID
+    dests: Mapping[AppProtocol, Dests]
+    truncated: bool = False
+    family: Family = Family.ANY
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is listed."""
+        return not any(dests.ready or dests.not_ready for dests in self.dests.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PublicEndpoints:
+    """IP addresses that the revision's public name leads to: activators, or pods.
+
+    Attributes:
+        addresses: for every protocol the addresses whose port is of that protocol.
+        truncated: as for pods.
+        family: as for pods.
+    """
+
+    revision_id: RevisionID
+    addresses: Mapping[AppProtocol, frozenset[str]]
+    truncated: bool = False
+    family: Family = Family.ANY
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is listed."""
+        return not any(self.addresses.values())
+
+
+Part = TypeVar("Part", PrivateEndpoints, PublicEndpoints)
+
+
+def is_private(obj: Field) -> bool:
+    """Whether an object lists the pods of a revision."""
+    labels = obj["metadata"]["labels"].mapping()
+    return labels.get(SERVICE_TYPE_LABEL) == "Private" and REVISION_UID_LABEL in labels
+
+
+def is_public(obj: Field) -> bool:
+    """Whether an object lists what the public name of a revision leads to."""
+    return obj["metadata"]["labels"].mapping().get(SERVICE_TYPE_LABEL) == "Public"
+
+
+def revision_of(obj: Field) -> RevisionID:
+    """The revision that an object's label names. Raises ``ManifestError``."""
+    metadata = obj["metadata"]
+    namespace = metadata["namespace"]
+    return RevisionID(
+        DEFAULT_NAMESPACE if namespace.value is None else namespace.name(),
+        metadata["labels"].at(REVISION_LABEL).name(),
+    )
+
+
+def without_doubles(ready: Mapping[str, Dest], not_ready: Mapping[str, Dest]) -> Dests:
+    """Pods by their address, each in one set only; ready wins."""
+    waiting = (dest for address, dest in not_ready.items() if address not in ready)
+    return Dests(ready=frozenset(ready.values()), not_ready=frozenset(waiting))
+
+
+def choose(
+    endpoints: Sequence[Part], slices: Sequence[Part], source: EndpointsSource, family: Family
+) -> Sequence[Part]:
+    """Picks which objects count for one revision.
+
+    Args:
+        endpoints: what its Endpoints say.
+        slices: what its EndpointSlices say.
+        source: which of the two is wanted; with ``AUTO`` slices count where Endpoints lack pods:
+            where they are truncated, or are not there.
+        family: which addresses to use where slices list both, so that no pod counts twice.
+
+    Returns:
+        All of the one kind, or those of the other.
+    """
+    if source is EndpointsSource.ENDPOINTS:
+        return endpoints
+    lacking = not endpoints or (slices and any(part.truncated for part in endpoints))
+    if source is EndpointsSource.AUTO and not lacking:
+        return endpoints
+    preferred = [part for part in slices if part.family is family]
+    return preferred if not all(part.empty for part in preferred) else slices
+
+
+def join_dests(parts: Iterable[Mapping[AppProtocol, Dests]]) -> Mapping[AppProtocol, Dests]:
+    """Merges what several objects say of the pods of one revision.
+
+    Args:
+        parts: what each object says; none at all means that the revision has no pods.
+
+    Returns:
+        For every protocol the union. An address is in one set only, once; ready wins.
+    """
+    parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
+    merged = {}
+    for protocol in AppProtocol:
+        ready: dict[str, Dest] = {}
+        not_ready: dict[str, Dest] = {}
+        for part in parts:
+            dests = part.get(protocol, Dests())
+            _add(dests.ready, ready)
+            _add(dests.not_ready, not_ready)
+        merged[protocol] = without_doubles(ready, not_ready)
+    return merged
+
+
+def _add(dests: Iterable[Dest], into: dict[str, Dest]) -> None:
+    """Of two uids under one address always the same is taken, whichever comes first."""
+    for dest in dests:
+        known = into.setdefault(dest.address, dest)
+        if dest < known:
+            into[dest.address] = dest
+
+
+def join_addresses(
+    parts: Iterable[Mapping[AppProtocol, frozenset[str]]],
+) -> Mapping[AppProtocol, frozenset[str]]:
+    """Merges what several objects say of the public name of one revision."""
+    parts = list(parts)
+    return {
+        protocol: frozenset[str]().union(*(part[protocol] for part in parts))
+        for protocol in AppProtocol
+    }

@@ -1,0 +1,58 @@
+"""Turns the private Service of a revision into the address under which all its pods are reached.
+
+Pure: an object goes in, a value or ``ManifestError`` comes out. It must not know which revisions
+exist, nor when a Service is used in place of pods.
+Knative's counterpart: getPrivateServiceDest of pkg/activator/net/revision_backends.go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from activator.discovery.addresses import host, ip_of, port_named
+from activator.discovery.fields import root
+from throttler.model import AppProtocol
+
+PRIVATE_SUFFIX = "-private"
+
+# The longest name of a Service, and what is left of a longer one (knative.dev/pkg/kmeta).
+_LONGEST = 63
+_KEPT = 23
+
+
+def private_name(revision: str) -> str:
+    """The name of a revision's private Service.
+
+    Returns:
+        ``REVISION-private``; where that is longer than 63 characters, the first 23 characters of
+        the revision's name and the MD5 of all of it stand for the name.
+    """
+    name = revision + PRIVATE_SUFFIX
+    if len(name) <= _LONGEST:
+        return name
+    digest = hashlib.md5(revision.encode(), usedforsecurity=False).hexdigest()
+    return revision[:_KEPT] + digest + PRIVATE_SUFFIX
+
+
+def parse(obj: object) -> Mapping[AppProtocol, str]:
+    """Reads a private Service.
+
+    Args:
+        obj: the object as decoded from JSON or YAML.
+
+    Returns:
+        ``ip:port`` for each protocol that has a port of its name. Empty where the Service has no
+        ClusterIP: it is headless, or an alias for a name.
+
+    Raises:
+        ManifestError: a field of it is wrong.
+    """
+    spec = root(obj, "Service")["spec"]
+    cluster_ip = spec["clusterIP"]
+    if cluster_ip.text() in ("", "None"):
+        return {}
+    # Of two families this is the first one, which is the cluster's own.
+    ip = host(ip_of(cluster_ip))
+    ports = {p: port_named(spec["ports"], p.port_name) for p in AppProtocol}
+    return {protocol: f"{ip}:{port}" for protocol, port in ports.items() if port}

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from activator.discovery.destinations import (
+    EndpointsSource,
+    Family,
+    PrivateEndpoints,
+    choose,
+    join_addresses,
+    join_dests,
+)
+from tests.activator.discovery.recording import A
+from throttler.model import AppProtocol, Dest, Dests
+
+HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
+AUTO, ENDPOINTS, SLICES = EndpointsSource.AUTO, EndpointsSource.ENDPOINTS, EndpointsSource.SLICES
+
+
+def dests(*ready: str, not_ready: tuple[str, ...] = ()) -> dict[AppProtocol, Dests]:
+    found = Dests(frozenset(map(Dest, ready)), frozenset(map(Dest, not_ready)))
+    return {HTTP1: found, H2C: Dests()}
+
+
+def part(*ready: str, truncated: bool = False, family: Family = Family.IPV4) -> PrivateEndpoints:
+    return PrivateEndpoints(A, dests(*ready), truncated, family)
+
+
+WHOLE, CUT, EMPTY = part("e"), part("e", truncated=True), part()
+FOUR, SIX = part("s4"), part("s6", family=Family.IPV6)
+NO_FOUR, NO_SIX = part(), part(family=Family.IPV6)
+
+
+@pytest.mark.parametrize(
+    ("source", "endpoints", "slices", "chosen"),
+    [
+        (AUTO, [WHOLE], [FOUR], [WHOLE]),
+        (AUTO, [EMPTY], [FOUR], [EMPTY]),
+        (AUTO, [CUT], [FOUR], [FOUR]),
+        (AUTO, [WHOLE, CUT], [FOUR, FOUR], [FOUR, FOUR]),
+        (AUTO, [CUT], [], [CUT]),
+        (AUTO, [], [FOUR], [FOUR]),
+        (AUTO, [], [], []),
+        (ENDPOINTS, [CUT], [FOUR], [CUT]),
+        (ENDPOINTS, [], [FOUR], []),
+        (SLICES, [WHOLE], [FOUR], [FOUR]),
+        (SLICES, [WHOLE], [], []),
+    ],
+)
+def test_which_objects_count(
+    source: EndpointsSource,
+    endpoints: list[PrivateEndpoints],
+    slices: list[PrivateEndpoints],
+    chosen: list[PrivateEndpoints],
+) -> None:
+    assert choose(endpoints, slices, source, Family.IPV4) == chosen
+
+
+@pytest.mark.parametrize(
+    ("family", "slices", "chosen"),
+    [
+        (Family.IPV4, [FOUR, SIX], [FOUR]),
+        (Family.IPV6, [FOUR, SIX], [SIX]),
+        (Family.IPV6, [FOUR], [FOUR]),
+        (Family.IPV4, [SIX], [SIX]),
+        # Kubernetes keeps an empty slice where a Service has no pods of a family.
+        (Family.IPV4, [NO_FOUR, SIX], [NO_FOUR, SIX]),
+        (Family.IPV6, [FOUR, NO_SIX], [FOUR, NO_SIX]),
+    ],
+)
+def test_no_pod_counts_twice_for_its_two_addresses(
+    family: Family, slices: list[PrivateEndpoints], chosen: list[PrivateEndpoints]
+) -> None:
+    assert choose([], slices, SLICES, family) == chosen
+
+
+def test_joining_is_a_union_in_which_ready_wins() -> None:
+    joined = join_dests([dests("a", not_ready=("b",)), dests("b", not_ready=("c", "a"))])
+    assert joined == dests("a", "b", not_ready=("c",))
+    assert join_dests([]) == {HTTP1: Dests(), H2C: Dests()}
+
+
+def test_of_two_uids_under_one_address_always_the_same_is_taken() -> None:
+    one, other = ({HTTP1: Dests(frozenset({Dest("a", uid)}))} for uid in ("u1", "u2"))
+    assert join_dests([one, other]) == join_dests([other, one])
+    assert join_dests([one, other])[HTTP1].ready == {Dest("a", "u1")}
+
+
+def test_joining_addresses_is_a_union() -> None:
+    one = {HTTP1: frozenset({"a", "b"}), H2C: frozenset[str]()}
+    other = {HTTP1: frozenset({"b", "c"}), H2C: frozenset({"d"})}
+    assert join_addresses([one, other]) == {HTTP1: {"a", "b", "c"}, H2C: {"d"}}
+    assert join_addresses([]) == {HTTP1: frozenset(), H2C: frozenset()}
