@@ -274,6 +274,14 @@ class Settings:
         "Time for a connection to a pod to open; after it the request goes back to its queue.",
         "Long enough for one lost SYN on a slow path, short enough to try another pod.",
     )
+    readiness_policy: str = setting(
+        values.choice("auto", "probe", "kubernetes"), "ACTIVATOR_READINESS_POLICY", PODS, "auto",
+        "What makes a pod usable, for revisions without the annotation "
+        "activator.dev/readiness-policy. probe: it passed the activator's probe. kubernetes: it is "
+        "also listed as ready. auto: kubernetes where queue-proxy cannot vouch for every "
+        "container, else probe.",
+        "Saves a cold start the seconds until Kubernetes notices, where that is safe.",
+    )
     probe_timeout: float = setting(
         values.duration(), "PROBE_TIMEOUT", PODS, "300ms",
         "Time for the first probe of a pod; later ones follow the round trips that were seen.",

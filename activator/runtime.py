@@ -261,7 +261,9 @@ class Runtime:
         settings = self.settings
         family = Family.IPV6 if ":" in settings.pod_ip else Family.IPV4
         source = EndpointsSource(settings.endpoints)
-        return Inventory(self.driver, report, system_namespace, source, family)
+        return Inventory(
+            self.driver, report, system_namespace, source, family, settings.readiness_policy
+        )
 
     def _freeze_config(self) -> None:
         settings = self.settings

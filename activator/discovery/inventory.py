@@ -139,6 +139,7 @@ class Inventory:
             namespace.
         source: whether Endpoints or EndpointSlices say where pods are.
         family: which addresses to use where slices list both: the one that we have ourselves.
+        readiness_policy: what counts for Revisions without the annotation, see revisions.parse.
     """
 
     def __init__(
@@ -148,12 +149,14 @@ class Inventory:
         system_namespace: str | None = None,
         source: EndpointsSource = EndpointsSource.AUTO,
         family: Family = Family.IPV4,
+        readiness_policy: str = "auto",
     ) -> None:
         self.stats = Stats()
         self.source = source
         self._sink = sink
         self._report = report
         self._system_namespace = system_namespace
+        self._readiness_policy = readiness_policy
         self._entries: dict[ObjectKey, _Entry] = {}
         self._counts: Counter[str] = Counter()
         self._endpoints = JoinedEndpoints(sink, source, family)
@@ -251,7 +254,7 @@ class Inventory:
 
     def _parse(self, key: ObjectKey, obj: object) -> _Parsed:
         if key.kind == "Revision":
-            return revisions.parse(obj)
+            return revisions.parse(obj, self._readiness_policy)
         if key.kind == "Endpoints":
             return endpoints.parse(obj)
         if key.kind == "EndpointSlice":

@@ -25,11 +25,14 @@ _MAX_CONCURRENCY = 2**31 - 1
 _MAX_SECONDS = 2**31 - 1
 
 
-def parse(obj: object) -> Revision:
+def parse(obj: object, readiness_policy: str = "auto") -> Revision:
     """Reads a Revision object.
 
     Args:
         obj: the object as decoded from JSON or YAML.
+        readiness_policy: what makes a pod usable, where no annotation says so: ``probe``, it
+            passed ours; ``kubernetes``, it is also listed as ready; ``auto``, the former wherever
+            queue-proxy can vouch for the whole pod.
 
     Returns:
         The revision. A missing ``containerConcurrency`` is 0 (no limit); a missing
@@ -54,7 +57,7 @@ def parse(obj: object) -> Revision:
         timeout=_seconds(spec["timeoutSeconds"], DEFAULT_TIMEOUT_SECONDS),
         response_start_timeout=_seconds(spec["responseStartTimeoutSeconds"], 0),
         idle_timeout=_seconds(spec["idleTimeoutSeconds"], 0),
-        probe_suffices=_probe_suffices(revision, serving, containers),
+        probe_suffices=_probe_suffices(revision, serving, containers, readiness_policy),
         full_duplex=metadata["annotations"].at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
         service=labels.at(SERVICE_LABEL).text(),
         configuration=labels.at(CONFIGURATION_LABEL).text(),
@@ -78,9 +81,11 @@ def _protocol(serving: Field | None) -> AppProtocol:
     return AppProtocol.H2C if ports and ports[0]["name"].text() == "h2c" else AppProtocol.HTTP1
 
 
-def _probe_suffices(revision: Field, serving: Field | None, containers: list[Field]) -> bool:
+def _probe_suffices(
+    revision: Field, serving: Field | None, containers: list[Field], default: str
+) -> bool:
     annotation = revision["metadata"]["annotations"].at(READINESS_POLICY_ANNOTATION)
-    policy = annotation.text(default="auto")
+    policy = annotation.text(default=default)
     if policy not in READINESS_POLICIES:
         annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
     # All containers are looked at whatever the policy: a broken probe is an error under each.

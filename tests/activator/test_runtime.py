@@ -50,6 +50,16 @@ async def test_revisions_and_pods_of_the_folder_are_known_before_anything_listen
     assert len(runtime._tasks) == 0
 
 
+async def test_the_readiness_policy_of_the_cluster_counts_for_each_revision(
+    tmp_path: Path,
+) -> None:
+    write_object(tmp_path, revision("hello"))
+    runtime = Runtime(settings(tmp_path, readiness_policy="kubernetes"))
+    async with runtime.lifespan():
+        throttler = runtime.driver.throttler.find("default", "hello")
+        assert not throttler.revision.probe_suffices
+
+
 async def test_a_broken_file_is_told_of_and_the_rest_is_served(tmp_path: Path) -> None:
     write_object(tmp_path, revision("hello"))
     (tmp_path / "broken.yaml").write_text("kind: [")

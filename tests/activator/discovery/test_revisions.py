@@ -118,6 +118,17 @@ def test_the_annotation_overrides_what_the_probes_say(policy: str, suffices: boo
     assert revisions.parse(obj).probe_suffices is suffices
 
 
+@pytest.mark.parametrize("probe", [{"readinessProbe": HTTP}, {"readinessProbe": EXEC}])
+@pytest.mark.parametrize(("policy", "suffices"), [("probe", True), ("kubernetes", False)])
+def test_the_policy_of_the_cluster_counts_where_no_annotation_says_otherwise(
+    probe: dict[str, Any], policy: str, suffices: bool
+) -> None:
+    obj = revision(containers=[probe])
+    assert revisions.parse(obj, policy).probe_suffices is suffices
+    obj["metadata"]["annotations"] = {"activator.dev/readiness-policy": "auto"}
+    assert revisions.parse(obj, policy).probe_suffices is (probe["readinessProbe"] is HTTP)
+
+
 def test_an_unknown_policy_is_refused_and_the_known_ones_are_named() -> None:
     obj = revision()
     obj["metadata"]["annotations"] = {"activator.dev/readiness-policy": "always"}
