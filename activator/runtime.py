@@ -171,6 +171,7 @@ class Runtime:
 
     def _set_network(self, config: NetworkConfig) -> None:
         self.driver.set_mesh(config.mesh_mode, config.pod_addressability)
+        self.pools.set_passthrough(config.pod_addressability)
 
     def _set_logging(self, config: LoggingConfig) -> None:
         logs.set_level(config.level or self.settings.log_level)

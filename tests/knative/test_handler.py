@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.activator.proxy.world import PodConnection, Seen
-from tests.knative.objects import NAME, NAMESPACE, private, revision
+from tests.knative.objects import NAME, NAMESPACE, config_map, private, revision
 from tests.knative.world import ScriptedPod, World, http, to
 
 NewWorld = Callable[..., Awaitable[World]]
@@ -74,6 +74,18 @@ async def test_TestActivationHandlerProxyHeader(world: World) -> None:
     pod = await served(world)
     await world.ask(to(fields=b"K-Proxy-Request: somebody\r\n"))
     assert pod.traffic[0].all(b"k-proxy-request") == [b"activator"]
+
+
+async def test_TestActivationHandlerPassthroughLb(world: World) -> None:
+    """Pods are addressable through the mesh: the pod sees the private Service as its host, and
+    ``K-Passthrough-Lb: true``."""
+    addressable = {"enable-mesh-pod-addressability": "true"}
+    world.apply(config_map("config-network", addressable))
+    pod = await served(world)
+    await world.ask()
+    assert pod.traffic[0].all(b"host") == [b"real-name-private.real-namespace"]
+    assert pod.traffic[0].all(b"k-passthrough-lb") == [b"true"]
+    assert pod.traffic[0].all(b"k-original-host") == [b"example.com"]
 
 
 # context_handler_test.go

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.knative.objects import H2C, private, revision
+from tests.knative.objects import H2C, config_map, private, private_service, revision
 from tests.knative.world import (
     NEVER,
     PASSES,
     UNAVAILABLE,
     Client,
+    Reaction,
     ScriptedPod,
     World,
     breaks,
@@ -38,6 +39,25 @@ async def wait_long(world: World, calls: int = 4) -> list[Client]:
     clients = await world.calls(calls)
     await world.passes(NEVER)
     return clients
+
+
+async def cluster_ip_of(
+    world: World, *script: Reaction, port_name: str = "http", own_port: bool = False
+) -> ScriptedPod:
+    """The revision's private Service, and what listens at its ClusterIP; keeps what it gets."""
+    found = await world.pod(*script, listening=False)
+    if own_port:
+        found.port = 0
+    await found.listen()
+    found.holding = True
+    world.apply(private_service(found.at, port_name=port_name))
+    return found
+
+
+def network(world: World, **data: str) -> None:
+    """Write config-network; keys have ``_`` for ``-``."""
+    named = {key.replace("_", "-"): value for key, value in data.items()}
+    world.apply(config_map("config-network", named))
 
 
 # TestRevisionWatcher
@@ -133,7 +153,7 @@ async def test_TestRevisionWatcher__multiple_healthy_podIP(world: World) -> None
     assert world.took() == ["pod-0", "pod-1", "pod-2"]
 
 
-async def test_TestRevisionWatcher__one_healthy_one_unhealthy(world: World) -> None:
+async def test_TestRevisionWatcher__one_healthy_one_unhealthy_podIP(world: World) -> None:
     """Only the healthy one of two is a destination."""
     bad = await world.pod(UNAVAILABLE)
     good = await world.pod()
@@ -144,7 +164,7 @@ async def test_TestRevisionWatcher__one_healthy_one_unhealthy(world: World) -> N
     assert world.took() == ["pod-1"]
 
 
-async def test_TestRevisionWatcher__one_healthy_one_unhealthy_then_both_healthy(
+async def test_TestRevisionWatcher__one_healthy_one_unhealthy_podIP_then_both_healthy(
     world: World,
 ) -> None:
     """Two updates: one pod, then both."""
@@ -160,12 +180,71 @@ async def test_TestRevisionWatcher__one_healthy_one_unhealthy_then_both_healthy(
     assert world.took() == ["pod-0", "pod-1"]
 
 
-async def test_TestRevisionWatcher__pod_fails_with_non_mesh_error_then_succeeds(
+async def test_TestRevisionWatcher__clusterIP_ready_pod_fails_with_non_mesh_error_then_succeeds(
     world: World,
 ) -> None:
-    """500, then 200: the pod is the destination after the second probe."""
-    pod = await world.pod(http(status=500), PASSES)
+    """500, then 200: the pod is the destination after the second probe, and the ClusterIP, which
+    is well, never: a 500 proves that no mesh stands before the pod."""
+    pod = await world.pod(http(status=500), http(status=500), PASSES)
     pod.holding = True
+    cluster_ip = await cluster_ip_of(world)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+    assert not cluster_ip.traffic
+
+
+async def test_TestRevisionWatcher__passthrough_lb_clusterIP_ready_but_no_fallback(
+    world: World,
+) -> None:
+    """Pods are addressable through the mesh: one that says 503 is not well; no ClusterIP then."""
+    pod = await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world)
+    network(world, enable_mesh_pod_addressability="true")
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not cluster_ip.probes
+    assert pod.probes[0].all(b"k-passthrough-lb") == [b"true"]
+    assert pod.probes[0].all(b"host") == [b"real-name-private.real-namespace"]
+
+
+async def test_TestRevisionWatcher__mesh_mode_enabled_and_pods_addressable(world: World) -> None:
+    """Mode ``enabled`` with addressable pods: pods are used. In Knative neither path runs, and
+    requests hang until their time is up."""
+    (pod,) = await world.serving(1, holding=True)
+    await cluster_ip_of(world)
+    network(world, mesh_compatibility_mode="enabled", enable_mesh_pod_addressability="true")
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+
+
+async def test_TestRevisionWatcher__mesh_mode_disabled_pod_initially_returns_mesh_error(
+    world: World,
+) -> None:
+    """Mode ``disabled``: a pod that says 503, then 200, is used; the ClusterIP never."""
+    pod = await world.pod(UNAVAILABLE, PASSES)
+    pod.holding = True
+    cluster_ip = await cluster_ip_of(world)
+    network(world, mesh_compatibility_mode="disabled")
+    world.apply(revision(cc=1))
+    list_pods(world, not_ready=(pod,))
+    await wait_long(world)
+    assert world.took() == ["pod-0"]
+    assert len(pod.probes) == 2
+    assert not cluster_ip.probes
+
+
+async def test_TestRevisionWatcher__ready_pod_in_k8s_api_when_mesh_compat_disabled(
+    world: World,
+) -> None:
+    """Mode ``disabled``: a pod that Kubernetes calls ready is used though each probe fails."""
+    pod = await world.pod(UNAVAILABLE)
+    pod.holding = True
+    network(world, mesh_compatibility_mode="disabled")
     world.apply(revision(cc=1))
     list_pods(world, pod)
     await wait_long(world)
@@ -210,6 +289,28 @@ async def test_TestRevisionBackendManagerAddEndpoint__multiple_revisions(world: 
     world.apply(private([one.at], name="rev-1"), private([two.at], name="rev-2"))
     assert await (await world.call(to("rev-1"))).text() == "pod-0"
     assert await (await world.call(to("rev-2"))).text() == "pod-1"
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__no_pods_available_but_non_mesh_related_error(
+    world: World,
+) -> None:
+    """The pod says 404, which no mesh would: the ClusterIP, which is well, is not used."""
+    pod = await world.pod(http(status=404))
+    cluster_ip = await cluster_ip_of(world)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not cluster_ip.traffic
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__unhealthy(world: World) -> None:
+    """The pod says 503 and the ClusterIP breaks: no destination."""
+    pod = await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world, breaks)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not cluster_ip.traffic
 
 
 async def test_TestRevisionBackendManagerAddEndpoint__unready_pod_successfully_probed(
@@ -355,6 +456,26 @@ async def test_TestRevisionDeleted(world: World) -> None:
     assert await client.text() == "pod-0"
 
 
+async def test_TestServiceDoesNotExist(world: World) -> None:
+    """The pods fail and there is no private Service: no destination, and nothing breaks."""
+    pod = await world.pod(UNAVAILABLE)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    pod.reacts(PASSES)
+    await world.until(lambda: pod.traffic)
+
+
+async def test_TestServiceMoreThanOne(world: World) -> None:
+    """There are Services of the revision, and none has the private one's name: no destination."""
+    pod, elsewhere = await world.pod(UNAVAILABLE), await world.pod()
+    world.apply(revision(cc=1), private_service(elsewhere.at, called="service1"))
+    world.apply(private_service(elsewhere.at, called="service2"))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not elsewhere.probes
+
+
 # TestProbePodIPs
 
 
@@ -382,6 +503,19 @@ async def test_TestProbePodIPs__one_pod_fails_probe(world: World) -> None:
     assert [len(pod.probes) for pod in (broken, slow, well)] == [1, 1, 1]
     await wait_long(world)
     assert world.took() == ["pod-1", "pod-2"]
+
+
+async def test_TestProbePodIPs__ready_pods_skipped_with_mesh_disabled(world: World) -> None:
+    """Mode ``disabled``: both are used before the ready one has answered any probe."""
+    ready, not_ready = await world.pod(slowly(5)), await world.pod()
+    ready.holding = not_ready.holding = True
+    network(world, mesh_compatibility_mode="disabled")
+    world.apply(revision(cc=1))
+    list_pods(world, ready, not_ready=(not_ready,))
+    await world.calls(2)
+    await world.passes(0.1)
+    assert world.took() == ["pod-0", "pod-1"]
+    assert len(not_ready.probes) == 1
 
 
 async def test_TestProbePodIPs__ready_pods_not_skipped_with_mesh_auto(world: World) -> None:

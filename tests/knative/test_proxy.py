@@ -1,0 +1,56 @@
+"""pkg/http/proxy_test.go: which header fields a pod never sees, and which are made for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.knative.objects import config_map, private, revision
+from tests.knative.world import ScriptedPod, World, to
+
+
+async def served(world: World) -> ScriptedPod:
+    (pod,) = await world.serving(1)
+    world.apply(revision(), private([pod.at]))
+    await world.passes()
+    return pod
+
+
+@pytest.mark.parametrize("spelled", ["lower", "title", "upper"])
+async def test_TestNewHeaderPruningProxy__pruned(world: World, spelled: str) -> None:
+    """The control fields are taken out, however they are spelled; others stay as they came."""
+    pod = await served(world)
+    name, namespace = b"Knative-Serving-Revision", b"Knative-Serving-Namespace"
+    data = to(fields=b"X-Header-To-Keep: 1\r\nK-Network-Hash: h\r\n")
+    for field in (name, namespace, b"K-Network-Hash"):
+        data = data.replace(field, getattr(field, spelled)())
+    assert (await world.ask(data)).status == 200
+    (seen,) = pod.traffic
+    assert [seen.all(field) for field in (name, namespace, b"k-network-hash")] == [[], [], []]
+    assert seen.all(b"x-header-to-keep") == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [
+        pytest.param(b"", [], id="none is made up"),
+        pytest.param(b"User-Agent: gold\r\n", [b"gold"], id="explicit"),
+        pytest.param(b"User-Agent:\r\n", [b""], id="empty"),
+    ],
+)
+async def test_TestNewHeaderPruningProxy__user_agent(
+    world: World, sent: bytes, seen: list[bytes]
+) -> None:
+    """A user agent is never invented, and never changed."""
+    pod = await served(world)
+    await world.ask(to(fields=sent))
+    assert pod.traffic[0].all(b"user-agent") == seen
+
+
+async def test_TestNewHeaderPruningProxy__host_override(world: World) -> None:
+    """In passthrough mode the private Service is the host, and ours is added to whatever
+    K-Passthrough-Lb the client has sent."""
+    world.apply(config_map("config-network", {"enable-mesh-pod-addressability": "true"}))
+    pod = await served(world)
+    await world.ask(to(fields=b"K-Passthrough-Lb: mine\r\n"))
+    assert pod.traffic[0].all(b"host") == [b"real-name-private.real-namespace"]
+    assert sorted(pod.traffic[0].all(b"k-passthrough-lb")) == [b"mine", b"true"]
