@@ -228,25 +228,48 @@ async def test_TestProbeRuntimeAfterStartup(world: World) -> None:
 # test/e2e/multicontainerprobing
 
 
-@pytest.mark.parametrize(
-    "probe",
-    [
-        {"readinessProbe": {"httpGet": {"path": "/", "port": 8881}}},
-        {"startupProbe": {"httpGet": {"path": "/", "port": 8881}}},
-        {"readinessProbe": {"exec": {"command": ["x"]}}},
-    ],
-    ids=["readiness", "startup", "exec readiness"],
-)
-async def test_TestMultiContainerProbing(world: World, probe: dict[str, Any]) -> None:
-    """A sidecar that has probes of its own: no traffic before Kubernetes calls the pod ready."""
+HTTP = {"httpGet": {"path": "/", "port": 8881}}
+TCP = {"tcpSocket": {"port": 8881}}
+GRPC = {"grpc": {"port": 8883}}
+
+
+async def gated(world: World, *sidecars: dict[str, Any]) -> ScriptedPod:
+    """A pod with such sidecars gets no traffic before Kubernetes calls it ready, then at once."""
     pod = await world.pod()
-    sidecar = {"name": "sidecar", "image": "x", **probe}
-    world.apply(revision(sidecars=[sidecar]), private(not_ready=[pod.at]))
+    containers = [{"name": f"sidecar-{i}", "image": "x", **each} for i, each in enumerate(sidecars)]
+    world.apply(revision(sidecars=containers), private(not_ready=[pod.at]))
     client = await world.call()
-    await world.passes(NEVER)
+    await world.passes(10)
     assert client.waits
     world.apply(private([pod.at]))
     assert await client.text() == "pod-0"
+    return pod
+
+
+async def test_TestMultiContainerReadiness(world: World) -> None:
+    """Sidecars with readiness probes, one of which takes ten seconds: the request passes when all
+    containers are ready."""
+    await gated(world, {"readinessProbe": HTTP}, {"livenessProbe": HTTP}, {"readinessProbe": HTTP})
+
+
+@pytest.mark.parametrize("probe", [HTTP, TCP, GRPC, {"exec": {"command": ["x"]}}])
+@pytest.mark.parametrize("kind", ["readinessProbe", "startupProbe"])
+async def test_TestMultiContainerReadinessDifferentProbeTypes(
+    world: World, kind: str, probe: dict[str, Any]
+) -> None:
+    """Startup and readiness probes of each type."""
+    await gated(world, {kind: probe, "livenessProbe": probe})
+
+
+async def test_TestMultiContainerProbeStartFailingAfterReady(world: World) -> None:
+    """A sidecar fails later: the pod is listed as not ready, and gets no request any more."""
+    pod = await gated(world, {"readinessProbe": HTTP})
+    world.apply(private(not_ready=[pod.at]))
+    await world.passes()
+    client = await world.call()
+    await world.passes(60)
+    assert client.waits
+    assert len(pod.traffic) == 1
 
 
 # test/e2e/websocket_test.go, test/e2e/domainmapping

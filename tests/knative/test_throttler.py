@@ -152,7 +152,7 @@ async def test_TestThrottlerSuccesses__spread_podIP_load(world: World) -> None:
     assert world.load() == {"pod-0": 1, "pod-1": 1}
 
 
-async def test_TestThrottlerSuccesses__multiple_podIPs_filled_first_available(
+async def test_TestThrottlerSuccesses__clumping_test(
     world: World,
 ) -> None:
     """containerConcurrency 3, five pods, three requests: all at the pod of the lowest address."""
@@ -163,7 +163,7 @@ async def test_TestThrottlerSuccesses__multiple_podIPs_filled_first_available(
     assert world.load() == {"pod-0": 3}
 
 
-async def test_TestThrottlerSuccesses__multiple_podIPs_spread_round_robin(world: World) -> None:
+async def test_TestThrottlerSuccesses__roundrobin_test(world: World) -> None:
     """containerConcurrency 5, three requests: at three pods."""
     pods = await world.serving(5, holding=True)
     world.apply(revision(cc=5), private(pod.at for pod in pods))

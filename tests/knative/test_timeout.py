@@ -252,7 +252,7 @@ async def test_TestIdleTimeoutHandler__waiting_for_a_pod_is_not_idle(world: Worl
     assert await client.text() == "pod-0"
 
 
-async def test_TestResponseStartTimeout__interim_answers_count(world: World) -> None:
+async def test_TestTimeToResponseStartTimeoutHandler__interim_answers_count(world: World) -> None:
     """A 103 is a beginning: the response-start timer is done. The rest may take its time."""
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
     await answering(world, [(0.5, early), (5, http(b"hi"))], responseStartTimeoutSeconds=1)

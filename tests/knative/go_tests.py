@@ -1,0 +1,289 @@
+"""Every test of Knative's that exercises the activator, and what became of it here.
+
+Data only; test_coverage.py holds it against the tests of this folder. The rows are those of
+knative/serving at 98e5ef9. A row is a Go test, or one case of its table as ``Test/case``.
+
+A row without a reason is replayed: by the function of this folder that is called ``test_`` and the
+Go test, with ``__`` and the case where there are several. Any other row says why it is not, and
+where the same behaviour is held to instead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+REPLAYED: Final = ""
+
+_BREAKER = "inside: the breaker is another one here; see tests/throttler/test_breaker.py"
+_BENCHMARK = "a benchmark; see benchmarks/"
+_CLUSTER = "needs Knative's other parts in a cluster: "
+_HTTP2 = "HTTP/2 is not spoken yet"
+_YET = "not yet"
+_QUEUE_PROXY = "concerns queue-proxy alone"
+
+GO_TESTS: Final[dict[str, dict[str, str]]] = {
+    "pkg/activator/net/revision_backends_test.go": {
+        "TestRevisionWatcher/single healthy podIP": REPLAYED,
+        "TestRevisionWatcher/single not ready but healthy podIP": REPLAYED,
+        "TestRevisionWatcher/single http2 podIP": REPLAYED,
+        "TestRevisionWatcher/single http2 clusterIP": _YET,
+        "TestRevisionWatcher/no pods": REPLAYED,
+        "TestRevisionWatcher/single unavailable podIP": REPLAYED,
+        "TestRevisionWatcher/single error podIP": REPLAYED,
+        "TestRevisionWatcher/podIP slow ready": REPLAYED,
+        "TestRevisionWatcher/multiple healthy podIP": REPLAYED,
+        "TestRevisionWatcher/one healthy one unhealthy podIP": REPLAYED,
+        "TestRevisionWatcher/one healthy one unhealthy podIP then both healthy": REPLAYED,
+        "TestRevisionWatcher/clusterIP slow ready, no pod addressability": _YET,
+        "TestRevisionWatcher/clusterIP ready, no pod addressability": _YET,
+        "TestRevisionWatcher/clusterIP ready, pod fails with non-mesh error then succeeds": "",
+        "TestRevisionWatcher/passthrough lb, clusterIP ready but no fallback": REPLAYED,
+        "TestRevisionWatcher/mesh mode enabled: pod ready but should still use cluster IP": _YET,
+        "TestRevisionWatcher/mesh mode disabled: pod initially returns mesh error": REPLAYED,
+        "TestRevisionWatcher/ready pod in k8s api when mesh compat disabled": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/add slow healthy": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/add slow ready http2": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/multiple revisions": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/no pods available, but non-mesh-related error": "",
+        "TestRevisionBackendManagerAddEndpoint/no pod addressability": _YET,
+        "TestRevisionBackendManagerAddEndpoint/unhealthy": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/unready pod successfully probed": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/exec probe only ready when kubernetes agrees": "",
+        "TestRevisionBackendManagerAddEndpoint/exec probe goes ready": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/sidecar exec probe not ready": REPLAYED,
+        "TestRevisionBackendManagerAddEndpoint/sidecar exec probe ready": REPLAYED,
+        "TestCheckDestsReadyToNotReady": REPLAYED,
+        "TestCheckDests": "inside: a round of its own; a ClusterIP is one more pod here",
+        "TestCheckDestsSwinging": REPLAYED,
+        "TestRevisionDeleted": REPLAYED,
+        "TestServiceDoesNotExist": REPLAYED,
+        "TestServiceMoreThanOne": REPLAYED,
+        "TestProbePodIPs/all healthy": REPLAYED,
+        "TestProbePodIPs/one pod fails probe": REPLAYED,
+        "TestProbePodIPs/ready pods skipped with mesh disabled": REPLAYED,
+        "TestProbePodIPs/ready pods not skipped with mesh auto": REPLAYED,
+        "TestProbePodIPs/only ready pods healthy without optimisation": REPLAYED,
+        "TestProbePodIPs/removes non existent pods": REPLAYED,
+        "TestProbePodIPs/non probe additions count as changes": "inside: what a round returns",
+        "TestProbePodIPs/non probe removals count as changes": "inside: what a round returns",
+        "TestProbePodIPs/no changes with probes": "inside: what a round returns",
+        "TestProbePodIPs/no changes without probes": "inside: what a round returns",
+        "TestProbePodIPs/mesh probe error": "inside: how an answer is classified",
+    },
+    "pkg/activator/net/throttler_test.go": {
+        "TestThrottlerUpdateCapacity": REPLAYED,
+        "TestThrottlerCalculateCapacity": "inside; see tests/throttler/test_capacity.py",
+        "TestThrottlerErrorNoRevision": REPLAYED,
+        "TestThrottlerErrorOneTimesOut": REPLAYED,
+        "TestThrottlerSuccesses": REPLAYED,
+        "TestPodAssignmentFinite": REPLAYED,
+        "TestPodAssignmentInfinite": REPLAYED,
+        "TestActivatorsIndexUpdate": REPLAYED,
+        "TestMultipleActivators": REPLAYED,
+        "TestInfiniteBreakerCreation": "inside: there is no second sort of breaker here",
+        "TestInfiniteBreaker": REPLAYED,
+        "TestInferIndex": REPLAYED,
+        "TestPickIndices": REPLAYED,
+        "TestAssignSlice": REPLAYED,
+    },
+    "pkg/activator/net/lb_policy_test.go": {
+        "TestRandomChoice_TwoTrackersDistribution": REPLAYED,
+        "TestRandomChoice2": REPLAYED,
+        "TestFirstAvailable": REPLAYED,
+        "TestRoundRobin": REPLAYED,
+        "BenchmarkPolicy": _BENCHMARK,
+    },
+    "pkg/activator/net/helpers_test.go": {
+        "TestEndpointsToDests": REPLAYED,
+        "TestGetServicePort": "inside; what follows is in TestRevisionWatcher's ClusterIP cases",
+        "BenchmarkHealthyAddresses": _BENCHMARK,
+        "BenchmarkEndpointsToDests": _BENCHMARK,
+    },
+    "pkg/activator/handler/handler_test.go": {
+        "TestActivationHandler/active endpoint": REPLAYED,
+        "TestActivationHandler/request error": REPLAYED,
+        "TestActivationHandler/timeout": "503 by a context's deadline: no server sets one",
+        "TestActivationHandler/overflow": REPLAYED,
+        "TestActivationHandlerProxyHeader": REPLAYED,
+        "TestActivationHandlerPassthroughLb": REPLAYED,
+        "TestActivationHandlerTraceSpans": _YET,
+        "TestUseSecurePort": _YET,
+        "BenchmarkHandler": _BENCHMARK,
+    },
+    "pkg/activator/handler/context_handler_test.go": {
+        "TestContextHandler": REPLAYED,
+        "TestContextHandlerError": REPLAYED,
+        "BenchmarkContextHandler": _BENCHMARK,
+    },
+    "pkg/activator/handler/healthz_handler_test.go": {
+        "TestHealthHandler": REPLAYED,
+        "BenchmarkHealthHandler": _BENCHMARK,
+    },
+    "pkg/activator/handler/probe_handler_test.go": {
+        "TestProbeHandler": REPLAYED,
+        "BenchmarkProbeHandler": _BENCHMARK,
+    },
+    "pkg/activator/handler/metric_handler_test.go": {
+        "TestRequestMetricHandler": REPLAYED,
+        "BenchmarkMetricHandler": _BENCHMARK,
+    },
+    "pkg/activator/handler/tracing_handler_test.go": {
+        "TestTracingAttributeHandler": _YET,
+    },
+    "pkg/activator/handler/concurrency_reporter_test.go": {
+        "TestStats": REPLAYED,
+        "TestConcurrencyReporterRun": REPLAYED,
+        "TestConcurrencyReporterHandler": REPLAYED,
+        "TestConcurrencyReporterRace": "inside: there is one thread here, and no such race",
+        "TestMetricsReported": REPLAYED,
+        "BenchmarkConcurrencyReporterHandler": _BENCHMARK,
+        "BenchmarkConcurrencyReporterReport": _BENCHMARK,
+    },
+    "pkg/activator/handler/main_test.go": {
+        "TestActivatorChainHandlerWithFullDuplex": REPLAYED,
+        "BenchmarkHandlerChain": _BENCHMARK,
+    },
+    "pkg/activator/stat_reporter_test.go": {
+        "TestReportStats": REPLAYED,
+        "TestReportStatsSendFailure": REPLAYED,
+        "TestAutoscalerConnectionOptions": "inside: the number of callbacks",
+    },
+    "pkg/activator/config/store_test.go": {
+        "TestStore": "inside: a store that no handler reads",
+    },
+    "pkg/activator/certificate": {
+        "TestReconcile": _YET,
+        "TestVerifySAN": _YET,
+    },
+    "cmd/activator": {
+        "TestUpdateRequestLogFromConfigMap": _YET,
+        "TestRequestLogTemplateInputGetter": _YET,
+    },
+    "pkg/queue/breaker_test.go": {
+        "TestBreakerInvalidConstructor": _BREAKER,
+        "TestBreakerReserveOverload": _BREAKER,
+        "TestBreakerOverloadMixed": _BREAKER,
+        "TestBreakerOverload": REPLAYED,
+        "TestBreakerQueueing": REPLAYED,
+        "TestBreakerNoOverload": REPLAYED,
+        "TestBreakerCancel": REPLAYED,
+        "TestBreakerUpdateConcurrency": _BREAKER,
+        "TestSemaphoreAcquireHasNoCapacity": _BREAKER,
+        "TestSemaphoreAcquireNonBlockingHasNoCapacity": _BREAKER,
+        "TestSemaphoreAcquireHasCapacity": _BREAKER,
+        "TestSemaphoreRelease": _BREAKER,
+        "TestSemaphoreUpdateCapacity": _BREAKER,
+        "TestPackUnpack": _BREAKER,
+        "BenchmarkBreakerMaybe": _BENCHMARK,
+        "BenchmarkBreakerReserve": _BENCHMARK,
+    },
+    "pkg/http/handler/timeout_test.go": {
+        "TestTimeoutWriterAllowsForAdditionalWritesBeforeTimeout": REPLAYED,
+        "TestTimeoutWriterDoesntFlushAfterTimeout": "inside: a writer's flush",
+        "TestTimeoutWriterFlushesBeforeTimeout": "inside: a writer's flush",
+        "TestTimeoutWriterErrorsWriteAfterTimeout": REPLAYED,
+        "TestTryTimeoutAndWriteErrorBehavior": REPLAYED,
+        "TestTimeToResponseStartTimeoutHandler": REPLAYED,
+        "TestResponseStartTimeoutAfterResponseStarted": REPLAYED,
+        "TestIdleTimeoutHandler": REPLAYED,
+        "TestTimeoutHandler": REPLAYED,
+        "BenchmarkTimeoutHandler": _BENCHMARK,
+    },
+    "pkg/http/proxy_test.go": {
+        "TestNewHeaderPruningProxy": REPLAYED,
+        "TestNewHeaderPruningProxyHTTPS": _YET,
+    },
+    "pkg/http/request_log_test.go": {
+        "TestRequestLogHandler": _YET,
+        "TestPanickingHandler": _YET,
+        "TestFailedTemplateExecution": _YET,
+        "TestSetTemplate": _YET,
+    },
+    "pkg/http/response_recorder_test.go": {
+        "TestResponseRecorder": "inside: a recorder between handlers, which ours has not",
+    },
+    "pkg/http/trace_test.go, trace_integration_test.go": {"all of them": _QUEUE_PROXY},
+    "pkg/http/handler/hijack_test.go": {"its three tests": _QUEUE_PROXY},
+    "pkg/reconciler/serverlessservice": {
+        "each of its tests": "concerns the controller that writes our Endpoints",
+    },
+    "test/e2e/activator_test.go": {"TestActivatorOverload": REPLAYED},
+    "test/e2e/timeout_test.go, test/conformance/api/v1/revision_timeout_test.go": {
+        "TestRevisionTimeout": REPLAYED,
+    },
+    "test/conformance/api/v1/single_threaded_test.go": {"TestSingleConcurrency": REPLAYED},
+    "test/conformance/runtime": {
+        "TestProtocols": REPLAYED,
+        "TestMustHaveHeadersSet": REPLAYED,
+        "TestShouldHaveHeadersSet": REPLAYED,
+        "TestProbeRuntime": REPLAYED,
+        "TestProbeRuntimeAfterStartup": REPLAYED,
+    },
+    "test/e2e/grpc_test.go": {
+        "TestGRPCUnaryPing": _HTTP2,
+        "TestGRPCUnaryPingViaActivator": _HTTP2,
+        "TestGRPCStreamingPing": _HTTP2,
+        "TestGRPCStreamingPingViaActivator": _HTTP2,
+        "TestGRPCAutoscaleUpDownUp": _HTTP2,
+        "TestGRPCLoadBalancing": _HTTP2,
+    },
+    "test/e2e/http2_test.go": {
+        "TestHelloHTTP2WithPortNameH2C": _HTTP2,
+        "TestHelloHTTP2WithEmptyPortName": "skipped by Knative itself",
+    },
+    "test/e2e/websocket_test.go, test/e2e/domainmapping": {
+        "TestWebSocket": REPLAYED,
+        "TestWebSocketViaActivator": REPLAYED,
+        "TestWebSocketBlueGreenRoute": _CLUSTER + "the ingress splits the traffic",
+        "TestWebSocketGracefulShutdown": REPLAYED,
+        "TestWebSocketWithTimeout": REPLAYED,
+        "TestDomainMappingWebsocket": REPLAYED,
+    },
+    "test/e2e/service_to_service_test.go": {"TestSvcToSvcViaActivator": _YET},
+    "test/e2e/autoscale_test.go": {
+        "TestTargetBurstCapacity": _CLUSTER + "who is in the path is the autoscaler's decision",
+        "TestTargetBurstCapacityMinusOne": _CLUSTER + "who is in the path",
+        "TestTargetBurstCapacityZero": _CLUSTER + "who is in the path",
+        "TestFastScaleToZero": _CLUSTER + "how soon pods go is the autoscaler's decision",
+        "TestAutoscaleUpDownUp": _CLUSTER + "how many pods there are",
+        "TestAutoscaleSustaining": _CLUSTER + "how many pods there are",
+        "TestAutoscaleUpCountPods": _CLUSTER + "how many pods there are",
+        "TestActivationScale": _CLUSTER + "how many pods there are",
+    },
+    "test/e2e/destroypod_test.go": {
+        "TestDestroyPodInflight": REPLAYED,
+        "TestDestroyPodTimely": _CLUSTER + "how soon a pod is gone",
+        "TestDestroyPodWithRequests": REPLAYED,
+    },
+    "test/e2e: initscale, initial_scale_test.go, minscale_readiness_test.go": {
+        "all three": _CLUSTER + "how many pods there are",
+    },
+    "test/e2e/multicontainerprobing": {
+        "TestMultiContainerReadiness": REPLAYED,
+        "TestMultiContainerReadinessDifferentProbeTypes": REPLAYED,
+        "TestMultiContainerProbeStartFailingAfterReady": REPLAYED,
+    },
+    "test/e2e/systeminternaltls": {
+        "TestSystemInternalTLS": _YET,
+        "TestTLSCertificateRotation": _YET,
+        "TestGracefulShutdownWithTLS": _CLUSTER + "the pod's end is queue-proxy's",
+        "TestSystemInternalTLSWithServeMode": _CLUSTER + "who is in the path",
+    },
+    "test/ha/activator_test.go": {
+        "TestActivatorHAGraceful": REPLAYED,
+        "TestActivatorHANonGraceful": "a process that is killed; see tests/e2e/test_scenarios.py",
+    },
+    "test/ha/workload_test.go": {"TestWorkloadHA": REPLAYED},
+    "test/upgrade, test/scale": {
+        "AutoscaleSustainingWithTBCTest": _CLUSTER + "an upgrade of all of it",
+        "TestScaleToN": _CLUSTER + "many services from zero",
+    },
+    "test/performance/benchmarks": {
+        "dataplane-probe": _BENCHMARK,
+        "scale-from-zero": _BENCHMARK,
+        "load-test": _BENCHMARK,
+    },
+}
+
+#: Tests of this folder that no Go test corresponds to: what peers rely on, byte for byte.
+OUR_OWN: Final = frozenset({"test_wire.py", "test_coverage.py"})

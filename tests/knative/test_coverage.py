@@ -1,0 +1,67 @@
+"""No test of Knative's is silently missing: the table of them against this folder's tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.knative.go_tests import GO_TESTS, OUR_OWN
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+ROWS = {row: reason for tests in GO_TESTS.values() for row, reason in tests.items()}
+
+
+@cache
+def functions() -> dict[str, str]:
+    """The tests of this folder that replay something, and what they say of themselves."""
+    return {
+        node.name: ast.get_docstring(node) or ""
+        for path in sorted(HERE.glob("test_*.py"))
+        if path.name not in OUR_OWN
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_")
+    }
+
+
+def name_of(row: str) -> str:
+    """The name of the function that replays a row."""
+    test, _, case = row.partition("/")
+    return f"test_{test}__{re.sub(r'[^0-9A-Za-z]+', '_', case)}" if case else f"test_{test}"
+
+
+def replaying(row: str) -> set[str]:
+    """The tests that replay a row; a Go test that is one row may be several tests here."""
+    name = name_of(row)
+    return {found for found in functions() if found == name or found.startswith(f"{name}__")}
+
+
+@pytest.mark.parametrize("row", [row for row, reason in ROWS.items() if not reason])
+def test_each_row_without_a_reason_is_replayed(row: str) -> None:
+    assert replaying(row), f"write {name_of(row)}, or say why there is none"
+
+
+@pytest.mark.parametrize("row", [row for row, reason in ROWS.items() if reason])
+def test_each_row_with_a_reason_is_not_replayed(row: str) -> None:
+    assert not replaying(row), "it is replayed now: take the reason away"
+    for path in re.findall(r"(?:tests|benchmarks)/[\w./]*", ROWS[row]):
+        assert (ROOT / path).exists()
+
+
+def test_each_test_here_replays_a_row() -> None:
+    known = set[str]().union(*(replaying(row) for row in ROWS))
+    # Cases of our own beside a Go test whose cases are rows: named after the test, too.
+    tests = {name_of(row.partition("/")[0]) for row in ROWS}
+    assert {
+        name for name in functions() if name not in known and name.partition("__")[0] not in tests
+    } == set()
+
+
+def test_each_test_here_says_what_the_go_test_asserts() -> None:
+    assert [name for name, text in functions().items() if not text] == []
