@@ -88,13 +88,25 @@ def _present(endpoints: Field) -> Iterator[_Endpoint]:
     here it waits, and the autoscaler hears of it.
     Because of this ``serving`` says nothing new: it differs from ``ready`` for such pods alone.
     """
-    for entry in endpoints.items():
-        conditions = entry["conditions"]
-        # Unknown is ready, and stays: so says the API.
-        if conditions["terminating"].boolean(default=False):
-            continue
-        is_ready = conditions["ready"].boolean(default=True)
-        yield _Endpoint(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), is_ready)
+    for index, value in enumerate(endpoints.sequence()):
+        match value:
+            # As Kubernetes writes nearly all of them: fields cost more than the rest together.
+            case {
+                "addresses": [str(ip), *_],
+                "conditions": {"ready": bool(ready), "terminating": False},
+                "targetRef": {"uid": str(uid)},
+            } if host(ip):
+                yield _Endpoint(ip, uid, ready)
+            case _:
+                yield from _one(endpoints.item(index, value))
+
+
+def _one(entry: Field) -> Iterator[_Endpoint]:
+    conditions = entry["conditions"]
+    # Unknown is ready, and stays: so says the API.
+    ready = conditions["ready"].boolean(default=True)
+    if not conditions["terminating"].boolean(default=False):
+        yield _Endpoint(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), ready)
 
 
 def _ip(addresses: Field) -> str:

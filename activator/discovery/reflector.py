@@ -174,7 +174,7 @@ class Reflector:
     def _missing(self, error: ServerAnswerError) -> float:
         """Notes that a resource which may be missing is; says so once and asks seldom."""
         self.counters.failures += 1
-        if not self.last_error:
+        if self.last_error != str(error):
             logger.info(
                 "%s are not read, which is no fault: %s%s; asked again every %.0f s",
                 self.resource.path,
@@ -237,7 +237,7 @@ class Reflector:
         if status == _HTTP_UNAUTHORIZED:
             return " (the credentials are read again)"
         if status == _HTTP_FORBIDDEN:
-            return f" (is a role that allows get, list and watch of {name} bound to our account?)"
+            return f" (is a role that allows list and watch of {name} bound to our account?)"
         if status == _HTTP_NOT_FOUND:
             return " (is Knative Serving installed?)" if name == "revisions" else ""
         return ""

@@ -29,9 +29,9 @@ def addresses(dests: frozenset[Dest]) -> list[str]:
     return sorted(dest.address for dest in dests)
 
 
-def with_conditions(conditions: Any) -> Dests:
+def with_conditions(conditions: Any, **more: Any) -> Dests:
     obj = slice_of("10.0.0.1")
-    obj["endpoints"][0]["conditions"] = conditions
+    obj["endpoints"][0] |= {"conditions": conditions, **more}
     return dests_of(obj)
 
 
@@ -57,9 +57,10 @@ READY, NOT_READY, GONE = "ready", "not ready", "gone"
     ],
 )
 def test_conditions(conditions: Any, state: str) -> None:
-    found = with_conditions(conditions)
-    assert addresses(found.ready) == (["10.0.0.1:8012"] if state is READY else [])
-    assert addresses(found.not_ready) == (["10.0.0.1:8012"] if state is NOT_READY else [])
+    for more in ({}, {"targetRef": {"kind": "Pod", "uid": "u"}}):
+        found = with_conditions(conditions, **more)
+        assert addresses(found.ready) == (["10.0.0.1:8012"] if state is READY else [])
+        assert addresses(found.not_ready) == (["10.0.0.1:8012"] if state is NOT_READY else [])
 
 
 def test_ports_are_known_by_name() -> None:
@@ -162,6 +163,7 @@ def test_other_slices_are_ignored_however_broken() -> None:
 )
 def test_a_broken_field_is_named(path: tuple[Any, ...], value: Any, message: str) -> None:
     obj = slice_of("10.0.0.1", name="foo")
+    obj["endpoints"][0]["targetRef"] = {"kind": "Pod", "uid": "u"}
     put(obj, path, value)
     with pytest.raises(ManifestError) as caught:
         parse(obj)

@@ -22,7 +22,17 @@ from activator.discovery.manifests import (
     ManifestFolderError,
     Timings,
 )
-from tests.activator.discovery.recording import A, B, RecordingSink, private, revision
+from tests.activator.discovery.recording import (
+    A,
+    B,
+    RecordingSink,
+    private,
+    revision,
+    secret,
+    service,
+    slice_of,
+    trust_bundle,
+)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -35,6 +45,29 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def folder(tmp_path: Path, inventory: Inventory) -> ManifestFolder:
     return ManifestFolder(tmp_path, inventory)
+
+
+def test_slices_services_secrets_and_trust_bundles_are_read_from_files(
+    folder: ManifestFolder, sink: RecordingSink, tmp_path: Path
+) -> None:
+    write(tmp_path / "a.yaml", revision(), service(), slice_of("10.0.0.1"))
+    write(tmp_path / "b.yaml", secret("certs", a=b"1"), trust_bundle("bundle", "PEM"))
+    folder.load()
+    assert folder.errors == {}
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert set(sink.services) == {A}
+    assert sink.secrets == {"certs": {"a": b"1"}}
+    assert sink.trust_bundles == ("PEM",)
+
+
+def test_a_secret_that_is_broken_is_named_and_not_shown(
+    folder: ManifestFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "a.yaml", secret("certs") | {"data": {"tls.key": "hunter2"}})
+    folder.load()
+    (problem,) = folder.errors.values()
+    assert "line 1: Secret knative-serving/certs: data[tls.key]: expected base64" in problem
+    assert "hunter2" not in problem + caplog.text
 
 
 def write(path: Path, *objects: Any) -> None:
