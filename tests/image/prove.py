@@ -286,7 +286,7 @@ async def _serves_a_cluster(container: Container, objects: Path) -> None:
             check(True, f"startup and liveness probe pass after {monotonic() - started:.2f} s")
             await activator.answers(8012, "/", KUBELET, 500)
             check(True, "readiness probe fails without an autoscaler")
-            await _serves_with_an_autoscaler(activator, started)
+            await _serves_with_an_autoscaler(container, activator, started)
 
 
 def _deployment_environment() -> dict[str, str]:
@@ -303,7 +303,9 @@ def _deployment_environment() -> dict[str, str]:
     }
 
 
-async def _serves_with_an_autoscaler(activator: Activator, started: float) -> None:
+async def _serves_with_an_autoscaler(
+    container: Container, activator: Activator, started: float
+) -> None:
     async def take(connection: websockets.ServerConnection) -> None:
         await connection.wait_closed()
 
@@ -316,6 +318,9 @@ async def _serves_with_an_autoscaler(activator: Activator, started: float) -> No
         check(True, "a request reaches the pod")
         await activator.answers(9090, "/metrics", {}, 200)
         check(True, "Prometheus finds the metrics")
+        process = await container.start([*container.stage.entrypoint, "status"], stdout=PIPE)
+        told = (await process.communicate())[0].decode()
+        check("default/app" in told, "`activator status` in the container tells of the revision")
         privileges = activator.privileges()
         check(privileges["NSpid"].split()[-1] == "1", "process 1 of the container")
         check(set(privileges["Uid"].split()) == {"65532"}, "user 65532")

@@ -119,11 +119,22 @@ async def calls(folder: Path, watched: Iterable[str], **settings: str) -> list[C
         return api.calls
 
 
-async def test_each_request_is_permitted(tmp_path: Path) -> None:
-    kinds = ("Revision", "Service", "Endpoints", "ConfigMap")
-    made = await calls(tmp_path, kinds)
+@pytest.mark.parametrize(
+    ("endpoints", "kinds"),
+    [
+        ("auto", {"Endpoints", "EndpointSlice"}),
+        ("endpoints", {"Endpoints"}),
+        ("slices", {"EndpointSlice"}),
+    ],
+)
+async def test_each_request_is_permitted(endpoints: str, kinds: set[str], tmp_path: Path) -> None:
+    watched = {"Revision", "Service", "ConfigMap"} | kinds
+    made = await calls(tmp_path, watched, ACTIVATOR_ENDPOINTS=endpoints)
     permitted = grants(build(OVERLAY))
     assert [call for call in made if not any(grant.covers(call) for grant in permitted)] == []
+    if endpoints == "auto":  # the default: all of it is needed
+        unused = {grant for grant in permitted if not any(grant.covers(call) for call in made)}
+        assert unused == set()
 
 
 def test_secrets_are_readable_only_with_internal_tls() -> None:
