@@ -9,7 +9,6 @@ kubelet's probe, ingress's probe, activator's probe, revision.
 from __future__ import annotations
 
 import asyncio
-import re
 from math import inf
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +17,7 @@ from activator.proxy.body import Body, LengthBody
 from activator.proxy.exchange import Exchange
 from activator.proxy.grammar import FramingError
 from activator.proxy.linger import Linger
+from activator.proxy.partial import PartialHead
 from activator.proxy.presence import Inquiry
 from activator.proxy.probes import probe_reply
 from activator.proxy.request import Request, read_request
@@ -27,9 +27,6 @@ if TYPE_CHECKING:  # the server makes downstreams
 
 #: Bytes that a client may send ahead of its turn before we stop reading.
 MAX_AHEAD = 64 << 10
-#: The beginning of anything that can become a request line.
-_METHOD_BEGINS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: |\Z)|\r?\n?\Z")
-_BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
 class Downstream(asyncio.Protocol):
@@ -47,7 +44,6 @@ class Downstream(asyncio.Protocol):
         "_eof",
         "_exchange",
         "_head_only",
-        "_head_since",
         "_inquiry",
         "_minor",
         "_partial",
@@ -75,8 +71,7 @@ class Downstream(asyncio.Protocol):
         self._reading = True
         self._busy = False
         # For the request that is being read, and what stands behind it.
-        self._partial: bytearray | None = None
-        self._head_since = 0.0
+        self._partial: PartialHead | None = None
         self._ahead = b""
         # For the request that is being answered.
         self._exchange: Exchange | None = None
@@ -100,8 +95,7 @@ class Downstream(asyncio.Protocol):
             self.write(proxy.too_many_connections())
             self.transport.close()
             return
-        self._head_since = now = proxy.clock()
-        proxy.timers.arm(self, now + proxy.header_timeout)
+        proxy.timers.arm(self, proxy.clock() + proxy.header_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -200,41 +194,24 @@ class Downstream(asyncio.Protocol):
                 self._refuse(FramingError("more than one empty line before the request"))
                 return b""
             return data[2:]
-        self._partial = bytearray()
-        self._head_since = now = self.proxy.clock()
+        now = self.proxy.clock()
+        self._partial = PartialHead(self.proxy.request_limits, now)
         if self.armed > now + self.proxy.header_timeout:
             self.proxy.timers.arm(self, now + self.proxy.header_timeout)
         self._read_partial(data)
         return b""
 
     def _read_partial(self, data: bytes) -> None:
-        """Add to a head that is not complete; look only at what is new."""
-        partial = self._partial
-        assert partial is not None
-        known = max(0, len(partial) - 3)
-        partial += data
-        limits = self.proxy.request_limits
-        end = partial.find(b"\r\n\r\n", known)
-        if end < 0 or end > limits.max_head:
-            if error := self._hopeless(partial, known):
-                self._refuse(error)
+        """Add to a head that is not complete."""
+        assert self._partial is not None
+        try:
+            whole = self._partial.feed(data)
+        except FramingError as error:
+            self._refuse(error)
             return
-        self._partial = None
-        self._read(bytes(partial))
-
-    def _hopeless(self, partial: bytearray, known: int) -> FramingError | None:
-        """Return why a head that is not complete cannot become a good one."""
-        limits = self.proxy.request_limits
-        if len(partial) > limits.max_head:
-            return FramingError("the request head is too large", 431)
-        if known < 80 and _METHOD_BEGINS.match(partial.lstrip(b"\r\n")[:80]) is None:
-            return FramingError("this is not HTTP")
-        if _BARE_LF.search(partial, known):
-            return FramingError("a bare LF")
-        longest_line = limits.max_target + 80
-        if len(partial) > longest_line and partial.find(b"\r\n", 0, longest_line) < 0:
-            return FramingError("the request target is too long", 414)
-        return None
+        if whole:
+            self._partial = None
+            self._read(whole)
 
     def _begin(self, request: Request) -> None:
         self._head_only = request.method == b"HEAD"
@@ -377,7 +354,7 @@ class Downstream(asyncio.Protocol):
         answering = exchange is not None and exchange.answering
         if exchange is not None:
             exchange.on_client_gone()
-        self._partial = bytearray()  # whatever else comes
+        self._partial = PartialHead(self.proxy.request_limits, 0.0)  # whatever else comes
         self._ahead = b""
         if answering:
             self.abort()
@@ -406,7 +383,7 @@ class Downstream(asyncio.Protocol):
             return min(later, self._look(now)) if self._eof or not self._reading else later
         if self._partial is None:
             return inf
-        late_at = self._head_since + self.proxy.header_timeout
+        late_at = self._partial.since + self.proxy.header_timeout
         if now < late_at:
             return late_at
         self._refuse(FramingError("the request head took too long", 408))

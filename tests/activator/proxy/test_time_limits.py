@@ -105,7 +105,7 @@ async def test_waiting_for_a_pod_uses_up_the_time_to_begin(world):
     answer = await world.ask()
     assert (answer.status, answer.body) == (504, TEXT)
     assert answer.get(b"Activator-Reason") == b"no-endpoints"
-    assert 0.2 <= world.now() - started < 5
+    assert 0.15 <= world.now() - started < 5  # uvloop rounds its time
 
 
 @pytest.mark.parametrize(

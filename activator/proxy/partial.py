@@ -1,0 +1,64 @@
+"""A request head that has not come to its end.
+
+Collects it, looking at each byte once, and gives it up as soon as it cannot become a good one.
+Knows no socket and no clock.
+"""
+
+from __future__ import annotations
+
+import re
+
+from activator.proxy.grammar import FramingError
+from activator.proxy.request import RequestLimits
+
+#: The beginning of anything that can become a request line.
+_METHOD_BEGINS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: |\Z)|\r?\n?\Z")
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+#: Bytes of a request line besides its target: the longest method and the version.
+_LINE_WITHOUT_TARGET = 80
+
+
+class PartialHead:
+    """What has come of one head.
+
+    Attributes:
+        since: when its first byte came, seconds.
+    """
+
+    __slots__ = ("_bytes", "_limits", "since")
+
+    def __init__(self, limits: RequestLimits, since: float) -> None:
+        self._bytes = bytearray()
+        self._limits = limits
+        self.since = since
+
+    def feed(self, data: bytes) -> bytes:
+        """Add what came.
+
+        Returns:
+            All that has come, once that holds a whole head; else nothing.
+
+        Raises:
+            FramingError: no good head can begin like this.
+        """
+        head = self._bytes
+        known = max(0, len(head) - 3)
+        head += data
+        end = head.find(b"\r\n\r\n", known)
+        if 0 <= end <= self._limits.max_head:
+            return bytes(head)
+        self._check(known)
+        return b""
+
+    def _check(self, known: int) -> None:
+        head, limits = self._bytes, self._limits
+        if len(head) > limits.max_head:
+            raise FramingError("the request head is too large", 431)
+        beginning = _LINE_WITHOUT_TARGET
+        if known < beginning and _METHOD_BEGINS.match(head.lstrip(b"\r\n")[:beginning]) is None:
+            raise FramingError("this is not HTTP")
+        if _BARE_LF.search(head, known):
+            raise FramingError("a bare LF")
+        longest = limits.max_target + _LINE_WITHOUT_TARGET
+        if len(head) > longest and head.find(b"\r\n", 0, longest) < 0:
+            raise FramingError("the request target is too long", 414)
