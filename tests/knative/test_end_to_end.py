@@ -520,7 +520,7 @@ async def test_TestActivatorHAGraceful(new_world: NewWorld) -> None:
         world.apply(revision(), private())
     await first.passes()
     clients = [*await first.calls(5), *await second.calls(5)]
-    first.runtime.begin_drain()
+    first.runtime.begin_drain("received SIGTERM from kubelet")
     await first.passes(2)
     for world in (first, second):
         world.apply(private([pod.at]))

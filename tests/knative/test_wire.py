@@ -152,7 +152,7 @@ async def test_draining_is_told_to_kubelets(world: World) -> None:
     """After SIGTERM: 500 with Knative's words; other probes and requests as before."""
     (pod,) = await world.serving(1)
     world.apply(revision(), private([pod.at]))
-    world.runtime.begin_drain()
+    world.runtime.begin_drain("received SIGTERM from kubelet")
     answer = await world.ask(probe(b"User-Agent: kube-probe/1.34\r\n"))
     assert (answer.status, answer.body) == (500, b"received SIGTERM from kubelet\n")
     assert (await world.ask(probe(b"K-Network-Probe: activator\r\n"))).body == b"activator"
