@@ -18,7 +18,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tests.knative.objects import H2C, NAME, NAMESPACE, Address, private, revision
+from tests.knative.objects import H2C, NAME, NAMESPACE, Address, private, private_service, revision
 from tests.knative.world import (
     NEVER,
     PASSES,
@@ -476,6 +476,19 @@ async def test_TestDestroyPodWithRequests(world: World) -> None:
     assert [await client.text() for client in clients] == ["hi"] * 6
     assert old.traffic
     assert new.traffic
+
+
+@pytest.mark.parametrize("sidecars", [(False, False), (False, True), (True, False), (True, True)])
+async def test_TestSvcToSvcViaActivator(world: World, sidecars: tuple[bool, bool]) -> None:
+    """One service calls another, each with or without a mesh's sidecar. Before a pod with one our
+    probe is answered 503, and the way leads by the ClusterIP; it leads to the pod otherwise."""
+    for name, sidecar in zip(("caller", "called"), sidecars, strict=True):
+        pod = await world.pod(*((UNAVAILABLE,) if sidecar else ()))
+        cluster_ip = await world.pod()
+        world.apply(revision(name), private([pod.at], name=name))
+        world.apply(private_service(cluster_ip.at, name))
+        used = cluster_ip if sidecar else pod
+        assert await (await world.call(to(name))).text() == used.name
 
 
 @pytest.mark.parametrize("refuses_first", [False, True], ids=["graceful", "killed"])

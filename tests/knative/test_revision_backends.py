@@ -180,6 +180,42 @@ async def test_TestRevisionWatcher__one_healthy_one_unhealthy_podIP_then_both_he
     assert world.took() == ["pod-0", "pod-1"]
 
 
+async def test_TestRevisionWatcher__single_http2_clusterIP(world: World) -> None:
+    """A ready pod and one that is not both say 503, the ClusterIP passes: it is the destination,
+    and has room for what the one *ready* pod may have."""
+    ready, not_ready = await world.pod(UNAVAILABLE), await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world, port_name="http2")
+    world.apply(revision(cc=1, protocol=H2C))
+    world.apply(private([ready.at], [not_ready.at], port_name="http2"))
+    await wait_long(world)
+    assert world.load() == {cluster_ip.name: 1}
+
+
+async def test_TestRevisionWatcher__clusterIP_slow_ready_no_pod_addressability(
+    world: World,
+) -> None:
+    """The pod says 503, the ClusterIP breaks once and then passes: it is the destination."""
+    pod = await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world, breaks, PASSES)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await world.calls(4)
+    await world.until(lambda: cluster_ip.in_flight, "the ClusterIP is used")
+    assert world.load() == {cluster_ip.name: 1}
+    assert len(cluster_ip.probes) == 2
+
+
+async def test_TestRevisionWatcher__clusterIP_ready_no_pod_addressability(world: World) -> None:
+    """The port is that of the Service, under its name; that of the Endpoints is another one."""
+    pod = await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world, own_port=True)
+    assert cluster_ip.port != pod.port
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.load() == {cluster_ip.name: 1}
+
+
 async def test_TestRevisionWatcher__clusterIP_ready_pod_fails_with_non_mesh_error_then_succeeds(
     world: World,
 ) -> None:
@@ -208,6 +244,20 @@ async def test_TestRevisionWatcher__passthrough_lb_clusterIP_ready_but_no_fallba
     assert not cluster_ip.probes
     assert pod.probes[0].all(b"k-passthrough-lb") == [b"true"]
     assert pod.probes[0].all(b"host") == [b"real-name-private.real-namespace"]
+
+
+async def test_TestRevisionWatcher__mesh_mode_enabled_pod_ready_but_should_still_use_cluster_IP(
+    world: World,
+) -> None:
+    """Mode ``enabled``: a healthy pod is ignored, and not even probed."""
+    pod = await world.pod()
+    cluster_ip = await cluster_ip_of(world)
+    network(world, mesh_compatibility_mode="enabled")
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.load() == {cluster_ip.name: 1}
+    assert not pod.probes
 
 
 async def test_TestRevisionWatcher__mesh_mode_enabled_and_pods_addressable(world: World) -> None:
@@ -249,6 +299,26 @@ async def test_TestRevisionWatcher__ready_pod_in_k8s_api_when_mesh_compat_disabl
     list_pods(world, pod)
     await wait_long(world)
     assert world.took() == ["pod-0"]
+
+
+async def test_TestRevisionWatcher__the_clusterIP_is_no_latch(world: World) -> None:
+    """A start-up in which pods say 503 longer than the ClusterIP does: it is used, and pods again
+    as soon as one passes. Knative stays with the ClusterIP until the Endpoints are made anew."""
+    pod = await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world)
+    pod.holding = True
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world, 2)
+    assert world.load() == {cluster_ip.name: 1}
+    pod.reacts(PASSES)
+    await world.until(lambda: pod.in_flight, "the pod is used")
+    assert world.load() == {cluster_ip.name: 1, "pod-0": 1}, "what runs is left where it is"
+    cluster_ip.release()
+    pod.release()
+    pod.holding = False
+    assert (await world.ask()).body == b"pod-0"
+    assert len(cluster_ip.traffic) == 1
 
 
 # TestRevisionBackendManagerAddEndpoint
@@ -301,6 +371,17 @@ async def test_TestRevisionBackendManagerAddEndpoint__no_pods_available_but_non_
     list_pods(world, pod)
     assert await world.outcome(await wait_long(world)) == {"waits": 4}
     assert not cluster_ip.traffic
+
+
+async def test_TestRevisionBackendManagerAddEndpoint__no_pod_addressability(world: World) -> None:
+    """The pod says 503, the ClusterIP is well: it is the destination."""
+    pod = await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    await wait_long(world)
+    assert world.load() == {cluster_ip.name: 1}
+    assert not pod.traffic
 
 
 async def test_TestRevisionBackendManagerAddEndpoint__unhealthy(world: World) -> None:

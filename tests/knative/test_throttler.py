@@ -11,8 +11,19 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.knative.objects import H2C, HTTP1, NAME, PORT_NAMES, private, public, revision
-from tests.knative.world import NEVER, UNAVAILABLE, World, to
+from tests.knative.objects import (
+    H2C,
+    HTTP1,
+    NAME,
+    PORT_NAMES,
+    Address,
+    config_map,
+    private,
+    private_service,
+    public,
+    revision,
+)
+from tests.knative.world import NEVER, UNAVAILABLE, ScriptedPod, World, to
 
 NewWorld = Callable[..., Awaitable[World]]
 
@@ -89,6 +100,54 @@ async def test_TestThrottlerUpdateCapacity__borrowing(new_world: NewWorld) -> No
     assert await filled(world, 2) == 2
     assert world.took() == ["pod-2", "pod-3"]
     assert await filled(world, 3) == 4
+
+
+@pytest.mark.parametrize(
+    ("backends", "cc", "count", "capacity"),
+    [(1, 10, 1, 10), (10, 10, 1, 100), (100, 10, 1, 1000), (10, 10, 5, 20), (10, 10, 200, 1)],
+)
+async def test_TestThrottlerUpdateCapacity__clusterIP(
+    new_world: NewWorld, backends: int, cc: int, count: int, capacity: int
+) -> None:
+    """By way of the ClusterIP: containerConcurrency times the ready pods, shared among the
+    activators, at least 1."""
+    world, cluster_ip = await behind_cluster_ip(new_world, backends, cc, count)
+    assert (await world.api())["capacity"] == capacity
+    if capacity <= 100:  # more sockets than that say nothing else
+        assert await filled(world, capacity + 2) == capacity
+        assert cluster_ip.in_flight == capacity
+
+
+async def test_TestThrottlerUpdateCapacity__clusterIP_without_ready_pods(
+    new_world: NewWorld,
+) -> None:
+    """No ready pod behind it: no capacity, whatever the ClusterIP says."""
+    world, cluster_ip = await behind_cluster_ip(new_world, 0, 10, 200)
+    assert await filled(world, 2) == 0
+    assert not cluster_ip.traffic
+
+
+async def test_TestThrottlerUpdateCapacity__clusterIP_cc_0(new_world: NewWorld) -> None:
+    """Without a limit the way is open, however many activators there are."""
+    world, cluster_ip = await behind_cluster_ip(new_world, 1, 0, 200)
+    assert await filled(world, 30) == 30
+    assert cluster_ip.in_flight == 30
+
+
+async def behind_cluster_ip(
+    new_world: NewWorld, backends: int, cc: int, count: int
+) -> tuple[World, ScriptedPod]:
+    """A revision that is reached by its ClusterIP alone; its pods are addresses and no more."""
+    ips, own = activators(count, 0)
+    world = await new_world(pod_ip=own)
+    cluster_ip = await world.pod()
+    cluster_ip.holding = True
+    at = [Address(f"127.9.{number}.1", 1) for number in range(backends)]
+    world.apply(config_map("config-network", {"mesh-compatibility-mode": "enabled"}))
+    world.apply(revision(cc=cc), private(at, [Address("127.9.0.2", 1)]), public(ips))
+    world.apply(private_service(cluster_ip.at))
+    await world.passes()
+    return world, cluster_ip
 
 
 # TestThrottlerErrorNoRevision
@@ -170,6 +229,14 @@ async def test_TestThrottlerSuccesses__roundrobin_test(world: World) -> None:
     await world.passes()
     assert await filled(world, 3) == 3
     assert world.load() == {"pod-0": 1, "pod-1": 1, "pod-2": 1}
+
+
+async def test_TestThrottlerSuccesses__single_healthy_clusterIP(new_world: NewWorld) -> None:
+    """The ClusterIP takes the place of pods: it gets the requests."""
+    world, cluster_ip = await behind_cluster_ip(new_world, 2, 1, 1)
+    cluster_ip.holding = False
+    assert [await client.text() for client in await world.calls(3)] == ["pod-0"] * 3
+    assert cluster_ip.most <= 2
 
 
 # Slices
