@@ -76,7 +76,8 @@ class Runtime:
         self.pod_name = settings.pod_name
         self._tasks = Tasks()
         self._draining = ""
-        self._watch: KubernetesWatch | None = None
+        self.watch: KubernetesWatch | None = None
+        self.inventory: Inventory | None = None
         self._folder: ManifestFolder | None = None
         self.link = self._make_link()
         if self.link is not None:
@@ -232,7 +233,7 @@ class Runtime:
         settings = self.settings
         if settings.manifests is not None:
             # The folder tells of what is wrong itself, with file and line.
-            inventory = self._make_inventory(report=lambda rejection: None)
+            inventory = self.inventory = self._make_inventory(report=lambda rejection: None)
             self._folder = ManifestFolder(settings.manifests, inventory)
             self._folder.load()
             self._tasks.start(self._folder.run())
@@ -243,8 +244,10 @@ class Runtime:
             KubernetesWatch,
         )
 
-        inventory = self._make_inventory(system_namespace=settings.system_namespace)
-        watch = self._watch = KubernetesWatch(
+        inventory = self.inventory = self._make_inventory(
+            system_namespace=settings.system_namespace
+        )
+        watch = self.watch = KubernetesWatch(
             inventory, settings.system_namespace, settings.kubeconfig
         )
         try:
@@ -271,7 +274,7 @@ class Runtime:
         try:
             self.cluster.freeze(required=settings.command == "run")
         except ConfigMapError as error:
-            where = f"namespace {settings.system_namespace}" if self._watch else settings.manifests
+            where = f"namespace {settings.system_namespace}" if self.watch else settings.manifests
             raise StartError(
                 f"ConfigMap {network_config.NAME} ({where}): {error}. Whether traffic has to be "
                 f"encrypted is not known; mend it and start again."

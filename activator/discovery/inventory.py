@@ -169,6 +169,12 @@ class Inventory:
         """How many objects of each kind are in force."""
         return {kind: self._counts[kind] for kind in GROUPS}
 
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """How many objects of each kind cannot be used at present."""
+        found = Counter(key.kind for key in self.stats.rejected)
+        return {kind: found[kind] for kind in GROUPS}
+
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._entries
 

@@ -180,6 +180,28 @@ UNKNOWN_REVISION = Family(
 BAD_REQUESTS = Family(
     "activator_bad_requests_total", _C, (), "Requests that were malformed; answered 4xx."
 )
+OBJECTS = Family(
+    "activator_objects", _G, ("kind",), "Kubernetes objects that are in force, by kind."
+)
+REJECTED_OBJECTS = Family(
+    "activator_rejected_objects",
+    _G,
+    ("kind",),
+    "Kubernetes objects that cannot be used as they are now, by kind; the log says why.",
+)
+WATCH_FAILURES = Family(
+    "activator_watch_failures_total",
+    _C,
+    ("kind",),
+    "Requests to the API server that failed, by the kind of objects they were for.",
+)
+WATCH_AGE = Family(
+    "activator_watch_age_seconds",
+    _G,
+    ("kind",),
+    "Time since the API server last said anything of a kind of objects; about 60 s at most while "
+    "all is well.",
+)
 BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
 
 FAMILIES = (
@@ -188,7 +210,8 @@ FAMILIES = (
     *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
     *(QUEUED, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES, PODS, CAPACITY),
     *(PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
-    *(UNKNOWN_REVISION, BAD_REQUESTS, BUILD_INFO),
+    *(UNKNOWN_REVISION, BAD_REQUESTS),
+    *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),
 )
 
 

@@ -20,6 +20,7 @@ from activator.driver import Driver, Entry
 from activator.telemetry import families as f
 from activator.telemetry.exposition import HistogramText, escape, header, merged, sample
 from activator.telemetry.families import Family
+from activator.telemetry.knowledge import Objects, Watch, knowledge
 from activator.telemetry.process import ProcessMetrics
 from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
@@ -107,6 +108,14 @@ class Sources(Protocol):
     @property
     def proxy(self) -> Proxy:
         """Requests without a revision."""
+
+    @property
+    def inventory(self) -> Objects | None:
+        """Kubernetes' objects; None before they are read."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """What follows a cluster; None where there is none."""
 
     @property
     def link(self) -> Link | None:
@@ -211,6 +220,7 @@ class Metrics:
         yield _one(f.UPSTREAM_IDLE, pools.idle)
         yield _one(f.UNKNOWN_REVISION, requests.unknown_revisions)
         yield _one(f.BAD_REQUESTS, requests.bad_requests)
+        yield from knowledge(sources.inventory, sources.watch, sources.driver.clock())
         yield _one(f.BUILD_INFO, 1, f'version="{__version__}"')
         yield from _link(sources.link)
 

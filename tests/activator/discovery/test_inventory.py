@@ -280,6 +280,17 @@ def test_objects_in_force_are_counted_by_kind(inventory: Inventory) -> None:
     }
 
 
+def test_objects_that_are_rejected_at_present_are_counted_by_kind(inventory: Inventory) -> None:
+    for obj in (private("nonsense"), private("nonsense", of="b"), revision(idleTimeoutSeconds=-1)):
+        inventory.apply(obj)
+    inventory.apply(private("10.0.0.1"))
+    assert {kind: n for kind, n in inventory.rejected.items() if n} == {
+        "Endpoints": 1,
+        "Revision": 1,
+    }
+    assert set(inventory.rejected) == set(GROUPS)
+
+
 def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) -> None:
     log_rejection(Rejection("Revision", "ns", "r", "Revision ns/r: spec: wrong"))
     record = caplog.records[0]

@@ -48,6 +48,9 @@ def with_everything(world):
     counters.client_of(("10.0.0.1:8012", b"GET", 200)).duration.observe(0.2)
     counters.requeued("connect-failed")
     world.link = SimpleNamespace(connected=True, ever_connected=True, connection_losses=4)
+    world.inventory = SimpleNamespace(counts={"Revision": 1}, rejected={"Revision": 0})
+    counted = {"Revision": SimpleNamespace(failures=0)}
+    world.watch = SimpleNamespace(counters=counted, ages=lambda now: {"Revision": 3.0})
     return throttler, counters
 
 

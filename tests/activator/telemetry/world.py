@@ -43,6 +43,8 @@ class World:
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
         self.proxy = SimpleNamespace(counters=counters)
         self.link: Any = None
+        self.inventory: Any = None
+        self.watch: Any = None
         self.pod_name = "activator-1"
         self.started_at = self.clock.now - 60
         self.not_ready = ""
