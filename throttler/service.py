@@ -34,11 +34,12 @@ class Service:
         used_since: since when requests go there; None if they do not.
     """
 
-    __slots__ = ("_needed", "_revision", "address", "tracker", "used_since")
+    __slots__ = ("_awaited", "_needed", "_revision", "address", "tracker", "used_since")
 
     def __init__(self, revision: RevisionThrottler) -> None:
         self._revision = revision
         self._needed = True
+        self._awaited: PodTracker | None = None
         self.address = ""
         self.tracker: PodTracker | None = None
         self.used_since: float | None = None
@@ -55,8 +56,8 @@ class Service:
             The tracker if requests go there from now on, else None.
         """
         self._needed = reach.service and not (reach.pods and usable)
-        before = self.tracker is not None
-        sought = self.address and self._needed and _is_sought(reach, pods, before)
+        self._awaited = None
+        sought = self.address and self._needed and self._seek(reach, pods)
         old = self.tracker
         if old is not None and not (sought and old.address == self.address):
             self._leave(old, changes)
@@ -78,12 +79,35 @@ class Service:
         """Return whether a pod's last answer can begin or end the use of the ClusterIP.
 
         Arguments:
-            before: its ``mesh_like`` before that. The first failure of a pod that is not ready is
-                the most frequent one, and changes nothing.
+            before: its ``mesh_like`` before that.
         """
         if not self._needed or not self.address or pod.mesh_like is before:
             return False
-        return pod.ready or before is False or self.tracker is not None
+        if self.tracker is not None:
+            return pod.mesh_like is False
+        return before is False or pod is self._awaited
+
+    def _seek(self, reach: Reach, pods: Collection[PodTracker]) -> bool:
+        """Return whether the ClusterIP, which is needed, is to be asked, and used if it passes.
+
+        A pod that starts answers 503, as a mesh does. So what counts is what pods answered after
+        Kubernetes listed them as ready, and all of those must have answered before it begins; a
+        new pod that has not answered yet does not end it.
+        """
+        listed = [pod for pod in pods if pod.state is not PodState.DRAINING]
+        ready = [pod for pod in listed if pod.ready]
+        if not ready:  # nothing is behind it
+            return False
+        if not reach.pods:
+            return True
+        if any(pod.mesh_like is False for pod in listed):
+            return False
+        if self.tracker is not None:
+            return True
+        # Pods answer about in this order. So that a thousand of them are not looked through at
+        # each answer, the last that has not answered yet is the one that is awaited.
+        self._awaited = next((pod for pod in reversed(ready) if not pod.mesh_like), None)
+        return self._awaited is None
 
     def _leave(self, tracker: PodTracker, changes: Changes) -> None:
         """Send nothing there any more; requests that it has finish."""
@@ -92,21 +116,3 @@ class Service:
         if not tracker.in_flight:
             tracker.apply(PodEvent.IDLE)
             changes.gone.append(tracker)
-
-
-def _is_sought(reach: Reach, pods: Collection[PodTracker], before: bool) -> bool:
-    """Return whether the ClusterIP, which is needed, is to be asked, and used if it answers well.
-
-    A pod that starts answers 503, as a mesh does. So what counts is what pods answered after
-    Kubernetes listed them as ready, and all of those must have answered before it begins; a new
-    pod that has not answered yet does not end it.
-    """
-    listed = [pod for pod in pods if pod.state is not PodState.DRAINING]
-    ready = [pod for pod in listed if pod.ready]
-    if not ready:  # nothing is behind it
-        return False
-    if not reach.pods:
-        return True
-    if any(pod.mesh_like is False for pod in listed):
-        return False
-    return before or all(pod.mesh_like for pod in ready)

@@ -188,6 +188,9 @@ def _state(one: dict[str, Any], where: str, healthy: int, pods: Sequence[dict[st
         detail = one.get("reasonDetail")
         words = _is(reason, str, f"{where}.reason")
         return _printable(f"{words}: {detail}" if detail else words)
+    service = one.get("clusterIP")
+    if isinstance(service, dict) and service.get("usable") is True:
+        return "serving by ClusterIP"
     if healthy:
         return "serving"
     return "starting" if pods else "scaled-to-zero"
@@ -257,7 +260,9 @@ def _draw(rows: Sequence[Row], out: TextIO) -> None:
     for name in COLUMNS:
         table.add_column(name, justify="left" if name in ("revision", "state") else "right")
     for row in rows:
-        style = "green" if row.state == "serving" else "yellow" if row.queued != "0" else ""
+        style = (
+            "green" if row.state.startswith("serving") else "yellow" if row.queued != "0" else ""
+        )
         # Text, not markup: a name in brackets is no colour.
         table.add_row(*(Text(cell) for cell in _cells(row)), style=style)
     console.print(table)

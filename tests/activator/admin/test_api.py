@@ -153,3 +153,22 @@ def test_our_share_of_the_pods(world):
 @pytest.mark.parametrize(("seconds", "shown"), [(300.0, "300"), (0.5, "0.5"), (0.0, "0")])
 def test_time_outs_are_written_as_the_manifest_does(world, seconds, shown):
     assert str(view(world, world.revision(timeout=seconds))["timeoutSeconds"]) == shown
+
+
+async def test_pods_that_cannot_be_reached_and_their_cluster_ip(world):
+    throttler = world.revision(concurrency=2)
+    world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
+    (pod,) = world.pods(throttler, POD)
+    assert view(world, throttler)["clusterIP"] is None
+    world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
+    service = throttler.service
+    assert not view(world, throttler)["clusterIP"]["usable"]
+    world.driver.probe_passed(service, service.epoch)
+    world.request(throttler)
+    seen = view(world, throttler)
+    assert (seen["capacity"], seen["reachableHealthyPods"], seen["inFlight"]) == (2, 0, 1)
+    named = ("address", "kubernetes", "probe", "state", "usable", "inFlight", "limit")
+    assert [seen["clusterIP"][name] for name in named] == [
+        *("10.96.0.5:80", "service", "passed", "healthy", True, 1, 2)
+    ]
+    assert pod_view(world, throttler)["lastError"] == "status 503"

@@ -64,6 +64,19 @@ def row(**changes) -> status.Row:
     return only
 
 
+@pytest.mark.parametrize(
+    ("service", "state"),
+    [
+        (None, "starting"),
+        (pod(kubernetes="service", usable=False), "starting"),
+        (pod(kubernetes="service", usable=True), "serving by ClusterIP"),
+    ],
+)
+def test_pods_that_cannot_be_reached_are_no_start_where_their_service_can(service, state):
+    pods = [pod(state="probing")]
+    assert row(reason=None, clusterIP=service, pods=pods).state == state
+
+
 def test_a_revision_becomes_a_row():
     assert row() == status.Row(
         revision="default/hello",
