@@ -44,8 +44,8 @@ ENVIRONMENT = {
     "METRICS_DOMAIN": "knative.dev/internal/serving",
 }
 
-#: Resources by API group that its Role (in the system namespace) and its ClusterRole let it list
-#: and watch.
+#: What its Role (in the system namespace) and its ClusterRole let it get, list and watch: API
+#: group and resource.
 ROLE = {("", "configmaps"), ("", "secrets")}
 CLUSTER_ROLE = {("", "services"), ("", "endpoints"), ("serving.knative.dev", "revisions")}
 

@@ -16,6 +16,7 @@ import uvloop
 
 from tests.activator.discovery.fake_api_server import Call, FakeApiServer
 from tests.manifests import knative
+from tests.manifests.knative import NAMESPACE
 from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find
 
 OVERLAY = MANIFESTS / "overlays" / "knative"
@@ -137,6 +138,18 @@ async def test_each_request_is_permitted(endpoints: str, kinds: set[str], tmp_pa
         assert unused == set()
 
 
+async def test_knatives_own_roles_permit_all_but_slices(tmp_path: Path) -> None:
+    """Who only swaps the image keeps them; slices are then done without."""
+    kinds = ("Revision", "Service", "ConfigMap", "Endpoints", "EndpointSlice")
+    denied = {
+        call.resource
+        for call in await calls(tmp_path, kinds)
+        if (call.group, call.resource)
+        not in (knative.CLUSTER_ROLE | (knative.ROLE if call.namespace == NAMESPACE else set()))
+    }
+    assert denied == {"endpointslices"}
+
+
 def test_secrets_are_readable_only_with_internal_tls() -> None:
     secrets = {grant.name for grant in grants(build(OVERLAY)) if grant.resource == "secrets"}
     assert secrets == set()
@@ -149,6 +162,4 @@ def test_secrets_are_readable_only_with_internal_tls() -> None:
 def test_nothing_can_be_written() -> None:
     permitted = grants(build(OVERLAY, ["internal-tls", "service-monitor"]))
     assert {grant.verb for grant in permitted} == {"list", "watch"}
-    assert {grant.namespace for grant in permitted if grant.resource == "configmaps"} == {
-        knative.NAMESPACE
-    }
+    assert {grant.namespace for grant in permitted if grant.resource == "configmaps"} == {NAMESPACE}
