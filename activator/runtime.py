@@ -33,8 +33,10 @@ from activator.proxy.request import RequestLimits
 from activator.proxy.server import Proxy
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
+from activator.telemetry.line_writer import LineWriter
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import OpenTelemetry
+from activator.telemetry.request_log import RequestLog, compiled
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
@@ -46,6 +48,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between looks at what became idle for too long.
 _HOUSEKEEPING = 15.0
+
+#: Request logs go to stdout, as Knative's; the process log goes to stderr.
+_STDOUT = 1
 
 #: Seconds for which a lost autoscaler makes us not ready. Kubelet's liveness probe in Knative's
 #: Deployment is the same request as its readiness probe, and restarts the container when it has
@@ -98,6 +103,8 @@ class Runtime:
         self.driver.pools = self.pools
         self.proxy = self._make_proxy()
         self.otel = OpenTelemetry(settings, self._set_tracer, self._tasks.start)
+        self._lines = LineWriter(_STDOUT)
+        self.request_log = RequestLog(self._lines, clock)
         self.cluster = self._make_cluster_config()
         self.started_at = self.driver.clock()
         self._metrics = Metrics(self, concurrency.of)
@@ -122,7 +129,7 @@ class Runtime:
         cluster = ClusterConfig(
             Names(settings.config_logging_name, settings.config_observability_name),
             Hearers(self._set_network, self._set_logging, self._set_observability),
-            check_template=lambda template: None,
+            check_template=compiled,
         )
         self.driver.config_listeners.update(cluster.listeners)
         return cluster
@@ -180,6 +187,8 @@ class Runtime:
     def _set_observability(self, config: ObservabilityConfig) -> None:
         """Take what operators want to see."""
         self.otel.apply(config)
+        logs_requests = self.request_log.configure(config.request_log)
+        self.proxy.request_log = self.request_log if logs_requests else None
 
     def _set_tracer(self, tracer: RequestTracer | None) -> None:
         self.proxy.tracer = tracer
@@ -228,6 +237,7 @@ class Runtime:
             await self.otel.close()
             await self._tasks.close()
             self.pools.close()
+            self._lines.close()
 
     async def _start_discovery(self) -> None:
         settings = self.settings

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import uvloop
@@ -145,13 +145,13 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
 
 @asynccontextmanager
 async def activator(
-    *arguments: str, environment: Mapping[str, str] | None = None
+    *arguments: str, environment: Mapping[str, str] | None = None, stdout: IO[bytes] | int = DEVNULL
 ) -> AsyncIterator[Activator]:
     inherited = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "activator", *arguments),
         stdin=DEVNULL,
-        stdout=DEVNULL,
+        stdout=stdout,
         stderr=PIPE,
         cwd=ROOT,
         env={**inherited, **(environment or {})},
@@ -165,8 +165,9 @@ async def activator(
         await running.ended()
 
 
-def local(folder: Path, *arguments: str) -> Any:
-    return activator("local", "--manifests", str(folder), *ANY_PORTS, *arguments)
+def local(folder: Path, *arguments: str, stdout: IO[bytes] | int = DEVNULL) -> Any:
+    command = ("local", "--manifests", str(folder), *ANY_PORTS, *arguments)
+    return activator(*command, stdout=stdout)
 
 
 class Pod:
@@ -349,6 +350,41 @@ async def test_kubeconfig_that_leads_nowhere_is_named_and_ends_with_1(tmp_path: 
         assert last["severity"] == "ERROR"
         assert path in last["message"]
         assert "Traceback" not in running.log
+
+
+# What ConfigMaps change while it runs.
+
+
+async def test_request_log_follows_its_configmap_and_is_whole_at_the_end(tmp_path: Path) -> None:
+    folder, written = tmp_path / "objects", tmp_path / "stdout"
+    folder.mkdir()
+    template = "{{.Revision.Name}} {{.Request.RequestURI}} {{.Response.Code}} {{.Response.Size}}"
+    switch = "logging.enable-request-log"
+
+    async def configure(running: Activator, told: str, **data: str) -> None:
+        """Write the ConfigMap, and wait until a line of the log shows that it was read."""
+        mark = {"loglevel.activator": told}  # refused, and said so
+        write_object(folder, config_map("config-observability", **data))
+        write_object(folder, config_map("config-logging", **mark))
+        await running.logged(repr(told))
+
+    with written.open("wb") as stdout:
+        async with Pod() as pod, local(folder, stdout=stdout) as running:
+            pod.open.set()
+            write_app(folder, "hello", pod)
+            await until(lambda: _status_is(running.ask("hello"), 200), "it is served")
+            shape = {"logging.request-log-template": template}
+            await configure(running, "one", **{switch: "true", **shape})
+            host = {"Host": "hello.default.svc.cluster.local"}
+            await running.get("/first?a=1", host)
+            await running.get("/probe", {**host, "K-Kubelet-Probe": "x"})
+            await configure(running, "two", **{switch: "false", **shape})
+            await running.get("/second", host)
+            await configure(running, "three", **{switch: "true", **shape})
+            await running.get("/third", host)
+            running.tell(signal.SIGTERM)
+            assert await running.ended() == 0
+    assert written.read_text() == "hello /first?a=1 200 5\nhello /third 200 5\n"
 
 
 # The end.

@@ -1,0 +1,28 @@
+"""What can be wrong with a template, when it is read and when it is carried out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class At(NamedTuple):
+    """A place in a template: line and column, both from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}"
+
+
+class TemplateError(ValueError):
+    """A template that cannot be used; the text begins with ``line:column: ``."""
+
+    def __init__(self, at: At, reason: str) -> None:
+        self.at = at
+        self.reason = reason
+        super().__init__(f"{at}: {reason}")
+
+
+class ExecutionError(Exception):
+    """A template that could be read, but not carried out with these values."""

@@ -1,0 +1,87 @@
+"""The request log: a line per request that has ended, in the form that the operator's template has.
+
+Decides nothing but that; who calls it decides which requests are told of. Knative's counterpart:
+pkg/http/request_log.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from activator.logs import Repeats
+from activator.observability_config import RequestLogConfig
+from activator.telemetry.gotemplate.compiler import compile_template
+from activator.telemetry.gotemplate.errors import ExecutionError
+from activator.telemetry.gotemplate.values import decoded, encoded, show_float
+from activator.telemetry.request_view import Entry, Record, Url
+
+logger = logging.getLogger(__name__)
+
+
+class Writer(Protocol):
+    """Takes lines."""
+
+    def write(self, line: bytes) -> None:
+        """Must not block."""
+
+
+def compiled(template: str) -> Callable[[Entry], str]:
+    """Return what makes a line of an entry; a line's end is added where there is none.
+
+    Raises:
+        TemplateError: the template cannot be used.
+    """
+    return compile_template(template if template.endswith("\n") else template + "\n", Entry)
+
+
+class RequestLog:
+    """Writes a line per request (activator.proxy.observers.RequestLog).
+
+    Attributes:
+        lines: how many were written.
+        failures: how many of them only say that the template did not fit.
+    """
+
+    def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
+        """Args: who takes the lines; monotonic seconds."""
+        self.lines = 0
+        self.failures = 0
+        self._writer = writer
+        self._clock = clock
+        self._render: Callable[[Entry], str] | None = None
+        self._repeats = Repeats()
+
+    def configure(self, config: RequestLogConfig) -> bool:
+        """Take a template, or none.
+
+        Args:
+            config: its template has been looked at by ``compiled``.
+
+        Returns:
+            Whether requests are logged from now on.
+        """
+        self._render = compiled(config.template) if config.enabled else None
+        return self._render is not None
+
+    def ended(self, record: Record) -> None:
+        """Write the line of a request."""
+        if self._render is None:
+            return
+        self.lines += 1
+        try:
+            line = self._render(Entry(record))
+        except ExecutionError as error:
+            line = self._fallback(record, error)
+        self._writer.write(encoded(line))
+
+    def _fallback(self, record: Record, error: ExecutionError) -> str:
+        self.failures += 1
+        if self._repeats.admit("", self._clock()) is not None:
+            logger.warning("request log: the template does not fit a request: %s", error)
+        return (
+            f"Invalid request log template: method: {decoded(record.method)}, "
+            f"response code: {record.status}, latency: {show_float(record.latency)}, "
+            f"url: {Url(decoded(record.target)).string()}\n"
+        )

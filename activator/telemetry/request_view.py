@@ -1,0 +1,337 @@
+"""A request that has ended, as a request log's template sees it: with the names of Go's structs.
+
+What costs something (header fields, the parts of the URL) is made when a template asks for it.
+Knative's counterpart: RequestLogTemplateInput of pkg/http/request_log.go; net/http's Request and
+net/url's URL for what is below it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Final, Protocol
+from urllib.parse import quote, unquote_plus, unquote_to_bytes
+
+from activator.telemetry.gotemplate.values import (
+    GoMap,
+    GoStruct,
+    Member,
+    decoded,
+    encoded,
+    show_float,
+)
+from throttler.model import Revision as RevisionModel
+
+
+class Record(Protocol):
+    """What is known of a request that has ended (activator.proxy.observers.RequestRecord)."""
+
+    @property
+    def method(self) -> bytes:
+        """As it came."""
+
+    @property
+    def target(self) -> bytes:
+        """As it came."""
+
+    @property
+    def host(self) -> bytes:
+        """As it came."""
+
+    @property
+    def minor(self) -> int:
+        """Of HTTP/1."""
+
+    @property
+    def headers(self) -> bytes:
+        """All fields but Host, each preceded by its CRLF."""
+
+    @property
+    def content_length(self) -> int:
+        """-1 where it is unknown."""
+
+    @property
+    def status(self) -> int:
+        """Of the answer."""
+
+    @property
+    def response_size(self) -> int:
+        """Bytes of the answer's body."""
+
+    @property
+    def latency(self) -> float:
+        """Seconds."""
+
+    @property
+    def client(self) -> str:
+        """``ip:port``."""
+
+    @property
+    def revision(self) -> RevisionModel:
+        """Whose request it was."""
+
+    @property
+    def trace_id(self) -> str:
+        """Empty where nothing is traced."""
+
+
+_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_AS_IT_IS: Final = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]/]|%[0-9A-Fa-f]{2})*")
+_ABSOLUTE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?]*)(.*)", re.DOTALL)
+#: What net/url leaves in a path when it has to escape it anew.
+_PATH_SAFE: Final = "$&+,/:;=@"
+
+
+class Values(GoMap):
+    """net/url's Values: a query."""
+
+    go_name: ClassVar[str] = "url.Values"
+
+    def first(self, key: str) -> str:
+        """Return the first value of a key; empty if there is none."""
+        return (self.get(key) or [""])[0]
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there."""
+        return key in self
+
+
+Values.members = {
+    "Get": Member(Values.first, str, (str,)),
+    "Has": Member(Values.has, bool, (str,)),
+}
+
+
+class Url(GoStruct):
+    """net/url's URL, of a request target."""
+
+    __slots__ = ("escaped_path", "host", "path", "query", "question", "raw_path", "scheme")
+    go_name: ClassVar[str] = "url.URL"
+    stringer: ClassVar[bool] = True
+
+    def __init__(self, target: str) -> None:
+        absolute = _ABSOLUTE.fullmatch(target)
+        self.scheme = absolute[1].lower() if absolute else ""
+        self.host = absolute[2] if absolute else ""
+        rest = absolute[3] if absolute else target
+        raw, question, query = rest.partition("?")
+        self.question: str = question
+        self.query: str = query
+        # A percent sign that begins nothing has no meaning in Go, which refuses such a request.
+        broken = _PERCENT.search(encoded(raw)) is not None
+        self.path = raw if broken else decoded(unquote_to_bytes(encoded(raw)))
+        again = raw if broken else quote(encoded(self.path), safe=_PATH_SAFE)
+        self.raw_path = "" if again == raw or raw == "*" else raw
+        self.escaped_path = raw if _AS_IT_IS.fullmatch(raw) else again
+
+    def string(self) -> str:
+        """Return the URL anew."""
+        origin = f"{self.scheme}://{self.host}" if self.scheme else ""
+        return origin + self.request_uri(empty="")
+
+    def request_uri(self, empty: str = "/") -> str:
+        """Return path and query."""
+        return (self.escaped_path or empty) + self.question + self.query
+
+    def values(self) -> Values:
+        """Return the query's keys; what cannot be read is left out, as in Go."""
+        found = Values()
+        for pair in self.query.split("&"):
+            key, _, value = pair.partition("=")
+            if pair and ";" not in pair and not _PERCENT.search(encoded(pair)):
+                found.setdefault(_unescaped(key), []).append(_unescaped(value))
+        return found
+
+    def hostname(self) -> str:
+        """Return the host without port and brackets."""
+        host = self.host.rpartition("@")[2]
+        if host.startswith("["):
+            return host[1:].partition("]")[0]
+        return host.partition(":")[0]
+
+    def port(self) -> str:
+        """Return the port as it was written; empty where there is none."""
+        _, colon, port = self.host.rpartition("@")[2].rpartition("]")[2].rpartition(":")
+        return port if colon and port.isdigit() else ""
+
+
+def _unescaped(text: str) -> str:
+    return unquote_plus(text, errors="surrogateescape")
+
+
+Url.members = {
+    "EscapedPath": Member(lambda url: url.escaped_path, str),
+    "ForceQuery": Member(lambda url: bool(url.question) and not url.query, bool),
+    "Host": Member(lambda url: url.host, str),
+    "Hostname": Member(Url.hostname, str),
+    "IsAbs": Member(lambda url: bool(url.scheme), bool),
+    "Path": Member(lambda url: url.path, str),
+    "Port": Member(Url.port, str),
+    "Query": Member(Url.values, Values),
+    "RawPath": Member(lambda url: url.raw_path, str),
+    "RawQuery": Member(lambda url: url.query, str),
+    "RequestURI": Member(Url.request_uri, str),
+    "Scheme": Member(lambda url: url.scheme, str),
+    "String": Member(Url.string, str),
+}
+
+
+#: Fields that net/http takes out of the map.
+_FRAMING: Final = frozenset({b"transfer-encoding", b"trailer"})
+
+
+class Header(GoMap):
+    """net/http's Header: fields by their canonical names."""
+
+    go_name: ClassVar[str] = "http.Header"
+
+    @classmethod
+    def of(cls, block: bytes) -> Header:
+        """Return the fields of a block, each of which has its CRLF before it."""
+        found = cls()
+        for line in block.split(b"\r\n"):
+            name, colon, value = line.partition(b":")
+            if colon and name.lower() not in _FRAMING:
+                found.setdefault(_canonical(decoded(name)), []).append(decoded(value.strip(b" \t")))
+        return found
+
+    def values_of(self, name: str) -> list[str]:
+        """Return all values of a field, whatever the case of its name."""
+        return self.get(_canonical(name)) or []
+
+    def first(self, name: str) -> str:
+        """Return the first value of a field; empty if there is none."""
+        return (self.values_of(name) or [""])[0]
+
+
+Header.members = {
+    "Get": Member(Header.first, str, (str,)),
+    "Values": Member(Header.values_of, list, (str,)),
+}
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def _canonical(name: str) -> str:
+    """``x-b3-traceid`` → ``X-B3-Traceid``; what is no token stays (textproto)."""
+    if not _TOKEN.fullmatch(name):
+        return name
+    return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
+
+
+class Request(GoStruct):
+    """net/http's Request."""
+
+    __slots__ = ("_header", "_url", "record")
+    go_name: ClassVar[str] = "http.Request"
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self._header: Header | None = None
+        self._url: Url | None = None
+
+    def header(self) -> Header:
+        """Return the header fields."""
+        if self._header is None:
+            self._header = Header.of(self.record.headers)
+        return self._header
+
+    def url(self) -> Url:
+        """Return the target's parts."""
+        if self._url is None:
+            self._url = Url(decoded(self.record.target))
+        return self._url
+
+    def host(self) -> str:
+        """Return the host: of an absolute target, else of the field."""
+        return self.url().host or decoded(self.record.host)
+
+    def at_least(self, major: int, minor: int) -> bool:
+        """Whether the protocol's version is this or a later one."""
+        return (1, self.record.minor) >= (major, minor)
+
+
+Request.members = {
+    "ContentLength": Member(lambda request: request.record.content_length, int),
+    "Header": Member(Request.header, Header),
+    "Host": Member(Request.host, str),
+    "Method": Member(lambda request: decoded(request.record.method), str),
+    "Proto": Member(lambda request: f"HTTP/1.{request.record.minor}", str),
+    "ProtoAtLeast": Member(Request.at_least, bool, (int, int)),
+    "ProtoMajor": Member(lambda request: 1, int),
+    "ProtoMinor": Member(lambda request: request.record.minor, int),
+    "Referer": Member(lambda request: request.header().first("Referer"), str),
+    "RemoteAddr": Member(lambda request: request.record.client, str),
+    "RequestURI": Member(lambda request: decoded(request.record.target), str),
+    "TransferEncoding": Member(
+        lambda request: ["chunked"] if request.record.content_length < 0 else [], list
+    ),
+    "URL": Member(Request.url, Url),
+    "UserAgent": Member(lambda request: request.header().first("User-Agent"), str),
+}
+
+
+class Response(GoStruct):
+    """What was answered."""
+
+    __slots__ = ("record",)
+    go_name: ClassVar[str] = "Response"
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    def string(self) -> str:
+        """Return the struct as Go prints it."""
+        record = self.record
+        return f"{{{record.status} {record.response_size} {show_float(record.latency)}}}"
+
+
+Response.members = {
+    "Code": Member(lambda response: response.record.status, int),
+    "Latency": Member(lambda response: response.record.latency, float),
+    "Size": Member(lambda response: response.record.response_size, int),
+}
+
+
+class Revision(GoStruct):
+    """Whose request it was. Which pod answered is not said here, as in Knative's activator."""
+
+    __slots__ = ("model",)
+    go_name: ClassVar[str] = "Revision"
+
+    def __init__(self, model: RevisionModel) -> None:
+        self.model = model
+
+    def string(self) -> str:
+        """Return the struct as Go prints it."""
+        model = self.model
+        names = (model.id.name, model.id.namespace, model.service, model.configuration, "", "")
+        return f"{{{' '.join(names)}}}"
+
+
+Revision.members = {
+    "Configuration": Member(lambda revision: revision.model.configuration, str),
+    "Name": Member(lambda revision: revision.model.id.name, str),
+    "Namespace": Member(lambda revision: revision.model.id.namespace, str),
+    "PodIP": Member(lambda revision: "", str),
+    "PodName": Member(lambda revision: "", str),
+    "Service": Member(lambda revision: revision.model.service, str),
+}
+
+
+class Entry(GoStruct):
+    """What a template is given (``.``)."""
+
+    __slots__ = ("record", "request")
+    go_name: ClassVar[str] = "request log entry"
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.request = Request(record)
+
+
+Entry.members = {
+    "Request": Member(lambda entry: entry.request, Request),
+    "Response": Member(lambda entry: Response(entry.record), Response),
+    "Revision": Member(lambda entry: Revision(entry.record.revision), Revision),
+    "TraceID": Member(lambda entry: entry.record.trace_id, str),
+}

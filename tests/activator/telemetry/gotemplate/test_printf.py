@@ -1,0 +1,45 @@
+"""Verbs, flags, and what a mistake looks like; the answers are Go's (see test_compiler.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.telemetry.gotemplate.errors import ExecutionError
+from activator.telemetry.gotemplate.printf import check_format, sprintf
+from activator.telemetry.gotemplate.values import GoStruct
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "written"),
+    [
+        ("%5.1f|%-6d|%06d|%+d", [3.14159, 42, -42, 7], "  3.1|42    |-00042|+7"),
+        ("%q %x %X %T", ["a\n", "hi", 255, 1.5], '"a\\n" 6869 FF float64'),
+        ("%t %v %s", [True, None, ["a", "b"]], "true <nil> [a b]"),
+        ("%q", [["a", "b"]], '["a" "b"]'),
+        ("%*d%%", [4, 7], "   7%"),
+        ("%d", ["x"], "%!d(string=x)"),
+        ("%d", [], "%!d(MISSING)"),
+        ("%d", [1, 2, "a"], "1%!(EXTRA int=2, string=a)"),
+        ("%", [], "%!(NOVERB)"),
+        ("%*d", ["a", 1], "%!(BADWIDTH)1"),
+        ("%.2s", ["é☺x"], "é☺"),
+        ("%f %e", [float("inf"), float("nan")], "+Inf NaN"),
+    ],
+)
+def test_verbs(text: str, arguments: list[object], written: str) -> None:
+    assert sprintf(text, arguments) == written
+
+
+def test_argument_indexes_are_told_of_beforehand() -> None:
+    assert "are not offered" in check_format("%[1]d")
+    assert check_format("%d [1]") == ""
+
+
+def test_what_cannot_be_printed_cannot_be_formatted() -> None:
+    with pytest.raises(ExecutionError):
+        sprintf("%v", [GoStruct()])
+
+
+def test_a_width_that_would_fill_the_memory_is_none() -> None:
+    assert len(sprintf("%999999999999d", [1])) < 100
+    assert sprintf("%*d", [10**9, 1]) == "%!(BADWIDTH)1"

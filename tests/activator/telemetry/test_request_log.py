@@ -1,0 +1,131 @@
+"""The request log: which lines come out for which ConfigMap, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from activator.configmaps import Followed
+from activator.observability_config import (
+    DEFAULT_TEMPLATE,
+    ObservabilityConfig,
+    RequestLogConfig,
+    reader_of,
+)
+from activator.telemetry.request_log import RequestLog, compiled
+from tests.activator.telemetry.records import record
+
+ENABLE, TEMPLATE = "logging.enable-request-log", "logging.request-log-template"
+
+
+class Lines(list[bytes]):
+    """Takes lines."""
+
+    def write(self, line: bytes) -> None:
+        self.append(line)
+
+
+@pytest.fixture
+def lines() -> Lines:
+    return Lines()
+
+
+@pytest.fixture
+def log(lines: Lines) -> RequestLog:
+    return RequestLog(lines, lambda: 5.0)
+
+
+def test_default_template_gives_the_line_that_knatives_pipelines_read(log, lines) -> None:
+    assert log.configure(RequestLogConfig(True, DEFAULT_TEMPLATE))
+    log.ended(
+        record(
+            b"GET /a?b=1 HTTP/1.1\r\nHost: h\r\nuser-agent: curl/8\r\nReferer: it's\r\n\r\n",
+            trace_id="0af7651916cd43dd8448eb211c80319c",
+        )
+    )
+    assert lines == [
+        b'{"httpRequest": {"requestMethod": "GET", "requestUrl": "/a?b\\u003D1", '
+        b'"requestSize": "0", "status": 200, "responseSize": "12", "userAgent": "curl/8", '
+        b'"remoteIp": "10.0.0.9:51234", "serverIp": "", "referer": "it\\u0027s", '
+        b'"latency": "0.0123s", "protocol": "HTTP/1.1"}, '
+        b'"traceId": "0af7651916cd43dd8448eb211c80319c"}\n'
+    ]
+    assert json.loads(lines[0])["httpRequest"]["requestUrl"] == "/a?b=1"
+
+
+@pytest.mark.parametrize("template", ["{{.TraceID}}", "{{.TraceID}}\n"])
+def test_each_line_ends_once(log, lines, template: str) -> None:
+    log.configure(RequestLogConfig(True, template))
+    log.ended(record(trace_id="t"))
+    assert lines == [b"t\n"]
+
+
+def test_update_request_log_from_config_map(log, lines) -> None:
+    """TestUpdateRequestLogFromConfigMap of cmd/activator/request_log_test.go."""
+    followed = Followed(
+        "config-observability",
+        reader_of(compiled),
+        ObservabilityConfig(),
+        lambda config: log.configure(config.request_log),
+    )
+    names = "{{.Revision.Name}}, {{.Revision.Namespace}}, {{.Revision.Service}}, "
+    names += "{{.Revision.Configuration}}, {{.Revision.PodName}}, {{.Revision.PodIP}}"
+    page, bare = "http://example.com/testpage", "http://example.com"
+    steps = [
+        (page, {TEMPLATE: ""}, ""),
+        (page, {TEMPLATE: "{{.Request.URL}}\n", ENABLE: "true"}, page + "\n"),
+        (bare, {TEMPLATE: "{{}}"}, bare + "\n"),
+        (bare, {TEMPLATE: names, ENABLE: "true"}, "hello-00001, default, hello, hello-cfg, , \n"),
+        (page, {TEMPLATE: ""}, ""),
+        (page, {TEMPLATE: "{{.Request.URL}}\n", ENABLE: "true"}, page + "\n"),
+        (page, {TEMPLATE: "{{.Request.URL}}\n", ENABLE: "false"}, ""),
+        (page, {TEMPLATE: "", ENABLE: "true"}, ""),
+    ]
+    for target, data, written in steps:
+        lines.clear()
+        followed.update(data)
+        log.ended(record(f"POST {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode()))
+        assert b"".join(lines).decode() == written, data
+
+
+def test_a_wrong_template_is_told_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    followed = Followed("config-observability", reader_of(compiled), ObservabilityConfig())
+    followed.update({ENABLE: "true", TEMPLATE: "{{.Request.Method}} {{.Request.Body}}"})
+    assert caplog.messages == [
+        "ConfigMap config-observability, key logging.request-log-template: 1:31: http.Request has "
+        "no field Body here; no request log stays in force"
+    ]
+
+
+def test_a_line_that_fails_says_what_it_was_about(log, lines, caplog) -> None:
+    log.configure(RequestLogConfig(True, '{{index .Request.Header "X" 0}}'))
+    asked = record(b"PUT /a%20b?c HTTP/1.1\r\nHost: h\r\n\r\n", status=502, latency=1.5e-05)
+    log.ended(asked)
+    log.ended(asked)
+    log.ended(record(b"GET / HTTP/1.1\r\nHost: h\r\nX: there\r\n\r\n"))
+    failed = (
+        b"Invalid request log template: method: PUT, response code: 502, latency: 1.5e-05, "
+        b"url: /a%20b?c\n"
+    )
+    assert lines == [failed, failed, b"there\n"]
+    assert (log.lines, log.failures) == (3, 2)
+    assert caplog.messages == [
+        "request log: the template does not fit a request: index out of range: 0"
+    ]
+
+
+def test_off_writes_nothing(log, lines) -> None:
+    assert not log.configure(RequestLogConfig(False, DEFAULT_TEMPLATE))
+    log.ended(record())
+    assert lines == []
+    assert log.lines == 0
+
+
+def test_what_clients_send_makes_no_second_line(log, lines, caplog) -> None:
+    caplog.set_level(logging.ERROR)
+    log.configure(RequestLogConfig(True, DEFAULT_TEMPLATE))
+    odd = bytes(set(range(0x21, 0x100)))
+    log.ended(record(b"GET /" + odd.replace(b" ", b"") + b" HTTP/1.1\r\nHost: h\r\n\r\n"))
+    assert lines[0].count(b"\n") == 1
