@@ -102,12 +102,14 @@ class Runtime:
         self.driver.prober = self.prober
         self.driver.pools = self.pools
         self.proxy = self._make_proxy()
-        self.otel = OpenTelemetry(settings, self._set_tracer, self._tasks.start)
+        self.otel = OpenTelemetry(
+            settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
+        )
         self._lines = LineWriter(_STDOUT)
         self.request_log = RequestLog(self._lines, clock)
         self.cluster = self._make_cluster_config()
         self.started_at = self.driver.clock()
-        self._metrics = Metrics(self, concurrency.of)
+        self._metrics = Metrics(self, concurrency.of, self.otel.identity)
 
     # -- parts ----------------------------------------------------------------------------------
 

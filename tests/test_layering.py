@@ -124,7 +124,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "JSON, read and written several times as fast as by the standard library",
     ),
     "opentelemetry": (
-        frozenset({"activator/telemetry/otlp.py", "activator/telemetry/spans.py"}),
+        frozenset(f"activator/telemetry/{name}.py" for name in ("otlp", "otlp_metrics", "spans")),
         "imported by a thread, and only while something is sent",
     ),
     "prometheus_client": (

@@ -8,7 +8,6 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import accumulate
 from math import inf
 
@@ -59,9 +58,33 @@ class HistogramText:
         return (self._template % (*counts, histogram.total, counts[-1])).replace(_LABELS, labels)
 
 
-def merged(histograms: Sequence[Histogram]) -> Histogram:
-    """Return the sum of histograms that have the same bounds; at least one."""
-    total = Histogram(histograms[0].bounds)
-    total.counts = [sum(column) for column in zip(*(one.counts for one in histograms), strict=True)]
-    total.total = sum(one.total for one in histograms)
-    return total
+class TextWriter:
+    """Writes metrics as text (collection.Writer); labels are held as they are written."""
+
+    nothing = ""
+
+    def __init__(self) -> None:
+        self._histograms: dict[str, HistogramText] = {}
+
+    def labels(self, *pairs: tuple[str, str]) -> str:
+        """See collection.Writer."""
+        return ",".join([f'{name}="{escape(value)}"' for name, value in pairs])
+
+    def joined(self, one: str, other: str) -> str:
+        """See collection.Writer."""
+        return f"{one},{other}"
+
+    def header(self, family: Family) -> str:
+        """See collection.Writer."""
+        return header(family)
+
+    def sample(self, family: Family, labels: str, value: float) -> str:
+        """See collection.Writer."""
+        return sample(family, labels, value)
+
+    def histogram(self, family: Family, labels: str, histogram: Histogram) -> str:
+        """See collection.Writer."""
+        text = self._histograms.get(family.name)
+        if text is None:
+            text = self._histograms[family.name] = HistogramText(family)
+        return text.render(labels, histogram)

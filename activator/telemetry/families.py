@@ -32,6 +32,8 @@ class Family:
         labels: names of the labels, without ``le``.
         meaning: HELP text.
         bounds: upper bounds of a histogram's buckets.
+        counts: what is counted, in the singular: OpenTelemetry's unit of what has none.
+        updown: whether a gauge is a sum of what came and went, which OpenTelemetry tells apart.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Family:
     labels: tuple[str, ...]
     meaning: str
     bounds: tuple[float, ...] = ()
+    counts: str = ""
+    updown: bool = False
 
 
 #: Joinable with what Knative's other parts say of the revision.
@@ -65,15 +69,23 @@ KN_CONCURRENCY = Family(
     _G,
     (*SERVICE, *SCOPE),
     "Concurrent requests of the revision, waiting and at pods, as told to the autoscaler.",
+    counts="request",
 )
 KN_QUEUED = Family(
     "kn_revision_request_queued",
     _G,
     (*REVISION, *SCOPE),
     "Requests that wait for a pod now.",
+    counts="request",
+    updown=True,
 )
 KN_ACTIVE = Family(
-    "kn_revision_request_active", _G, (*REVISION, *SCOPE), "Requests that are at pods now."
+    "kn_revision_request_active",
+    _G,
+    (*REVISION, *SCOPE),
+    "Requests that are at pods now.",
+    counts="request",
+    updown=True,
 )
 SERVER_DURATION = Family(
     "http_server_request_duration_seconds",
@@ -115,12 +127,14 @@ CONN_REACHABLE = Family(
     _G,
     ("peer", *SCOPE),
     "Whether the autoscaler is connected; absent before the first connection.",
+    counts="reachable",
 )
 CONN_ERRORS = Family(
     "kn_activator_stats_conn_errors_total",
     _C,
     ("peer", *SCOPE),
     "Connections to the autoscaler that were lost.",
+    counts="error",
 )
 
 QUEUED = Family("activator_queued_requests", _G, REVISION, "Requests that wait for a pod now.")
@@ -202,6 +216,27 @@ WATCH_AGE = Family(
     "Time since the API server last said anything of a kind of objects; about 60 s at most while "
     "all is well.",
 )
+TRACES_EXPORTED = Family(
+    "activator_traces_exported_total", _C, (), "Traced requests whose spans a collector has taken."
+)
+TRACES_DROPPED = Family(
+    "activator_traces_dropped_total",
+    _C,
+    ("cause",),
+    "Traced requests whose spans were dropped, by cause: queue-full or export-failed.",
+)
+METRIC_PUSHES = Family(
+    "activator_metric_pushes_total",
+    _C,
+    ("result",),
+    "Pushes of metrics to a collector, by result: sent or failed.",
+)
+TARGET_INFO = Family(
+    "target_info",
+    _G,
+    ("service_name", "service_version", "k8s_namespace_name", "k8s_pod_name"),
+    "Always 1; says who we are, as OpenTelemetry's resource.",
+)
 BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
 
 FAMILIES = (
@@ -212,6 +247,7 @@ FAMILIES = (
     *(PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),
     *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),
+    *(TRACES_EXPORTED, TRACES_DROPPED, METRIC_PUSHES, TARGET_INFO),
 )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from activator.telemetry import families as f
-from activator.telemetry.exposition import escape, header, sample
 from activator.telemetry.families import Family
 
 
@@ -43,22 +42,18 @@ class Watch(Protocol):
         """Return the seconds since each kind's last sign of life."""
 
 
-def knowledge(objects: Objects | None, watch: Watch | None, now: float) -> Iterator[str]:
-    """Yield the metrics of what is known, family by family.
+def knowledge(
+    objects: Objects | None, watch: Watch | None, now: float
+) -> Iterator[tuple[Family, Mapping[str, float]]]:
+    """Yield the metrics of what is known, each with its values by kind.
 
     Arguments:
         objects: None before anything is read.
         watch: None where there is no cluster.
         now: on the loop's clock.
     """
-    yield _family(f.OBJECTS, objects.counts if objects else {})
-    yield _family(f.REJECTED_OBJECTS, objects.rejected if objects else {})
+    yield f.OBJECTS, objects.counts if objects else {}
+    yield f.REJECTED_OBJECTS, objects.rejected if objects else {}
     counters = watch.counters if watch else {}
-    failures = {kind: each.failures for kind, each in counters.items()}
-    yield _family(f.WATCH_FAILURES, failures)
-    yield _family(f.WATCH_AGE, watch.ages(now) if watch else {})
-
-
-def _family(family: Family, values: Mapping[str, float]) -> str:
-    samples = (sample(family, f'kind="{escape(kind)}"', value) for kind, value in values.items())
-    return header(family) + "".join(samples)
+    yield f.WATCH_FAILURES, {kind: each.failures for kind, each in counters.items()}
+    yield f.WATCH_AGE, watch.ages(now) if watch else {}

@@ -10,18 +10,25 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
 
 from activator import __version__
 from activator.telemetry.destination import GRPC, STDOUT, Destination, Identity
+from activator.telemetry.otlp_metrics import metrics_of
+from activator.telemetry.points import Point
 from activator.telemetry.spans import spans_of
 
 if TYPE_CHECKING:
     from activator.telemetry.tracing import RecordedTrace
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Milliseconds that a push of metrics may take, as the packages' own default.
 _TIMEOUT: Final = 10_000
@@ -51,7 +58,7 @@ class SpanSender:
         self._destination = destination
         self._resource = resource_of(identity)
         self._complaints = complaints()
-        self._exporter = _span_exporter(destination)
+        self._exporter = _made(_span_exporter, destination)
 
     def export(self, traces: list[RecordedTrace]) -> str:
         """See TraceExporter."""
@@ -59,7 +66,7 @@ class SpanSender:
         spans = [span for trace in traces for span in spans_of(trace, self._resource)]
         if self._exporter.export(spans) is SpanExportResult.SUCCESS:
             return ""
-        return f"{self._destination}: {self._complaints.first()}"
+        return f"{self._destination}: {self._complaints.first() or 'no reason was given'}"
 
     def shutdown(self) -> None:
         """See TraceExporter."""
@@ -67,25 +74,38 @@ class SpanSender:
 
 
 class MetricSender:
-    """Sends metrics (metric_push.Sender)."""
+    """Makes metrics of points and sends them."""
 
     def __init__(self, destination: Destination, identity: Identity) -> None:
         """Raises whatever the packages do when the environment tells them nonsense."""
         self._destination = destination
         self._complaints = complaints()
-        self._exporter = _metric_exporter(destination)
-        self.resource = resource_of(identity)
+        self._exporter = _made(_metric_exporter, destination)
+        self._resource = resource_of(identity)
 
-    def export(self, data: MetricsData) -> str:
-        """Send them; return why that failed, or nothing. Blocks until it is known."""
+    def export(self, points: list[Point], since: int, now: int) -> str:
+        """Send them; return why that failed, or nothing. Blocks until it is known.
+
+        Arguments: as for ``otlp_metrics.metrics_of``.
+        """
         self._complaints.forget()
+        data = metrics_of(points, self._resource, since, now)
         if self._exporter.export(data, timeout_millis=_TIMEOUT) is MetricExportResult.SUCCESS:
             return ""
-        return f"{self._destination}: {self._complaints.first()}"
+        return f"{self._destination}: {self._complaints.first() or 'no reason was given'}"
 
     def shutdown(self) -> None:
         """Give up what is being tried, and close; may be called from any thread."""
         self._exporter.shutdown()
+
+
+def _made(make: Callable[[Destination], T], destination: Destination) -> T:
+    """Make an exporter, and tell what it has to say of the environment."""
+    complaints().forget()
+    exporter = make(destination)
+    if said := complaints().first():
+        logger.warning("sending to %s: %s", destination, said)
+    return exporter
 
 
 def _span_exporter(destination: Destination) -> SpanExporter:
@@ -133,8 +153,8 @@ class Complaints(logging.Handler):
         self._by_thread.pop(threading.get_ident(), None)
 
     def first(self) -> str:
-        """Return what was said first in this thread: what follows are repetitions."""
-        return self._by_thread.get(threading.get_ident(), "no reason was given")
+        """Return what was said first in this thread, if anything: what follows repeats it."""
+        return self._by_thread.get(threading.get_ident(), "")
 
 
 _COMPLAINTS: Final = Complaints()

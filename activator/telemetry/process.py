@@ -6,6 +6,8 @@ default one is shared by whoever imports it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prometheus_client import (
     CollectorRegistry,
     GCCollector,
@@ -13,6 +15,9 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+
+from activator.telemetry.families import Family, Kind
+from activator.telemetry.points import Point
 
 
 class ProcessMetrics:
@@ -27,3 +32,12 @@ class ProcessMetrics:
     def render(self) -> str:
         """Return them as text; reads /proc."""
         return generate_latest(self._registry).decode()
+
+    def points(self) -> Iterator[Point]:
+        """Yield them as points; reads /proc."""
+        for metric in self._registry.collect():
+            kind = Kind.COUNTER if metric.type == "counter" else Kind.GAUGE
+            for sample in metric.samples:
+                if not sample.name.endswith("_created"):
+                    family = Family(sample.name, kind, (*sample.labels,), metric.documentation)
+                    yield Point(family, (*sample.labels.items(),), sample.value)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from activator.counters import Histogram
-from activator.telemetry.exposition import HistogramText, escape, header, merged, sample
+from activator.telemetry.exposition import HistogramText, escape, header, sample
 from activator.telemetry.families import Family, Kind
 
 GAUGE = Family("a_gauge", Kind.GAUGE, ("label",), "Says\nwhat\\it is.")
@@ -55,12 +55,3 @@ def test_a_histogram_comes_back(label, values):
         assert samples["a_seconds_bucket", written] == sum(one <= bound for one in values)
     assert samples["a_seconds_count", None] == len(values)
     assert samples["a_seconds_sum", None] == pytest.approx(sum(values))
-
-
-def test_merging_adds_and_leaves_the_parts_alone():
-    parts = [Histogram((1, 2)) for _ in range(3)]
-    for part, value in zip(parts, (0.5, 1.5, 99), strict=True):
-        part.observe(value)
-    total = merged(parts)
-    assert (total.bounds, total.counts, total.total) == ((1, 2), [1, 1, 1], 101)
-    assert [part.counts for part in parts] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]

@@ -3,17 +3,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from activator.telemetry.knowledge import knowledge
 
 
 def samples(*arguments: Any) -> dict[tuple[str, str], float]:
-    text = "".join(knowledge(*arguments))
     return {
-        (sample.name, sample.labels["kind"]): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        (family.name, kind): value
+        for family, values in knowledge(*arguments)
+        for kind, value in values.items()
     }
 
 

@@ -35,7 +35,7 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
         }
         settings = load("local", {"manifests": "/"}, environ)
         tracers: list[RequestTracer | None] = []
-        otel = OpenTelemetry(settings, tracers.append, asyncio.ensure_future)
+        otel = OpenTelemetry(settings, tracers.append, asyncio.ensure_future, lambda: iter(()))
         otel.apply(ObservabilityConfig(tracing=TracingConfig(HTTP_PROTOBUF, "http://no", 0.0)))
         tracer = tracers[-1]
         assert tracer is not None

@@ -93,3 +93,13 @@ def test_headers_of_the_environment_are_sent(environment):
         assert sender.export([Requests().served()]) == ""
         sender.shutdown()
     assert collector.headers[0]["x-key"] == "secret"
+
+
+def test_what_the_packages_say_of_the_environment_is_passed_on(environment, caplog):
+    environment.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
+    SpanSender(Destination(HTTP, "http://127.0.0.1:1/v1/traces"), IDENTITY).shutdown()
+    ours = [
+        record.message for record in caplog.records if record.name == "activator.telemetry.otlp"
+    ]
+    assert len(ours) == 1
+    assert ours[0].startswith("sending to http://127.0.0.1:1/v1/traces (http/protobuf): Invalid")

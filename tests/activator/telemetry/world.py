@@ -45,6 +45,8 @@ class World:
         self.link: Any = None
         self.inventory: Any = None
         self.watch: Any = None
+        traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
+        self.otel = SimpleNamespace(traces=traces, pushes={"sent": 23})
         self.pod_name = "activator-1"
         self.started_at = self.clock.now - 60
         self.not_ready = ""

@@ -1,0 +1,352 @@
+"""What all parts count, gone through in one order: each number with its metric and its labels.
+
+Reads plain integers, changes nothing. Yields small pieces, so that whoever asks can let requests
+pass in between; a histogram is always one piece, so its buckets agree. Series come from revisions
+and pods that exist and from closed sets of words: what clients make up (hosts, methods,
+revisions) never makes one. What a piece is, text or a point, decides a ``Writer``. Knative's
+counterparts: pkg/activator/handler/metrics.go and otelhttp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
+from operator import attrgetter
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from activator import __version__
+from activator.counters import Histogram, HttpCounters, RevisionCounters
+from activator.driver import Entry
+from activator.telemetry import families as f
+from activator.telemetry.destination import Identity
+from activator.telemetry.families import Family
+from activator.telemetry.knowledge import knowledge
+from activator.telemetry.sources import Sources
+from throttler.capacity import MAX_CAPACITY
+from throttler.health import PodState
+from throttler.revision import RevisionThrottler
+
+L = TypeVar("L")
+P = TypeVar("P")
+
+
+class Writer(Protocol[L, P]):
+    """Makes pieces; ``L`` is how it holds labels, of which many series share the same."""
+
+    nothing: P
+    """The piece that says nothing."""
+
+    def labels(self, *pairs: tuple[str, str]) -> L:
+        """Return labels, ready to be used."""
+
+    def joined(self, one: L, other: L) -> L:
+        """Return both together; neither is empty."""
+
+    def header(self, family: Family) -> P:
+        """Return what comes before a metric's series."""
+
+    def sample(self, family: Family, labels: L, value: float) -> P:
+        """Return one number."""
+
+    def histogram(self, family: Family, labels: L, histogram: Histogram) -> P:
+        """Return one histogram as it is now."""
+
+
+#: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others are one.
+METHODS = {
+    b"CONNECT": "CONNECT",
+    b"DELETE": "DELETE",
+    b"GET": "GET",
+    b"HEAD": "HEAD",
+    b"OPTIONS": "OPTIONS",
+    b"PATCH": "PATCH",
+    b"POST": "POST",
+    b"PUT": "PUT",
+    b"TRACE": "TRACE",
+}
+OTHER_METHOD = "_OTHER"
+
+#: GONE is not among them: such a pod is no longer kept.
+STATES = (PodState.PROBING, PodState.HEALTHY, PodState.DRAINING)
+
+
+class _Row(NamedTuple, Generic[L]):
+    """One revision, with the labels that its series share."""
+
+    throttler: RevisionThrottler
+    entry: Entry | None
+    labels: L
+    service_labels: L
+
+
+_Kinds = Iterator[tuple[bool, L, HttpCounters]]
+"""Kinds of requests: whether the method is one of many, the labels, the counters."""
+
+
+def held_now(entry: Entry) -> float:
+    """Return the requests of a revision that wait or are at pods at this moment."""
+    return entry.throttler.breaker.waiting + entry.throttler.in_flight
+
+
+class Collection(Generic[L, P]):
+    """One way through all that is counted.
+
+    Arguments:
+        sources: the parts that count; read only while pieces are asked for.
+        writer: makes the pieces.
+        concurrency: gives kn_revision_request_concurrency of a revision.
+        identity: who we are.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        writer: Writer[L, P],
+        concurrency: Callable[[Entry], float],
+        identity: Identity,
+    ) -> None:
+        self._sources = sources
+        self._writer = writer
+        self._concurrency = concurrency
+        self._identity = identity
+        self._rows: list[_Row[L]] = []
+        self._kinds: dict[tuple[str, int, int], L] = {}
+        self._own_scope = writer.labels(("otel_scope_name", f.ACTIVATOR_SCOPE))
+
+    def pieces(self) -> Iterator[P]:
+        """Yield everything; some pieces say nothing, and are only chances to pause."""
+        yield from self._revisions()
+        yield from self._gauges()
+        yield from self._counts()
+        yield from self._http()
+        yield from self._totals()
+        yield from self._link()
+        yield from self._sent()
+
+    def _revisions(self) -> Iterator[P]:
+        """Find the revisions that have anything to say: requests now or before, or pods."""
+        driver = self._sources.driver
+        entries = {entry.throttler: entry for entry in list(driver.entries())}
+        for throttler in list(driver.throttler):
+            entry = entries.get(throttler)
+            if entry is not None or throttler.pods() or not throttler.idle:
+                self._rows.append(self._row(throttler, entry))
+            yield self._writer.nothing
+
+    def _row(self, throttler: RevisionThrottler, entry: Entry | None) -> _Row[L]:
+        revision = throttler.revision
+        name = ("kn_revision_name", revision.id.name)
+        namespace = ("k8s_namespace_name", revision.id.namespace)
+        service = ("kn_service_name", revision.service)
+        configuration = ("kn_configuration_name", revision.configuration)
+        labels = self._writer.labels
+        return _Row(
+            throttler,
+            entry,
+            labels(namespace, name),
+            labels(service, configuration, name, namespace),
+        )
+
+    # -- one number per revision ----------------------------------------------------------------
+
+    def _gauges(self) -> Iterator[P]:
+        writer, scope = self._writer, self._own_scope
+        yield writer.header(f.KN_CONCURRENCY)
+        for row in self._rows:
+            if row.entry is not None:
+                labels = writer.joined(row.service_labels, scope)
+                yield writer.sample(f.KN_CONCURRENCY, labels, self._concurrency(row.entry))
+        yield from self._gauge(f.KN_QUEUED, _queued, scope)
+        yield from self._gauge(f.KN_ACTIVE, _active, scope)
+        yield from self._gauge(f.QUEUED, _queued)
+        yield from self._gauge(f.ACTIVE, _active)
+        yield from self._gauge(f.QUEUE_BYTES, lambda throttler: throttler.breaker.own.bytes)
+        clock = self._sources.driver.clock
+        yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
+        yield from self._gauge(f.CAPACITY, _capacity)
+        yield writer.header(f.PODS)
+        for row in self._rows:
+            yield from self._pods(row)
+
+    def _gauge(
+        self, family: Family, value: Callable[[RevisionThrottler], float], more: L | None = None
+    ) -> Iterator[P]:
+        writer = self._writer
+        yield writer.header(family)
+        for row in self._rows:
+            labels = row.labels if more is None else writer.joined(row.labels, more)
+            yield writer.sample(family, labels, value(row.throttler))
+
+    def _pods(self, row: _Row[L]) -> Iterator[P]:
+        count = dict.fromkeys(STATES, 0)
+        for pod in row.throttler.pods():
+            count[pod.state] += 1
+        writer = self._writer
+        for state, number in count.items():
+            labels = writer.joined(row.labels, writer.labels(("state", state.value)))
+            yield writer.sample(f.PODS, labels, number)
+
+    # -- what is counted per revision -----------------------------------------------------------
+
+    def _counts(self) -> Iterator[P]:
+        yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
+        yield from self._labelled(f.REQUEUES, "cause", lambda counters: counters.requeues)
+        yield self._writer.header(f.WAIT)
+        for row in self._rows:
+            if row.entry is not None:
+                yield self._writer.histogram(f.WAIT, row.labels, row.entry.counters.waits)
+
+    def _labelled(
+        self, family: Family, label: str, counts: Callable[[RevisionCounters], Mapping[str, int]]
+    ) -> Iterator[P]:
+        writer = self._writer
+        yield writer.header(family)
+        for row in self._rows:
+            if row.entry is None:
+                continue
+            for word, count in list(counts(row.entry.counters).items()):
+                labels = writer.joined(row.labels, writer.labels((label, word)))
+                yield writer.sample(family, labels, count)
+
+    def _http(self) -> Iterator[P]:
+        for family, which in (
+            (f.SERVER_DURATION, attrgetter("duration")),
+            (f.SERVER_REQUEST_SIZE, attrgetter("request_size")),
+            (f.SERVER_RESPONSE_SIZE, attrgetter("response_size")),
+        ):
+            yield from self._histograms(family, self._server_kinds, which)
+        for family, which in (
+            (f.CLIENT_DURATION, attrgetter("duration")),
+            (f.CLIENT_REQUEST_SIZE, attrgetter("request_size")),
+        ):
+            yield from self._histograms(family, self._client_kinds, which)
+
+    def _histograms(
+        self,
+        family: Family,
+        kinds: Callable[[_Row[L], RevisionCounters], _Kinds[L]],
+        which: Callable[[HttpCounters], Histogram],
+    ) -> Iterator[P]:
+        writer = self._writer
+        yield writer.header(family)
+        for row in self._rows:
+            if row.entry is None:
+                continue
+            others: dict[L, list[Histogram]] = {}
+            for other, labels, counters in kinds(row, row.entry.counters):
+                if other:
+                    others.setdefault(labels, []).append(which(counters))
+                else:
+                    yield writer.histogram(family, labels, which(counters))
+            for labels, histograms in others.items():
+                yield writer.histogram(family, labels, merged(histograms))
+
+    def _server_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
+        writer, revision = self._writer, row.throttler.revision.id
+        # Knative puts the Host here, which clients choose; ours is one word per revision.
+        address = writer.labels(("server_address", f"{revision.name}.{revision.namespace}"))
+        base = writer.joined(row.service_labels, address)
+        for (method, minor, status), record in list(counters.server.items()):
+            labels = writer.joined(base, self._kind(method, minor, status))
+            yield method not in METHODS, labels, record
+
+    def _client_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
+        writer = self._writer
+        for (pod, method, status), record in list(counters.client.items()):
+            host, _, port = pod.rpartition(":")
+            address = writer.labels(("server_address", host.strip("[]")), ("server_port", port))
+            base = writer.joined(row.service_labels, address)
+            labels = writer.joined(base, self._kind(method, 1, status))
+            yield method not in METHODS, labels, record
+
+    def _kind(self, method: bytes, minor: int, status: int) -> L:
+        words = (METHODS.get(method, OTHER_METHOD), minor, status)
+        kind = self._kinds.get(words)
+        if kind is None:  # a few dozen are all there are
+            kind = self._kinds[words] = self._writer.labels(
+                ("http_request_method", words[0]),
+                ("url_scheme", "http"),
+                ("network_protocol_name", "http"),
+                ("network_protocol_version", f"1.{minor}"),
+                ("http_response_status_code", str(status)),
+                ("otel_scope_name", f.HTTP_SCOPE),
+            )
+        return kind
+
+    # -- one number in all ----------------------------------------------------------------------
+
+    def _totals(self) -> Iterator[P]:
+        sources = self._sources
+        prober, pools, requests = sources.prober, sources.pools, sources.proxy.counters
+        yield from self._one(f.PROBES, prober.attempts)
+        yield from self._by_word(f.PROBE_FAILURES, "reason", prober.failures)
+        yield from self._one(f.PROBES_IN_FLIGHT, prober.in_flight)
+        yield from self._one(f.UPSTREAM, pools.connections)
+        yield from self._one(f.UPSTREAM_IDLE, pools.idle)
+        yield from self._one(f.UNKNOWN_REVISION, requests.unknown_revisions)
+        yield from self._one(f.BAD_REQUESTS, requests.bad_requests)
+        known = knowledge(sources.inventory, sources.watch, sources.driver.clock())
+        for family, values in known:
+            yield from self._by_word(family, "kind", values)
+        yield from self._one(f.BUILD_INFO, 1, ("version", __version__))
+
+    def _link(self) -> Iterator[P]:
+        link, writer = self._sources.link, self._writer
+        labels = writer.joined(writer.labels(("peer", "autoscaler")), self._own_scope)
+        if link is not None and link.ever_connected:
+            yield writer.header(f.CONN_REACHABLE)
+            yield writer.sample(f.CONN_REACHABLE, labels, int(link.connected))
+        if link is not None:
+            yield writer.header(f.CONN_ERRORS)
+            yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
+
+    def _sent(self) -> Iterator[P]:
+        otel = self._sources.otel
+        yield from self._one(f.TRACES_EXPORTED, otel.traces.exported)
+        yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.dropped)
+        yield from self._by_word(f.METRIC_PUSHES, "result", otel.pushes)
+        identity = self._identity
+        yield from self._one(
+            f.TARGET_INFO,
+            1,
+            ("service_name", identity.service_name),
+            ("service_version", __version__),
+            ("k8s_namespace_name", identity.namespace),
+            ("k8s_pod_name", identity.pod_name),
+        )
+
+    def _by_word(self, family: Family, label: str, values: Mapping[str, float]) -> Iterator[P]:
+        writer = self._writer
+        yield writer.header(family)
+        for word, value in list(values.items()):
+            yield writer.sample(family, writer.labels((label, word)), value)
+
+    def _one(self, family: Family, value: float, *pairs: tuple[str, str]) -> Iterator[P]:
+        yield self._writer.header(family)
+        yield self._writer.sample(family, self._writer.labels(*pairs), value)
+
+
+def _queued(throttler: RevisionThrottler) -> int:
+    return throttler.breaker.waiting
+
+
+def _active(throttler: RevisionThrottler) -> int:
+    return throttler.in_flight
+
+
+def _waited(throttler: RevisionThrottler, now: float) -> float:
+    oldest = throttler.breaker.oldest()
+    return max(0.0, now - oldest.arrived) if oldest is not None else 0
+
+
+def _capacity(throttler: RevisionThrottler) -> float:
+    capacity = throttler.capacity()
+    return inf if capacity == MAX_CAPACITY else capacity
+
+
+def merged(histograms: Sequence[Histogram]) -> Histogram:
+    """Return the sum of histograms that have the same bounds; at least one."""
+    total = Histogram(histograms[0].bounds)
+    total.counts = [sum(column) for column in zip(*(one.counts for one in histograms), strict=True)]
+    total.total = sum(one.total for one in histograms)
+    return total

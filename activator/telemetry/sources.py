@@ -1,0 +1,105 @@
+"""The parts that count, as metrics see them: plain numbers, read only while metrics are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from activator.driver import Driver
+from activator.telemetry.knowledge import Objects, Watch
+
+
+class Probes(Protocol):
+    """What is counted of probes."""
+
+    in_flight: int
+    attempts: int
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """By reason."""
+
+
+class Connections(Protocol):
+    """What is counted of connections to pods."""
+
+    connections: int
+    idle: int
+
+
+class Requests(Protocol):
+    """What is counted outside any revision."""
+
+    unknown_revisions: int
+    bad_requests: int
+
+
+class Proxy(Protocol):
+    """Where that is found."""
+
+    @property
+    def counters(self) -> Requests:
+        """The counters."""
+
+
+class Link(Protocol):
+    """The connection to the autoscaler."""
+
+    connected: bool
+    ever_connected: bool
+    connection_losses: int
+
+
+class TracedRequests(Protocol):
+    """What became of the traced requests."""
+
+    exported: int
+    dropped: dict[str, int]
+
+
+class Sent(Protocol):
+    """What is counted of what is sent by OpenTelemetry's protocols."""
+
+    @property
+    def traces(self) -> TracedRequests:
+        """Traces."""
+
+    @property
+    def pushes(self) -> Mapping[str, int]:
+        """Pushes of metrics, by result."""
+
+
+class Sources(Protocol):
+    """The parts that count."""
+
+    @property
+    def driver(self) -> Driver:
+        """Revisions, pods, requests."""
+
+    @property
+    def prober(self) -> Probes:
+        """Probes."""
+
+    @property
+    def pools(self) -> Connections:
+        """Connections to pods."""
+
+    @property
+    def proxy(self) -> Proxy:
+        """Requests without a revision."""
+
+    @property
+    def inventory(self) -> Objects | None:
+        """Kubernetes' objects; None before they are read."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """What follows a cluster; None where there is none."""
+
+    @property
+    def link(self) -> Link | None:
+        """The autoscaler; None where there is none."""
+
+    @property
+    def otel(self) -> Sent:
+        """Traces and pushed metrics."""

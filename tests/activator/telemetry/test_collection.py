@@ -1,0 +1,50 @@
+"""Text and points are made from one walk, and say the same."""
+
+from __future__ import annotations
+
+from math import isclose
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from activator.counters import Histogram
+from activator.telemetry.collection import merged
+from activator.telemetry.metrics import Metrics
+from activator.telemetry.points import Counted
+from tests.activator.telemetry.test_metrics import with_everything
+from tests.activator.telemetry.world import World
+
+
+def test_text_and_points_say_the_same():
+    world = World()
+    throttler, counters = with_everything(world)
+    counters.server_of((b"BREW", 1, 200)).duration.observe(7)
+    world.request(throttler)
+    text = {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(Metrics(world).render().decode())
+        for sample in family.samples
+    }
+    points = [point for point in Metrics(world).points() if point is not None]
+    moving = ("process_", "python_")
+    for family, labels, value in points:
+        if family.name.startswith(moving):
+            continue
+        if isinstance(value, Counted):
+            assert text[family.name + "_count", frozenset(labels)] == sum(value.counts)
+            assert isclose(text[family.name + "_sum", frozenset(labels)], value.total)
+        else:
+            assert text[family.name, frozenset(labels)] == value
+    assert {point.family.name for point in points} >= {
+        name.removesuffix("_count") for name, _ in text if name.endswith("_count")
+    }
+    series = {(p.family.name, frozenset(p.labels)) for p in points}
+    assert len(series) == len(points)
+
+
+def test_merging_adds_and_leaves_the_parts_alone():
+    parts = [Histogram((1, 2)) for _ in range(3)]
+    for part, value in zip(parts, (0.5, 1.5, 99), strict=True):
+        part.observe(value)
+    total = merged(parts)
+    assert (total.bounds, total.counts, total.total) == ((1, 2), [1, 1, 1], 101)
+    assert [part.counts for part in parts] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
