@@ -141,10 +141,12 @@ class KubernetesWatch:
 
         Returns:
             Seconds since the last sign of life (since the start if there was none), by kind.
+            What may be missing, and is, does not age.
         """
         return {
             kind: max(0.0, now - reflector.last_sign_of_life)
             for kind, reflector in self._reflectors.items()
+            if reflector.synced.is_set() or not reflector.resource.optional
         }
 
     async def run(self) -> None:

@@ -126,6 +126,18 @@ class TestSlices:
         inventory.remove("EndpointSlice", "default", "a-private-x7f2q")
         assert caplog.text.count("the other pods get no traffic from here") == 2
 
+    def test_endpoints_that_are_whole_are_nothing_to_tell_of(
+        self, inventory: Inventory, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        inventory.apply(private("10.0.0.1"))
+        inventory.apply(slice_of("10.0.0.1"))
+        assert caplog.text == ""
+        for _ in range(2):
+            inventory.apply(truncated(private("10.0.0.1", of="b")))
+            inventory.apply(private("10.0.0.1", of="b"))
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
 
 class TestServices:
     @pytest.mark.parametrize("order", list(permutations(range(2))))

@@ -30,11 +30,16 @@ WATCH, LIST = ("Endpoints", "watch"), ("Endpoints", "list")
 
 @asynccontextmanager
 async def following(
-    server: FakeApiServer, inventory: Inventory, folder: Path, timings: Timings = QUICK
+    server: FakeApiServer,
+    inventory: Inventory,
+    folder: Path,
+    timings: Timings = QUICK,
+    *,
+    optional: bool = False,
 ) -> AsyncIterator[Reflector]:
     api = ApiServer(server.kubeconfig(folder), timings, {})
     await api.connect()
-    resource = Resource("Endpoints", "/api/v1/endpoints")
+    resource = Resource("Endpoints", "/api/v1/endpoints", optional=optional)
     reflector = Reflector(resource, api, inventory, timings)
     task = asyncio.get_running_loop().create_task(reflector.run())
     try:
@@ -340,3 +345,28 @@ class TestWithProductionsTimings:
         first, second, third = server.of("Endpoints", "list")
         assert second.at - first.at < 0.1
         assert third.at - second.at > 1
+
+    @pytest.mark.parametrize("status", [403, 404])
+    async def test_what_may_be_missing_is_asked_for_seldom(
+        self, status: int, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        server.always[LIST] = Answer(status)
+        async with following(server, inventory, tmp_path, Timings(), optional=True) as reflector:
+            await reflector.settled.wait()
+            assert not reflector.synced.is_set()
+            await server.asked("Endpoints", "list", 3)
+        first, second, third = server.of("Endpoints", "list")
+        assert second.at - first.at == pytest.approx(300, abs=1)
+        assert third.at - second.at == pytest.approx(300, abs=1)
+
+    async def test_what_may_be_missing_is_asked_for_soon_after_another_fault(
+        self, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+    ) -> None:
+        server.put(private("10.0.0.1"))
+        server.script[LIST].append(Answer(503))
+        async with following(server, inventory, tmp_path, Timings(), optional=True) as reflector:
+            await reflector.settled.wait()
+            assert not reflector.synced.is_set()
+            await sink.until_ready("10.0.0.1")
+        first, second = server.of("Endpoints", "list")
+        assert second.at - first.at < 2
