@@ -108,6 +108,13 @@ class Settings:
         "Port of the admin side: health, metrics and API.",
         "A free port in Knative's pod, and the one `activator status` asks.",
     )
+    profiling_port: int = setting(
+        values.PORT, "PROFILING_PORT", LISTENERS, "8008",
+        "Port of profiles; it tells nothing unless the observability ConfigMap has "
+        "`runtime-profiling: enabled`.",
+        "Knative's activator-service names this port http-profiling; on a laptop any will do.",
+        local="0",
+    )
     bind: str = setting(
         values.ADDRESS, "ACTIVATOR_BIND", LISTENERS, "0.0.0.0",
         "Address on which traffic and metrics are taken.",
@@ -455,6 +462,7 @@ def _shared_ports(known: Mapping[str, Any]) -> list[str]:
         "http_port": known["bind"],
         "h2c_port": known["bind"],
         "metrics_port": known["bind"],
+        "profiling_port": known["bind"],
         "admin_port": known["admin_bind"],
     }
     names = list(addresses)

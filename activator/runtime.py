@@ -197,6 +197,10 @@ class Runtime:
 
     # -- for the admin side ---------------------------------------------------------------------
 
+    def profiling(self) -> bool:
+        """Whether the profiling port may answer."""
+        return self.cluster.observability.profiling
+
     def ready(self) -> str:
         """Return why we are not ready, or nothing; the texts are Knative's."""
         if self._draining:

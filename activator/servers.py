@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from activator.admin.application import create_app, create_metrics_app
+from activator.admin.profiling import create_profiling_app
 from activator.config import Settings
 from activator.proxy.server import QuietServer, data_server, listen
 from activator.runtime import Runtime, StartError
@@ -49,6 +50,7 @@ class Servers:
         self._app = create_app(runtime)
         self.admin = _asgi_server(self._app)
         self._metrics = _asgi_server(create_metrics_app(runtime))
+        self._profiling = _asgi_server(create_profiling_app(runtime.profiling))
         self._data = [data_server(runtime.proxy)]
 
     async def start(self) -> None:
@@ -64,6 +66,7 @@ class Servers:
         sockets = self._sockets
         await self._serve(self.admin, sockets["admin"])
         await self._serve(self._metrics, sockets["metrics"])
+        await self._serve(self._profiling, sockets["profiling"])
         await self._serve(self._data[0], sockets["http"], sockets["h2c"])
         # What discovery has loaded is not garbage: a full collection of 100,000 pods would hold
         # the loop for 0.2 s.
@@ -129,6 +132,7 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
         "h2c": (settings.bind, settings.h2c_port),
         "admin": (settings.admin_bind, settings.admin_port),
         "metrics": (settings.bind, settings.metrics_port),
+        "profiling": (settings.bind, settings.profiling_port),
     }
     with ExitStack() as opened:
         sockets = {

@@ -133,7 +133,10 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     ),
     "rich": (frozenset({"activator/admin/status.py"}), "tables, imported when one is shown"),
     "starlette": (
-        frozenset(f"activator/admin/{name}.py" for name in ("application", "headers", "problems")),
+        frozenset(
+            f"activator/admin/{name}.py"
+            for name in ("application", "headers", "problems", "profiling")
+        ),
         "the admin side is the application; traffic never passes it",
     ),
     "structlog": (

@@ -37,7 +37,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 20.0
 ANY_PORTS = (
     *("--bind", "127.0.0.1", "--http-port", "0", "--h2c-port", "0"),
-    *("--admin-port", "0", "--metrics-port", "0", "--log-format", "json"),
+    *("--admin-port", "0", "--metrics-port", "0", "--profiling-port", "0"),
+    *("--log-format", "json"),
 )
 #: What the activator is given of our environment; a setting from it would be another test.
 ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH")

@@ -23,7 +23,8 @@ def anyio_backend() -> Any:
 
 
 def runtime(folder: Path, **ports: str) -> Runtime:
-    free = dict.fromkeys(("http_port", "h2c_port", "admin_port", "metrics_port"), "0")
+    names = ("http_port", "h2c_port", "admin_port", "metrics_port", "profiling_port")
+    free = dict.fromkeys(names, "0")
     flags = {"manifests": str(folder), "bind": "127.0.0.1", **free, **ports}
     return Runtime(load("local", flags, {}))
 
@@ -36,6 +37,10 @@ async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
         assert (await client.get(f"http://{at['admin']}/readyz")).status_code == 200
         assert (await client.get(f"http://{at['metrics']}/metrics")).status_code == 200
         assert (await client.get(f"http://{at['metrics']}/api/v1/revisions")).status_code == 404
+        assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 404
+        shown = {"runtime-profiling": "enabled"}
+        servers._runtime.driver.set_config_map("config-observability", shown)
+        assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 200
         for port in ("http", "h2c"):
             answer = await client.get(f"http://{at[port]}/")
             assert answer.headers["activator-reason"].startswith("unknown-revision")
@@ -43,7 +48,7 @@ async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
     await servers.stop()
 
 
-@pytest.mark.parametrize("setting", ["http", "h2c", "admin", "metrics"])
+@pytest.mark.parametrize("setting", ["http", "h2c", "admin", "metrics", "profiling"])
 async def test_a_taken_port_is_told_with_its_setting(tmp_path: Path, setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

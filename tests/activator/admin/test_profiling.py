@@ -1,0 +1,136 @@
+"""The profiling port: closed unless it is turned on; Go's paths, and one profile at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import uvloop
+
+from activator.admin import profiling
+from activator.admin.profiling import create_profiling_app
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """A thread takes samples, which knows nothing of a virtual clock."""
+    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+
+
+class Switch:
+    on = True
+
+    def __call__(self) -> bool:
+        return self.on
+
+
+@pytest.fixture
+def switch() -> Switch:
+    return Switch()
+
+
+@pytest.fixture
+async def client(switch: Switch) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_profiling_app(switch))
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/debug/pprof/", "/debug/pprof/profile", "/", "/metrics"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_closed_it_tells_nothing(client, switch, path: str, method: str) -> None:
+    switch.on = False
+    answer = await client.request(method, path)
+    assert (answer.status_code, answer.text) == (404, "404 page not found\n")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+async def test_the_switch_counts_with_each_request(client, switch) -> None:
+    assert (await client.get("/debug/pprof/")).status_code == 200
+    switch.on = False
+    assert (await client.get("/debug/pprof/")).status_code == 404
+
+
+async def test_the_index_names_what_there_is(client) -> None:
+    index = (await client.get("/debug/pprof/")).text
+    for name in ("cmdline", "profile", "goroutine", "heap"):
+        assert f"\n{name}" in index
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/debug/pprof", "404 page not found\n"),
+        ("/", "404 page not found\n"),
+        ("/debug/pprof/block", "Unknown profile\n"),
+    ],
+)
+async def test_other_paths_are_not_there(client, path: str, text: str) -> None:
+    answer = await client.get(path)
+    assert (answer.status_code, answer.text) == (404, text)
+
+
+async def test_it_is_read_only(client) -> None:
+    answer = await client.post("/debug/pprof/cmdline")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert (await client.head("/debug/pprof/cmdline")).status_code == 200
+
+
+async def test_arguments_and_stacks(client) -> None:
+    assert "pytest" in (await client.get("/debug/pprof/cmdline")).text
+    assert "test_arguments_and_stacks" in (await client.get("/debug/pprof/goroutine")).text
+
+
+async def test_a_profile_is_collapsed_stacks_and_the_loop_goes_on_meanwhile(client) -> None:
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    turning = asyncio.ensure_future(turn())
+    text = (await client.get("/debug/pprof/profile?seconds=0.1")).text
+    turning.cancel()
+    assert turns > 10
+    assert any(line.startswith("MainThread;") for line in text.splitlines())
+    assert all(line.rpartition(" ")[2].isdigit() for line in text.splitlines())
+
+
+async def test_a_heap_profile_shows_lines_and_types(client) -> None:
+    kept: list[bytes] = []
+    asyncio.get_running_loop().call_later(
+        0.01, lambda: kept.extend(bytes(10_000) for _ in range(99))
+    )
+    text = (await client.get("/debug/pprof/heap?seconds=0.05")).text
+    assert re.search(r"\d{6} bytes +\d+ blocks .*test_profiling\.py", text)
+    assert " function\n" in text
+    assert len(kept) == 99
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "301", "nan", "inf", "x"])
+async def test_odd_times_are_refused(client, seconds: str) -> None:
+    assert (await client.get(f"/debug/pprof/profile?seconds={seconds}")).status_code == 400
+
+
+async def test_one_profile_at_a_time(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(seconds: float) -> str:
+        started.set()
+        await go_on.wait()
+        return "done\n"
+
+    monkeypatch.setattr(profiling, "_profile", slow)
+    first = asyncio.ensure_future(client.get("/debug/pprof/profile?seconds=1"))
+    await started.wait()
+    assert (await client.get("/debug/pprof/heap?seconds=1")).status_code == 500
+    go_on.set()
+    assert (await first).text == "done\n"
+    monkeypatch.undo()
+    assert (await client.get("/debug/pprof/profile?seconds=0.01")).status_code == 200
