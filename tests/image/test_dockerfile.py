@@ -104,8 +104,9 @@ def test_the_final_stage_is_a_plain_user_and_runs_the_activator(stages: list[Sta
 
 def test_exposed_ports_are_those_of_knatives_service(stages: list[Stage]) -> None:
     settings = load("run", {}, knative.ENVIRONMENT, resolv_conf=Path("/nowhere"))
-    ports = {settings.http_port, settings.h2c_port, settings.https_port, settings.metrics_port}
-    assert ports <= set(stages[-1].ports)
+    ports = [settings.http_port, settings.h2c_port, settings.https_port]
+    ports += [settings.profiling_port, settings.metrics_port]
+    assert stages[-1].ports == ports
 
 
 def test_the_build_context_holds_what_is_copied_and_no_more(stages: list[Stage]) -> None:

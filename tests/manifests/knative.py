@@ -28,6 +28,7 @@ SERVICE_SELECTOR = {"app": "activator"}
 #: Port of the Service by name, and the container's behind it.
 SERVICE_PORTS = {
     "http-metrics": (9090, 9090),
+    "http-profiling": (8008, 8008),
     "http": (80, 8012),
     "http2": (81, 8013),
     "https": (443, 8112),

@@ -165,6 +165,7 @@ def test_ports_are_those_that_the_program_opens(objects: list[Object]) -> None:
         "http1": settings.http_port,
         "h2c": settings.h2c_port,
         "metrics": settings.metrics_port,
+        "profiling": settings.profiling_port,
     }
 
     def ports(objects: list[Object]) -> dict[str, int]:
