@@ -6,6 +6,7 @@ and pkg/reconciler/serverlessservice/resources.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -164,11 +165,27 @@ def private_name(revision_name: str) -> str:
     return f"{revision_name[:23]}{digest}-private"
 
 
-def config_map(name: str, data: Mapping[str, str], namespace: str = "knative-serving") -> Object:
+SYSTEM_NAMESPACE = "knative-serving"
+
+
+def config_map(
+    name: str, data: Mapping[str, str], labels: Mapping[str, str] | None = None
+) -> Object:
     """A ConfigMap of the system namespace."""
+    metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "uid": f"uid-of-{name}"}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"},
+        "metadata": {**metadata, "labels": dict(labels or {})},
         "data": dict(data),
+    }
+
+
+def secret(name: str, data: Mapping[str, bytes]) -> Object:
+    """A Secret of the system namespace."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE, "uid": f"uid-of-{name}"},
+        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
     }

@@ -13,8 +13,9 @@ import json
 import os
 import re
 import socket
+import ssl
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,7 @@ class ScriptedPod(Pod):
         self.pieces: Pieces | None = None
         self.on_data = self._react
         self._held: list[tuple[PodConnection, Seen]] = []
+        self._tls: asyncio.Server | None = None
 
     @property
     def at(self) -> Address:
@@ -134,6 +136,19 @@ class ScriptedPod(Pod):
     @property
     def in_flight(self) -> int:
         return sum(not connection.closed for connection, _ in self._held)
+
+    async def listen_tls(self, context: ssl.SSLContext) -> None:
+        """Take requests over TLS as well, on the port where queue-proxy takes them."""
+        if self._tls is not None:
+            self._tls.close()
+        self._tls = await asyncio.get_running_loop().create_server(
+            lambda: PodConnection(self), self.host, 8112, ssl=context
+        )
+
+    async def close(self) -> None:
+        if self._tls is not None:
+            self._tls.close()
+        await super().close()
 
     def reacts(self, *script: Reaction) -> None:
         """Follow another script from now on."""
@@ -269,7 +284,10 @@ class World:
     Attributes:
         folder: where the objects are; pods: everything that was started by ``pod``.
         errors: what a strict parser in a pod, or the loop, has to complain of.
+        trusted: whom clients of the port for TLS trust.
     """
+
+    trusted: ssl.SSLContext
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -286,14 +304,22 @@ class World:
 
     # -- the activator --------------------------------------------------------------------------
 
-    async def start(self, *, autoscaler: bool = False, **flags: str) -> None:
-        """Start the activator with these settings beyond those of a test."""
+    async def start(
+        self, *, objects: Iterable[Object] = (), autoscaler: bool = False, **flags: str
+    ) -> None:
+        """Start the activator with these settings beyond those of a test.
+
+        Arguments:
+            objects: what is there before it starts.
+        """
+        self.apply(*objects)
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._complain)
         if autoscaler:
             await self.autoscaler.listen()
             flags["autoscaler_url"] = f"ws://127.0.0.1:{self.autoscaler.port}"
-        ports = dict.fromkeys(("http_port", "h2c_port", "admin_port", "metrics_port"), "0")
+        names = ("http_port", "h2c_port", "https_port", "admin_port", "metrics_port")
+        ports = dict.fromkeys(names, "0")
         given = {"manifests": str(self.folder), "bind": "127.0.0.1", "pod_name": "activator-1"}
         settings = load("local", {**given, **ports, **flags}, {})
         self.runtime = Runtime(settings, clock=loop.time)
@@ -377,7 +403,10 @@ class World:
     async def client(self, port: str = "http") -> Client:
         """A connected client."""
         loop = asyncio.get_running_loop()
-        _, client = await loop.create_connection(Client, *self.at[port])
+        tls: dict[str, Any] = {}
+        if port == "https":
+            tls = {"ssl": self.trusted, "server_hostname": "localhost"}
+        _, client = await loop.create_connection(Client, *self.at[port], **tls)
         self.clients.append(client)
         return client
 
