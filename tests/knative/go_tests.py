@@ -156,8 +156,8 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestVerifySAN": _YET,
     },
     "cmd/activator": {
-        "TestUpdateRequestLogFromConfigMap": _YET,
-        "TestRequestLogTemplateInputGetter": _YET,
+        "TestUpdateRequestLogFromConfigMap": REPLAYED,
+        "TestRequestLogTemplateInputGetter": REPLAYED,
     },
     "pkg/queue/breaker_test.go": {
         "TestBreakerInvalidConstructor": _BREAKER,
@@ -194,10 +194,10 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestNewHeaderPruningProxyHTTPS": _YET,
     },
     "pkg/http/request_log_test.go": {
-        "TestRequestLogHandler": _YET,
-        "TestPanickingHandler": _YET,
-        "TestFailedTemplateExecution": _YET,
-        "TestSetTemplate": _YET,
+        "TestRequestLogHandler": REPLAYED,
+        "TestPanickingHandler": REPLAYED,
+        "TestFailedTemplateExecution": REPLAYED,
+        "TestSetTemplate": REPLAYED,
     },
     "pkg/http/response_recorder_test.go": {
         "TestResponseRecorder": "inside: a recorder between handlers, which ours has not",

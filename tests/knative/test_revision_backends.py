@@ -133,6 +133,30 @@ async def test_TestRevisionWatcher__single_error_podIP(world: World, listening: 
     assert not pod.traffic
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(http(b"queue", 201), id="201"),
+        pytest.param(http(b"queue", 404), id="404"),
+        pytest.param(http(b"queue", 503), id="503"),
+        pytest.param(http(b"queue\n"), id="a line feed"),
+        pytest.param(http(b"Queue"), id="upper case"),
+        pytest.param(http(b""), id="nothing"),
+        pytest.param(http(b"queue" * 1000), id="too much"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nqueue", id="too little"),
+        pytest.param(b"no HTTP at all\r\n\r\n", id="nonsense"),
+    ],
+)
+async def test_TestRevisionWatcher__answers_that_are_no_pass(world: World, answer: bytes) -> None:
+    """A probe passes with status 200 and the body ``queue`` exactly, and with nothing else."""
+    pod = await world.pod(answer)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    assert await world.outcome(await wait_long(world, 2)) == {"waits": 2}
+    assert pod.probes
+    assert not pod.traffic
+
+
 async def test_TestRevisionWatcher__podIP_slow_ready(world: World) -> None:
     """An error, then 200: a destination after the second probe."""
     pod = await world.pod(breaks, PASSES)

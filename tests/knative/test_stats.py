@@ -130,6 +130,19 @@ async def test_TestStats__interleaved_requests(world: World) -> None:
     assert await reports(world) == [[stat(ONE, 0.5, 1)]]
 
 
+async def test_TestStats__requests_of_different_lengths(world: World) -> None:
+    """Requests that overlap count for as long as each was there: one for the whole second, one
+    from the middle on, one for its first quarter."""
+    await arrives(world)
+    await reports(world)
+    await arrives(world, count=1)
+    await world.passes(0.25)
+    await leaves(world)
+    await world.passes(0.25)
+    await arrives(world)
+    assert await reports(world) == [[stat(ONE, 1.75, 2)]]
+
+
 async def test_TestConcurrencyReporterRun(world: World) -> None:
     """Three requests that stay: 1/1 at once, 2/2 in the report."""
     await arrives(world, count=3)

@@ -183,6 +183,27 @@ async def test_TestThrottlerErrorOneTimesOut(world: World) -> None:
     assert len(pod.traffic) == 1
 
 
+async def test_TestThrottlerErrorNoRevision__comes_back(world: World) -> None:
+    """A Revision is deleted and made again, and nothing is said of its Endpoints: its pods are
+    known, and requests that waited all the time are served. In Knative such requests hang."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1), private([pod.at]))
+    await world.passes()
+    running, waiting = await world.calls(2)
+    await world.until(lambda: pod.traffic)
+    world.delete("Revision", NAME)
+    while "pods" in await world.api():
+        await world.passes(0.005)
+    again = revision(cc=1)
+    again["metadata"]["uid"] = "another"
+    world.apply(again)
+    await world.passes()
+    pod.holding = False
+    pod.release()
+    assert [await running.text(), await waiting.text()] == ["pod-0", "pod-0"]
+    assert (await world.ask()).body == b"pod-0"
+
+
 # TestThrottlerSuccesses
 
 
