@@ -11,15 +11,15 @@ Knative's counterparts: pkg/logging of knative.dev/pkg and its zap encoder's key
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, MutableMapping
-from datetime import UTC, datetime
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from collections.abc import Hashable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+
+from activator.log_lines import Event, LineShape, line_of, severity
 
 if TYPE_CHECKING:
     from structlog.typing import Processor
@@ -48,23 +48,20 @@ _QUIET: Final = (
     "urllib3",
 )
 
-_SEVERITIES: Final = (
-    (logging.CRITICAL, "CRITICAL"),
-    (logging.ERROR, "ERROR"),
-    (logging.WARNING, "WARNING"),
-    (logging.INFO, "INFO"),
-    (logging.NOTSET, "DEBUG"),
-)
-_NANOSECONDS: Final = 1_000_000_000
-
-# Fields with a name of Knative's own in the JSON lines.
-_RENAMED: Final = {"revision": "knative.dev/key", "exception": "stacktrace"}
-
 _FURTHER: Final = object()  # the kind that all kinds beyond the limit of Repeats share
 
 _installed: logging.Handler | None = None
 
-Event = MutableMapping[str, Any]
+
+class _Told(NamedTuple):
+    """What ``configure`` was told."""
+
+    log_format: str
+    pod_name: str
+    stream: TextIO
+
+
+_told: _Told | None = None
 
 
 def configure(log_format: str, level: str, pod_name: str, stream: TextIO | None = None) -> None:
@@ -79,23 +76,48 @@ def configure(log_format: str, level: str, pod_name: str, stream: TextIO | None 
     Raises:
         ValueError: the format or the level is unknown; nothing has changed then.
     """
-    global _installed
+    global _told
     if log_format not in ("auto", "json", "console"):
         raise ValueError(f"unknown log format {log_format!r}: accepted is auto, json or console")
-    stream = stream or sys.stderr
-    readable = log_format == "console" or (log_format == "auto" and stream.isatty())
     set_level(level)
+    _told = _Told(log_format, pod_name, stream or sys.stderr)
+    _install(_told.stream, log_format, LineShape())
+    logging.captureWarnings(True)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    _configure_structlog()
+
+
+def reshape(
+    shape: LineShape | None = None,
+    encoding: str = "auto",
+    stream: TextIO | None = None,
+) -> None:
+    """Have lines look otherwise, or as ``configure`` was told when called without arguments.
+
+    Does nothing where ``configure`` was never called: the log is another program's then.
+
+    Args:
+        shape: of JSON lines; None is Knative's.
+        encoding: json or console; counts where ``configure`` was told auto.
+        stream: where to; None is where ``configure`` was told.
+    """
+    if _told is not None:
+        log_format = encoding if _told.log_format == "auto" else _told.log_format
+        _install(stream or _told.stream, log_format, shape or LineShape())
+
+
+def _install(stream: TextIO, log_format: str, shape: LineShape) -> None:
+    global _installed
+    assert _told is not None
+    readable = log_format == "console" or (log_format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(_console(stream) if readable else _json(pod_name)))
+    handler.setFormatter(_formatter(_console(stream) if readable else _json(shape, _told.pod_name)))
     root = logging.getLogger()
     if _installed is not None:
         root.removeHandler(_installed)
     root.addHandler(handler)
     _installed = handler
-    logging.captureWarnings(True)
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    _configure_structlog()
 
 
 def set_level(level: str) -> None:
@@ -142,59 +164,15 @@ def _drop_echoes(logger: object, method: str, event: Event) -> Event:
     return event
 
 
-def _json(pod_name: str) -> list[Processor]:
+def _json(shape: LineShape, pod_name: str) -> list[Processor]:
     import structlog
 
-    def keys(logger: object, method: str, event: Event) -> Event:
+    def line(logger: object, method: str, event: Event) -> str:
         record: logging.LogRecord = event.pop("_record")
         event.pop("_from_structlog", None)
-        line: dict[str, Any] = {
-            "severity": _severity(record.levelno),
-            "timestamp": _rfc3339(record.created),
-            "logger": "activator",
-            "caller": _caller(record),
-            "message": str(event.pop("event", "")),
-            "knative.dev/controller": "activator",
-            "knative.dev/pod": pod_name,
-        }
-        for key, value in event.items():
-            name = _RENAMED.get(key, key)
-            line[name if name not in line else name + "_"] = value
-        return line
+        return line_of(event, record, shape, pod_name)
 
-    return [structlog.processors.format_exc_info, keys, _line]
-
-
-def _line(logger: object, method: str, event: Event) -> str:
-    """One line of strict JSON, whatever the values are."""
-    try:
-        return json.dumps(event, default=_plain, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        # NaN, a key that is no text, or a value that contains itself.
-        return json.dumps({str(key): _text(value) for key, value in event.items()})
-
-
-def _plain(value: object) -> object:
-    return sorted(map(str, value)) if isinstance(value, set | frozenset) else str(value)
-
-
-def _text(value: object) -> object:
-    return value if isinstance(value, str | bool | int | None) else repr(value)
-
-
-def _severity(number: int) -> str:
-    return next(name for least, name in _SEVERITIES if number >= least)
-
-
-def _rfc3339(created: float) -> str:
-    # A float of today's time is good to some 0.2 µs; nine digits are what zap writes.
-    seconds, nanoseconds = divmod(int(created * _NANOSECONDS), _NANOSECONDS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
-
-
-def _caller(record: logging.LogRecord) -> str:
-    path = PurePath(record.pathname)
-    return f"{path.parent.name}/{path.name}:{record.lineno}"
+    return [structlog.processors.format_exc_info, line]
 
 
 def _console(stream: TextIO) -> list[Processor]:
@@ -211,7 +189,7 @@ def _readable(logger: object, method: str, event: Event) -> Event:
     record: logging.LogRecord = event.pop("_record")
     event.pop("_from_structlog", None)
     event["timestamp"] = f"{datetime.fromtimestamp(record.created):%H:%M:%S.%f}"[:-3]
-    event["level"] = _severity(record.levelno).lower()
+    event["level"] = severity(record.levelno).lower()
     for key, value in event.items():
         if isinstance(value, str) and key != "exception":
             event[key] = printable(value)

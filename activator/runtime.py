@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -185,6 +186,12 @@ class Runtime:
 
     def _set_logging(self, config: LoggingConfig) -> None:
         logs.set_level(config.level or self.settings.log_level)
+        if (zap := config.zap) is None:
+            logs.reshape()
+            return
+        logs.reshape(zap.shape, zap.encoding, sys.stdout if zap.stream == "stdout" else None)
+        if zap.ignored:
+            logger.info("zap-logger-config: not done here: %s", ", ".join(zap.ignored))
 
     def _set_observability(self, config: ObservabilityConfig) -> None:
         """Take what operators want to see."""

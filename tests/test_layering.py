@@ -30,6 +30,7 @@ BASE: Final = frozenset(
         "config",
         "configmaps",
         "counters",
+        "log_lines",
         "logging_config",
         "logs",
         "names",
@@ -39,6 +40,7 @@ BASE: Final = frozenset(
         "tasks",
         "timers",
         "values",
+        "zap_config",
     )
 )
 SIBLINGS: Final = frozenset(
@@ -53,7 +55,9 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "throttler": frozenset(),
     "activator": frozenset(),
     "activator.counters": frozenset(),
-    "activator.logs": frozenset(),
+    "activator.log_lines": frozenset(),
+    "activator.logs": frozenset({"activator.log_lines"}),
+    "activator.zap_config": frozenset({"activator.log_lines"}),
     "activator.names": frozenset(),
     "activator.tasks": frozenset(),
     "activator.timers": frozenset(),
@@ -66,7 +70,12 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     ),
     "activator.observability_config": frozenset({"activator.values", "activator.configmaps"}),
     "activator.logging_config": frozenset(
-        {"activator.configmaps", "activator.logs", "activator.values"}
+        {
+            "activator.configmaps",
+            "activator.logs",
+            "activator.values",
+            "activator.zap_config",
+        }
     ),
     "activator.driver": frozenset({"throttler", "activator.counters"}),
     "activator.cluster_config": frozenset({"throttler"}) | BASE,

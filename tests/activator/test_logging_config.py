@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.configmaps import ConfigMapError, strictly
+from activator.configmaps import ConfigMapError, Followed, strictly
 from activator.logging_config import LoggingConfig, read
 
 
@@ -27,6 +27,26 @@ def test_the_level_is_one_of_zaps_in_any_case(level: str) -> None:
 def test_another_level_is_refused(level: str) -> None:
     with pytest.raises(ConfigMapError, match=r"^loglevel\.activator: .* accepted is one of debug"):
         parse({"loglevel.activator": level})
+
+
+def test_the_shape_is_read_and_its_level_counts_where_no_other_is_said() -> None:
+    zap = '{"level": "WARN", "encoding": "console"}'
+    config = parse({"zap-logger-config": zap})
+    assert config.level == "warn"
+    assert config.zap is not None
+    assert config.zap.encoding == "console"
+    both = {"zap-logger-config": zap, "loglevel.activator": "debug"}
+    assert parse(both).level == "debug"
+
+
+@pytest.mark.parametrize("zap", ["{", '{"level": "loud"}', "null"])
+def test_a_shape_that_cannot_be_used_keeps_the_one_before(zap: str) -> None:
+    followed = Followed("config-logging", read, LoggingConfig())
+    followed.update({"zap-logger-config": '{"encoding": "console"}'})
+    before = followed.value.zap
+    followed.update({"zap-logger-config": zap, "loglevel.activator": "debug"})
+    assert followed.value == LoggingConfig("debug", before)
+    assert followed.problems["zap-logger-config"].endswith("the shape before stays in force")
 
 
 def test_levels_of_other_components_are_theirs() -> None:

@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from activator import logs
+from activator.log_lines import LineShape
 
 
 class Terminal(io.StringIO):
@@ -29,7 +30,7 @@ def _restored():
     yield
     root.setLevel(level)
     root.handlers[:] = handlers
-    logs._installed = None
+    logs._installed = logs._told = None
     logging.captureWarnings(False)
     structlog.reset_defaults()
 
@@ -159,6 +160,38 @@ def test_libraries_that_might_log_secrets_stay_quiet_even_at_debug():
     assert stream.getvalue() == ""
     logging.getLogger("httpx").warning("heard")
     assert only_line(stream)["message"] == "heard"
+
+
+def test_an_operator_may_give_lines_another_shape_and_take_it_back():
+    stream, elsewhere = configured(log_format="auto"), io.StringIO()
+    log = structlog.get_logger()
+    logs.reshape(LineShape(message_key="msg", level=""), "json", elsewhere)
+    log.info("shaped")
+    logs.reshape(encoding="console")
+    log.info("readable")
+    assert stream.getvalue().endswith("readable\n")
+    assert not stream.getvalue().startswith("{")
+    stream.truncate(0)
+    stream.seek(0)
+    logs.reshape()
+    log.info("as before")
+    assert only_line(stream)["message"] == "as before"
+    shaped = only_line(elsewhere)
+    assert (shaped["msg"], shaped["severity"]) == ("shaped", "info")
+
+
+def test_a_format_that_was_asked_for_wins_over_the_operators_encoding():
+    stream = configured(log_format="json")
+    logs.reshape(encoding="console")
+    structlog.get_logger().info("still JSON")
+    assert only_line(stream)["message"] == "still JSON"
+
+
+def test_another_programs_log_is_left_alone(monkeypatch):
+    monkeypatch.setattr(logs, "_told", None)
+    before = list(logging.getLogger().handlers)
+    logs.reshape(LineShape(), "json")
+    assert logging.getLogger().handlers == before
 
 
 def test_configuring_again_replaces_the_stream():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from activator import logs
 from activator.config import Settings, load
 from activator.discovery.manifests import ManifestFolderError
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
@@ -157,3 +159,23 @@ async def test_start_ends_where_it_is_not_known_whether_to_encrypt(tmp_path: Pat
     with pytest.raises(StartError, match=r"ConfigMap config-network \(.*\): system-internal-tls: "):
         async with Runtime(settings(tmp_path)).lifespan():
             pass
+
+
+async def test_log_lines_have_the_shape_that_the_operator_gave_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    try:
+        logs.configure("auto", "info", "activator-1")
+        runtime = Runtime(settings(tmp_path))
+        zap = '{"outputPaths": ["stdout"], "encoderConfig": {"messageKey": "msg"}, "sampling": {}}'
+        runtime.driver.set_config_map("config-logging", {"zap-logger-config": zap})
+        lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert [line["msg"] for line in lines] == ["zap-logger-config: not done here: sampling"]
+        assert "severity" not in lines[0]
+    finally:
+        monkeypatch.setattr(logs, "_told", None)
+        monkeypatch.setattr(logs, "_installed", None)
+        root.handlers[:] = handlers
+        logging.captureWarnings(False)

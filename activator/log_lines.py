@@ -1,0 +1,147 @@
+"""A log line as one line of strict JSON: which keys it has, and how time, level and place look.
+
+Without a word from the operator the keys are Knative's; ``zap-logger-config`` may say others. Must
+not know where lines go, nor structlog. Knative's counterpart: zap's JSON encoder and its
+EncoderConfig (go.uber.org/zap/zapcore).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Any, Final
+
+Event = MutableMapping[str, Any]
+
+_SEVERITIES: Final = (
+    (logging.CRITICAL, "CRITICAL"),
+    (logging.ERROR, "ERROR"),
+    (logging.WARNING, "WARNING"),
+    (logging.INFO, "INFO"),
+    (logging.NOTSET, "DEBUG"),
+)
+#: zap's words for the same; what ends a program is fatal there.
+_ZAP: Final = {"CRITICAL": "fatal", "WARNING": "warn"}
+_NANOSECONDS: Final = 1_000_000_000
+
+# Fields with a name of Knative's own.
+_RENAMED: Final = {"revision": "knative.dev/key"}
+
+
+def severity(number: int) -> str:
+    """Return the severity's name for one of logging's levels."""
+    return next(name for least, name in _SEVERITIES if number >= least)
+
+
+def _zap_level(number: int) -> str:
+    name = severity(number)
+    return _ZAP.get(name, name.lower())
+
+
+LEVELS: Final[Mapping[str, Callable[[int], str]]] = {
+    "": _zap_level,
+    "severity": severity,
+    "lowercase": _zap_level,
+    "color": _zap_level,
+    "capital": lambda number: _zap_level(number).upper(),
+    "capitalColor": lambda number: _zap_level(number).upper(),
+}
+"""By zap's ``levelEncoder``; ``severity`` is Knative's own. Colours have no place in JSON."""
+
+
+def _moment(created: float, form: str = "%Y-%m-%dT%H:%M:%S") -> str:
+    return f"{datetime.fromtimestamp(int(created), UTC):{form}}"
+
+
+def _rfc3339_nano(created: float) -> str:
+    # A float of today's time is good to some 0.2 µs; nine digits are what zap writes.
+    return f"{_moment(created)}.{int(created * _NANOSECONDS) % _NANOSECONDS:09d}Z"
+
+
+TIMES: Final[Mapping[str, Callable[[float], str | float]]] = {
+    "": lambda created: created,
+    "epoch": lambda created: created,
+    "millis": lambda created: created * 1000,
+    "nanos": lambda created: int(created * _NANOSECONDS),
+    "iso8601": lambda created: f"{_moment(created)}.{int(created * 1000) % 1000:03d}Z",
+    "rfc3339": lambda created: _moment(created) + "Z",
+    "rfc3339nano": _rfc3339_nano,
+}
+"""By zap's ``timeEncoder``, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineShape:
+    """Keys and forms of a line. A key that is empty is left out.
+
+    Attributes:
+        time_key, level_key, name_key, caller_key, message_key, stacktrace_key: what they are
+            called.
+        level: a key of LEVELS.
+        time: a key of TIMES.
+        full_caller: whether the whole path of a source file is written.
+    """
+
+    time_key: str = "timestamp"
+    level_key: str = "severity"
+    name_key: str = "logger"
+    caller_key: str = "caller"
+    message_key: str = "message"
+    stacktrace_key: str = "stacktrace"
+    level: str = "severity"
+    time: str = "rfc3339nano"
+    full_caller: bool = False
+
+
+def line_of(event: Event, record: logging.LogRecord, shape: LineShape, pod_name: str) -> str:
+    """Return a line without its end.
+
+    Args:
+        event: the message under ``event``, the trace of an exception under ``exception``, and
+            all other fields.
+        record: level, time and place.
+        shape: keys and forms.
+        pod_name: this activator's name.
+    """
+    line: dict[str, Any] = {
+        shape.level_key: LEVELS[shape.level](record.levelno),
+        shape.time_key: TIMES[shape.time](record.created),
+        shape.name_key: "activator",
+        shape.caller_key: _caller(record, shape.full_caller),
+        shape.message_key: str(event.pop("event", "")),
+        "knative.dev/controller": "activator",
+        "knative.dev/pod": pod_name,
+    }
+    line.pop("", None)
+    renamed = _RENAMED | {"exception": shape.stacktrace_key}
+    for key, value in event.items():
+        if name := renamed.get(key, key):
+            line[name if name not in line else name + "_"] = value
+    return _json(line)
+
+
+def _json(line: Mapping[str, Any]) -> str:
+    """One line of strict JSON, whatever the values are."""
+    try:
+        return json.dumps(line, default=_plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        # NaN, a key that is no text, or a value that contains itself.
+        return json.dumps({str(key): _text(value) for key, value in line.items()})
+
+
+def _plain(value: object) -> object:
+    return sorted(map(str, value)) if isinstance(value, set | frozenset) else str(value)
+
+
+def _text(value: object) -> object:
+    return value if isinstance(value, str | bool | int | None) else repr(value)
+
+
+def _caller(record: logging.LogRecord, full: bool) -> str:
+    path = PurePath(record.pathname)
+    name = str(path) if full else f"{path.parent.name}/{path.name}"
+    return f"{name}:{record.lineno}"
