@@ -22,8 +22,9 @@ from activator.cluster_config import ClusterConfig, Hearers, Names
 from activator.config import Settings
 from activator.configmaps import ConfigMapError
 from activator.discovery.destinations import EndpointsSource, Family
-from activator.discovery.inventory import Inventory, Rejection, log_rejection
+from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
+from activator.discovery.rejections import Rejection, log_rejection
 from activator.driver import Driver
 from activator.logging_config import LoggingConfig
 from activator.network_config import NetworkConfig

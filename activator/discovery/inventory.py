@@ -10,10 +10,9 @@ revision_backends.go. Unlike there, nothing is dropped when Endpoints arrive bef
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from activator.discovery import endpoint_slices, endpoints, revisions, services
 from activator.discovery.destinations import (
@@ -23,7 +22,8 @@ from activator.discovery.destinations import (
     PublicEndpoints,
 )
 from activator.discovery.fields import ManifestError, ObjectKey, identify, root
-from activator.discovery.joined import JoinedEndpoints, JoinedServices
+from activator.discovery.joined import JoinedBundles, JoinedEndpoints, JoinedServices
+from activator.discovery.rejections import Rejection, Stats, log_rejection
 from activator.discovery.services import PRIVATE_SUFFIX
 from activator.discovery.sink import Sink
 from activator.discovery.system_objects import (
@@ -33,8 +33,6 @@ from activator.discovery.system_objects import (
     parse_secret,
 )
 from throttler.model import AppProtocol, Revision
-
-logger = logging.getLogger(__name__)
 
 # The API group of each kind that is understood. `Service` shows why the kind alone will not do:
 # serving.knative.dev has one too.
@@ -46,48 +44,6 @@ GROUPS: Mapping[str, str] = {
     "ConfigMap": "",
     "Secret": "",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """An object that could not be used, and why; its last good state stays in force."""
-
-    kind: str
-    namespace: str
-    name: str
-    reason: str
-
-
-def log_rejection(rejection: Rejection) -> None:
-    """Writes a rejection to the process log, with its parts as fields."""
-    logger.warning(
-        "object ignored, its last good state stays: %s",
-        rejection.reason,
-        extra={
-            "object_kind": rejection.kind,
-            "object_namespace": rejection.namespace,
-            "object_name": rejection.name,
-            "reason": rejection.reason,
-        },
-    )
-
-
-@dataclass(slots=True)
-class Stats:
-    """What the inventory has seen, for metrics and the admin pages.
-
-    Attributes:
-        rejections: how often an object was rejected since the start.
-        rejected: the objects that are rejected at present, each with its reason.
-        outdated: events that were ignored because something newer was known.
-        ignored: objects of kinds that are not understood, since the start.
-    """
-
-    rejections: int = 0
-    rejected: dict[ObjectKey, str] = field(default_factory=dict)
-    last_rejection: str = ""
-    outdated: int = 0
-    ignored: int = 0
 
 
 _Parsed = (
@@ -161,8 +117,7 @@ class Inventory:
         self._counts: Counter[str] = Counter()
         self._endpoints = JoinedEndpoints(sink, source, family)
         self._services = JoinedServices(sink)
-        self._bundles: dict[ObjectKey, ConfigMap] = {}
-        self._bundles_changed = False
+        self._bundles = JoinedBundles(sink)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -191,7 +146,9 @@ class Inventory:
         if kind is None:
             self.stats.ignored += 1
             return None
-        _, reason = self._take_in(kind, obj)
+        key, entry, reason = self._read(kind, obj)
+        if entry is not None:
+            self._put(key, entry)
         self._tell()
         return reason
 
@@ -223,39 +180,64 @@ class Inventory:
             kind: the kind of all objects, which list items do not repeat.
             objects: all objects of that kind.
         """
+        for _ in self.replacing(kind, objects):
+            pass
+
+    def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
+        """Does what ``replace`` does, step by step; others may run between the steps.
+
+        What is in force changes in one step, so that a pod which one object passes to another is
+        never away; then the sink is told of one revision per step. Whoever does not go through
+        all steps changes nothing, or leaves the rest to be told by the next change.
+
+        Args:
+            kind: as for ``replace``; nobody else may change objects of this kind meanwhile.
+            objects: as for ``replace``.
+        """
         present = set()
+        news: list[tuple[ObjectKey, _Entry]] = []
         for obj in objects:
-            key, _ = self._take_in(kind, obj)
+            key, entry, _ = self._read(kind, obj)
             present.add(key)
+            if entry is not None:
+                news.append((key, entry))
+            yield
+        for key, entry in news:
+            self._put(key, entry)
         known = self._entries.keys() | self.stats.rejected.keys()
         for key in [key for key in known if key.kind == kind and key not in present]:
             self._forget(key)
-        self._tell()
+        while self._tell_next():
+            yield
 
-    def _take_in(self, kind: str, obj: object) -> tuple[ObjectKey, str | None]:
-        """Says which object it was, as well as can be told, and why it was rejected if it was."""
+    def _read(self, kind: str, obj: object) -> tuple[ObjectKey, _Entry | None, str | None]:
+        """Says which object it is, as well as can be told; what it says if that may be news; and
+        why it is rejected if it is."""
         key = ObjectKey(kind, "?", "?")
         try:
             key = identify(obj, kind)
-            self._put(key, obj)
+            return key, self._news(key, obj), None
         except ManifestError as error:
-            return key, self._reject(key, str(error))
-        return key, None
+            return key, None, self._reject(key, str(error))
 
-    def _put(self, key: ObjectKey, obj: object) -> None:
+    def _news(self, key: ObjectKey, obj: object) -> _Entry | None:
         metadata = root(obj, key.kind)["metadata"]
         uid, version = metadata["uid"].text(), metadata["resourceVersion"].text()
         old = self._entries.get(key)
         if old and old.uid == uid and _not_newer(version, old.version):
             # The same version again is the usual content of a list after a lost watch.
             self.stats.outdated += version != old.version
-            return
+            return None
         parsed = self._parse(key, obj)
         self.stats.rejected.pop(key, None)
-        if old is None or old.parsed != parsed:
-            self._move(key, old.parsed if old else None, parsed)
+        return _Entry(uid, version, parsed)
+
+    def _put(self, key: ObjectKey, entry: _Entry) -> None:
+        old = self._entries.get(key)
+        if old is None or old.parsed != entry.parsed:
+            self._move(key, old.parsed if old else None, entry.parsed)
         # Only now: where the sink failed, the next time must not look unchanged.
-        self._entries[key] = _Entry(uid, version, parsed)
+        self._entries[key] = entry
         self._counts[key.kind] += old is None
 
     def _parse(self, key: ObjectKey, obj: object) -> _Parsed:
@@ -306,23 +288,17 @@ class Inventory:
         )
         if was.data != now.data or old is None or new is None:
             self._sink.set_config_map(key.name, now.data)
-        if was.is_trust_bundle or now.is_trust_bundle:
-            self._bundles.pop(key, None)
-            if now.is_trust_bundle:
-                self._bundles[key] = now
-            self._bundles_changed = True
+        self._bundles.put(key, now)
 
     def _tell(self) -> None:
-        """Tells the sink what changed since the last time, each revision at most once.
+        """Tells the sink what changed since the last time, each revision at most once."""
+        while self._tell_next():
+            pass
 
-        A change is only forgotten when the sink has taken it.
-        """
-        self._endpoints.tell()
-        self._services.tell()
-        if self._bundles_changed:
-            bundles = [self._bundles[key].data for key in sorted(self._bundles)]
-            self._sink.set_trust_bundles(tuple(pem for data in bundles for pem in data.values()))
-            self._bundles_changed = False
+    def _tell_next(self) -> bool:
+        """Tells the sink one thing that changed, if one did; forgotten when it was taken."""
+        joined = (self._endpoints, self._services, self._bundles)
+        return any(each.tell_next() for each in joined)
 
     def _reject(self, key: ObjectKey, reason: str) -> str:
         self.stats.rejections += 1

@@ -23,6 +23,7 @@ from activator.discovery.destinations import (
 from activator.discovery.fields import ObjectKey
 from activator.discovery.services import private_name
 from activator.discovery.sink import Sink
+from activator.discovery.system_objects import ConfigMap
 from throttler.model import AppProtocol, Dests, RevisionID
 
 logger = logging.getLogger(__name__)
@@ -61,10 +62,9 @@ class _Joined(Generic[Part, _Told]):
             self._parts.pop(part.revision_id, None)
         self._changed[part.revision_id] = None
 
-    def tell(self) -> None:
-        """Tells what changed, each revision at most once; forgotten when it has been taken."""
-        while self._changed:
-            revision_id = next(iter(self._changed))
+    def tell_next(self) -> bool:
+        """Tells of one revision that changed, if one did; forgotten when it has been taken."""
+        for revision_id in self._changed:
             parts = self._parts.get(revision_id, {})
             whole = self._join(revision_id, parts)
             if self._told.get(revision_id) != whole:
@@ -73,6 +73,8 @@ class _Joined(Generic[Part, _Told]):
             if not parts:
                 self._told.pop(revision_id, None)
             del self._changed[revision_id]
+            return True
+        return False
 
 
 class JoinedEndpoints:
@@ -106,10 +108,9 @@ class JoinedEndpoints:
         elif part is not None:
             self._public.take_out(key, part)
 
-    def tell(self) -> None:
-        """Tells the sink what changed since the last time, each revision at most once."""
-        self._private.tell()
-        self._public.tell()
+    def tell_next(self) -> bool:
+        """Tells the sink of one revision that changed. Returns whether there was one."""
+        return self._private.tell_next() or self._public.tell_next()
 
     def _join_private(
         self, revision_id: RevisionID, parts: Mapping[ObjectKey, PrivateEndpoints]
@@ -189,10 +190,9 @@ class JoinedServices:
         if (revision_id := self._revisions.get(key)) is not None:
             self._changed[revision_id] = None
 
-    def tell(self) -> None:
-        """Tells the sink what changed since the last time."""
-        while self._changed:
-            revision_id = next(iter(self._changed))
+    def tell_next(self) -> bool:
+        """Tells the sink of one revision that changed. Returns whether there was one."""
+        for revision_id in self._changed:
             key = _service_of(revision_id)
             addresses = self._addresses.get(key, {}) if key in self._revisions else {}
             if self._told.get(revision_id, {}) != addresses:
@@ -201,6 +201,37 @@ class JoinedServices:
             if not addresses:
                 self._told.pop(revision_id, None)
             del self._changed[revision_id]
+            return True
+        return False
+
+
+class JoinedBundles:
+    """ConfigMaps whose texts are certificates to trust.
+
+    Args:
+        sink: is told of all of them together.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._bundles: dict[ObjectKey, ConfigMap] = {}
+        self._changed = False
+
+    def put(self, key: ObjectKey, config_map: ConfigMap) -> None:
+        """Takes what a ConfigMap says now; one that is no trust bundle (any more) adds nothing."""
+        old = self._bundles.pop(key, None)
+        if config_map.is_trust_bundle:
+            self._bundles[key] = config_map
+        self._changed |= old is not None or config_map.is_trust_bundle
+
+    def tell_next(self) -> bool:
+        """Tells the sink of all bundles if one changed. Returns whether one did."""
+        if not self._changed:
+            return False
+        bundles = [self._bundles[key].data for key in sorted(self._bundles)]
+        self._sink.set_trust_bundles(tuple(pem for data in bundles for pem in data.values()))
+        self._changed = False
+        return True
 
 
 def _service_of(revision_id: RevisionID) -> ObjectKey:

@@ -259,14 +259,14 @@ class Reflector:
             # The first page's version is part of the token, and may not be repeated.
             params.pop("resourceVersion", None)
             params["continue"] = page.metadata.continue_
-        self._put_in_force(objects)
+        await self._put_in_force(objects)
         self._version = self._list_version = page.metadata.resourceVersion
         self._alive()
         self._well()
         self.synced.set()
         self.settled.set()
 
-    def _put_in_force(self, objects: list[object]) -> None:
+    async def _put_in_force(self, objects: list[object]) -> None:
         known = self._inventory.counts[self.resource.kind]
         if not objects and known:
             self.counters.emptied += 1
@@ -276,7 +276,11 @@ class Reflector:
                 self.resource.path,
                 known,
             )
-        self._inventory.replace(self.resource.kind, objects)
+        turn = self._now()
+        for _ in self._inventory.replacing(self.resource.kind, objects):
+            if self._now() - turn > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn = self._now()
 
     async def _page(self, params: Mapping[str, str]) -> Page:
         try:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery.fields import ObjectKey
-from activator.discovery.inventory import GROUPS, Inventory, Rejection, log_rejection
+from activator.discovery.inventory import GROUPS, Inventory
+from activator.discovery.rejections import Rejection
 from tests.activator.discovery.recording import (
     A,
     B,
@@ -18,6 +19,7 @@ from tests.activator.discovery.recording import (
     public,
     revision,
     secret,
+    slice_of,
     trust_bundle,
 )
 from tests.activator.discovery.test_fields import json_values
@@ -122,6 +124,38 @@ def test_pods_that_move_to_another_object_in_one_list_are_never_away(
     inventory.replace("Endpoints", [private("10.0.0.1", name="y")])
     assert sink.calls == [("set_dests", B, [])]
     assert sink.ready() == ["10.0.0.1:8012"]
+
+
+def test_a_list_that_is_taken_in_step_by_step_never_takes_a_pod_away(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(private("10.0.0.1", name="x"))
+    inventory.apply(private("10.0.0.9", of="b", name="y"))
+    sink.calls.clear()
+    listed = [private("10.0.0.1", name="y"), *(private("10.0.0.2", of=f"r{n}") for n in range(5))]
+    steps = 0
+    for _ in inventory.replacing("Endpoints", listed):
+        steps += 1
+        # What happens meanwhile must not bring half of the list into force.
+        inventory.apply(slice_of(f"10.0.1.{steps}", of="a"))
+        inventory.apply(config_map("c", step=str(steps)))
+    assert ("set_dests", A, []) not in sink.calls
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert sink.ready(B) == []
+    assert sink.config_maps == {"c": {"step": str(steps)}}
+    assert steps > len(listed)
+
+
+def test_a_list_that_is_given_up_half_way_changes_nothing(
+    inventory: Inventory, sink: RecordingSink
+) -> None:
+    inventory.apply(private("10.0.0.1"))
+    steps = inventory.replacing("Endpoints", [private("10.0.0.2"), private("10.0.0.3", of="b")])
+    next(steps)
+    steps.close()
+    inventory.apply(revision())
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert B not in sink.dests
 
 
 def test_a_broken_object_keeps_its_last_good_state(
@@ -289,14 +323,6 @@ def test_objects_that_are_rejected_at_present_are_counted_by_kind(inventory: Inv
         "Revision": 1,
     }
     assert set(inventory.rejected) == set(GROUPS)
-
-
-def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) -> None:
-    log_rejection(Rejection("Revision", "ns", "r", "Revision ns/r: spec: wrong"))
-    record = caplog.records[0]
-    assert record.__dict__["object_name"] == "r"
-    assert record.__dict__["reason"] == "Revision ns/r: spec: wrong"
-    assert "spec: wrong" in caplog.text
 
 
 steps = st.lists(

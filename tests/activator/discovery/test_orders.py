@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.inventory import Inventory, Rejection
+from activator.discovery.inventory import Inventory
+from activator.discovery.rejections import Rejection
 from activator.driver import Driver
 from tests.activator.discovery.recording import A, private, public, revision, service, slice_of
 from throttler.capacity import ActivatorShare

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from activator.discovery import reflector as reflector_module
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
@@ -99,6 +100,30 @@ async def test_a_list_comes_in_pages(
     first, second, _ = server.of("Endpoints", "list")
     assert first.params == {"limit": "500", "resourceVersion": "0"}
     assert second.params == {"limit": "500", "continue": "2"}
+
+
+async def test_others_get_their_turns_while_a_long_list_is_taken_in(
+    server: FakeApiServer,
+    inventory: Inventory,
+    sink: Waiting,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reflector_module, "_TURN_SECONDS", -1.0)
+    turns: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns.append(len(sink.dests))
+            await asyncio.sleep(0)
+
+    for number in range(50):
+        server.put(private("10.0.0.1", of=f"r{number}"))
+    task = asyncio.get_running_loop().create_task(others())
+    async with following(server, inventory, tmp_path) as reflector:
+        await reflector.synced.wait()
+    task.cancel()
+    assert set(range(51)) <= set(turns)
 
 
 async def test_a_second_page_that_expired_throws_the_whole_list_away(

@@ -1,0 +1,55 @@
+"""Objects that could not be used: what is kept of them, and how the log tells of them.
+
+It must not know why an object is refused; the parsers say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from activator.discovery.fields import ObjectKey
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An object that could not be used, and why; its last good state stays in force."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+
+
+def log_rejection(rejection: Rejection) -> None:
+    """Writes a rejection to the process log, with its parts as fields."""
+    logger.warning(
+        "object ignored, its last good state stays: %s",
+        rejection.reason,
+        extra={
+            "object_kind": rejection.kind,
+            "object_namespace": rejection.namespace,
+            "object_name": rejection.name,
+            "reason": rejection.reason,
+        },
+    )
+
+
+@dataclass(slots=True)
+class Stats:
+    """What the inventory has seen, for metrics and the admin pages.
+
+    Attributes:
+        rejections: how often an object was rejected since the start.
+        rejected: the objects that are rejected at present, each with its reason.
+        outdated: events that were ignored because something newer was known.
+        ignored: objects of kinds that are not understood, since the start.
+    """
+
+    rejections: int = 0
+    rejected: dict[ObjectKey, str] = field(default_factory=dict)
+    last_rejection: str = ""
+    outdated: int = 0
+    ignored: int = 0
