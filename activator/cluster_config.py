@@ -75,6 +75,10 @@ class ClusterConfig:
         """Return what is wrong at present, by ConfigMap and key."""
         return {each.name: each.problems for each in self._all if each.problems}
 
+    def error_counts(self) -> Mapping[str, int]:
+        """Return how many keys cannot be used at present, by ConfigMap."""
+        return {each.name: len(each.problems) for each in self._all}
+
     def freeze(self, *, required: bool) -> None:
         """Decide what is decided once, after all that exists has been read.
 

@@ -205,6 +205,11 @@ class Runtime:
 
     # -- for the admin side ---------------------------------------------------------------------
 
+    @property
+    def config_errors(self) -> Mapping[str, int]:
+        """How many keys cannot be used at present, by ConfigMap."""
+        return self.cluster.error_counts()
+
     def profiling(self) -> bool:
         """Whether the profiling port may answer."""
         return self.cluster.observability.profiling

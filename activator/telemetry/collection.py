@@ -301,7 +301,11 @@ class Collection(Generic[L, P]):
             yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
 
     def _sent(self) -> Iterator[P]:
-        otel = self._sources.otel
+        sources, otel = self._sources, self._sources.otel
+        yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
+        yield from self._one(f.REQUEST_LOG_LINES, sources.request_log.lines)
+        yield from self._one(f.REQUEST_LOG_FAILURES, sources.request_log.failures)
+        yield from self._one(f.REQUEST_LOG_DROPPED, sources.request_log.dropped)
         yield from self._one(f.TRACES_EXPORTED, otel.traces.exported)
         yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.dropped)
         yield from self._by_word(f.METRIC_PUSHES, "result", otel.pushes)

@@ -216,6 +216,28 @@ WATCH_AGE = Family(
     "Time since the API server last said anything of a kind of objects; about 60 s at most while "
     "all is well.",
 )
+CONFIG_ERRORS = Family(
+    "activator_config_errors",
+    _G,
+    ("config_map",),
+    "Keys of a ConfigMap that cannot be used as they are now; the log says why, and what is in "
+    "force.",
+)
+REQUEST_LOG_LINES = Family(
+    "activator_request_log_lines_total", _C, (), "Lines that were made for the request log."
+)
+REQUEST_LOG_FAILURES = Family(
+    "activator_request_log_failures_total",
+    _C,
+    (),
+    "Of them, lines that only say that the template did not fit the request.",
+)
+REQUEST_LOG_DROPPED = Family(
+    "activator_request_log_dropped_total",
+    _C,
+    (),
+    "Of them, lines that were not written, since stdout was read too slowly or not at all.",
+)
 TRACES_EXPORTED = Family(
     "activator_traces_exported_total", _C, (), "Traced requests whose spans a collector has taken."
 )
@@ -247,6 +269,7 @@ FAMILIES = (
     *(PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),
     *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),
+    *(CONFIG_ERRORS, REQUEST_LOG_LINES, REQUEST_LOG_FAILURES, REQUEST_LOG_DROPPED),
     *(TRACES_EXPORTED, TRACES_DROPPED, METRIC_PUSHES, TARGET_INFO),
 )
 

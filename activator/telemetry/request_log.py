@@ -21,7 +21,13 @@ logger = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
-    """Takes lines."""
+    """Takes lines.
+
+    Attributes:
+        dropped: how many it did not write.
+    """
+
+    dropped: int
 
     def write(self, line: bytes) -> None:
         """Must not block."""
@@ -40,7 +46,7 @@ class RequestLog:
     """Writes a line per request (activator.proxy.observers.RequestLog).
 
     Attributes:
-        lines: how many were written.
+        lines: how many were made.
         failures: how many of them only say that the template did not fit.
     """
 
@@ -52,6 +58,11 @@ class RequestLog:
         self._clock = clock
         self._render: Callable[[Entry], str] | None = None
         self._repeats = Repeats()
+
+    @property
+    def dropped(self) -> int:
+        """How many of them were not written."""
+        return self._writer.dropped
 
     def configure(self, config: RequestLogConfig) -> bool:
         """Take a template, or none.

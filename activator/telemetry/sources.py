@@ -50,6 +50,17 @@ class Link(Protocol):
     connection_losses: int
 
 
+class RequestLines(Protocol):
+    """What became of the request log's lines."""
+
+    lines: int
+    failures: int
+
+    @property
+    def dropped(self) -> int:
+        """How many were not written."""
+
+
 class TracedRequests(Protocol):
     """What became of the traced requests."""
 
@@ -99,6 +110,14 @@ class Sources(Protocol):
     @property
     def link(self) -> Link | None:
         """The autoscaler; None where there is none."""
+
+    @property
+    def config_errors(self) -> Mapping[str, int]:
+        """Keys that cannot be used, by ConfigMap."""
+
+    @property
+    def request_log(self) -> RequestLines:
+        """The request log."""
 
     @property
     def otel(self) -> Sent:

@@ -77,6 +77,7 @@ def test_other_wrong_keys_hold_up_no_start(cluster) -> None:
         "config-network": ["mesh-compatibility-mode"],
         "my-logging": ["loglevel.activator"],
     }
+    assert cluster.error_counts() == {"config-network": 1, "my-logging": 1, "my-observability": 0}
 
 
 def test_a_wrong_word_after_the_start_leaves_encryption_on(cluster) -> None:

@@ -312,3 +312,10 @@ def test_the_total_of_queue_bytes_is_what_counts_against_the_budget():
     found = scrape(world)
     total = sum(v for (name, _), v in found.items() if name == "activator_queue_bytes")
     assert total == world.driver.throttler.total.bytes == 100
+
+
+def test_wrong_keys_and_the_request_log_are_counted(world):
+    assert value(world, "activator_config_errors", config_map="config-network") == 29
+    names = ("lines", "failures", "dropped")
+    totals = [value(world, f"activator_request_log_{name}_total") for name in names]
+    assert totals == [31, 37, 41]
