@@ -51,7 +51,7 @@ def only_line(stream: io.StringIO) -> dict[str, object]:
 
 def test_json_lines_carry_knatives_keys():
     stream = configured()
-    structlog.get_logger("activator.app").warning("pod lost", revision="default/hello", pods=3)
+    structlog.get_logger("activator.tests").warning("pod lost", revision="default/hello", pods=3)
     line = only_line(stream)
     stamp, caller = line.pop("timestamp"), line.pop("caller")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", str(stamp))
