@@ -271,7 +271,8 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
     },
     "test/ha/activator_test.go": {
         "TestActivatorHAGraceful": REPLAYED,
-        "TestActivatorHANonGraceful": "a process that is killed; see tests/e2e/test_scenarios.py",
+        "TestActivatorHANonGraceful": "a killed process; what the other one does then is "
+        "replayed as TestActivatorsIndexUpdate",
     },
     "test/ha/workload_test.go": {"TestWorkloadHA": REPLAYED},
     "test/upgrade, test/scale": {

@@ -255,6 +255,32 @@ async def test_TestRevisionWatcher__clusterIP_ready_pod_fails_with_non_mesh_erro
     assert not cluster_ip.traffic
 
 
+async def test_TestRevisionWatcher__one_pod_proves_that_there_is_no_mesh(world: World) -> None:
+    """A ready pod says 503, one that is not ready 404: where one answers past a mesh there is
+    none, so the ClusterIP is not used."""
+    ready, not_ready = await world.pod(UNAVAILABLE), await world.pod(http(status=404))
+    cluster_ip = await cluster_ip_of(world)
+    world.apply(revision(cc=1))
+    list_pods(world, ready, not_ready=(not_ready,))
+    assert await world.outcome(await wait_long(world)) == {"waits": 4}
+    assert not cluster_ip.traffic
+
+
+async def test_TestRevisionWatcher__a_later_proof_ends_the_clusterIPs_use(world: World) -> None:
+    """The pod says 503, so the ClusterIP is used; then it says 500: nothing is used any more."""
+    pod = await world.pod(UNAVAILABLE)
+    cluster_ip = await cluster_ip_of(world)
+    world.apply(revision(cc=1))
+    list_pods(world, pod)
+    clients = await wait_long(world, 2)
+    assert world.load() == {cluster_ip.name: 1}
+    pod.reacts(http(status=500))
+    await world.passes(2)
+    cluster_ip.release()
+    await world.passes(NEVER)
+    assert await world.outcome(clients) == {cluster_ip.name: 1, "waits": 1}
+
+
 async def test_TestRevisionWatcher__passthrough_lb_clusterIP_ready_but_no_fallback(
     world: World,
 ) -> None:

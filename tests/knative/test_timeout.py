@@ -7,6 +7,8 @@ body and ends it as if it were whole. Ours breaks the answer off, so that the cl
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from tests.knative.objects import private, revision
@@ -250,6 +252,16 @@ async def test_TestIdleTimeoutHandler__waiting_for_a_pod_is_not_idle(world: Worl
     await world.passes(10)
     world.apply(private([pod.at]))
     assert await client.text() == "pod-0"
+
+
+async def test_TestIdleTimeoutHandler__waiting_counts_where_that_is_set(
+    new_world: Callable[..., Awaitable[World]],
+) -> None:
+    """``--idle-from-arrival true``: as in Knative the same cold start is ended after 7 s."""
+    world = await new_world(idle_from_arrival="true")
+    world.apply(revision(idleTimeoutSeconds=7), private())
+    await world.passes()
+    await timed_out(world, 7)
 
 
 async def test_TestTimeToResponseStartTimeoutHandler__interim_answers_count(world: World) -> None:
