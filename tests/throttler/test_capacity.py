@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttler.world import unhurried
+from tests.throttler.world import One, addresses, unhurried
 from throttler.capacity import (
     MAX_CAPACITY,
     ActivatorShare,
     assign_slice,
     infer_share,
     revision_capacity,
+    service_capacity,
 )
 
 
@@ -25,6 +26,8 @@ from throttler.capacity import (
         ("10.0.0.1", ["10.0.0.3", "10.0.0.2", "10.0.0.1"], 0),
         ("10.0.0.2", ["10.0.0.3", "10.0.0.2", "10.0.0.1"], 1),
         ("10.0.0.3", ["10.0.0.3", "10.0.0.2", "10.0.0.1"], 2),
+        ("fd00::2", ["fd00::10", "fd00::2", "fd00::1"], 2),
+        ("fd00:0::2", ["fd00::2"], None),  # another string: Kubernetes writes the short form
     ],
 )
 def test_our_index_is_our_place_among_the_sorted_addresses(
@@ -62,6 +65,8 @@ def test_each_of_several_activators_infers_another_index(own: set[str]) -> None:
         (3, 0, 2, {0, 2}),
         (3, 1, 2, {1}),
         (3, 1, 3, {1}),
+        (3, 2, 3, {2}),
+        (6, 3, 4, {3}),
         (3, -1, 3, None),
         (3, 0, 1, None),
         (3, 0, 0, None),
@@ -123,3 +128,65 @@ def test_capacity_is_pods_times_concurrency_within_bounds(
 ) -> None:
     assert revision_capacity(container_concurrency, pods) == capacity
     assert MAX_CAPACITY == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("container_concurrency", "ready", "activators", "capacity"),
+    [
+        (10, 1, 0, 10),
+        (10, 10, 0, 100),
+        (10, 100, 0, 1000),
+        (10, 10, 5, 20),
+        (10, 10, 200, 1),
+        (10, 0, 200, 0),
+        (10, 0, 0, 0),
+        (7, 3, 2, 10),
+        (0, 1, 0, MAX_CAPACITY),
+        (0, 5, 100, MAX_CAPACITY),
+        (0, 0, 1, 0),
+        (1000, 3_000_000, 1, MAX_CAPACITY),
+    ],
+)
+def test_a_cluster_ip_may_have_what_its_ready_pods_have_divided_among_activators(
+    container_concurrency: int, ready: int, activators: int, capacity: int
+) -> None:
+    assert service_capacity(container_concurrency, ready, activators) == capacity
+
+
+@pytest.mark.parametrize(
+    ("container_concurrency", "pods", "index", "count", "capacity"),
+    [
+        (10, 1, 0, 1, 10),
+        (10, 2, 0, 1, 20),
+        (10, 2, 0, 2, 10),
+        (10, 3, 0, 2, 20),
+        (10, 3, 1, 2, 10),
+        (1, 5, 0, 2, 3),
+        (1, 5, 1, 2, 2),
+        (42, 6, 0, 4, 84),
+        (42, 6, 2, 4, 42),
+        (10, 1, 1, 2, 10),  # they share it, each at its full limit
+        (10, 2, 2, 3, 10),
+        (10, 3, -1, 0, 30),
+        (10, 0, 0, 2, 0),
+        (0, 3, 1, 2, MAX_CAPACITY),
+        (0, 0, 0, 1, 0),
+    ],
+)
+def test_without_borrowing_our_share_of_the_pods_is_all_that_we_have(
+    container_concurrency: int, pods: int, index: int, count: int, capacity: int
+) -> None:
+    one = One(container_concurrency, borrow=False)
+    one.healthy(addresses(pods))
+    one.throttler.set_share(ActivatorShare(index, count), one.now)
+    assert one.throttler.statistics().capacity == capacity
+    if capacity < MAX_CAPACITY:
+        states = [one.request().pod is not None for _ in range(capacity + 1)]
+        assert states == [True] * capacity + [False]
+
+
+def test_without_a_limit_no_pod_is_left_to_others() -> None:
+    one = One(0, borrow=False)
+    one.healthy(addresses(3))
+    one.throttler.set_share(ActivatorShare(1, 2), one.now)
+    assert all(pod.in_slice for pod in one.throttler.pods())
