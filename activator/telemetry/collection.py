@@ -164,6 +164,7 @@ class Collection(Generic[L, P]):
         clock = self._sources.driver.clock
         yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
         yield from self._gauge(f.CAPACITY, _capacity)
+        yield from self._gauge(f.CLUSTER_IP, _by_cluster_ip)
         yield writer.header(f.PODS)
         for row in self._rows:
             yield from self._pods(row)
@@ -346,6 +347,11 @@ def _waited(throttler: RevisionThrottler, now: float) -> float:
 def _capacity(throttler: RevisionThrottler) -> float:
     capacity = throttler.capacity()
     return inf if capacity == MAX_CAPACITY else capacity
+
+
+def _by_cluster_ip(throttler: RevisionThrottler) -> int:
+    service = throttler.service
+    return int(service is not None and service.bit != 0)
 
 
 def merged(histograms: Sequence[Histogram]) -> Histogram:

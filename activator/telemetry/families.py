@@ -176,6 +176,12 @@ CAPACITY = Family(
     "Requests that the usable pods can have at a time; +Inf without a limit.",
 )
 
+CLUSTER_IP = Family(
+    "activator_cluster_ip_in_use",
+    _G,
+    REVISION,
+    "1 while requests go to the ClusterIP since pods cannot be reached by their own addresses.",
+)
 PROBES = Family("activator_probes_total", _C, (), "Probes that were sent to pods.")
 PROBE_FAILURES = Family(
     "activator_probe_failures_total", _C, ("reason",), "Probes that failed, by reason."
@@ -266,7 +272,7 @@ FAMILIES = (
     *(SERVER_DURATION, SERVER_REQUEST_SIZE, SERVER_RESPONSE_SIZE),
     *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
     *(QUEUED, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES, PODS, CAPACITY),
-    *(PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
+    *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),
     *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),
     *(CONFIG_ERRORS, REQUEST_LOG_LINES, REQUEST_LOG_FAILURES, REQUEST_LOG_DROPPED),

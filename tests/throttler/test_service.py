@@ -68,6 +68,14 @@ class TestAuto:
         assert probed(one.failed(one.pod(A))) == []
         assert one.throttler.service is None
 
+    def test_a_pod_that_takes_its_proof_back_is_believed(self) -> None:
+        """Its first 404 may have been some other server's, before the pod was there."""
+        one = One(1, service=VIP)
+        one.set_dests([A], [B])
+        one.failed(one.pod(B), 404)
+        one.failed(one.pod(A))
+        assert probed(one.failed(one.pod(B), None)) == [VIP]
+
     def test_such_an_answer_ends_its_use_too(self) -> None:
         one = meshed()
         running = one.request()

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
 from tests.activator.telemetry.world import World
-from throttler.model import RevisionID
+from throttler.model import AppProtocol, RevisionID
 from throttler.throttler import Limits
 
 REVISION = {"k8s_namespace_name": "default", "kn_revision_name": "hello"}
@@ -88,6 +88,17 @@ def test_waiting_and_running_requests_and_the_room_for_them(world):
     assert found["activator_oldest_waiter_seconds", revision] == 1.5
     assert found["activator_queue_bytes", revision] == 123
     assert found["activator_revision_capacity", revision] == 2
+
+
+async def test_a_way_around_the_pods_is_seen(world):
+    throttler = world.revision(concurrency=2)
+    world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
+    for pod in world.pods(throttler, "10.0.0.1:8012", "10.0.0.2:8012"):
+        world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
+    assert value(world, "activator_cluster_ip_in_use", **REVISION) == 0
+    world.driver.probe_passed(throttler.service, throttler.service.epoch)
+    assert value(world, "activator_cluster_ip_in_use", **REVISION) == 1
+    assert value(world, "activator_revision_capacity", **REVISION) == 4
 
 
 def test_knatives_names_for_the_same(world):
