@@ -287,4 +287,4 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
 }
 
 #: Tests of this folder that no Go test corresponds to: what peers rely on, byte for byte.
-OUR_OWN: Final = frozenset({"test_wire.py", "test_coverage.py"})
+OUR_OWN: Final = frozenset({"test_wire.py", "test_defects.py", "test_coverage.py"})

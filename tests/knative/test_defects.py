@@ -1,0 +1,147 @@
+"""Where Knative's running activator was seen to do wrong, and ours has to do right.
+
+No Go test speaks of these; each was found by trying the program out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.knative.objects import private, public, revision
+from tests.knative.world import PASSES, UNAVAILABLE, ScriptedPod, World, after, slowly, to
+
+NewWorld = Callable[..., Awaitable[World]]
+
+
+async def served(world: World, **spec: object) -> ScriptedPod:
+    (pod,) = await world.serving(1)
+    world.apply(revision(**spec), private([pod.at]))  # type: ignore[arg-type] # any of its options
+    await world.passes()
+    return pod
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["in flight", "queued"])
+async def test_a_client_that_ends_its_sending_is_answered(world: World, waits: bool) -> None:
+    """As ``nc -N`` does. In Knative: an empty 200 in flight, an empty 500 in the queue."""
+    pod = await world.pod(UNAVAILABLE if waits else PASSES)
+    pod.pieces = after(5)
+    world.apply(revision(), private([pod.at]))
+    await world.passes()
+    client = await world.call()
+    client.end_sending()
+    await world.passes(2)
+    pod.reacts(PASSES)
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (200, b"hi")
+
+
+async def test_trailers_of_a_request_reach_the_pod(world: World) -> None:
+    """In Knative their announcement does, and they do not."""
+    pod = await served(world)
+    fields = b"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n"
+    data = to(method=b"POST", fields=fields) + b"2\r\nhi\r\n0\r\nX-Sum: 7\r\n\r\n"
+    assert (await world.ask(data, b"POST")).status == 200
+    (seen,) = pod.traffic
+    assert [name.lower() for name in seen.all(b"trailer")] == [b"x-sum"]
+    assert seen.trailers == [(b"x-sum", b"7")]
+
+
+async def test_who_waits_longest_is_served_first(world: World) -> None:
+    """No newcomer overtakes. In Knative one overtook a hundred."""
+    (pod,) = await world.serving(1, holding=True)
+    world.apply(revision(cc=1), private([pod.at]))
+    await world.passes()
+    for number in range(20):
+        await world.call(to(target=b"/%d" % number))
+    for number in range(20):
+        await world.until(lambda: pod.in_flight)
+        assert pod.traffic[-1].target == b"/%d" % number
+        await world.call(to(target=b"/late"))
+        pod.release(1)
+
+
+async def test_a_negative_limit_is_refused_and_harms_nothing_else(world: World) -> None:
+    """The Revision keeps its last good state, and the others go on. In Knative the process ends."""
+    (pod,) = await world.serving(1)
+    for name in ("good", "other"):
+        world.apply(revision(name, cc=1), private([pod.at], name=name))
+    await world.passes()
+    world.apply(revision("good", cc=-1), revision("new", cc=-1))
+    await world.passes()
+    for name, status in (("good", 200), ("other", 200), ("new", 404)):
+        assert (await world.ask(to(name))).status == status
+
+
+async def test_a_slow_pod_delays_no_other_revision(world: World) -> None:
+    """Endpoints that come while another's probe hangs are taken at once. In Knative they wait for
+    its round, for 3.2 s at worst."""
+    slow, quick = await world.pod(slowly(60)), await world.pod()
+    world.apply(revision("slow"), private([slow.at], name="slow"))
+    await world.passes()
+    world.apply(revision("quick"), private([quick.at], name="quick"))
+    started = world.now()
+    assert await (await world.call(to("quick"))).text() == quick.name
+    assert world.now() - started < 0.05
+
+
+async def test_endpoints_may_come_before_their_revision(new_world: NewWorld) -> None:
+    """Private ones and public ones. In Knative both are dropped."""
+    world = await new_world(pod_ip="10.0.0.2", borrow="false")
+    pods = await world.serving(2, holding=True)
+    world.apply(private(pod.at for pod in pods), public(["10.0.0.1", "10.0.0.2"]))
+    await world.passes()
+    world.apply(revision(cc=1))
+    await world.passes()
+    await world.calls(2)
+    await world.passes()
+    assert world.load() == {"pod-1": 1}
+
+
+async def test_a_piece_of_an_answer_is_passed_on_when_it_comes(world: World) -> None:
+    """Also where the answer has a Content-Length. In Knative it waits for 4 KiB, or the end."""
+    pod = await served(world)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"
+    pod.pieces = [(0, head + b"four"), (30, b"more")]
+    started = world.now()
+    client = await world.call()
+    await world.until(lambda: client.received.endswith(b"four"))
+    assert world.now() - started < 0.1
+    assert await client.text() == "fourmore"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", id="both framings"),
+        pytest.param(b"X-Folded: a\r\n b\r\n", id="a folded line"),
+        pytest.param(b"Transfer-Encoding: gzip, chunked\r\n", id="another coding"),
+        pytest.param(b"Content-Length: 5, 5\r\nContent-Length: 6\r\n", id="two lengths"),
+    ],
+)
+async def test_what_can_be_read_in_two_ways_is_refused(world: World, fields: bytes) -> None:
+    """And the connection is closed. Knative forwards some of these, and leaves it open."""
+    pod = await served(world)
+    client = await world.call(to(method=b"POST", fields=fields) + b"0\r\n\r\n")
+    answer = await client.answer(b"POST")
+    assert answer.status in (400, 501)
+    assert answer.get(b"connection") == b"close"
+    await client.ended()
+    assert not pod.traffic
+
+
+async def test_chunked_in_http_1_0_loses_no_body(world: World) -> None:
+    """It is refused. In Knative the pod sees an empty body, and the client a 200."""
+    pod = await served(world)
+    data = to(method=b"POST", fields=b"Transfer-Encoding: chunked\r\n").replace(b"/1.1", b"/1.0")
+    assert (await world.ask(data + b"2\r\nhi\r\n0\r\n\r\n", b"POST")).status == 400
+    assert not pod.traffic
+
+
+async def test_a_wrong_http_2_preface_reaches_no_pod(world: World) -> None:
+    """``PRI *`` with something else behind it."""
+    pod = await served(world)
+    client = await world.call(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")
+    await client.ended()
+    assert not pod.traffic
