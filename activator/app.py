@@ -22,6 +22,7 @@ import uvloop
 from activator import logs
 from activator.config import Settings
 from activator.discovery.manifests import ManifestFolderError
+from activator.metrics_tls import MetricsTlsError
 from activator.proxy.server import ListenError
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
@@ -134,7 +135,7 @@ def main(settings: Settings) -> int:
             if settings.command != "demo":
                 return runner.run(_run(settings))
             return _main_demo(settings, runner.run)
-        except (OSError, ListenError, StartError, ManifestFolderError) as error:
+        except (OSError, ListenError, StartError, MetricsTlsError, ManifestFolderError) as error:
             logger.error("%s", error)
             return 1
 

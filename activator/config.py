@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from activator import values
+from activator import tls_parameters, values
 from activator.setting import REQUIRED, Derived, Setting, Sources, find, markdown, rows, setting
 
 RESOLV_CONF = Path("/etc/resolv.conf")
@@ -61,6 +61,7 @@ def _autoscaler_url(sources: Sources) -> str:
 
 LISTENERS = "Listeners"
 IDENTITY = "Who and where this activator is"
+TLS = "TLS"
 CLUSTER = "Cluster"
 LAPTOP = "Without a cluster"
 WAITING = "Waiting requests"
@@ -95,7 +96,7 @@ class Settings:
     )
     https_port: int = setting(
         values.PORT, "ACTIVATOR_HTTPS_PORT", LISTENERS, "8112",
-        "Reserved for traffic over TLS, which is not offered yet: the port stays closed.",
+        "Port for traffic over TLS; open only with `system-internal-tls` in config-network.",
         "Knative's activator-service forwards port 443 to it.",
     )
     metrics_port: int = setting(
@@ -125,6 +126,88 @@ class Settings:
         values.ADDRESS, "ACTIVATOR_ADMIN_BIND", LISTENERS, "127.0.0.1",
         "Address on which the admin side is taken.",
         "It has no password, so only this machine and `kubectl port-forward` reach it.",
+    )
+    metrics_bind: str = setting(
+        values.ADDRESS, "METRICS_PROMETHEUS_HOST", LISTENERS,
+        Derived("the value of `--bind`", _bind_address),
+        "Address on which metrics are taken.",
+        "Prometheus comes from where traffic comes from.",
+    )
+
+    tls_min_version: str = setting(
+        tls_parameters.MIN_VERSION, "ACTIVATOR_TLS_MIN_VERSION", TLS, "1.3",
+        "Oldest TLS version that the port for TLS takes.",
+        "Knative's default.",
+        commands=("run", "local"),
+    )
+    tls_max_version: str = setting(
+        tls_parameters.MAX_VERSION, "ACTIVATOR_TLS_MAX_VERSION", TLS, "",
+        "Newest TLS version that the port for TLS takes; empty is the newest there is.",
+        "There is no reason to refuse a newer one.",
+        commands=("run", "local"),
+    )
+    tls_cipher_suites: tuple[str, ...] = setting(
+        tls_parameters.CIPHER_SUITES, "ACTIVATOR_TLS_CIPHER_SUITES", TLS, "",
+        "Cipher suites of TLS 1.2 that it takes, by Go's names with commas between; empty leaves "
+        "it to OpenSSL. Those of TLS 1.3 are all on.",
+        "OpenSSL keeps its list up to date.",
+        commands=("run", "local"),
+    )
+    tls_curve_preferences: tuple[str, ...] = setting(
+        tls_parameters.CURVES, "ACTIVATOR_TLS_CURVE_PREFERENCES", TLS, "",
+        "Curves for its key exchange, by Go's names with commas between; of several, the first "
+        "that OpenSSL knows is used alone. Empty leaves it to OpenSSL.",
+        "OpenSSL keeps its list up to date.",
+        commands=("run", "local"),
+    )
+    metrics_tls_cert: str = setting(
+        values.TEXT, "METRICS_PROMETHEUS_TLS_CERT", TLS, "",
+        "PEM file with the certificate of the metrics port, read again when it changes; empty "
+        "means plain HTTP.",
+        "Knative's default.",
+        commands=("run", "local"),
+    )
+    metrics_tls_key: str = setting(
+        values.TEXT, "METRICS_PROMETHEUS_TLS_KEY", TLS, "",
+        "PEM file with its key.",
+        "Knative's default.",
+        commands=("run", "local"),
+    )
+    metrics_tls_client_auth: str = setting(
+        tls_parameters.CLIENT_AUTH, "METRICS_PROMETHEUS_TLS_CLIENT_AUTH", TLS, "none",
+        "Whether clients of the metrics port show a certificate; optional checks what is shown.",
+        "Knative's default.",
+        commands=("run", "local"),
+    )
+    metrics_tls_client_ca_file: str = setting(
+        values.TEXT, "METRICS_PROMETHEUS_TLS_CLIENT_CA_FILE", TLS, "",
+        "PEM file with the certificates by which those of clients are checked.",
+        "Nobody can guess it.",
+        commands=("run", "local"),
+    )
+    metrics_tls_min_version: str = setting(
+        tls_parameters.MIN_VERSION, "METRICS_PROMETHEUS_TLS_MIN_VERSION", TLS, "1.3",
+        "Oldest TLS version that the metrics port takes.",
+        "Knative's default.",
+        commands=("run", "local"),
+    )
+    metrics_tls_max_version: str = setting(
+        tls_parameters.MAX_VERSION, "METRICS_PROMETHEUS_TLS_MAX_VERSION", TLS, "",
+        "Newest TLS version that the metrics port takes; empty is the newest there is.",
+        "There is no reason to refuse a newer one.",
+        commands=("run", "local"),
+    )
+    metrics_tls_cipher_suites: tuple[str, ...] = setting(
+        tls_parameters.CIPHER_SUITES, "METRICS_PROMETHEUS_TLS_CIPHER_SUITES", TLS, "",
+        "As `--tls-cipher-suites`, for the metrics port.",
+        "OpenSSL keeps its list up to date.",
+        commands=("run", "local"),
+    )
+    metrics_tls_curve_preferences: tuple[str, ...] = setting(
+        tls_parameters.CURVES, "METRICS_PROMETHEUS_TLS_CURVE_PREFERENCES", TLS, "",
+        "As `--tls-curve-preferences`, for the metrics port.",
+        "OpenSSL keeps its list up to date.",
+        commands=("run", "local"),
     )
 
     pod_name: str = setting(
@@ -448,12 +531,44 @@ def load(
 
 def _contradictions(known: Mapping[str, Any]) -> list[str]:
     """Values that are right alone and wrong together."""
-    return _shared_ports(known) + [
-        f"hold_bytes ({known['hold_bytes']} bytes) is larger than {budget} ({known[budget]} "
-        f"bytes): one request alone could not be held; lower the one or raise the other."
-        for budget in ("hold_bytes_per_revision", "hold_bytes_total")
-        if known["hold_bytes"] > known[budget]
+    return (
+        _shared_ports(known)
+        + _tls_contradictions(known)
+        + [
+            f"hold_bytes ({known['hold_bytes']} bytes) is larger than {budget} ({known[budget]} "
+            f"bytes): one request alone could not be held; lower the one or raise the other."
+            for budget in ("hold_bytes_per_revision", "hold_bytes_total")
+            if known["hold_bytes"] > known[budget]
+        ]
+    )
+
+
+def _tls_contradictions(known: Mapping[str, Any]) -> list[str]:
+    problems = [
+        f"{end}tls_min_version (1.3) is above {end}tls_max_version (1.2): no version is left."
+        for end in ("", "metrics_")
+        if known[f"{end}tls_min_version"] > known[f"{end}tls_max_version"] != ""
     ]
+    pair = {name: known[name] for name in ("metrics_tls_cert", "metrics_tls_key")}
+    if any(pair.values()) and not all(pair.values()):
+        problems.append(" and ".join(pair) + " belong together: give both or neither.")
+    auth, ca = known["metrics_tls_client_auth"], known["metrics_tls_client_ca_file"]
+    if (auth != "none" or ca) and not any(pair.values()):
+        problems.append(
+            "metrics_tls_client_auth and metrics_tls_client_ca_file need TLS on the metrics port: "
+            "give metrics_tls_cert and metrics_tls_key, too."
+        )
+    elif auth != "none" and not ca:
+        problems.append(
+            f"metrics_tls_client_auth is {auth}, and metrics_tls_client_ca_file does not say by "
+            f"which certificates clients are checked."
+        )
+    elif ca and auth == "none":
+        problems.append(
+            "metrics_tls_client_ca_file is given, and metrics_tls_client_auth is none: set it to "
+            "optional or require, or leave out the file."
+        )
+    return problems
 
 
 def _shared_ports(known: Mapping[str, Any]) -> list[str]:
@@ -461,7 +576,7 @@ def _shared_ports(known: Mapping[str, Any]) -> list[str]:
     addresses = {
         "http_port": known["bind"],
         "h2c_port": known["bind"],
-        "metrics_port": known["bind"],
+        "metrics_port": known["metrics_bind"],
         "profiling_port": known["bind"],
         "admin_port": known["admin_bind"],
     }

@@ -26,11 +26,13 @@ from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
 from activator.discovery.rejections import Rejection, log_rejection
 from activator.driver import Driver
+from activator.internal_tls import SECRET, InternalTls, InternalTlsError
 from activator.logging_config import LoggingConfig
 from activator.network_config import NetworkConfig
 from activator.observability_config import ObservabilityConfig
 from activator.probing.prober import PodProber
 from activator.proxy.pool import ConnectionPools, PoolLimits
+from activator.proxy.probe_pool import ProbePools
 from activator.proxy.request import RequestLimits
 from activator.proxy.server import Proxy
 from activator.tasks import Tasks
@@ -39,6 +41,7 @@ from activator.telemetry.line_writer import LineWriter
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
+from activator.tls_parameters import TlsParameters
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
@@ -95,7 +98,7 @@ class Runtime:
         self.pools = self._make_pools()
         self.prober = PodProber(
             self.driver,
-            self.pools,
+            ProbePools(self.pools),
             settings.probe_timeout,
             settings.max_probes,
             random.random,
@@ -110,6 +113,7 @@ class Runtime:
         self._lines = LineWriter(_STDOUT)
         self.request_log = RequestLog(self._lines, clock)
         self.cluster = self._make_cluster_config()
+        self.internal_tls = self._make_internal_tls()
         self.started_at = self.driver.clock()
         self._metrics = Metrics(self, concurrency.of, self.otel.identity)
 
@@ -137,6 +141,20 @@ class Runtime:
         )
         self.driver.config_listeners.update(cluster.listeners)
         return cluster
+
+    def _make_internal_tls(self) -> InternalTls:
+        settings = self.settings
+        parameters = TlsParameters(
+            settings.tls_min_version,
+            settings.tls_max_version,
+            settings.tls_cipher_suites,
+            settings.tls_curve_preferences,
+        )
+        internal_tls = InternalTls(parameters, settings.system_namespace)
+        internal_tls.on_withdrawn = self.pools.distrust
+        self.driver.secret_listeners[SECRET] = internal_tls.set_secret
+        self.driver.bundle_listener = internal_tls.set_bundles
+        return internal_tls
 
     def _make_pools(self) -> ConnectionPools:
         settings = self.settings
@@ -244,6 +262,8 @@ class Runtime:
         try:
             await self._start_discovery()
             self._freeze_config()
+            if self.network.internal_tls:
+                await self._start_internal_tls()
             self._tasks.start(self._reporter.run())
             if self.link is not None:
                 self._tasks.start(self.link.run())
@@ -308,6 +328,16 @@ class Runtime:
                 f"ConfigMap {network_config.NAME} ({where}): {error}. Whether traffic has to be "
                 f"encrypted is not known; mend it and start again."
             ) from error
+
+    async def _start_internal_tls(self) -> None:
+        """Have requests go over TLS from here on; the data ports are still closed."""
+        if self.watch is not None:
+            await self.watch.follow_secret(SECRET)
+        try:
+            self.internal_tls.start()
+        except InternalTlsError as error:
+            raise StartError(str(error)) from error
+        self.pools.use_tls(self.internal_tls.pods)
 
     async def _housekeep(self) -> None:
         while True:

@@ -17,6 +17,7 @@ import uvicorn
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.profiling import create_profiling_app
 from activator.config import Settings
+from activator.metrics_tls import metrics_tls
 from activator.proxy.server import QuietServer, data_server, listen
 from activator.runtime import Runtime, StartError
 
@@ -40,17 +41,21 @@ class Servers:
 
         Raises:
             ListenError: one of them cannot be had; none is kept.
+            MetricsTlsError: the metrics port's certificate cannot be used.
         """
         settings = runtime.settings
         self._runtime = runtime
         self._tasks: dict[QuietServer, asyncio.Task[None]] = {}
         self._lifespan = AsyncExitStack()
+        secure = metrics_tls(settings)
         self._sockets = _listen(settings)
         self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
         self._app = create_app(runtime)
         self.admin = _asgi_server(self._app)
         self._metrics = _asgi_server(create_metrics_app(runtime))
         self._profiling = _asgi_server(create_profiling_app(runtime.profiling))
+        if secure is not None:
+            self._metrics.secure[self._sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]
 
     async def start(self) -> None:
@@ -61,13 +66,17 @@ class Servers:
 
         Raises:
             StartError: something does not work.
+            ListenError: the port for TLS cannot be had.
         """
         await self._lifespan.enter_async_context(self._app.router.lifespan_context(self._app))
         sockets = self._sockets
+        data = [sockets["http"], sockets["h2c"]]
+        if self._runtime.internal_tls.started:
+            data.append(self._listen_tls())
         await self._serve(self.admin, sockets["admin"])
         await self._serve(self._metrics, sockets["metrics"])
         await self._serve(self._profiling, sockets["profiling"])
-        await self._serve(self._data[0], sockets["http"], sockets["h2c"])
+        await self._serve(self._data[0], *data)
         # What discovery has loaded is not garbage: a full collection of 100,000 pods would hold
         # the loop for 0.2 s.
         gc.collect()
@@ -81,6 +90,15 @@ class Servers:
             if task.done():
                 task.result()
                 raise StartError("start-up failed")
+
+    def _listen_tls(self) -> socket.socket:
+        """Take the port for TLS, which only discovery can tell that it is wanted."""
+        settings = self._runtime.settings
+        sock = listen(settings.bind, settings.https_port, "--https-port")
+        self._sockets["https"] = sock
+        self._addresses["https"] = _address(sock)
+        self._data[0].secure[sock] = self._runtime.internal_tls.server.context
+        return sock
 
     async def failed(self) -> None:
         """Return when a listener has ended by itself; the log says which."""
@@ -114,6 +132,8 @@ class Servers:
         for server in self._tasks:
             server.should_exit = True
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for sock in self._sockets.values():
+            sock.close()  # those that a start that failed has never served
         await self._lifespan.aclose()
 
     def describe(self) -> dict[str, str]:
@@ -131,7 +151,7 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
         "http": (settings.bind, settings.http_port),
         "h2c": (settings.bind, settings.h2c_port),
         "admin": (settings.admin_bind, settings.admin_port),
-        "metrics": (settings.bind, settings.metrics_port),
+        "metrics": (settings.metrics_bind, settings.metrics_port),
         "profiling": (settings.bind, settings.profiling_port),
     }
     with ExitStack() as opened:

@@ -27,9 +27,11 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
+        "certificates",
         "config",
         "configmaps",
         "counters",
+        "internal_tls",
         "log_lines",
         "logging_config",
         "logs",
@@ -38,6 +40,7 @@ BASE: Final = frozenset(
         "observability_config",
         "setting",
         "tasks",
+        "tls_parameters",
         "timers",
         "values",
         "zap_config",
@@ -59,11 +62,17 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.logs": frozenset({"activator.log_lines"}),
     "activator.zap_config": frozenset({"activator.log_lines"}),
     "activator.names": frozenset(),
+    "activator.tls_parameters": frozenset({"activator.values"}),
+    "activator.certificates": frozenset({"activator.tls_parameters"}),
+    "activator.internal_tls": frozenset({"activator.certificates", "activator.tls_parameters"}),
+    "activator.metrics_tls": BASE,
     "activator.tasks": frozenset(),
     "activator.timers": frozenset(),
     "activator.values": frozenset(),
     "activator.setting": frozenset({"activator.values"}),
-    "activator.config": frozenset({"activator.values", "activator.setting"}),
+    "activator.config": frozenset(
+        {"activator.values", "activator.setting", "activator.tls_parameters"}
+    ),
     "activator.configmaps": frozenset({"activator.values"}),
     "activator.network_config": frozenset(
         {"throttler", "activator.values", "activator.configmaps"}
@@ -82,10 +91,10 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.lab": frozenset(),
     "activator.runtime": SIBLINGS | BELOW_SIBLINGS | {"activator.cluster_config"},
-    "activator.servers": SIBLINGS | BELOW_SIBLINGS | {"activator.runtime"},
+    "activator.servers": SIBLINGS | BELOW_SIBLINGS | {"activator.runtime", "activator.metrics_tls"},
     "activator.app": SIBLINGS
     | BELOW_SIBLINGS
-    | {"activator.runtime", "activator.servers", "activator.lab"},
+    | {"activator.runtime", "activator.servers", "activator.metrics_tls", "activator.lab"},
     "activator.cli": BASE | {"activator", "activator.app", "activator.admin"},
     "activator.__main__": frozenset({"activator.cli"}),
 }

@@ -88,6 +88,8 @@ class Downstream(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
+        if presence.is_tls(self.transport):
+            presence.bound_tls_buffer(self.transport)
         proxy = self.proxy
         proxy.connections.add(self)
         if len(proxy.connections) > proxy.max_connections:
@@ -120,6 +122,11 @@ class Downstream(asyncio.Protocol):
     def eof_received(self) -> bool:
         """See asyncio.Protocol. Half-closed is not gone: a client may still want its answer."""
         self._eof = True
+        if presence.is_tls(self.transport):
+            # What was written still goes out; an answer that is not complete never will.
+            if self._exchange is not None:
+                self.transport.abort()
+            return False
         return self._half_closed()
 
     def _half_closed(self) -> bool:

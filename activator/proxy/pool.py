@@ -1,51 +1,36 @@
 """Connections to pods: opened when needed, kept while idle, the newest used first.
 
 Everything per request is O(1). Probes use the same connections, so that the one that proved a
-pod carries its first request. Knative's counterpart: the transport of
-V/knative.dev/pkg/network/transports.go.
+pod carries its first request; but where requests go over TLS, see proxy.probe_pool. Knative's
+counterpart: the transport of V/knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from math import inf
-from typing import Protocol
 
+from activator.internal_tls import POD_PORT, SERVICE_PORT, PodTls
 from activator.names import private_service
+from activator.proxy.dial import (
+    HANDSHAKE_TIMEOUT,
+    OUR_SHORTAGE,
+    SHORTAGE_PAUSE,
+    Dialer,
+    Proof,
+    connect,
+    connect_error,
+    connect_tls,
+)
 from activator.proxy.upstream import Upstream
 from throttler.pod import PodTracker
 
 #: Seconds that an idle connection is kept (Knative and Go: 90).
 IDLE_TIMEOUT = 90.0
-#: Errors of a connect that say nothing of the pod: this machine is out of files, ports or memory.
-OUR_SHORTAGE = frozenset(
-    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
-)
-#: Seconds until a connect that met one is tried again.
-SHORTAGE_PAUSE = 0.05
-
-
-class Dialer(Protocol):
-    """Who waits for a new connection; exactly one of the two is called, once."""
-
-    @property
-    def wants_connection(self) -> bool:
-        """Whether it still has a use for one."""
-
-    def on_dialed(self, upstream: Upstream) -> None:
-        """Here it is. Who has no use for it any more puts it into its pool."""
-
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
-        """There is none.
-
-        Arguments:
-            timed_out: whether the pod did not answer, rather than refused.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +48,10 @@ class PoolLimits:
 
 
 class Pool:
-    """The connections to one pod.
+    """The connections to one pod, all of them plain or all of them over TLS.
 
     Attributes:
+        reachable: whether the last connection that was asked for came to be.
         idle: those that wait for a request, the newest last.
         host_lines: the request fields that say which pod is asked, each with its CRLF.
         probe_lines: the same of a probe.
@@ -73,6 +59,7 @@ class Pool:
 
     __slots__ = (
         "_pools",
+        "_proof",
         "connections",
         "gone",
         "host",
@@ -81,14 +68,20 @@ class Pool:
         "pod",
         "port",
         "probe_lines",
+        "reachable",
     )
 
-    def __init__(self, pools: ConnectionPools, pod: PodTracker) -> None:
+    def __init__(self, pools: ConnectionPools, pod: PodTracker, tls: PodTls | None = None) -> None:
         self._pools = pools
         self.pod = pod
         host, _, port = pod.address.rpartition(":")
         self.host = host.strip("[]")
         self.port = int(port)
+        self._proof = None
+        if tls is not None:
+            self._proof = Proof(tls, pod.revision.revision.id.namespace)
+            self.port = SERVICE_PORT if pod.is_service else POD_PORT
+        self.reachable = False
         self.set_passthrough(pools.passthrough)
         self.idle: list[Upstream] = []
         self.connections = 0
@@ -101,7 +94,8 @@ class Pool:
             name = f"{private_service(revision.name)}.{revision.namespace}"
             self.probe_lines = b"Host: %b\r\nK-Passthrough-Lb: true\r\n" % name.encode()
         else:
-            self.probe_lines = b"Host: %b\r\n" % self.pod.address.encode()
+            host = self.pod.address.rpartition(":")[0]
+            self.probe_lines = b"Host: %b:%d\r\n" % (host.encode(), self.port)
         self.host_lines = self.probe_lines + b"K-Proxy-Request: activator\r\n"
 
     def take(self) -> Upstream | None:
@@ -145,30 +139,37 @@ class Pool:
         Arguments:
             within: seconds, where it is shorter than the limit for all.
         """
-        self._pools.start(self._dial(dialer, min(within, self._pools.limits.connect_timeout)))
+        self._pools.start(self._dial(dialer, within))
 
     async def _dial(self, dialer: Dialer, within: float) -> None:
         try:
             upstream = await self._connection(dialer, within)
-        except TimeoutError:
-            dialer.on_dial_failed(f"connect timed out after {within:.3g} s", True)
         except OSError as error:
-            dialer.on_dial_failed(_connect_error(error), False)
-        else:
-            if upstream.transport.is_closing():
-                # Accepted and dropped at once: nobody would hear of that from here on.
-                dialer.on_dial_failed("the pod closed the new connection", False)
-            else:
-                dialer.on_dialed(upstream)
+            self._failed(dialer, connect_error(error), isinstance(error, TimeoutError))
+            return
+        if upstream.transport.is_closing():
+            # Accepted and dropped at once: nobody would hear of that from here on.
+            self._failed(dialer, "the pod closed the new connection", False)
+            return
+        self.reachable = True
+        dialer.on_dialed(upstream)
+
+    def _failed(self, dialer: Dialer, error: str, timed_out: bool) -> None:
+        self.reachable = False
+        where = f"TLS on port {self.port}: " if self._proof is not None else ""
+        dialer.on_dial_failed(where + error, timed_out)
 
     async def _connection(self, dialer: Dialer, within: float) -> Upstream:
         """Connect; where the shortage is ours, wait as long as the connection is wanted."""
-        loop = asyncio.get_running_loop()
+        limit = min(within, self._pools.limits.connect_timeout)
         while True:
             upstream = Upstream(self)
             try:
-                async with asyncio.timeout(within):
-                    await loop.create_connection(partial(_same, upstream), self.host, self.port)
+                if self._proof is None:
+                    await connect(upstream, self.host, self.port, limit)
+                else:
+                    both = limit, min(within, HANDSHAKE_TIMEOUT)
+                    await connect_tls(upstream, self.host, self.port, both, self._proof)
                 return upstream
             except OSError as error:
                 if error.errno not in OUR_SHORTAGE or not dialer.wants_connection:
@@ -209,6 +210,7 @@ class ConnectionPools:
         idle: how many connections are idle in all; connections: how many there are.
         now: the time at the last ``close_expired``, which is exact enough to expire by.
         passthrough: see ``set_passthrough``.
+        tls: how pods prove themselves to requests; None where those go out plain.
     """
 
     def __init__(
@@ -224,48 +226,67 @@ class ConnectionPools:
         self.idle = 0
         self.connections = 0
         self.passthrough = False
+        self.tls: PodTls | None = None
         self._pools: dict[PodTracker, Pool] = {}
+        self._plain: dict[PodTracker, Pool] = {}
 
     def of(self, pod: PodTracker) -> Pool:
-        """Return the pool of a pod."""
+        """Return the connections to a pod that requests use."""
         pool = self._pools.get(pod)
         if pool is None:
-            pool = self._pools[pod] = Pool(self, pod)
+            pool = self._pools[pod] = Pool(self, pod, self.tls)
         return pool
+
+    def plain(self, pod: PodTracker) -> Pool:
+        """Return the plain connections to a pod, which probes use whatever requests do."""
+        if self.tls is None:
+            return self.of(pod)
+        pool = self._plain.get(pod)
+        if pool is None:
+            pool = self._plain[pod] = Pool(self, pod)
+        return pool
+
+    def use_tls(self, tls: PodTls) -> None:
+        """Have requests go over TLS; from then on for ever."""
+        self.tls = tls
+        self._plain, self._pools = self._pools, {}
+
+    def distrust(self) -> None:
+        """Close the connections over which a pod has proved itself by a root that may be trusted
+        no more: idle ones now, busy ones when they are done."""
+        for pod in list(self._pools):
+            _end(self._pools.pop(pod))
 
     def set_passthrough(self, on: bool) -> None:
         """Take whether a mesh stands between us and the pods, and is to send each request to the
         pod whose address we used: it is asked for the revision's private Service, with a field
         that says so. From the next request on."""
         self.passthrough = on
-        for pool in self._pools.values():
+        for pool in self._all():
             pool.set_passthrough(on)
 
     def forget(self, pod: PodTracker) -> None:
         """Close what is idle of a pod that is no more; what is busy closes when it is done."""
-        pool = self._pools.pop(pod, None)
-        if pool is not None:
-            pool.gone = True
-            pool.close_idle()
+        for pools in (self._pools, self._plain):
+            if (pool := pools.pop(pod, None)) is not None:
+                _end(pool)
 
     def close_expired(self) -> None:
         """Close connections that were idle for too long; to be called now and then."""
         self.now = self._clock()
         before = self.now - IDLE_TIMEOUT
-        for pool in self._pools.values():
+        for pool in self._all():
             pool.close_idle(before)
 
     def close(self) -> None:
         """Close everything that is idle."""
-        for pool in self._pools.values():
+        for pool in self._all():
             pool.close_idle()
 
+    def _all(self) -> Iterator[Pool]:
+        return chain(self._pools.values(), self._plain.values())
 
-def _same(upstream: Upstream) -> Upstream:
-    return upstream
 
-
-def _connect_error(error: OSError) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    return (error.strerror or str(error)).lower()
+def _end(pool: Pool) -> None:
+    pool.gone = True
+    pool.close_idle()

@@ -13,6 +13,8 @@ import sys
 import termios
 from collections.abc import Callable
 
+#: Bytes that may wait to be encrypted (asyncio's bound for plain connections).
+_TLS_BUFFER = 64 << 10
 _TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8  # include/net/tcp_states.h
 #: Seconds until the first and between later looks at a client that the loop tells nothing of.
 _LOOK_AFTER = 0.05
@@ -24,6 +26,18 @@ _KEEP_ALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
 )
+
+
+def is_tls(transport: asyncio.Transport) -> bool:
+    """Whether the connection is encrypted. Then the loop ends both directions when the client
+    ends its own, whatever the protocol object says."""
+    return transport.get_extra_info("sslcontext") is not None
+
+
+def bound_tls_buffer(transport: asyncio.Transport) -> None:
+    """Have a connection over TLS tell of a slow reader as soon as a plain one; asyncio lets 512
+    KiB wait in front of what waits for the kernel."""
+    transport.set_write_buffer_limits(_TLS_BUFFER)
 
 
 def keep_asking(transport: asyncio.Transport) -> None:

@@ -6,15 +6,17 @@ else of HTTP is uvicorn's.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
@@ -129,13 +131,51 @@ class Proxy:
         return len(connections)
 
 
+#: Seconds for a TLS handshake with a client; whoever sends nothing holds no file for longer.
+_HANDSHAKE_TIMEOUT = 10.0
+#: Seconds for a client to take the rest of its last answer, and to answer the end of TLS.
+_SHUTDOWN_TIMEOUT = 60.0
+
+
 class QuietServer(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the process has one, in ``app``."""
+    """uvicorn's server without its signal handlers: the process has one, in ``app``; and with a
+    certificate for some of its sockets, where uvicorn has one for all or none. The connections of
+    all sockets end together.
+
+    Attributes:
+        secure: by listening socket, what its clients are shown.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.secure: dict[socket.socket, ssl.SSLContext] = {}
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn.Server."""
+        await super().startup([sock for sock in sockets or () if sock not in self.secure])
+        loop = asyncio.get_running_loop()
+        for sock, context in self.secure.items():
+            server = await loop.create_server(
+                self._protocol,
+                sock=sock,
+                ssl=context,
+                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
+                ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT,
+            )
+            self.servers.append(server)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """Return the protocol object of a new connection."""
+        # A class, but for the data ports a callable.
+        make = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
+        return make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
 
 def data_server(proxy: Proxy) -> QuietServer:

@@ -1,13 +1,15 @@
 """After a 101: bytes both ways, as they come, each side no faster than the other reads.
 
 Knows no HTTP. Each end keeps its direction open after the other has closed its own (a half-close
-passes on); when both have, or one breaks, the exchange ends.
+passes on, but not where TLS is); when both have, or one breaks, the exchange ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+
+from activator.proxy import presence
 
 if TYPE_CHECKING:  # called by an exchange
     from activator.proxy.downstream import Downstream
@@ -35,7 +37,8 @@ class _End(asyncio.Protocol):
         """See asyncio.Protocol."""
         self.ended = True
         peer = self.peer
-        if peer.ended:
+        # TLS ends both directions at once: with loops it has no half-close.
+        if peer.ended or presence.is_tls(self.transport) or presence.is_tls(peer.transport):
             peer.transport.close()
             return False
         if not peer.transport.is_closing() and peer.transport.can_write_eof():

@@ -160,3 +160,28 @@ def test_the_reference_shows_this_very_table():
     assert shown[1].strip() == markdown(SETTINGS), (
         "put the output of `python -m activator.config` between the markers"
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"tls_min_version": "1.3", "tls_max_version": "1.2"}, "no version is left"),
+        ({"metrics_tls_max_version": "1.2"}, "metrics_tls_min_version (1.3) is above"),
+        ({"metrics_tls_cert": "a"}, "give both or neither"),
+        ({"metrics_tls_key": "a"}, "give both or neither"),
+        ({"metrics_tls_client_auth": "require"}, "need TLS on the metrics port"),
+        ({"metrics_tls_client_ca_file": "a"}, "need TLS on the metrics port"),
+        (
+            {"metrics_tls_cert": "a", "metrics_tls_key": "b", "metrics_tls_client_auth": "require"},
+            "does not say by which certificates",
+        ),
+        (
+            {"metrics_tls_cert": "a", "metrics_tls_key": "b", "metrics_tls_client_ca_file": "c"},
+            "set it to optional or require",
+        ),
+    ],
+)
+def test_tls_that_contradicts_itself_is_refused(flags, problem, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load("local", {"manifests": str(tmp_path), **flags}, {})
+    assert problem in str(caught.value)

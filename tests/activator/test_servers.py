@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import trustme
 import uvloop
 
 from activator.config import load
 from activator.proxy.server import ListenError
-from activator.runtime import Runtime
+from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 
 
@@ -23,7 +28,7 @@ def anyio_backend() -> Any:
 
 
 def runtime(folder: Path, **ports: str) -> Runtime:
-    names = ("http_port", "h2c_port", "admin_port", "metrics_port", "profiling_port")
+    names = ("http_port", "h2c_port", "https_port", "admin_port", "metrics_port", "profiling_port")
     free = dict.fromkeys(names, "0")
     flags = {"manifests": str(folder), "bind": "127.0.0.1", **free, **ports}
     return Runtime(load("local", flags, {}))
@@ -54,3 +59,114 @@ async def test_a_taken_port_is_told_with_its_setting(tmp_path: Path, setting: st
         port = str(taken.getsockname()[1])
         with pytest.raises(ListenError, match=rf":{port} \(--{setting}-port\): "):
             Servers(runtime(tmp_path, **{f"{setting}_port": port}))
+
+
+def write_system_object(folder: Path, kind: str, name: str, **data: bytes | str) -> None:
+    """Write a ConfigMap or Secret of the system namespace."""
+    values = {
+        key: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for key, value in data.items()
+    }
+    metadata = {"name": name, "namespace": "knative-serving"}
+    text = json.dumps({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": values})
+    (folder / f"{name}.new").write_text(text)
+    (folder / f"{name}.new").replace(folder / f"{name}.json")
+
+
+def write_secret(folder: Path, ca: trustme.CA) -> None:
+    leaf = ca.issue_cert("localhost")
+    chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
+    key = leaf.private_key_pem.bytes()
+    data = {"tls.crt": chain, "tls.key": key, "ca.crt": ca.cert_pem.bytes()}
+    write_system_object(folder, "Secret", "routing-serving-certs", **data)
+
+
+def encrypt(folder: Path) -> None:
+    data = {"system-internal-tls": "enabled"}
+    write_system_object(folder, "ConfigMap", "config-network", **data)
+
+
+def trusting(ca: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    ca.configure_trust(context)
+    return context
+
+
+async def test_the_port_for_tls_is_open_where_traffic_is_encrypted_and_follows_its_secret(
+    tmp_path: Path,
+) -> None:
+    ca, new = trustme.CA(), trustme.CA()
+    encrypt(tmp_path)
+    write_secret(tmp_path, ca)
+    servers = Servers(runtime(tmp_path))
+    await servers.start()
+    at = servers.describe()
+    port = at["https"].rpartition(":")[2]
+    kept = httpx.AsyncClient(trust_env=False, verify=trusting(ca))
+    async with kept, httpx.AsyncClient(trust_env=False) as plain:
+        assert (await kept.get(f"https://localhost:{port}/")).status_code == 404
+        assert (await plain.get(f"http://{at['http']}/")).status_code == 404
+        write_secret(tmp_path, new)
+        async with httpx.AsyncClient(trust_env=False, verify=trusting(new)) as client:
+            async with asyncio.timeout(5):
+                status = 0
+                while not status:
+                    status = await _status(client, f"https://localhost:{port}/")
+        assert status == 404
+        assert (await kept.get(f"https://localhost:{port}/")).status_code == 404
+    await servers.stop_data(1.0)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", int(port))
+    await servers.stop()
+
+
+async def _status(client: httpx.AsyncClient, url: str) -> int:
+    try:
+        return (await client.get(url)).status_code
+    except httpx.ConnectError:
+        return 0
+
+
+async def test_a_hanging_handshake_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    encrypt(tmp_path)
+    write_secret(tmp_path, trustme.CA())
+    servers = Servers(runtime(tmp_path))
+    await servers.start()
+    port = servers.describe()["https"].rpartition(":")[2]
+    _, hangs = await asyncio.open_connection("127.0.0.1", int(port))
+    await servers.stop_data(0.2)
+    hangs.close()
+    await servers.stop()
+
+
+async def test_without_the_secret_the_start_ends_and_says_how_to_make_it(tmp_path: Path) -> None:
+    encrypt(tmp_path)
+    servers = Servers(runtime(tmp_path))
+    with pytest.raises(StartError, match=r"routing-serving-certs is missing: .* kubectl create"):
+        await servers.start()
+    await servers.stop()
+
+
+async def test_the_port_for_tls_is_closed_where_traffic_is_plain(tmp_path: Path) -> None:
+    write_secret(tmp_path, trustme.CA())
+    servers = Servers(runtime(tmp_path))
+    await servers.start()
+    assert "https" not in servers.describe()
+    await servers.stop_data(1.0)
+    await servers.stop()
+
+
+async def test_metrics_over_tls(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    leaf = ca.issue_cert("localhost")
+    leaf.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    both = str(tmp_path / "both.pem")
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    servers = Servers(runtime(folder, metrics_tls_cert=both, metrics_tls_key=both))
+    await servers.start()
+    port = servers.describe()["metrics"].rpartition(":")[2]
+    async with httpx.AsyncClient(trust_env=False, verify=trusting(ca)) as client:
+        assert (await client.get(f"https://localhost:{port}/metrics")).status_code == 200
+    await servers.stop_data(1.0)
+    await servers.stop()

@@ -1,0 +1,130 @@
+"""The proxy's world with TLS on both sides: clients' to the proxy, the proxy's to its pods.
+
+Certificates are made per test by trustme. Pods have an address of their own each, since their
+port for TLS is fixed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import ssl
+from typing import Any
+
+import trustme
+
+from activator.internal_tls import DATA_PLANE, POD_PORT, InternalTls
+from activator.proxy.downstream import Downstream
+from activator.tls_parameters import TlsParameters
+from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until
+
+#: The namespace's name in a pod's certificate.
+USER = f"kn-user-{NAMESPACE}"
+
+
+def pem(certificate: trustme.LeafCert) -> tuple[bytes, bytes]:
+    """The certificate with its chain, and its key."""
+    chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
+    return chain, certificate.private_key_pem.bytes()
+
+
+def secret(ca: trustme.CA, *, trusted: trustme.CA | None = None, **how: Any) -> dict[str, bytes]:
+    """The data of the Secret, with a new certificate of ``ca``."""
+    certificate, key = pem(ca.issue_cert(DATA_PLANE, "localhost", **how))
+    root = (trusted or ca).cert_pem.bytes()
+    return {"tls.crt": certificate, "tls.key": key, "ca.crt": root}
+
+
+def pod_context(ca: trustme.CA, *names: str, **how: Any) -> ssl.SSLContext:
+    """What a pod presents; by default it is right."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    ca.issue_cert(*(names or (DATA_PLANE, USER)), **how).configure_cert(context)
+    return context
+
+
+class TlsPod(Pod):
+    """A pod that takes requests over TLS. Its plain port is a name only: nobody listens there.
+
+    Attributes:
+        context: what it presents; for new connections when it is changed before ``listen``.
+    """
+
+    context: ssl.SSLContext
+
+    async def listen(self) -> None:
+        if self.port == 0:
+            self.host = f"127.{random.randrange(1, 255)}.{random.randrange(255)}.1"
+            self.port = 8012
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: PodConnection(self), self.host, POD_PORT, ssl=self.context
+        )
+
+
+class TlsClient(Client):
+    """A client that speaks TLS, which knows no half-close."""
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
+
+    def end_sending(self) -> None:
+        """Say that nothing follows, and with it that nothing is read any more."""
+        self.transport.close()
+
+
+class TlsWorld(World):
+    """A proxy whose clients and pods speak TLS.
+
+    Attributes:
+        ca: has signed everything.
+        trusted: what clients trust.
+    """
+
+    async def start(self, **settings: Any) -> None:
+        await super().start(**settings)
+        self._server.close()
+        self.ca = trustme.CA()
+        self.tls = InternalTls(TlsParameters(), "knative-serving")
+        self.tls.on_withdrawn = self.pools.distrust
+        self.tls.set_secret(secret(self.ca))
+        self.tls.start()
+        self.pools.use_tls(self.tls.pods)
+        self._server = await self.loop.create_server(
+            lambda: Downstream(self.proxy),
+            "127.0.0.1",
+            ssl=self.tls.server.context,
+            ssl_handshake_timeout=10.0,
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.ca.configure_trust(self.trusted)
+
+    async def pod(self, address: str = "", receive_buffer: int = 0) -> TlsPod:
+        return await self.tls_pod(pod_context(self.ca))
+
+    async def tls_pod(self, context: ssl.SSLContext) -> TlsPod:
+        """A pod that presents something else."""
+        pod = TlsPod(self)
+        pod.context = context
+        await pod.listen()
+        self.pods.append(pod)
+        return pod
+
+    async def client(self, receive_buffer: int = 0) -> Client:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        if receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.setblocking(False)
+        await self.loop.sock_connect(sock, ("127.0.0.1", self.port))
+        _, client = await self.loop.create_connection(
+            TlsClient, sock=sock, ssl=self.trusted, server_hostname=DATA_PLANE
+        )
+        self.clients.append(client)
+        return client
+
+
+async def healthy(world: World, count: int = 1) -> None:
+    """Wait until that many pods are."""
+    await until(lambda: world.revision().statistics().healthy == count)
