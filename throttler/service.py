@@ -68,7 +68,7 @@ class Service:
             changes.probe.append(self.tracker)
         healthy = self.tracker is not None and self.tracker.state is PodState.HEALTHY
         if healthy != (self.used_since is not None):
-            changes.service = self.tracker or old
+            changes.service = self.tracker if healthy else old
             self.used_since = now if healthy else None
             if not healthy and reach.pods:
                 # Their own schedule, slow while they were not needed, may be far from coming round.

@@ -171,7 +171,9 @@ class TestAuto:
     def test_another_address_is_probed_before_it_is_used(self) -> None:
         one = meshed()
         running, old = one.request(), service(one)
-        assert OTHER_VIP in probed(one.throttler.set_service(OTHER_VIP, one.now))
+        changes = one.throttler.set_service(OTHER_VIP, one.now)
+        assert OTHER_VIP in probed(changes)
+        assert changes.service is old, "it is the old one that is used no more"
         assert one.request().state is QUEUED
         one.passed(service(one))
         assert one.tickets[-1].pod is service(one) is not old
