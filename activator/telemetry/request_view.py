@@ -8,6 +8,8 @@ net/url's URL for what is below it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import ClassVar, Final, Protocol
 from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
@@ -191,7 +193,7 @@ class Header(GoMap):
         for line in block.split(b"\r\n"):
             name, colon, value = line.partition(b":")
             if colon and name.lower() not in _FRAMING:
-                found.setdefault(_canonical(decoded(name)), []).append(decoded(value.strip(b" \t")))
+                found.setdefault(_field_name(name), []).append(decoded(value.strip(b" \t")))
         return found
 
     def values_of(self, name: str) -> list[str]:
@@ -216,6 +218,27 @@ def _canonical(name: str) -> str:
     if not _TOKEN.fullmatch(name):
         return name
     return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
+
+
+@lru_cache(maxsize=1024)
+def _short_name(name: bytes) -> str:
+    return _canonical(decoded(name))
+
+
+def _field_name(name: bytes) -> str:
+    # Clients choose names: the cache holds none that are long.
+    return _short_name(name) if len(name) <= 64 else _canonical(decoded(name))
+
+
+def _field_of(name: bytes) -> Callable[[Request], str]:
+    """Return what finds the first value of a field without reading all of them."""
+    pattern = re.compile(rb"\r\n" + name + rb":[ \t]*([^\r\n]*)", re.IGNORECASE)
+
+    def find(request: Request) -> str:
+        found = pattern.search(request.record.headers)
+        return decoded(found[1].rstrip(b" \t")) if found else ""
+
+    return find
 
 
 class Request(GoStruct):
@@ -259,14 +282,14 @@ Request.members = {
     "ProtoAtLeast": Member(Request.at_least, bool, (int, int)),
     "ProtoMajor": Member(lambda request: 1, int),
     "ProtoMinor": Member(lambda request: request.record.minor, int),
-    "Referer": Member(lambda request: request.header().first("Referer"), str),
+    "Referer": Member(_field_of(b"referer"), str),
     "RemoteAddr": Member(lambda request: request.record.client, str),
     "RequestURI": Member(lambda request: decoded(request.record.target), str),
     "TransferEncoding": Member(
         lambda request: ["chunked"] if request.record.content_length < 0 else [], list
     ),
     "URL": Member(Request.url, Url),
-    "UserAgent": Member(lambda request: request.header().first("User-Agent"), str),
+    "UserAgent": Member(_field_of(b"user-agent"), str),
 }
 
 

@@ -6,6 +6,7 @@ Source: Go's text/template, "Functions".
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import quote_plus
@@ -40,6 +41,8 @@ class Function(NamedTuple):
 
 def sprint(*arguments: object) -> str:
     """Return the arguments, with a blank between two of which neither is a text."""
+    if len(arguments) == 1:
+        return show(arguments[0])
     parts: list[str] = []
     after_text = True
     for argument in arguments:
@@ -71,9 +74,16 @@ _JS: Final = {
 }
 
 
+#: Printable ASCII that stands for itself: most of what is logged, and quicker to see than to do.
+_PLAIN: Final = re.compile(r"[ !#-%(-;?-\[\]-~]*")
+
+
 def js(*arguments: object) -> str:
     """Return the arguments as the inside of a JavaScript (and JSON) text."""
-    text = sprint(*arguments).translate(_JS)
+    text = sprint(*arguments)
+    if _PLAIN.fullmatch(text):
+        return text
+    text = text.translate(_JS)
     return text if text.isprintable() else "".join(map(_js, text))
 
 
