@@ -15,7 +15,7 @@ from activator.observability_config import RequestLogConfig
 from activator.telemetry.gotemplate.compiler import compile_template
 from activator.telemetry.gotemplate.errors import ExecutionError
 from activator.telemetry.gotemplate.values import decoded, encoded, show_float
-from activator.telemetry.request_view import Entry, Record, Url
+from activator.telemetry.request_view import Entry, Record, Url, seconds
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,6 @@ class RequestLog:
             logger.warning("request log: the template does not fit a request: %s", error)
         return (
             f"Invalid request log template: method: {decoded(record.method)}, "
-            f"response code: {record.status}, latency: {show_float(record.latency)}, "
+            f"response code: {record.status}, latency: {show_float(seconds(record.latency))}, "
             f"url: {Url(decoded(record.target)).string()}\n"
         )

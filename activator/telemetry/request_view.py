@@ -293,6 +293,11 @@ Request.members = {
 }
 
 
+def seconds(latency: float) -> float:
+    """Return a time as Go has it, which counts nanoseconds; the rest would be noise."""
+    return round(latency, 9)
+
+
 class Response(GoStruct):
     """What was answered."""
 
@@ -305,12 +310,12 @@ class Response(GoStruct):
     def string(self) -> str:
         """Return the struct as Go prints it."""
         record = self.record
-        return f"{{{record.status} {record.response_size} {show_float(record.latency)}}}"
+        return f"{{{record.status} {record.response_size} {show_float(seconds(record.latency))}}}"
 
 
 Response.members = {
     "Code": Member(lambda response: response.record.status, int),
-    "Latency": Member(lambda response: response.record.latency, float),
+    "Latency": Member(lambda response: seconds(response.record.latency), float),
     "Size": Member(lambda response: response.record.response_size, int),
 }
 

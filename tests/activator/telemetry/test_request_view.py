@@ -61,6 +61,12 @@ def test_the_host_of_an_absolute_target_wins() -> None:
     assert Request(absolute).host() == "a"
 
 
+def test_times_have_no_more_digits_than_a_clock() -> None:
+    response = Response(record(latency=0.000276259000202117))
+    assert Response.members["Latency"].get(response) == 0.000276259
+    assert response.string() == "{200 12 0.000276259}"
+
+
 def test_every_field_that_is_offered_can_be_read() -> None:
     entry = Entry(record())
     request = entry.request
