@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from activator.logs import Repeats
 from activator.observability_config import RequestLogConfig
 from activator.telemetry.gotemplate.compiler import compile_template
-from activator.telemetry.gotemplate.errors import ExecutionError
+from activator.telemetry.gotemplate.errors import At, ExecutionError, TemplateError
 from activator.telemetry.gotemplate.values import decoded, encoded, show_float
 from activator.telemetry.request_view import Entry, Record, Url, seconds
 
@@ -33,12 +33,19 @@ class Writer(Protocol):
         """Must not block."""
 
 
+#: Characters of a template: far above any log line, and compiled in a tenth of a second, during
+#: which no request passes.
+LONGEST: Final = 16 << 10
+
+
 def compiled(template: str) -> Callable[[Entry], str]:
     """Return what makes a line of an entry; a line's end is added where there is none.
 
     Raises:
         TemplateError: the template cannot be used.
     """
+    if len(template) > LONGEST:
+        raise TemplateError(At(1, 1), f"it has {len(template)} characters; {LONGEST} are allowed")
     return compile_template(template if template.endswith("\n") else template + "\n", Entry)
 
 

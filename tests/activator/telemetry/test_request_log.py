@@ -14,7 +14,7 @@ from activator.observability_config import (
     RequestLogConfig,
     reader_of,
 )
-from activator.telemetry.request_log import RequestLog, compiled
+from activator.telemetry.request_log import LONGEST, RequestLog, compiled
 from tests.activator.telemetry.records import record
 
 ENABLE, TEMPLATE = "logging.enable-request-log", "logging.request-log-template"
@@ -99,6 +99,12 @@ def test_a_wrong_template_is_told_with_its_place(caplog: pytest.LogCaptureFixtur
         "ConfigMap config-observability, key logging.request-log-template: 1:31: http.Request has "
         "no field Body here; no request log stays in force"
     ]
+
+
+def test_a_template_that_would_hold_up_requests_while_it_is_read_is_refused() -> None:
+    compiled("x" * LONGEST)
+    with pytest.raises(ValueError, match=r"^1:1: it has 16385 characters"):
+        compiled("x" * (LONGEST + 1))
 
 
 def test_a_line_that_fails_says_what_it_was_about(log, lines, caplog) -> None:
