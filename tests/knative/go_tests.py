@@ -18,7 +18,6 @@ _BREAKER = "inside: the breaker is another one here; see tests/throttler/test_br
 _BENCHMARK = "a benchmark; see benchmarks/"
 _CLUSTER = "needs Knative's other parts in a cluster: "
 _HTTP2 = "HTTP/2 is not spoken yet"
-_YET = "not yet"
 _QUEUE_PROXY = "concerns queue-proxy alone"
 
 GO_TESTS: Final[dict[str, dict[str, str]]] = {
@@ -107,7 +106,7 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestActivationHandlerProxyHeader": REPLAYED,
         "TestActivationHandlerPassthroughLb": REPLAYED,
         "TestActivationHandlerTraceSpans": REPLAYED,
-        "TestUseSecurePort": _YET,
+        "TestUseSecurePort": REPLAYED,
         "BenchmarkHandler": _BENCHMARK,
     },
     "pkg/activator/handler/context_handler_test.go": {
@@ -152,8 +151,8 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestStore": "inside: a store that no handler reads",
     },
     "pkg/activator/certificate": {
-        "TestReconcile": _YET,
-        "TestVerifySAN": _YET,
+        "TestReconcile": REPLAYED,
+        "TestVerifySAN": REPLAYED,
     },
     "cmd/activator": {
         "TestUpdateRequestLogFromConfigMap": REPLAYED,
@@ -191,7 +190,7 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
     },
     "pkg/http/proxy_test.go": {
         "TestNewHeaderPruningProxy": REPLAYED,
-        "TestNewHeaderPruningProxyHTTPS": _YET,
+        "TestNewHeaderPruningProxyHTTPS": REPLAYED,
     },
     "pkg/http/request_log_test.go": {
         "TestRequestLogHandler": REPLAYED,
@@ -264,8 +263,8 @@ GO_TESTS: Final[dict[str, dict[str, str]]] = {
         "TestMultiContainerProbeStartFailingAfterReady": REPLAYED,
     },
     "test/e2e/systeminternaltls": {
-        "TestSystemInternalTLS": _YET,
-        "TestTLSCertificateRotation": _YET,
+        "TestSystemInternalTLS": REPLAYED,
+        "TestTLSCertificateRotation": REPLAYED,
         "TestGracefulShutdownWithTLS": _CLUSTER + "the pod's end is queue-proxy's",
         "TestSystemInternalTLSWithServeMode": _CLUSTER + "who is in the path",
     },
