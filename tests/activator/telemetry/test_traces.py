@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 import uvloop
@@ -11,6 +12,7 @@ import uvloop
 from activator.observability_config import GRPC, HTTP_PROTOBUF, NONE, STDOUT, TracingConfig
 from activator.telemetry import traces as module
 from activator.telemetry.destination import Endpoints, Identity
+from activator.telemetry.trace_queue import TraceQueue
 from activator.telemetry.traces import Traces, TraceSettings
 from tests.activator.proxy.conftest import new_world, world  # noqa: F401 # fixtures
 from tests.activator.proxy.world import request
@@ -85,7 +87,8 @@ async def test_off_is_nothing_at_all_and_leaves_the_head_alone(world):  # noqa: 
     await traces.close()
 
 
-async def test_a_change_takes_effect_with_the_next_request(world):  # noqa: F811 # a fixture
+async def test_a_change_takes_effect_with_the_next_request(world, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(module, "TraceQueue", partial(TraceQueue, delay=3600))
     await world.serving()
     traces = made(world.proxy)
     with http_collector() as one, http_collector() as other:
