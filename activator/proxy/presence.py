@@ -105,7 +105,7 @@ class Inquiry:
         state = _state(transport)
         if state != _TCP_CLOSE_WAIT:
             return state == _TCP_CLOSE
-        if missing and count_unread(transport) < missing:
+        if is_tls(transport) or (missing and count_unread(transport) < missing):
             return True
         if ask is not None and not self._asked:
             self._asked = True

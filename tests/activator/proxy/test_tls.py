@@ -105,6 +105,19 @@ async def test_a_client_that_leaves_the_queue_frees_its_place_at_once(world, end
     assert not caplog.records
 
 
+async def test_a_client_that_leaves_the_queue_is_noticed_also_while_its_body_is_unread(world):
+    world.revise()
+    client = await world.client()
+    client.send(request(method=b"POST", body=b"x" * 150_000))
+    await until(lambda: world.waiting == 1)
+    await turns(100)
+    client.transport.abort()  # close() waits for us to read that it is the end
+    for _ in range(100):
+        if world.waiting:
+            await world.clock_moves(0.05)
+    assert world.waiting == 0
+
+
 async def test_a_client_that_leaves_its_answer_frees_the_pod(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(b"HTTP/1.1 200 OK\r\n\r\nsome")
