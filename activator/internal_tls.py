@@ -175,7 +175,7 @@ class InternalTls:
         withdrawn = self._roots - roots
         self.pods.context = _pod_context(roots)
         self._roots = roots
-        logger.info("pods are verified by %d certificates", len(roots))
+        logger.info("roots by which pods are verified: %d", len(roots))
         if withdrawn:
             self.on_withdrawn()
 
