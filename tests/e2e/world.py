@@ -119,7 +119,7 @@ class World:
         self._log = folder / "activator.log"
         self._manifests = folder / "manifests"
         self._manifests.mkdir()
-        self._port, self._admin_port = _free_ports(2)
+        self._port, self._admin_port = free_ports(2)
 
     async def __aenter__(self) -> World:
         return self
@@ -274,7 +274,7 @@ def parse_reply(data: bytes) -> Reply:
     return Reply(int(first.split()[1]), headers, body.decode())
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [each.getsockname()[1] for each in sockets]

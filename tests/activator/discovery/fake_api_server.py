@@ -153,7 +153,7 @@ class FakeApiServer:
 
     def _tell(self, obj: dict[str, Any], line: bytes) -> None:
         for request, writer in self._streams[obj["kind"]]:
-            if _selects(request, obj):
+            if selects(request, obj):
                 writer.write(_chunk(line))
 
     @property
@@ -232,7 +232,7 @@ class FakeApiServer:
     def page(self, kind: str, start: int = 0, request: Request | None = None) -> bytes:
         """A page of a list, as the client gets it: the items do not repeat their kind."""
         known = self.objects[kind].values()
-        objects = [obj for obj in known if request is None or _selects(request, obj)]
+        objects = [obj for obj in known if request is None or selects(request, obj)]
         end = start + self.page_size
         items = [
             {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
@@ -272,7 +272,7 @@ def _call(path: str, params: dict[str, str]) -> Call | None:
     return Call(group, rest[0], namespace, "watch" if "watch" in params else "list", name)
 
 
-def _selects(request: Request, obj: dict[str, Any]) -> bool:
+def selects(request: Request, obj: dict[str, Any]) -> bool:
     """Whether an object is among those that a request asks for."""
     metadata = obj["metadata"]
     labels = metadata.get("labels", {})
