@@ -13,7 +13,7 @@ from activator.internal_tls import DATA_PLANE, InternalTls
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.tasks import Tasks
 from activator.tls_parameters import TlsParameters
-from tests.activator.proxy.tls_world import USER, TlsPod, pod_context, secret
+from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
 from tests.activator.proxy.world import World, until
 from throttler.model import Dest, Revision, RevisionID
 from throttler.pod import PodTracker
@@ -149,9 +149,10 @@ class Plain(Silent):
 async def test_a_port_without_tls(anyio_backend, protocol, error, timed_out):
     bench = Bench()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(protocol, "127.9.8.7", 8112)
+    host = free_address()
+    server = await loop.create_server(protocol, host, 8112)
     dialer = Dialer()
-    bench.pools.of(await bench.tracker("127.9.8.7:8012")).dial(dialer, within=0.2)
+    bench.pools.of(await bench.tracker(f"{host}:8012")).dial(dialer, within=0.2)
     passed = asyncio.Event()
     loop.call_later(0.5, passed.set)
     await passed.wait()
@@ -163,7 +164,7 @@ async def test_a_port_without_tls(anyio_backend, protocol, error, timed_out):
 async def test_a_port_that_nobody_listens_on(anyio_backend):
     bench = Bench()
     dialer = Dialer()
-    bench.pools.of(await bench.tracker("127.9.8.6:8012")).dial(dialer)
+    bench.pools.of(await bench.tracker(f"{free_address()}:8012")).dial(dialer)
     await until(lambda: dialer.done)
     assert dialer.failures == [("TLS on port 8112: connection refused", False)]
     await bench.close()

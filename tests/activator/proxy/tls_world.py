@@ -44,6 +44,11 @@ def pod_context(ca: trustme.CA, *names: str, **how: Any) -> ssl.SSLContext:
     return context
 
 
+def free_address() -> str:
+    """A loopback address that nobody else listens on, also not tests in other processes."""
+    return "127." + ".".join(str(random.randrange(1, 255)) for _ in range(3))
+
+
 class TlsPod(Pod):
     """A pod that takes requests over TLS. Its plain port is a name only: nobody listens there.
 
@@ -55,7 +60,7 @@ class TlsPod(Pod):
 
     async def listen(self) -> None:
         if self.port == 0:
-            self.host = f"127.{random.randrange(1, 255)}.{random.randrange(255)}.1"
+            self.host = free_address()
             self.port = 8012
         self._server = await asyncio.get_running_loop().create_server(
             lambda: PodConnection(self), self.host, POD_PORT, ssl=self.context
