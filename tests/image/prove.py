@@ -17,6 +17,7 @@ import fcntl
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import trustme
 import websockets
 
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
@@ -36,7 +38,7 @@ from tests.activator.discovery.fake_api_server import FakeApiServer
 from tests.e2e.world import Pod, at, fetch
 from tests.image.build import base, build
 from tests.image.dockerfile import ROOT, Stage, read
-from tests.manifests.knative import config_map
+from tests.manifests.knative import config_map, routing_certificate
 from tests.manifests.kustomize import MANIFESTS, find
 from tests.manifests.kustomize import build as manifests
 
@@ -126,6 +128,7 @@ async def _run(container: Container, objects: Path) -> None:
     await _nothing_can_be_written(container)
     await _serves_a_folder(container, objects)
     await _serves_a_cluster(container, objects)
+    await _serves_tls(container, objects)
 
 
 def _loopback_up() -> None:
@@ -327,6 +330,32 @@ async def _serves_with_an_autoscaler(
         check(int(privileges["CapEff"], 16) == int(privileges["CapBnd"], 16) == 0, "no capability")
         say(f"  resident memory with 1,001 revisions: {activator.resident():.0f} MiB")
         await _ends_in_order(activator, slow="/sleep?ms=2500")
+
+
+async def _serves_tls(container: Container, objects: Path) -> None:
+    say("the same with internal TLS, whose key must not be written anywhere:")
+    authority = trustme.CA()
+    trusting = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    async with FakeApiServer() as api:
+        api.put(config_map("config-network", {"system-internal-tls": "enabled"}))
+        api.put(routing_certificate(authority))
+        api.kubeconfig(objects)
+        environment = _deployment_environment() | {
+            "KUBECONFIG": "/mnt/kubeconfig",
+            "ACTIVATOR_LAME_DUCK": "0s",
+        }
+        async with container.activator(container.stage.command, environment) as activator:
+            await activator.answers(9090, "/healthz", KUBELET, 200)
+            await activator.answers(8012, "/", KUBELET, 500)
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", 8112, ssl=trusting, server_hostname="data-plane.knative.dev"
+            )
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: kube-probe/1\r\n\r\n")
+            check((await reader.readline()).startswith(b"HTTP/1.1 500"), "port 8112 answers")
+            writer.close()
+            activator.end()
+            status = await asyncio.wait_for(activator.process.wait(), PATIENCE)
+            check(status == 0, f"ends with status {status}")
 
 
 async def _ends_in_order(activator: Activator, slow: str = "/sleep?ms=500") -> None:

@@ -5,7 +5,10 @@ Facts of ``serving-core.yaml`` of v1.16.0 and v1.18.0, in which they are the sam
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
+
+import trustme
 
 NAMESPACE = "knative-serving"
 
@@ -55,3 +58,16 @@ def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
     """A ConfigMap of the system namespace."""
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def routing_certificate(authority: trustme.CA) -> dict[str, Any]:
+    """The Secret that Knative's certificate controller makes for activators."""
+    leaf = authority.issue_cert("data-plane.knative.dev")
+    data = {
+        "tls.crt": leaf.cert_chain_pems[0].bytes(),
+        "tls.key": leaf.private_key_pem.bytes(),
+        "ca.crt": authority.cert_pem.bytes(),
+    }
+    metadata = {"name": "routing-serving-certs", "namespace": NAMESPACE}
+    encoded = {key: b64encode(value).decode() for key, value in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded}

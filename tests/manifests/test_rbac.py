@@ -9,9 +9,11 @@ from asyncio.subprocess import PIPE
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
+import trustme
 import uvloop
 
 from tests.activator.discovery.fake_api_server import Call, FakeApiServer
@@ -92,15 +94,24 @@ def _of(rule: Mapping[str, Any], namespace: str) -> Iterator[Grant]:
                     yield Grant(group, resource, namespace, verb, name)
 
 
-async def calls(folder: Path, watched: Iterable[str], **settings: str) -> list[Call]:
+async def calls(
+    folder: Path,
+    watched: Iterable[str],
+    *objects: Object,
+    network: Mapping[str, str] = MappingProxyType({}),
+    **settings: str,
+) -> list[Call]:
     """Start ``activator run`` on a scripted API server; return what it asked for.
 
     Arguments:
         watched: the kinds of which it has to open a watch.
+        objects: what the cluster holds.
+        network: what config-network says.
         settings: environment variables.
     """
     async with FakeApiServer() as api:
-        api.put(knative.config_map("config-network", {}))
+        for obj in (knative.config_map("config-network", dict(network)), *objects):
+            api.put(obj)
         environment = ENVIRONMENT | settings | {"KUBECONFIG": api.kubeconfig(folder)}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "activator", "run"),
@@ -149,6 +160,17 @@ async def test_knatives_own_roles_permit_all_but_slices(tmp_path: Path) -> None:
         not in (knative.CLUSTER_ROLE | (knative.ROLE if call.namespace == NAMESPACE else set()))
     }
     assert denied == {"endpointslices"}
+
+
+async def test_with_internal_tls_one_secret_is_read(tmp_path: Path) -> None:
+    """And no other is asked for, so that a rule with its name will do."""
+    kinds = ("Revision", "Service", "ConfigMap", "Endpoints", "EndpointSlice", "Secret")
+    tls = {"system-internal-tls": "enabled"}
+    secret = knative.routing_certificate(trustme.CA())
+    made = await calls(tmp_path, kinds, secret, network=tls, ACTIVATOR_HTTPS_PORT="0")
+    permitted = grants(build(OVERLAY, ["internal-tls"]))
+    assert [call for call in made if not any(grant.covers(call) for grant in permitted)] == []
+    assert {grant for grant in permitted if not any(grant.covers(call) for call in made)} == set()
 
 
 def test_secrets_are_readable_only_with_internal_tls() -> None:
