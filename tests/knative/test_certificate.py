@@ -14,8 +14,10 @@ import pytest
 import trustme
 
 from tests.knative.objects import NAMESPACE, config_map, private, revision, secret
+from tests.knative.peers import to, without_date
+from tests.knative.pods import ScriptedPod, after
 from tests.knative.test_wire import PROBES, probe
-from tests.knative.world import ScriptedPod, World, after, to, without_date
+from tests.knative.world import World
 
 NewWorld = Callable[..., Awaitable[World]]
 

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.knative.objects import private, public, revision
-from tests.knative.world import PASSES, UNAVAILABLE, ScriptedPod, World, after, slowly, to
+from tests.knative.peers import to
+from tests.knative.pods import PASSES, UNAVAILABLE, ScriptedPod, after, slowly
+from tests.knative.world import World
 
 NewWorld = Callable[..., Awaitable[World]]
 

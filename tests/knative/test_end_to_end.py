@@ -19,16 +19,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from tests.knative.objects import H2C, NAME, NAMESPACE, Address, private, private_service, revision
-from tests.knative.world import (
-    NEVER,
-    PASSES,
-    UNAVAILABLE,
-    ScriptedPod,
-    World,
-    after,
-    chunked,
-    to,
-)
+from tests.knative.peers import to
+from tests.knative.pods import PASSES, UNAVAILABLE, ScriptedPod, after, chunked
+from tests.knative.world import NEVER, World
 
 NewWorld = Callable[..., Awaitable[World]]
 

@@ -9,7 +9,9 @@ import pytest
 
 from tests.activator.proxy.world import PodConnection, Seen
 from tests.knative.objects import NAME, NAMESPACE, config_map, private, revision
-from tests.knative.world import ScriptedPod, World, http, to
+from tests.knative.peers import to
+from tests.knative.pods import ScriptedPod, http
+from tests.knative.world import World
 
 NewWorld = Callable[..., Awaitable[World]]
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.knative.objects import H2C, HTTP1, private, revision
-from tests.knative.world import ScriptedPod, World
+from tests.knative.pods import ScriptedPod
+from tests.knative.world import World
 
 
 async def of(world: World, pods: int, cc: int) -> list[ScriptedPod]:

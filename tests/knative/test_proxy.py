@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.knative.objects import config_map, private, revision
-from tests.knative.world import ScriptedPod, World, to
+from tests.knative.peers import to
+from tests.knative.pods import ScriptedPod
+from tests.knative.world import World
 
 
 async def served(world: World) -> ScriptedPod:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from tests.knative.objects import NAME, NAMESPACE, config_map, private, revision
-from tests.knative.world import World, breaks, to
+from tests.knative.peers import to
+from tests.knative.pods import breaks
+from tests.knative.world import World
 
 ON = "logging.enable-request-log"
 TEMPLATE = "logging.request-log-template"

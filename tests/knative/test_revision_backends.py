@@ -11,19 +11,9 @@ from typing import Any
 import pytest
 
 from tests.knative.objects import H2C, config_map, private, private_service, revision
-from tests.knative.world import (
-    NEVER,
-    PASSES,
-    UNAVAILABLE,
-    Client,
-    Reaction,
-    ScriptedPod,
-    World,
-    breaks,
-    http,
-    slowly,
-    to,
-)
+from tests.knative.peers import Client, to
+from tests.knative.pods import PASSES, UNAVAILABLE, Reaction, ScriptedPod, breaks, http, slowly
+from tests.knative.world import NEVER, World
 
 EXEC = {"readinessProbe": {"exec": {"command": ["/ready"]}}}
 STARTUP = {"startupProbe": {"httpGet": {"path": "/", "port": 8080}}}

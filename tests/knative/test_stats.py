@@ -7,12 +7,15 @@ and a request that arrives right behind one is in the next report for the whole 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from activator.autoscaler.concurrency import Stat
 from tests.knative.objects import NAMESPACE, private, revision
-from tests.knative.world import Client, ScriptedPod, World, to
+from tests.knative.peers import Client, to
+from tests.knative.pods import ScriptedPod
+from tests.knative.world import World
 from throttler.model import RevisionID
 
 NewWorld = Callable[..., Awaitable[World]]
@@ -23,7 +26,8 @@ CLOSE = 0.01
 
 
 def stat(name: str, concurrency: float, count: int) -> Stat:
-    return Stat(RevisionID(NAMESPACE, name), pytest.approx(concurrency, abs=CLOSE), count)
+    about: Any = pytest.approx(concurrency, abs=CLOSE)
+    return Stat(RevisionID(NAMESPACE, name), about, count)
 
 
 @pytest.fixture

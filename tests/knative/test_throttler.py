@@ -23,7 +23,9 @@ from tests.knative.objects import (
     public,
     revision,
 )
-from tests.knative.world import NEVER, UNAVAILABLE, ScriptedPod, World, to
+from tests.knative.peers import to
+from tests.knative.pods import UNAVAILABLE, ScriptedPod
+from tests.knative.world import NEVER, World
 
 NewWorld = Callable[..., Awaitable[World]]
 

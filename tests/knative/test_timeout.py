@@ -12,18 +12,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.knative.objects import private, revision
-from tests.knative.world import (
-    Client,
-    Pieces,
-    ScriptedPod,
-    World,
-    after,
-    breaks,
-    chunked,
-    http,
-    to,
-    without_date,
-)
+from tests.knative.peers import Client, to, without_date
+from tests.knative.pods import Pieces, ScriptedPod, after, breaks, chunked, http
+from tests.knative.world import World
 
 TEXT = b"activator request timeout"
 #: As each case of TestIdleTimeoutHandler is repeated with a max duration of five minutes.

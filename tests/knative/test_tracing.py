@@ -12,7 +12,8 @@ import pytest
 
 from tests.activator.telemetry.collector import attributes, http_collector
 from tests.knative.objects import NAME, NAMESPACE, config_map, private, revision
-from tests.knative.world import World, to
+from tests.knative.peers import to
+from tests.knative.world import World
 
 NewWorld = Callable[..., Awaitable[World]]
 

@@ -11,7 +11,9 @@ import pytest
 
 from tests.activator.proxy.world import Answer
 from tests.knative.objects import NAME, private, revision
-from tests.knative.world import ScriptedPod, World, http, to, without_date
+from tests.knative.peers import to, without_date
+from tests.knative.pods import ScriptedPod, http
+from tests.knative.world import World
 
 NewWorld = Callable[..., Awaitable[World]]
 

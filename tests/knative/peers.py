@@ -1,0 +1,116 @@
+"""Who talks to the activator besides pods: clients, and the autoscaler, which decodes the stats."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+
+from activator.autoscaler import wire
+from activator.autoscaler.concurrency import Stat
+from tests.activator.proxy.world import Client as BytesClient
+from tests.knative.objects import NAME, NAMESPACE
+
+#: Seconds of the loop's time after which something that should happen will not happen any more:
+#: longer than any timer of an activator with its default settings.
+PATIENCE = 650.0
+
+
+def to(
+    name: str = NAME,
+    namespace: str = NAMESPACE,
+    *,
+    method: bytes = b"GET",
+    target: bytes = b"/",
+    fields: bytes = b"",
+    body: bytes = b"",
+) -> bytes:
+    """A request to a revision, named by the control headers."""
+    length = b"Content-Length: %d\r\n" % len(body) if body else b""
+    named = f"Knative-Serving-Namespace: {namespace}\r\nKnative-Serving-Revision: {name}\r\n"
+    return b"%b %b HTTP/1.1\r\nHost: example.com\r\n%b%b%b\r\n%b" % (
+        *(method, target),
+        *(named.encode(), length, fields, body),
+    )
+
+
+def without_date(raw: bytes | bytearray) -> bytes:
+    """An answer as it came, less its Date."""
+    return re.sub(rb"\r\nDate: [^\r]*", b"", bytes(raw))
+
+
+class Client(BytesClient):
+    """A client; what it waits for comes within ``PATIENCE`` seconds of the loop's time."""
+
+    async def change(self, patience: float = PATIENCE) -> None:
+        self._changed.clear()
+        async with asyncio.timeout(patience):
+            await self._changed.wait()
+
+    async def text(self) -> str:
+        """The body of the next answer, which must be a 200."""
+        answer = await self.answer()
+        assert answer.status == 200, answer
+        return answer.body.decode()
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing has come so far, and the connection is open."""
+        return not self.received and not self.eof
+
+
+class Autoscaler:
+    """The peer of the stat WebSocket.
+
+    Attributes:
+        frames: the stats of each frame in order; pods: the names under which they were reported.
+        messages: what came as it came; a str is a text frame.
+    """
+
+    def __init__(self) -> None:
+        self.frames: list[list[Stat]] = []
+        self.pods: set[str] = set()
+        self.messages: list[bytes | str] = []
+        self.connections: list[ServerConnection] = []
+        self._changed = asyncio.Event()
+        self._server: Server | None = None
+        self.port = 0
+
+    async def listen(self) -> None:
+        """Take connections, on the same port as before."""
+        self._server = await serve(self._take, "127.0.0.1", self.port, ping_interval=None)
+        self.port = next(iter(self._server.sockets)).getsockname()[1]
+
+    async def close(self) -> None:
+        """End all connections and take no more."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+
+    async def told(self, count: int) -> list[list[Stat]]:
+        """Wait until there are that many frames, and return them all."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.frames) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.frames
+
+    async def connected(self, count: int = 1) -> None:
+        """Wait for the connection of that number."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.connections) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def _take(self, connection: ServerConnection) -> None:
+        self.connections.append(connection)
+        self._changed.set()
+        async for message in connection:
+            self.messages.append(message)
+            assert isinstance(message, bytes)
+            stats, pods = wire.decode(message)
+            self.frames.append(stats)
+            self.pods |= pods
+            self._changed.set()
