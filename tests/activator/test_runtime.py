@@ -16,6 +16,7 @@ from activator.discovery.manifests import ManifestFolderError
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.network_config import NetworkConfig
 from activator.runtime import Runtime, StartError
+from tests.activator.telemetry.records import record
 from throttler.health import PodState
 from throttler.model import MeshMode
 
@@ -179,3 +180,15 @@ async def test_log_lines_have_the_shape_that_the_operator_gave_them(
         monkeypatch.setattr(logs, "_installed", None)
         root.handlers[:] = handlers
         logging.captureWarnings(False)
+
+
+async def test_last_line_of_the_request_log_is_written_before_the_end(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = Runtime(settings(tmp_path))
+    data = {"logging.enable-request-log": "true", "logging.request-log-template": "{{.TraceID}}"}
+    async with runtime.lifespan():
+        runtime.driver.set_config_map("config-observability", data)
+        assert runtime.proxy.request_log is not None
+        runtime.proxy.request_log.ended(record(trace_id="the-last"))
+    assert capfd.readouterr().out == "the-last\n"

@@ -26,6 +26,7 @@ def anyio_backend() -> Any:
 def pipe() -> Iterator[tuple[int, int]]:
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(reading, False)
     yield reading, writing
     for descriptor in (reading, writing):
         with suppress(OSError):
@@ -34,9 +35,16 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 async def read(descriptor: int, size: int) -> bytes:
     """Read so many bytes, while the loop goes on."""
-    found = b""
-    while len(found) < size:
-        found += await asyncio.to_thread(os.read, descriptor, size - len(found))
+    loop, readable, found = asyncio.get_running_loop(), asyncio.Event(), b""
+    loop.add_reader(descriptor, readable.set)
+    try:
+        async with asyncio.timeout(10):
+            while len(found) < size:
+                await readable.wait()
+                readable.clear()
+                found += os.read(descriptor, size - len(found))
+    finally:
+        loop.remove_reader(descriptor)
     return found
 
 
