@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from activator import tls_parameters, values
+from activator import values
 from activator.setting import REQUIRED, Derived, Setting, Sources, find, markdown, rows, setting
+from activator.tls import parameters
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 DEFAULT_CLUSTER_DOMAIN = "cluster.local"
@@ -135,26 +136,26 @@ class Settings:
     )
 
     tls_min_version: str = setting(
-        tls_parameters.MIN_VERSION, "ACTIVATOR_TLS_MIN_VERSION", TLS, "1.3",
+        parameters.MIN_VERSION, "ACTIVATOR_TLS_MIN_VERSION", TLS, "1.3",
         "Oldest TLS version that the port for TLS takes.",
         "Knative's default.",
         commands=("run", "local"),
     )
     tls_max_version: str = setting(
-        tls_parameters.MAX_VERSION, "ACTIVATOR_TLS_MAX_VERSION", TLS, "",
+        parameters.MAX_VERSION, "ACTIVATOR_TLS_MAX_VERSION", TLS, "",
         "Newest TLS version that the port for TLS takes; empty is the newest there is.",
         "There is no reason to refuse a newer one.",
         commands=("run", "local"),
     )
     tls_cipher_suites: tuple[str, ...] = setting(
-        tls_parameters.CIPHER_SUITES, "ACTIVATOR_TLS_CIPHER_SUITES", TLS, "",
+        parameters.CIPHER_SUITES, "ACTIVATOR_TLS_CIPHER_SUITES", TLS, "",
         "Cipher suites of TLS 1.2 that it takes, by Go's names with commas between; empty leaves "
         "it to OpenSSL. Those of TLS 1.3 are all on.",
         "OpenSSL keeps its list up to date.",
         commands=("run", "local"),
     )
     tls_curve_preferences: tuple[str, ...] = setting(
-        tls_parameters.CURVES, "ACTIVATOR_TLS_CURVE_PREFERENCES", TLS, "",
+        parameters.CURVES, "ACTIVATOR_TLS_CURVE_PREFERENCES", TLS, "",
         "Curves for its key exchange, by Go's names with commas between; of several, the first "
         "that OpenSSL knows is used alone. Empty leaves it to OpenSSL.",
         "OpenSSL keeps its list up to date.",
@@ -174,7 +175,7 @@ class Settings:
         commands=("run", "local"),
     )
     metrics_tls_client_auth: str = setting(
-        tls_parameters.CLIENT_AUTH, "METRICS_PROMETHEUS_TLS_CLIENT_AUTH", TLS, "none",
+        parameters.CLIENT_AUTH, "METRICS_PROMETHEUS_TLS_CLIENT_AUTH", TLS, "none",
         "Whether clients of the metrics port show a certificate; optional checks what is shown.",
         "Knative's default.",
         commands=("run", "local"),
@@ -186,25 +187,25 @@ class Settings:
         commands=("run", "local"),
     )
     metrics_tls_min_version: str = setting(
-        tls_parameters.MIN_VERSION, "METRICS_PROMETHEUS_TLS_MIN_VERSION", TLS, "1.3",
+        parameters.MIN_VERSION, "METRICS_PROMETHEUS_TLS_MIN_VERSION", TLS, "1.3",
         "Oldest TLS version that the metrics port takes.",
         "Knative's default.",
         commands=("run", "local"),
     )
     metrics_tls_max_version: str = setting(
-        tls_parameters.MAX_VERSION, "METRICS_PROMETHEUS_TLS_MAX_VERSION", TLS, "",
+        parameters.MAX_VERSION, "METRICS_PROMETHEUS_TLS_MAX_VERSION", TLS, "",
         "Newest TLS version that the metrics port takes; empty is the newest there is.",
         "There is no reason to refuse a newer one.",
         commands=("run", "local"),
     )
     metrics_tls_cipher_suites: tuple[str, ...] = setting(
-        tls_parameters.CIPHER_SUITES, "METRICS_PROMETHEUS_TLS_CIPHER_SUITES", TLS, "",
+        parameters.CIPHER_SUITES, "METRICS_PROMETHEUS_TLS_CIPHER_SUITES", TLS, "",
         "As `--tls-cipher-suites`, for the metrics port.",
         "OpenSSL keeps its list up to date.",
         commands=("run", "local"),
     )
     metrics_tls_curve_preferences: tuple[str, ...] = setting(
-        tls_parameters.CURVES, "METRICS_PROMETHEUS_TLS_CURVE_PREFERENCES", TLS, "",
+        parameters.CURVES, "METRICS_PROMETHEUS_TLS_CURVE_PREFERENCES", TLS, "",
         "As `--tls-curve-preferences`, for the metrics port.",
         "OpenSSL keeps its list up to date.",
         commands=("run", "local"),

@@ -10,9 +10,9 @@ import logging
 import ssl
 from pathlib import Path
 
-from activator.certificates import CertificateError, ServerTls, require_clients, server_context
 from activator.config import Settings
-from activator.tls_parameters import CLIENT_AUTH_MODES, TlsParameterError, TlsParameters
+from activator.tls.certificates import CertificateError, ServerTls, require_clients, server_context
+from activator.tls.parameters import CLIENT_AUTH_MODES, TlsParameterError, TlsParameters
 
 logger = logging.getLogger(__name__)
 

@@ -16,20 +16,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from activator import logs, network_config
+from activator import logs
 from activator.autoscaler.reporter import Sink, StatReporter
-from activator.cluster_config import ClusterConfig, Hearers, Names
 from activator.config import Settings
-from activator.configmaps import ConfigMapError
+from activator.configmaps import network
+from activator.configmaps.cluster import ClusterConfig, Hearers, Names
+from activator.configmaps.following import ConfigMapError
+from activator.configmaps.network import NetworkConfig
+from activator.configmaps.observability import ObservabilityConfig
+from activator.configmaps.process_log import LoggingConfig
 from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
 from activator.discovery.rejections import Rejection, log_rejection
 from activator.driver import Driver
-from activator.internal_tls import SECRET, InternalTls, InternalTlsError
-from activator.logging_config import LoggingConfig
-from activator.network_config import NetworkConfig
-from activator.observability_config import ObservabilityConfig
 from activator.probing.prober import PodProber
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.probe_pool import ProbePools
@@ -41,7 +41,8 @@ from activator.telemetry.line_writer import LineWriter
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
-from activator.tls_parameters import TlsParameters
+from activator.tls.internal import SECRET, InternalTls, InternalTlsError
+from activator.tls.parameters import TlsParameters
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
@@ -325,7 +326,7 @@ class Runtime:
         except ConfigMapError as error:
             where = f"namespace {settings.system_namespace}" if self.watch else settings.manifests
             raise StartError(
-                f"ConfigMap {network_config.NAME} ({where}): {error}. Whether traffic has to be "
+                f"ConfigMap {network.NAME} ({where}): {error}. Whether traffic has to be "
                 f"encrypted is not known; mend it and start again."
             ) from error
 

@@ -27,23 +27,17 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
-        "certificates",
         "config",
         "configmaps",
         "counters",
-        "internal_tls",
         "log_lines",
-        "logging_config",
         "logs",
         "names",
-        "network_config",
-        "observability_config",
         "setting",
         "tasks",
-        "tls_parameters",
         "timers",
+        "tls",
         "values",
-        "zap_config",
     )
 )
 SIBLINGS: Final = frozenset(
@@ -60,37 +54,21 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.counters": frozenset(),
     "activator.log_lines": frozenset(),
     "activator.logs": frozenset({"activator.log_lines"}),
-    "activator.zap_config": frozenset({"activator.log_lines"}),
     "activator.names": frozenset(),
-    "activator.tls_parameters": frozenset({"activator.values"}),
-    "activator.certificates": frozenset({"activator.tls_parameters"}),
-    "activator.internal_tls": frozenset({"activator.certificates", "activator.tls_parameters"}),
+    "activator.tls": frozenset({"activator.values"}),
     "activator.metrics_tls": BASE,
     "activator.tasks": frozenset(),
     "activator.timers": frozenset(),
     "activator.values": frozenset(),
     "activator.setting": frozenset({"activator.values"}),
-    "activator.config": frozenset(
-        {"activator.values", "activator.setting", "activator.tls_parameters"}
-    ),
-    "activator.configmaps": frozenset({"activator.values"}),
-    "activator.network_config": frozenset(
-        {"throttler", "activator.values", "activator.configmaps"}
-    ),
-    "activator.observability_config": frozenset({"activator.values", "activator.configmaps"}),
-    "activator.logging_config": frozenset(
-        {
-            "activator.configmaps",
-            "activator.logs",
-            "activator.values",
-            "activator.zap_config",
-        }
+    "activator.config": frozenset({"activator.values", "activator.setting", "activator.tls"}),
+    "activator.configmaps": frozenset(
+        {"throttler", "activator.log_lines", "activator.logs", "activator.values"}
     ),
     "activator.driver": frozenset({"throttler", "activator.counters"}),
-    "activator.cluster_config": frozenset({"throttler"}) | BASE,
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.lab": frozenset(),
-    "activator.runtime": SIBLINGS | BELOW_SIBLINGS | {"activator.cluster_config"},
+    "activator.runtime": SIBLINGS | BELOW_SIBLINGS,
     "activator.servers": SIBLINGS | BELOW_SIBLINGS | {"activator.runtime", "activator.metrics_tls"},
     "activator.app": SIBLINGS
     | BELOW_SIBLINGS

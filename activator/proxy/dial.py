@@ -11,10 +11,10 @@ import socket
 import ssl
 from typing import NamedTuple, Protocol
 
-from activator.certificates import reason
-from activator.internal_tls import PodTls
 from activator.proxy import presence
 from activator.proxy.upstream import Upstream
+from activator.tls.certificates import reason
+from activator.tls.internal import PodTls
 
 #: Errors of a connect that say nothing of the pod: this machine is out of files, ports or memory.
 OUR_SHORTAGE = frozenset(

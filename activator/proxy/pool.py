@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import chain
 from math import inf
 
-from activator.internal_tls import POD_PORT, SERVICE_PORT, PodTls
 from activator.names import private_service
 from activator.proxy.dial import (
     HANDSHAKE_TIMEOUT,
@@ -27,6 +26,7 @@ from activator.proxy.dial import (
     connect_tls,
 )
 from activator.proxy.upstream import Upstream
+from activator.tls.internal import POD_PORT, SERVICE_PORT, PodTls
 from throttler.pod import PodTracker
 
 #: Seconds that an idle connection is kept (Knative and Go: 90).

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 from activator.config import Settings
-from activator.observability_config import ObservabilityConfig
+from activator.configmaps.observability import ObservabilityConfig
 from activator.telemetry.destination import Endpoints, Identity
 from activator.telemetry.metric_push import MetricPush
 from activator.telemetry.points import Point

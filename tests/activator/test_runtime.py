@@ -12,9 +12,9 @@ import uvloop
 
 from activator import logs
 from activator.config import Settings, load
+from activator.configmaps.network import NetworkConfig
 from activator.discovery.manifests import ManifestFolderError
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
-from activator.network_config import NetworkConfig
 from activator.runtime import Runtime, StartError
 from tests.activator.telemetry.records import record
 from throttler.health import PodState

@@ -9,10 +9,10 @@ import ssl
 import pytest
 import trustme
 
-from activator.internal_tls import DATA_PLANE, InternalTls
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.tasks import Tasks
-from activator.tls_parameters import TlsParameters
+from activator.tls.internal import DATA_PLANE, InternalTls
+from activator.tls.parameters import TlsParameters
 from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
 from tests.activator.proxy.world import World, until
 from throttler.model import Dest, Revision, RevisionID

@@ -14,9 +14,9 @@ from typing import Any
 
 import trustme
 
-from activator.internal_tls import DATA_PLANE, POD_PORT, InternalTls
 from activator.proxy.downstream import Downstream
-from activator.tls_parameters import TlsParameters
+from activator.tls.internal import DATA_PLANE, POD_PORT, InternalTls
+from activator.tls.parameters import TlsParameters
 from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until
 
 #: The namespace's name in a pod's certificate.

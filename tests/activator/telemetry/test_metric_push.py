@@ -8,7 +8,7 @@ import logging
 import pytest
 import uvloop
 
-from activator.observability_config import (
+from activator.configmaps.observability import (
     GRPC,
     HTTP_PROTOBUF,
     NONE,

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from activator.config import load
-from activator.observability_config import HTTP_PROTOBUF, ObservabilityConfig, TracingConfig
+from activator.configmaps.observability import HTTP_PROTOBUF, ObservabilityConfig, TracingConfig
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.telemetry.collector import attributes, http_collector

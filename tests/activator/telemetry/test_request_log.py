@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from activator.configmaps import Followed
-from activator.observability_config import (
+from activator.configmaps.following import Followed
+from activator.configmaps.observability import (
     DEFAULT_TEMPLATE,
     ObservabilityConfig,
     RequestLogConfig,

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-from activator.tls_parameters import TlsParameters
+from activator.tls.parameters import TlsParameters
 
 _CERTIFICATE = re.compile(
     rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----"

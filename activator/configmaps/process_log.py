@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from activator import zap_config
-from activator.configmaps import Reader
+from activator.configmaps import zap
+from activator.configmaps.following import Reader
+from activator.configmaps.zap import ZapConfig
 from activator.logs import LEVELS
 from activator.values import Kind
-from activator.zap_config import ZapConfig
 
 LEVEL: Final = "loglevel.activator"
 ZAP: Final = "zap-logger-config"
@@ -40,7 +40,7 @@ def _level(text: str) -> str:
 
 
 def _zap(text: str) -> ZapConfig | None:
-    config = zap_config.parse(text)
+    config = zap.parse(text)
     if config is not None:
         _level(config.level)
     return config
@@ -51,7 +51,7 @@ _ZAP: Final = Kind(_zap, "", "JSON")
 
 
 def read(reader: Reader, last_good: LoggingConfig) -> LoggingConfig:
-    """Read the ConfigMap's keys (activator.configmaps.Read)."""
+    """Read the ConfigMap's keys (activator.configmaps.following.Read)."""
     zap = reader.read(ZAP, _ZAP, None)
     zap = reader.settle(zap, last_good.zap, "the shape before" if last_good.zap else "Knative's")
     level = reader.read(LEVEL, _LEVEL, "")

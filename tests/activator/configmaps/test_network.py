@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.configmaps import ConfigMapError, Reader
-from activator.network_config import TLS_KEYS, NetworkConfig, parse, read
+from activator.configmaps.following import ConfigMapError, Reader
+from activator.configmaps.network import TLS_KEYS, NetworkConfig, parse, read
 from throttler.model import MeshMode
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from activator.configmaps import Read, Reader, strictly
+from activator.configmaps.following import Read, Reader, strictly
 from activator.values import BOOLEAN, TEXT, Kind, choice, duration
 
 ENABLE_REQUEST_LOG: Final = "logging.enable-request-log"
@@ -128,7 +128,7 @@ CheckTemplate = Callable[[str], object]
 
 
 def reader_of(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
-    """Return what reads the ConfigMap's keys (activator.configmaps.Read).
+    """Return what reads the ConfigMap's keys (activator.configmaps.following.Read).
 
     Args:
         check_template: knows which templates can be used.

@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 
-from activator.tls_parameters import (
+from activator.tls.parameters import (
     CIPHER_SUITES,
     CLIENT_AUTH,
     CURVES,

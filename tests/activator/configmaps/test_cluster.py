@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from activator.cluster_config import ClusterConfig, Hearers, Names
-from activator.configmaps import ConfigMapError
-from activator.network_config import NetworkConfig
+from activator.configmaps.cluster import ClusterConfig, Hearers, Names
+from activator.configmaps.following import ConfigMapError
+from activator.configmaps.network import NetworkConfig
 from throttler.model import MeshMode
 
 

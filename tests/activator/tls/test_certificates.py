@@ -9,14 +9,14 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from activator.certificates import (
+from activator.tls.certificates import (
     CertificateError,
     read_certificates,
     require_clients,
     server_context,
     trust,
 )
-from activator.tls_parameters import TlsParameters
+from activator.tls.parameters import TlsParameters
 
 CA = trustme.CA()
 LEAF = CA.issue_cert("x.example")

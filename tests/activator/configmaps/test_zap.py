@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from activator.configmaps.zap import ZapConfig, parse
 from activator.log_lines import LineShape
-from activator.zap_config import ZapConfig, parse
 
 #: What Knative's config-logging has as its example.
 EXAMPLE = {

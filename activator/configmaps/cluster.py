@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from activator import logging_config, network_config, observability_config
-from activator.configmaps import ConfigMapError, Followed
-from activator.logging_config import LoggingConfig
-from activator.network_config import NetworkConfig
-from activator.observability_config import CheckTemplate, ObservabilityConfig
+from activator.configmaps import network, observability, process_log
+from activator.configmaps.following import ConfigMapError, Followed
+from activator.configmaps.network import NetworkConfig
+from activator.configmaps.observability import CheckTemplate, ObservabilityConfig
+from activator.configmaps.process_log import LoggingConfig
 
 logger = logging.getLogger(__name__)
 
@@ -51,15 +51,11 @@ class ClusterConfig:
         self.network = NetworkConfig()
         self._hearers = hearers
         self._frozen = False
-        self._network = Followed(
-            network_config.NAME, network_config.read, NetworkConfig(), self._set_network
-        )
-        self._logging = Followed(
-            names.logging, logging_config.read, LoggingConfig(), hearers.logging
-        )
+        self._network = Followed(network.NAME, network.read, NetworkConfig(), self._set_network)
+        self._logging = Followed(names.logging, process_log.read, LoggingConfig(), hearers.logging)
         self._observability = Followed(
             names.observability,
-            observability_config.reader_of(check_template),
+            observability.reader_of(check_template),
             ObservabilityConfig(),
             hearers.observability,
         )
@@ -90,10 +86,10 @@ class ClusterConfig:
                 send it in plaintext, maybe against somebody's will.
         """
         wrong = self._network.problems
-        if tls := {key: wrong[key] for key in network_config.TLS_KEYS if key in wrong}:
+        if tls := {key: wrong[key] for key in network.TLS_KEYS if key in wrong}:
             raise ConfigMapError(tls)
         if required and not self._network.seen:
-            raise ConfigMapError({network_config.NAME: "there is no such ConfigMap"})
+            raise ConfigMapError({network.NAME: "there is no such ConfigMap"})
         for followed in self._all:
             if required and not followed.seen:
                 logger.warning("there is no ConfigMap %s: its defaults are in force", followed.name)
@@ -103,8 +99,8 @@ class ClusterConfig:
         if self._frozen and config.internal_tls is not self.network.internal_tls:
             logger.warning(
                 "ConfigMap %s, key %s: traffic %s until this process is started anew",
-                network_config.NAME,
-                network_config.INTERNAL_TLS,
+                network.NAME,
+                network.INTERNAL_TLS,
                 "stays encrypted" if self.network.internal_tls else "stays plaintext",
             )
             config = replace(config, internal_tls=self.network.internal_tls)

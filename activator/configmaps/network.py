@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from activator.configmaps import Reader, strictly
+from activator.configmaps.following import Reader, strictly
 from activator.values import BOOLEAN, Kind
 from throttler.model import MeshMode
 
@@ -57,7 +57,7 @@ _ENABLED: Final = Kind(_enabled, "enabled or disabled", "WORD")
 
 
 def read(reader: Reader, last_good: NetworkConfig) -> NetworkConfig:
-    """Read the ConfigMap's keys (activator.configmaps.Read)."""
+    """Read the ConfigMap's keys (activator.configmaps.following.Read)."""
     mode = reader.read(MESH_MODE, _MESH_MODE, MeshMode.AUTO)
     mode = reader.settle(mode, last_good.mesh_mode)
     addressable = reader.read(POD_ADDRESSABILITY, BOOLEAN, False)

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from activator.certificates import (
+from activator.tls.certificates import (
     ALPN,
     CertificateError,
     ServerTls,
@@ -20,7 +20,7 @@ from activator.certificates import (
     server_context,
     trust,
 )
-from activator.tls_parameters import TlsParameterError, TlsParameters
+from activator.tls.parameters import TlsParameterError, TlsParameters
 
 logger = logging.getLogger(__name__)
 

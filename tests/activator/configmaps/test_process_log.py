@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.configmaps import ConfigMapError, Followed, strictly
-from activator.logging_config import LoggingConfig, read
+from activator.configmaps.following import ConfigMapError, Followed, strictly
+from activator.configmaps.process_log import LoggingConfig, read
 
 
 def parse(data: dict[str, str]) -> LoggingConfig:

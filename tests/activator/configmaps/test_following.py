@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from activator.configmaps import ConfigMapError, Followed, Reader, strictly
+from activator.configmaps.following import ConfigMapError, Followed, Reader, strictly
 from activator.values import BOOLEAN, TEXT, choice
 
 COLOUR = choice("red", "green")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.configmaps import ConfigMapError, Followed
-from activator.observability_config import (
+from activator.configmaps.following import ConfigMapError, Followed
+from activator.configmaps.observability import (
     DEFAULT_TEMPLATE,
     MetricsConfig,
     ObservabilityConfig,

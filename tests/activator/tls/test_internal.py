@@ -7,8 +7,8 @@ import logging
 import pytest
 import trustme
 
-from activator.internal_tls import InternalTls, InternalTlsError
-from activator.tls_parameters import TlsParameters
+from activator.tls.internal import InternalTls, InternalTlsError
+from activator.tls.parameters import TlsParameters
 
 CA, OTHER = trustme.CA(), trustme.CA()
 
