@@ -108,6 +108,10 @@ DELAY_SERVICE = 0.2
 #: A probe that timed out had the pod's whole time-out to be answered; asking a black hole again
 #: at once buys nothing and takes the place of another pod's probe.
 DELAY_AFTER_TIMEOUT = 0.05
+#: Seconds between probes of a pod whose TLS is wrong, doubling up to the most. Certificates and
+#: roots are exchanged within seconds at best, and a handshake costs twenty times a refusal.
+DELAY_AFTER_TLS = 0.05
+DELAY_AFTER_TLS_MAX = 1.0
 
 
 def probe_delay(
@@ -149,3 +153,14 @@ def probe_delay(
     if timed_out:
         return DELAY_AFTER_TIMEOUT
     return DELAY_WANTED_LONG if wanted_for > WANTED_LONG_AFTER else DELAY_WANTED
+
+
+def delay_after_tls(failures: int) -> float:
+    """Return the seconds for which a pod is left alone after its TLS was wrong, whoever waits.
+
+    Arguments:
+        failures: probes in a row that failed for this; 0 if the last did not.
+    """
+    if not failures:
+        return 0.0
+    return min(DELAY_AFTER_TLS * 2.0 ** min(failures - 1, 10), DELAY_AFTER_TLS_MAX)

@@ -133,9 +133,9 @@ class Probe:
         else:
             self._send(connection)
 
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
+    def on_dial_failed(self, error: str, cause: str) -> None:
         """There is none."""
-        self._finish("connect-timeout" if timed_out else "connect-failed", error)
+        self._finish(cause, error)
 
     def _send(self, connection: Connection) -> None:
         self._connection = connection

@@ -20,6 +20,7 @@ from throttler.health import (
     DELAY_SERVICE,
     DELAY_UNWANTED,
     PodState,
+    delay_after_tls,
     probe_delay,
 )
 from throttler.pod import PodTracker
@@ -48,9 +49,22 @@ class Pools(Protocol):
 
 
 class _Watch:
-    """What is known about the probing of one pod."""
+    """What is known about the probing of one pod.
 
-    __slots__ = ("due", "pod", "probe", "queued", "round_trip", "started", "timeout")
+    Attributes:
+        tls_failures: probes in a row that failed because the pod's TLS was wrong.
+    """
+
+    __slots__ = (
+        "due",
+        "pod",
+        "probe",
+        "queued",
+        "round_trip",
+        "started",
+        "timeout",
+        "tls_failures",
+    )
 
     def __init__(self, pod: PodTracker, timeout: float) -> None:
         self.pod = pod
@@ -60,6 +74,7 @@ class _Watch:
         self.started = 0.0
         self.round_trip = 0.0
         self.timeout = timeout
+        self.tls_failures = 0
 
     @property
     def asked(self) -> bool:
@@ -126,8 +141,13 @@ class PodProber:
             watch = self._watches.get(pod)
             if watch is None or watch.asked:
                 continue
+            pause = delay_after_tls(watch.tls_failures)
             if pod.is_service:
-                self._at(watch, max(watch.started + DELAY_SERVICE, self._driver.clock()))
+                pause = max(pause, DELAY_SERVICE)
+            if pause:
+                when = max(watch.started + pause, self._driver.clock())
+                if when < watch.due:
+                    self._at(watch, when)
             else:
                 self._ask(watch)
 
@@ -217,6 +237,7 @@ class PodProber:
         watch.probe = None
         self._leave()
         self._adapt(watch, kind)
+        watch.tls_failures = watch.tls_failures + 1 if kind == "tls-failed" else 0
         if kind:
             self.failures[kind] = self.failures.get(kind, 0) + 1
             self._driver.probe_failed(pod, probe.epoch, text, probe.status)
@@ -259,7 +280,7 @@ class PodProber:
         )
         if healthy:
             delay *= 1 + JITTER * (self._random() - 0.5)
-        self._at(watch, now + delay)
+        self._at(watch, now + max(delay, delay_after_tls(watch.tls_failures)))
 
     def _at(self, watch: _Watch, when: float) -> None:
         watch.due = when

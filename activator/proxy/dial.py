@@ -39,12 +39,17 @@ class Dialer(Protocol):
     def on_dialed(self, upstream: Upstream) -> None:
         """Here it is. Who has no use for it any more puts it into its pool."""
 
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
+    def on_dial_failed(self, error: str, cause: str) -> None:
         """There is none.
 
         Arguments:
-            timed_out: whether the pod did not answer, rather than refused.
+            error: what went wrong, for people.
+            cause: connect-failed, connect-timeout, or tls-failed, which does not pass by itself.
         """
+
+
+class TlsError(OSError):
+    """A pod took a connection, and TLS with it did not come about; the text says why."""
 
 
 class Proof(NamedTuple):
@@ -96,10 +101,12 @@ async def connect_tls(
         )
     except ConnectionAbortedError:  # what asyncio makes of the time-out
         raise TimeoutError(f"the handshake timed out after {within[1]:.3g} s") from None
+    except OSError as error:
+        raise TlsError(connect_error(error)) from error
     presence.bound_tls_buffer(transport)
     if problem := proof.tls.check(transport.get_extra_info("ssl_object"), proof.namespace):
         transport.abort()
-        raise OSError(problem)
+        raise TlsError(problem)
 
 
 async def _connected(
@@ -129,3 +136,10 @@ def connect_error(error: OSError) -> str:
         return reason(error)
     # asyncio raises a reset without words where a pod ends a handshake.
     return (error.strerror or str(error) or "the pod closed the connection").lower()
+
+
+def connect_cause(error: OSError) -> str:
+    """Return the kind of failure, see ``Dialer.on_dial_failed``."""
+    if isinstance(error, TimeoutError):
+        return "connect-timeout"
+    return "tls-failed" if isinstance(error, TlsError) else "connect-failed"

@@ -217,12 +217,12 @@ class Exchange:
         else:
             self._send(upstream, self._proxy.driver.clock())
 
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
+    def on_dial_failed(self, error: str, cause: str) -> None:
         """See pool.Dialer: the pod has nothing of this request, whatever its method."""
         if not self.done:
             if self.trace is not None:
                 self.trace.failed(error)
-            self._requeue("connect-timeout" if timed_out else "connect-failed", error)
+            self._requeue(cause, error)
 
     def _requeue(self, cause: str, error: str) -> None:
         """Back to the front of the queue, after telling that the pod failed."""

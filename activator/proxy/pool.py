@@ -22,6 +22,7 @@ from activator.proxy.dial import (
     Dialer,
     Proof,
     connect,
+    connect_cause,
     connect_error,
     connect_tls,
 )
@@ -145,19 +146,19 @@ class Pool:
         try:
             upstream = await self._connection(dialer, within)
         except OSError as error:
-            self._failed(dialer, connect_error(error), isinstance(error, TimeoutError))
+            self._failed(dialer, connect_error(error), connect_cause(error))
             return
         if upstream.transport.is_closing():
             # Accepted and dropped at once: nobody would hear of that from here on.
-            self._failed(dialer, "the pod closed the new connection", False)
+            self._failed(dialer, "the pod closed the new connection", "connect-failed")
             return
         self.reachable = True
         dialer.on_dialed(upstream)
 
-    def _failed(self, dialer: Dialer, error: str, timed_out: bool) -> None:
+    def _failed(self, dialer: Dialer, error: str, cause: str) -> None:
         self.reachable = False
         where = f"TLS on port {self.port}: " if self._proof is not None else ""
-        dialer.on_dial_failed(where + error, timed_out)
+        dialer.on_dial_failed(where + error, cause)
 
     async def _connection(self, dialer: Dialer, within: float) -> Upstream:
         """Connect; where the shortage is ours, wait as long as the connection is wanted."""

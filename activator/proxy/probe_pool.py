@@ -84,6 +84,6 @@ class _Proof:
         else:
             self._dialer.on_dialed(connection)
 
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
+    def on_dial_failed(self, error: str, cause: str) -> None:
         """See Dialer."""
-        self._dialer.on_dial_failed(error, timed_out)
+        self._dialer.on_dial_failed(error, cause)

@@ -7,7 +7,14 @@ import itertools
 import pytest
 
 from throttler import health
-from throttler.health import TRANSITIONS, PodEvent, PodState, probe_delay, transition
+from throttler.health import (
+    TRANSITIONS,
+    PodEvent,
+    PodState,
+    delay_after_tls,
+    probe_delay,
+    transition,
+)
 
 P, H, D, G = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING, PodState.GONE
 NEVER = None
@@ -138,3 +145,8 @@ def test_pods_that_the_cluster_ip_stands_in_for_are_asked_ever_less(
 def test_a_cluster_ip_that_fails_is_asked_rarely_even_while_requests_wait() -> None:
     assert delay(is_service=True, timed_out=True, wanted_for=100.0) == health.DELAY_SERVICE == 0.2
     assert delay(is_service=True, wanted_for=None, failures=4) == pytest.approx(1.6)
+
+
+def test_a_pod_whose_tls_is_wrong_is_left_alone_ever_longer_up_to_a_second() -> None:
+    assert [delay_after_tls(n) for n in range(8)] == [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert delay_after_tls(10**9) == 1.0

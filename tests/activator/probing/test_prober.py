@@ -105,6 +105,48 @@ async def test_first_waiter_has_all_unhealthy_pods_probed_at_once_and_then_quick
         assert gaps(at) == pytest.approx([DELAY_WANTED] * 4)
 
 
+async def test_pod_whose_tls_is_wrong_is_asked_once_a_second_and_the_others_as_ever() -> None:
+    world = World()
+    world.pods[A].untrusted = True
+    world.pods[B].listens = False
+    waiting = world.ask()
+    world.list_pods(not_ready=[A, B])
+    await until(10.0)
+    expected = [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert gaps(world.pods[A].at)[: len(expected)] == pytest.approx(expected)
+    assert gaps(world.pods[B].at)[:1900] == pytest.approx([DELAY_WANTED] * 1900)
+    assert world.prober.failures["tls-failed"] == len(world.pods[A].at)
+    world.pods[B].listens = True
+    await until(10.0 + DELAY_WANTED)
+    assert waiting.state is ASSIGNED
+
+
+async def test_each_new_waiter_asks_a_pod_no_sooner_whose_tls_is_wrong() -> None:
+    world = World()
+    world.pods[A].untrusted = True
+    world.list_pods(not_ready=[A])
+    await until(60.0)
+    asked = len(world.pods[A].at)
+    for number in range(1, 291):  # each of them waits alone
+        ticket = world.ask()
+        await until(60.0 + number / 100)
+        world.driver.cancel(ticket, world.clock())
+    # Nobody had asked for it for long: at once for the first, and then once a second.
+    assert gaps(world.pods[A].at[asked:]) == pytest.approx([1.0, 1.0], abs=0.011)
+    assert world.pods[A].at[asked] == 60.0
+
+
+async def test_pod_whose_tls_was_mended_and_starts_anew_is_asked_as_often_as_any() -> None:
+    world = World()
+    world.pods[A].untrusted = True
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(5.0)
+    world.pods[A].listens = False
+    await until(7.0)
+    assert gaps(between(world.pods[A].at, 6.1, 7.0))[-10:] == pytest.approx([DELAY_WANTED] * 10)
+
+
 async def test_when_the_last_waiter_leaves_probing_slows_down_again() -> None:
     world = World()
     world.pods[A].listens = False

@@ -41,6 +41,7 @@ class FakePod:
         answer: what it says; None for nothing.
         listens: whether connections are accepted (else refused).
         silent: whether not even a refusal comes.
+        untrusted: whether it is another than it should be, as far as its TLS says.
         round_trip: seconds, of a connection and of an answer each.
         probe_lines: which pod is asked.
         idle: connections that are kept; at: when probes came, asked: with which bytes.
@@ -52,6 +53,7 @@ class FakePod:
         self.answer: Answer | None = Answer()
         self.listens = True
         self.silent = False
+        self.untrusted = False
         self.round_trip = 0.0
         self.idle: list[Connection] = []
         self.at: list[float] = []
@@ -73,9 +75,13 @@ class FakePod:
         loop = asyncio.get_running_loop()
         if self.silent or self.round_trip >= within:
             text = f"connect timed out after {within:.3g} s"
-            loop.call_later(within, dialer.on_dial_failed, text, True)
+            loop.call_later(within, dialer.on_dial_failed, text, "connect-timeout")
         elif not self.listens:
-            loop.call_later(self.round_trip, dialer.on_dial_failed, "connection refused", False)
+            text = "connection refused"
+            loop.call_later(self.round_trip, dialer.on_dial_failed, text, "connect-failed")
+        elif self.untrusted:
+            text = "certificate has expired"
+            loop.call_later(self.round_trip, dialer.on_dial_failed, text, "tls-failed")
         else:
             loop.call_later(self.round_trip, dialer.on_dialed, FakeConnection(self))
 

@@ -29,13 +29,13 @@ class Dialer:
 
     def __init__(self) -> None:
         self.upstream = None
-        self.failures: list[tuple[str, bool]] = []
+        self.failures: list[tuple[str, str]] = []
 
     def on_dialed(self, upstream) -> None:
         self.upstream = upstream
 
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
-        self.failures.append((error, timed_out))
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        self.failures.append((error, cause))
 
     @property
     def done(self) -> object:
@@ -80,8 +80,8 @@ class Bench:
         await until(lambda: self.pools.connections == 0)
 
 
-async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how) -> str:
-    """What a dial to a pod with such a certificate ends in; empty if it succeeds."""
+async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how) -> tuple[str, str]:
+    """What a dial to a pod with such a certificate ends in, and its cause; empty if it succeeds."""
     bench = Bench()
     ca = trustme.CA() if other_ca else bench.ca
     bench.pod.context = pod_context(ca, *names, **how)
@@ -90,11 +90,11 @@ async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how)
         assert dialer.upstream.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
         dialer.upstream.abandon()
     await bench.close()
-    return dialer.failures[0][0] if dialer.failures else ""
+    return dialer.failures[0] if dialer.failures else ("", "")
 
 
 async def test_a_pod_of_the_namespace_is_trusted_whatever_else_it_is_called(anyio_backend):
-    assert await outcome((DATA_PLANE, "kn-user-other", USER)) == ""
+    assert await outcome((DATA_PLANE, "kn-user-other", USER)) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,10 @@ async def test_a_pod_of_the_namespace_is_trusted_whatever_else_it_is_called(anyi
     ids=["namespace", "none", "wildcard", "no host", "address", "ca", "expired"],
 )
 async def test_whom_it_does_not_trust_is_told_and_gets_nothing(anyio_backend, how, why):
-    error = await outcome(**how)
+    error, cause = await outcome(**how)
     assert error.startswith("TLS on port 8112: ")
     assert why in error
+    assert cause == "tls-failed"
 
 
 async def test_nothing_older_than_1_3(anyio_backend):
@@ -121,10 +122,10 @@ async def test_nothing_older_than_1_3(anyio_backend):
     bench.pod.context.minimum_version = ssl.TLSVersion.TLSv1_2
     bench.pod.context.maximum_version = ssl.TLSVersion.TLSv1_2
     dialer = await bench.dial()
-    ((error, timed_out),) = dialer.failures
+    ((error, cause),) = dialer.failures
     assert error.startswith("TLS on port 8112: ")
     assert len(error) > 20
-    assert not timed_out
+    assert cause == "tls-failed"
     await bench.close()
 
 
@@ -143,10 +144,13 @@ class Plain(Silent):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "error", "timed_out"),
-    [(Silent, "the handshake timed out after 0.2 s", True), (Plain, "wrong version number", False)],
+    ("protocol", "error", "cause"),
+    [
+        (Silent, "the handshake timed out after 0.2 s", "connect-timeout"),
+        (Plain, "wrong version number", "tls-failed"),
+    ],
 )
-async def test_a_port_without_tls(anyio_backend, protocol, error, timed_out):
+async def test_a_port_without_tls(anyio_backend, protocol, error, cause):
     bench = Bench()
     loop = asyncio.get_running_loop()
     host = free_address()
@@ -156,7 +160,7 @@ async def test_a_port_without_tls(anyio_backend, protocol, error, timed_out):
     passed = asyncio.Event()
     loop.call_later(0.5, passed.set)
     await passed.wait()
-    assert dialer.failures == [(f"TLS on port 8112: {error}", timed_out)]
+    assert dialer.failures == [(f"TLS on port 8112: {error}", cause)]
     server.close()
     await bench.close()
 
@@ -166,7 +170,7 @@ async def test_a_port_that_nobody_listens_on(anyio_backend):
     dialer = Dialer()
     bench.pools.of(await bench.tracker(f"{free_address()}:8012")).dial(dialer)
     await until(lambda: dialer.done)
-    assert dialer.failures == [("TLS on port 8112: connection refused", False)]
+    assert dialer.failures == [("TLS on port 8112: connection refused", "connect-failed")]
     await bench.close()
 
 

@@ -19,13 +19,13 @@ class Dialer:
 
     def __init__(self) -> None:
         self.upstreams: list = []
-        self.failures: list[tuple[str, bool]] = []
+        self.failures: list[tuple[str, str]] = []
 
     def on_dialed(self, upstream) -> None:
         self.upstreams.append(upstream)
 
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
-        self.failures.append((error, timed_out))
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        self.failures.append((error, cause))
 
 
 def pool_of(world):
@@ -152,7 +152,7 @@ async def test_a_refused_dial_says_so(world):
     dialer = Dialer()
     pool_of(world).dial(dialer)
     await until(lambda: dialer.failures)
-    assert dialer.failures == [("connection refused", False)]
+    assert dialer.failures == [("connection refused", "connect-failed")]
 
 
 async def test_a_dial_that_nobody_answers_ends_in_time(world):
@@ -162,7 +162,7 @@ async def test_a_dial_that_nobody_answers_ends_in_time(world):
     pool_of(world).dial(dialer, within=0.1)
     while not dialer.failures:
         await world.clock_moves(0.02)
-    assert dialer.failures == [("connect timed out after 0.1 s", True)]
+    assert dialer.failures == [("connect timed out after 0.1 s", "connect-timeout")]
     assert world.pools.connections == 0
 
 
@@ -179,7 +179,7 @@ async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
     dialer = Dialer()
     pool_of(world).dial(dialer)
     await until(lambda: dialer.failures or dialer.upstreams)
-    assert dialer.failures == [("the pod closed the new connection", False)]
+    assert dialer.failures == [("the pod closed the new connection", "connect-failed")]
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -202,7 +202,7 @@ async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(w
         assert dialer.failures == []
         dialer.upstreams[0].abandon()
     else:
-        assert dialer.failures == [("too many open files", False)]
+        assert dialer.failures == [("too many open files", "connect-failed")]
 
 
 async def test_kernel_keep_alive_is_on(world):

@@ -109,7 +109,7 @@ class _Dialer:
     def on_dialed(self, upstream) -> None:
         self.upstream = upstream
 
-    def on_dial_failed(self, error: str, timed_out: bool) -> None:
+    def on_dial_failed(self, error: str, cause: str) -> None:
         raise AssertionError(error)
 
 
