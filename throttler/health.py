@@ -132,7 +132,7 @@ def probe_delay(
         wanted_for: seconds that it has failed while requests waited; None if none waits.
         timed_out: whether the last probe got no answer in time (rather than a refusal).
         failures: probes failed since the last that passed.
-        busy: whether other pods of the revision have requests: soon this one may be wanted.
+        busy: whether other pods of the revision are at work: soon this one may be wanted.
         unwanted: seconds to wait after the first failure while no request waits.
         bypassed_for: seconds that the ClusterIP has been used because no pod could be; None if it
             is not. The delay grows with it, whether requests wait or not: where the pod was only

@@ -10,6 +10,7 @@ are two gates with a re-enqueue loop between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from math import inf
 
 from throttler.breaker import Breaker, Budget
 from throttler.capacity import (
@@ -56,6 +57,7 @@ class RevisionThrottler:
 
     Attributes:
         roster: its pods and its Service.
+        last_release: when a pod was last done with a request.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class RevisionThrottler:
         "_widening",
         "breaker",
         "in_flight",
+        "last_release",
         "revision",
         "roster",
         "share",
@@ -92,6 +95,7 @@ class RevisionThrottler:
         self.roster = Roster(self, reach)
         self.share = ActivatorShare()
         self.in_flight = 0
+        self.last_release = -inf
         #: When the limits of pods that start slowly double; None while nobody waits for that.
         self.widen_at: float | None = None
         self._deadlines = deadlines
@@ -141,6 +145,7 @@ class RevisionThrottler:
             None where nothing follows, which is the rule; else what to carry out.
         """
         ticket.state = RELEASED
+        self.last_release = now
         return self._take_back(ticket, now)
 
     def _give(self, ticket: Ticket, pod: PodTracker) -> None:

@@ -37,6 +37,9 @@ MAX_RATE = 1000.0
 BURST = 256.0
 #: Seconds between two looks whether the rate allows more.
 REFILL = 0.005
+#: Seconds after a request for which a revision counts as busy. Most requests are shorter
+#: than the time between two: whether one is under way at this moment says little.
+BUSY_FOR = 30.0
 #: Share of a healthy pod's interval by which it is varied, so that probes spread out.
 JITTER = 0.2
 
@@ -273,7 +276,7 @@ class PodProber:
             wanted_for=now - max(oldest.arrived, pod.failing_since) if oldest else None,
             timed_out=kind in ("timeout", "connect-timeout"),
             failures=pod.failures,
-            busy=pod.revision.in_flight > 0,
+            busy=_is_busy(pod.revision, now),
             unwanted=self._frequency,
             bypassed_for=None if bypassed_since is None else now - bypassed_since,
             is_service=pod.is_service,
@@ -322,6 +325,11 @@ class PodProber:
             self._at(watch, fresh_until)
         else:
             self._ask(watch)
+
+
+def _is_busy(revision: RevisionThrottler, now: float) -> bool:
+    """Whether pods of the revision are at work, or were a moment ago."""
+    return revision.in_flight > 0 or now - revision.last_release < BUSY_FOR
 
 
 def _is_wanted(pod: PodTracker) -> bool:

@@ -89,6 +89,18 @@ async def test_refusing_pod_that_nobody_wants_is_asked_ever_less_up_to_a_bound()
     assert gaps(world.pods[A].at)[-1] == pytest.approx(DELAY_UNWANTED_MAX)
 
 
+async def test_refusing_pod_of_a_revision_with_short_requests_is_asked_every_two_seconds() -> None:
+    world = World()
+    world.pods[A].listens = False
+    world.list_pods(A, B)
+    for tenth in range(1, 300):  # each request ends before the next comes
+        await until(tenth / 10)
+        ticket = world.ask()
+        assert ticket.state is ASSIGNED
+        world.driver.release(ticket, world.clock())
+    assert gaps(world.pods[A].at)[4:] == pytest.approx([2.0] * 13)
+
+
 async def test_first_waiter_has_all_unhealthy_pods_probed_at_once_and_then_quickly() -> None:
     world = World()
     for address in (A, B):
