@@ -19,7 +19,7 @@ TIMED_OUT = "activator request timeout"
 async def test_failing_exec_readiness_probe_holds_requests_whatever_queue_proxy_says(
     tmp_path: Path,
 ) -> None:
-    async with World(tmp_path, first_address=101) as world:
+    async with World(tmp_path) as world:
         world.write_revision(exec_readiness=True, timeout=2)
         pod = await world.start_pod("exec-1")
         world.list_pods([pod.listed(ready=True)])
@@ -47,7 +47,7 @@ async def test_failing_exec_readiness_probe_holds_requests_whatever_queue_proxy_
 async def test_pod_that_turns_not_ready_holds_requests_and_serves_them_in_order(
     tmp_path: Path,
 ) -> None:
-    async with World(tmp_path, first_address=111) as world:
+    async with World(tmp_path) as world:
         world.write_revision(container_concurrency=1)
         pod = await world.start_pod("flap-1", container_concurrency=1)
         world.list_pods([pod.listed(ready=True)])
@@ -75,7 +75,7 @@ async def test_pod_that_turns_not_ready_holds_requests_and_serves_them_in_order(
 
 
 async def test_killed_pod_that_is_still_listed_costs_no_request(tmp_path: Path) -> None:
-    async with World(tmp_path, first_address=121) as world:
+    async with World(tmp_path) as world:
         world.write_revision(container_concurrency=10)
         pods = [await world.start_pod(f"three-{number}") for number in (1, 2, 3)]
         listed = [pod.listed(ready=True) for pod in pods]
@@ -122,7 +122,7 @@ RATE, SECONDS = 200, 8.0
 
 
 async def test_nothing_is_lost_while_pods_are_replaced(tmp_path: Path) -> None:
-    async with World(tmp_path, first_address=131) as world:
+    async with World(tmp_path) as world:
         world.write_revision(container_concurrency=10)
         pods = [await world.start_pod(f"roll-{number}") for number in (1, 2)]
         world.list_pods([pod.listed(ready=True) for pod in pods])

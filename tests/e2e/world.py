@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -66,8 +67,11 @@ class Pod:
 
     async def wait_for(self, event: str, count: int = 1) -> None:
         """Waits until the pod has told of the event so many times since it was started."""
+        assert self._reading is not None
         async with asyncio.timeout(PATIENCE):
             while sum(told["event"] == event for told in self.events) < count:
+                name = self.options.name
+                assert not self._reading.done(), f"{name} ended before it told of {event}"
                 self._told.clear()
                 await self._told.wait()
 
@@ -101,19 +105,17 @@ class Pod:
             with suppress(ValueError):  # a line that SIGKILL cut off
                 self.events.append(json.loads(line))
                 self._told.set()
+        asyncio.get_running_loop().call_soon(self._told.set)  # when this task is done
 
 
 class World:
     """Everything of one test; leaving the block ends all its processes."""
 
-    def __init__(self, folder: Path, first_address: int) -> None:
-        """
-        Arguments:
-            first_address: the last number of the first pod's address; tests that may run at the
-                same time must not share addresses.
-        """
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._next_address = first_address
+        # Pods share their ports, so no other process, of another run of the tests say, may have
+        # one of our addresses.
+        self._network = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
         self._pods: list[Pod] = []
         self._activator: Process | None = None
         self._log = folder / "activator.log"
@@ -171,8 +173,7 @@ class World:
             options: further fields of `PodOptions`.
         """
         if not address:
-            address = f"127.0.0.{self._next_address}"
-            self._next_address += 1
+            address = f"{self._network}.{len(self._pods) + 1}"
         given = PodOptions(name, address, POD_PORT, SWITCH_PORT, tell_requests=True, **options)
         pod = Pod(given)
         self._pods.append(pod)
