@@ -201,8 +201,9 @@ class Runtime:
         return self.cluster.network
 
     def _set_network(self, config: NetworkConfig) -> None:
-        self.driver.set_mesh(config.mesh_mode, config.pod_addressability)
+        # First how pods are asked, since the change of mode has all of them probed at once.
         self.pools.set_passthrough(config.pod_addressability)
+        self.driver.set_mesh(config.mesh_mode, config.pod_addressability)
 
     def _set_logging(self, config: LoggingConfig) -> None:
         logs.set_level(config.level or self.settings.log_level)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
 from pathlib import Path
@@ -153,6 +155,36 @@ async def test_how_pods_are_reached_follows_config_network(tmp_path: Path) -> No
         assert runtime.network == NetworkConfig(MeshMode.ENABLED)
         runtime.driver.set_config_map("config-network", {"enable-mesh-pod-addressability": "true"})
     assert told == [(MeshMode.ENABLED, False), (MeshMode.AUTO, True)]
+
+
+async def test_probes_that_a_new_mesh_mode_brings_about_are_asked_in_its_way(
+    tmp_path: Path,
+) -> None:
+    heads: list[bytes] = []
+    came = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                heads.append(await reader.readuntil(b"\r\n\r\n"))
+                came.set()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        pod = PodAddress("127.0.0.1", port, uid="u", ready=True)
+        write_object(tmp_path, revision("hello"))
+        write_object(tmp_path, private_endpoints("hello", [pod]))
+        runtime = Runtime(settings(tmp_path))
+        async with runtime.lifespan(), asyncio.timeout(10):
+            await came.wait()
+            came.clear()
+            data = {"enable-mesh-pod-addressability": "true"}
+            runtime.driver.set_config_map("config-network", data)
+            await came.wait()
+    assert b"K-Passthrough-Lb: true" not in heads[0]
+    assert b"K-Passthrough-Lb: true" in heads[1]
 
 
 async def test_start_ends_where_it_is_not_known_whether_to_encrypt(tmp_path: Path) -> None:
