@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from activator.proxy import replies
+from activator.proxy import presence, replies
 from activator.proxy.answer import Reframed
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.lookup import find
@@ -121,7 +121,8 @@ class Exchange:
         proxy, request = self._proxy, self.request
         driver = proxy.driver
         if proxy.tracer is not None:
-            self.trace = begin_trace(proxy.tracer, request)
+            secure = presence.is_tls(self.downstream.transport)
+            self.trace = begin_trace(proxy.tracer, request, secure)
         try:
             entry = find(driver, request)
         except RevisionNotFound as error:
@@ -252,7 +253,7 @@ class Exchange:
         body = self._body
         lines = upstream.pool.host_lines
         if self.trace is not None:
-            lines += self.trace.sending(upstream.pool.pod.address)
+            lines += self.trace.sending(upstream.pool.origin)
         data = (self._start, lines, self._rest, *body.pieces)
         upstream.send(self, b"".join(data))
         if body is not NO_BODY:

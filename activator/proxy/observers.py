@@ -80,8 +80,11 @@ class Trace(Protocol):
     def waiting(self) -> None:
         """It has lost its pod and waits once more."""
 
-    def sending(self, address: str) -> bytes:
+    def sending(self, origin: str) -> bytes:
         """A pod has the request; each attempt is told.
+
+        Arguments:
+            origin: where it was sent, as ``scheme://ip:port``.
 
         Returns:
             The header lines that carry the context to the pod, each with its CRLF. What the
@@ -106,7 +109,9 @@ class Trace(Protocol):
 class Tracer(Protocol):
     """Makes traces."""
 
-    def begin(self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes) -> Trace:
+    def begin(
+        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
+    ) -> Trace:
         """A request's head is read; probes are not traced.
 
         Arguments:
@@ -114,6 +119,7 @@ class Tracer(Protocol):
             minor: 1 for HTTP/1.1, 0 for HTTP/1.0.
             block: the header fields that mean nothing to us, each preceded by its CRLF; among
                 them ``traceparent``, ``tracestate`` and ``baggage``.
+            secure: whether it came over TLS.
         """
 
 
@@ -121,9 +127,11 @@ class Tracer(Protocol):
 _CONTEXT_FIELDS = (b"traceparent", b"tracestate")
 
 
-def begin_trace(tracer: Tracer, request: Request) -> Trace:
+def begin_trace(tracer: Tracer, request: Request, secure: bool) -> Trace:
     """Begin the trace of a request, and take what it replaces out of the request."""
-    trace = tracer.begin(request.method, request.target, request.host, request.minor, request.block)
+    trace = tracer.begin(
+        request.method, request.target, request.host, request.minor, request.block, secure
+    )
     request.block = without_named(request.block, _CONTEXT_FIELDS)
     return trace
 

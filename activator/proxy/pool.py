@@ -88,6 +88,12 @@ class Pool:
         self.connections = 0
         self.gone = False
 
+    @property
+    def origin(self) -> str:
+        """Where requests go, as ``scheme://ip:port``."""
+        scheme = "http" if self._proof is None else "https"
+        return f"{scheme}://{self.pod.address.rpartition(':')[0]}:{self.port}"
+
     def set_passthrough(self, on: bool) -> None:
         """See ConnectionPools.set_passthrough."""
         if on:

@@ -22,6 +22,7 @@ from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
 from activator.telemetry.knowledge import knowledge
 from activator.telemetry.sources import Sources
+from activator.tls.internal import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
 from throttler.revision import RevisionThrottler
@@ -110,7 +111,7 @@ class Collection(Generic[L, P]):
         self._concurrency = concurrency
         self._identity = identity
         self._rows: list[_Row[L]] = []
-        self._kinds: dict[tuple[str, int, int], L] = {}
+        self._kinds: dict[tuple[str, int, int, bool], L] = {}
         self._own_scope = writer.labels(("otel_scope_name", f.ACTIVATOR_SCOPE))
 
     def pieces(self) -> Iterator[P]:
@@ -252,21 +253,25 @@ class Collection(Generic[L, P]):
             yield method not in METHODS, labels, record
 
     def _client_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
-        writer = self._writer
+        writer, service = self._writer, row.throttler.service
+        secure = self._sources.pools.tls is not None
         for (pod, method, status), record in list(counters.client.items()):
             host, _, port = pod.rpartition(":")
+            if secure:  # on another port than the one that pods are known and probed by
+                is_service = service is not None and pod == service.address
+                port = str(SERVICE_PORT if is_service else POD_PORT)
             address = writer.labels(("server_address", host.strip("[]")), ("server_port", port))
             base = writer.joined(row.service_labels, address)
-            labels = writer.joined(base, self._kind(method, 1, status))
+            labels = writer.joined(base, self._kind(method, 1, status, secure))
             yield method not in METHODS, labels, record
 
-    def _kind(self, method: bytes, minor: int, status: int) -> L:
-        words = (METHODS.get(method, OTHER_METHOD), minor, status)
+    def _kind(self, method: bytes, minor: int, status: int, secure: bool = False) -> L:
+        words = (METHODS.get(method, OTHER_METHOD), minor, status, secure)
         kind = self._kinds.get(words)
         if kind is None:  # a few dozen are all there are
             kind = self._kinds[words] = self._writer.labels(
                 ("http_request_method", words[0]),
-                ("url_scheme", "http"),
+                ("url_scheme", "https" if secure else "http"),
                 ("network_protocol_name", "http"),
                 ("network_protocol_version", f"1.{minor}"),
                 ("http_response_status_code", str(status)),

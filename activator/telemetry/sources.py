@@ -26,6 +26,10 @@ class Connections(Protocol):
     connections: int
     idle: int
 
+    @property
+    def tls(self) -> object | None:
+        """Not None where requests go over TLS."""
+
 
 class Requests(Protocol):
     """What is counted outside any revision."""

@@ -60,7 +60,7 @@ class _Spans:
         self._reasons: list[Event] = []
         self._reason = ""
         self._pod = self._server
-        self._address = ""
+        self._address = self._origin = ""
         self._client = self._server
         self._status = 0
         self._error = ""
@@ -92,6 +92,7 @@ class _Spans:
 
     def sending(self, step: Step) -> None:
         self._sent_since = step.at
+        self._origin = step.origin
         self._status = 0
         self._error = ""
         self._client = self._context(int(step.detail))
@@ -129,10 +130,10 @@ class _Spans:
             return
         head = self._trace.head
         method = head.method.decode("latin-1")
-        host, _, port = self._address.rpartition(":")
+        host, _, port = self._origin.partition("://")[2].rpartition(":")
         attributes = self._method()
         attributes |= {
-            "url.full": f"http://{self._address}{self._path}",
+            "url.full": f"{self._origin}{self._path}",
             "server.address": host.strip("[]"),
             "server.port": int(port) if port.isdigit() else 0,
             "network.protocol.version": "1.1",
@@ -181,7 +182,7 @@ class _Spans:
         trace, head = self._trace, self._trace.head
         attributes = self._method()
         attributes |= {
-            "url.scheme": "http",
+            "url.scheme": "https" if head.secure else "http",
             "url.path": self._path,
             "network.protocol.version": f"1.{head.minor}",
             "http.response.status_code": trace.status,

@@ -47,11 +47,13 @@ class Step(NamedTuple):
     Attributes:
         at: monotonic nanoseconds.
         detail: an address, a reason, an error, a status, or the id of the client span.
+        origin: of SENDING.
     """
 
     what: What
     at: int
     detail: str | int
+    origin: str = ""
 
 
 class Head(NamedTuple):
@@ -62,6 +64,7 @@ class Head(NamedTuple):
     host: bytes
     minor: int
     user_agent: bytes
+    secure: bool
 
 
 class Queue(Protocol):
@@ -90,7 +93,7 @@ class UnsampledTrace:
         """See proxy.observers.Trace."""
         return f"{self._number:032x}"
 
-    def sending(self, address: str) -> bytes:
+    def sending(self, origin: str) -> bytes:
         """See proxy.observers.Trace."""
         return lines(self._number, _new_id(64), False, self._state)
 
@@ -172,9 +175,9 @@ class RecordedTrace:
         """See proxy.observers.Trace."""
         return f"{self.number:032x}"
 
-    def _note(self, what: What, detail: str | int = 0) -> None:
+    def _note(self, what: What, detail: str | int = 0, origin: str = "") -> None:
         if len(self.steps) < MAX_STEPS:
-            self.steps.append(Step(what, self._clock(), detail))
+            self.steps.append(Step(what, self._clock(), detail, origin))
 
     def found(self, revision: Revision) -> None:
         """See proxy.observers.Trace."""
@@ -189,10 +192,10 @@ class RecordedTrace:
         """See proxy.observers.Trace."""
         self._note(What.ASSIGNED, address)
 
-    def sending(self, address: str) -> bytes:
+    def sending(self, origin: str) -> bytes:
         """See proxy.observers.Trace."""
         span_id = _new_id(64)
-        self._note(What.SENDING, span_id)
+        self._note(What.SENDING, span_id, origin)
         return lines(self.number, span_id, True, self.parent.state if self.parent else b"")
 
     def answered(self, status: int) -> None:
@@ -237,7 +240,7 @@ class RequestTracer:
         self._wall = wall
 
     def begin(
-        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes
+        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
     ) -> RecordedTrace | UnsampledTrace:
         """See proxy.observers.Tracer."""
         parent = parent_of(block)
@@ -251,5 +254,6 @@ class RequestTracer:
             host[:MAX_TEXT],
             minor,
             agent[1][:MAX_TEXT] if agent is not None else b"",
+            secure,
         )
         return RecordedTrace(self._queue, self._clock, trace_id, parent, head, self._wall())

@@ -16,8 +16,13 @@ class Traces:
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
+        self.secure: list[bool] = []
+        self.origins: list[str] = []
 
-    def begin(self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes) -> Traces:
+    def begin(
+        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
+    ) -> Traces:
+        self.secure.append(secure)
         self.told.append(("begin", method, target, host, minor, b"traceparent" in block))
         return self
 
@@ -33,8 +38,9 @@ class Traces:
     def waiting(self) -> None:
         self.told.append(("waiting",))
 
-    def sending(self, address: str) -> bytes:
+    def sending(self, origin: str) -> bytes:
         self.told.append(("sending",))
+        self.origins.append(origin)
         return b"traceparent: ours\r\ntracestate: ours\r\n"
 
     def answered(self, status: int) -> None:
@@ -81,6 +87,7 @@ async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(world, t
         ("answered", 200),
         ("ended", 200, "served"),
     ]
+    assert (traces.secure, traces.origins) == ([False], [f"http://{pod.dest.address}"])
     (seen,) = pod.requests
     assert seen.all(b"traceparent") == seen.all(b"tracestate") == [b"ours"]
     assert seen.all(b"baggage") == [b"b"]

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, RevisionID
+from throttler.model import AppProtocol, MeshMode, RevisionID
 from throttler.throttler import Limits
 
 REVISION = {"k8s_namespace_name": "default", "kn_revision_name": "hello"}
@@ -190,6 +190,20 @@ def test_client_histograms_name_the_pod(world, address, host, port):
         if name == "http_client_request_duration_seconds_count"
     )
     assert (labels["server_address"], labels["server_port"]) == (host, port)
+
+
+def test_requests_that_pods_get_over_tls_have_its_scheme_and_the_port_that_was_dialled(world):
+    throttler, counters = with_everything(world)
+    world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.9.0.1:80"})
+    world.driver.set_mesh(MeshMode.ENABLED, False)
+    counters.client_of(("10.9.0.1:80", b"GET", 200)).duration.observe(0.2)
+    world.pools.tls = object()
+    found = {
+        (labels["url_scheme"], labels["server_address"], labels["server_port"])
+        for name, labels in ((name, dict(pairs)) for name, pairs in scrape(world))
+        if name == "http_client_request_duration_seconds_count"
+    }
+    assert found == {("https", "10.0.0.1", "8112"), ("https", "10.9.0.1", "443")}
 
 
 def test_series_of_a_pod_that_is_gone_vanish(world):

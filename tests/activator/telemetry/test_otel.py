@@ -39,7 +39,7 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
         otel.apply(ObservabilityConfig(tracing=TracingConfig(HTTP_PROTOBUF, "http://no", 0.0)))
         tracer = tracers[-1]
         assert tracer is not None
-        tracer.begin(b"GET", b"/", b"h", 1, b"").ended(404, "unknown-revision")
+        tracer.begin(b"GET", b"/", b"h", 1, b"", False).ended(404, "unknown-revision")
         await otel.close()
         assert tracers[-1] is None
         message = collector.traces.get(timeout=10)

@@ -55,7 +55,7 @@ def test_attributes_are_those_of_the_semantic_conventions_and_queries_are_left_o
     trace = requests.begin(host=b"cart.example.com:8080", block=b"\r\nUser-Agent: curl/8")
     trace.found(REVISION)
     trace.assigned("[2001:db8::1]:8012")
-    trace.sending("[2001:db8::1]:8012")
+    trace.sending("http://[2001:db8::1]:8012")
     trace.answered(200)
     trace.ended(200, "served")
     found = spans(trace)
@@ -82,6 +82,19 @@ def test_attributes_are_those_of_the_semantic_conventions_and_queries_are_left_o
         "network.protocol.version": "1.1",
         "http.response.status_code": 200,
     }
+
+
+def test_over_tls_the_scheme_is_https_and_the_port_is_the_one_that_was_dialled():
+    requests = Requests()
+    trace = requests.begin(secure=True)
+    trace.found(REVISION)
+    trace.assigned("10.0.0.1:8012")
+    trace.sending("https://10.0.0.1:8112")
+    trace.ended(200, "served")
+    found = spans(trace)
+    assert (found["POST"].attributes or {})["url.scheme"] == "https"
+    client = found["POST /buy"].attributes or {}
+    assert (client["url.full"], client["server.port"]) == ("https://10.0.0.1:8112/buy", 8112)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +134,7 @@ def test_a_wait_that_ended_well_tells_its_reason_too():
     trace.held("at-capacity")
     requests.later(2_000)
     trace.assigned(POD)
-    trace.sending(POD)
+    trace.sending(f"http://{POD}")
     trace.answered(200)
     trace.ended(200, "served")
     wait = spans(trace)["throttler_try"]
@@ -138,10 +151,10 @@ def test_a_request_that_is_sent_again_has_a_span_for_each_attempt():
     trace.failed("connection refused")  # while dialling: nothing was sent
     trace.waiting()
     trace.assigned("10.0.0.2:8012")
-    trace.sending("10.0.0.2:8012")
+    trace.sending("http://10.0.0.2:8012")
     trace.failed("connection reset")  # a kept connection: once more to the same pod
     trace.assigned("10.0.0.2:8012")
-    trace.sending("10.0.0.2:8012")
+    trace.sending("http://10.0.0.2:8012")
     trace.answered(200)
     trace.ended(200, "served")
     found = spans_of(trace, Resource({}))
@@ -166,7 +179,7 @@ def test_an_answer_that_is_not_completed_is_an_error_of_the_client_span(outcome)
     trace = requests.begin()
     trace.found(REVISION)
     trace.assigned(POD)
-    trace.sending(POD)
+    trace.sending(f"http://{POD}")
     trace.answered(200)
     trace.ended(200, outcome)
     found = spans(trace)

@@ -12,7 +12,7 @@ PARENT = b"\r\ntraceparent: 00-%032x-%016x-01\r\ntracestate: a=1" % (7, 8)
 
 def test_the_pod_is_told_of_the_trace_and_of_a_new_span_with_each_attempt():
     trace = Requests().begin(block=PARENT)
-    told = [parent_of(b"\r\n" + trace.sending("10.0.0.1:80")[:-2]) for _ in range(2)]
+    told = [parent_of(b"\r\n" + trace.sending("http://10.0.0.1:80")[:-2]) for _ in range(2)]
     first, second = told
     assert first is not None
     assert second is not None
@@ -31,8 +31,8 @@ def test_without_a_parent_each_request_is_a_trace_of_its_own():
 
 def test_what_nobody_samples_is_not_kept_but_its_context_goes_on():
     requests = Requests(never)
-    trace = requests.tracer.begin(b"GET", b"/", b"h", 1, PARENT)
-    told = parent_of(b"\r\n" + trace.sending("10.0.0.1:80")[:-2])
+    trace = requests.tracer.begin(b"GET", b"/", b"h", 1, PARENT, False)
+    told = parent_of(b"\r\n" + trace.sending("http://10.0.0.1:80")[:-2])
     trace.found(REVISION)
     trace.held("at-capacity")
     trace.assigned("a")
@@ -49,7 +49,9 @@ def test_what_nobody_samples_is_not_kept_but_its_context_goes_on():
 def test_the_callers_decision_is_followed_where_the_sampler_says_so():
     requests = Requests(by_parent(never))
     requests.begin(block=PARENT).ended(200, "served")
-    requests.tracer.begin(b"GET", b"/", b"h", 1, PARENT.replace(b"-01", b"-00")).ended(200, "x")
+    requests.tracer.begin(b"GET", b"/", b"h", 1, PARENT.replace(b"-01", b"-00"), False).ended(
+        200, "x"
+    )
     assert len(requests.ended) == 1
 
 

@@ -33,8 +33,9 @@ class Requests:
         target: bytes = b"/buy?card=1234",
         host: bytes = b"cart.example.com",
         block: bytes = b"",
+        secure: bool = False,
     ) -> RecordedTrace:
-        trace = self.tracer.begin(method, target, host, 1, block)
+        trace = self.tracer.begin(method, target, host, 1, block, secure)
         assert isinstance(trace, RecordedTrace)
         return trace
 
@@ -47,7 +48,7 @@ class Requests:
         trace = self.begin()
         trace.found(REVISION)
         trace.assigned("10.0.0.1:8012")
-        trace.sending("10.0.0.1:8012")
+        trace.sending("http://10.0.0.1:8012")
         self.later()
         trace.answered(status)
         trace.ended(status, "served")

@@ -39,7 +39,7 @@ class World:
         self.driver = Driver(throttler, lambda _: Nobody(), self.clock)
         self.driver.prober = self.driver.pools = Nobody()
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
-        self.pools = SimpleNamespace(connections=5, idle=3)
+        self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
         self.proxy = SimpleNamespace(counters=counters)
         self.link: Any = None
