@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from activator.configmaps.observability import OTLP, MetricsConfig
+from activator.configmaps.observability import OTLP, PROMETHEUS, MetricsConfig
 from activator.logs import Repeats
 from activator.telemetry.destination import Destination, Endpoints, Identity, Signal
 from activator.telemetry.points import Point
@@ -76,6 +76,12 @@ class MetricPush:
                 self._start(asyncio.to_thread(self._sender.shutdown))
                 self._sender = None
             logger.info("metrics: pushed no more to where they were")
+        if config.protocol == PROMETHEUS and config.endpoint:
+            logger.warning(
+                "metrics: metrics-endpoint %s opens no port; where Prometheus finds metrics say "
+                "METRICS_PROMETHEUS_PORT and METRICS_PROMETHEUS_HOST, at start",
+                config.endpoint,
+            )
         if config.protocol in OTLP:
             endpoints = self._endpoints
             destination = endpoints.destination(Signal.METRICS, config.protocol, config.endpoint)

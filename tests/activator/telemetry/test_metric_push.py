@@ -93,6 +93,17 @@ async def test_nothing_is_pushed_where_nobody_asks_for_it(protocol):
     assert world.asked == 0
 
 
+async def test_an_endpoint_for_prometheus_is_answered_by_the_settings_that_count(caplog):
+    world = World()
+    for _ in range(2):
+        world.push.apply(MetricsConfig(PROMETHEUS, "0.0.0.0:9999"))
+    (line,) = caplog.messages
+    assert "metrics-endpoint 0.0.0.0:9999 opens no port" in line
+    assert "METRICS_PROMETHEUS_PORT" in line
+    world.push.apply(MetricsConfig(PROMETHEUS))
+    assert len(caplog.messages) == 1
+
+
 async def test_the_environments_interval_and_endpoint_win():
     with http_collector() as collector:
         world = World(interval=0.01, endpoints=Endpoints(general=collector.url))
