@@ -39,15 +39,18 @@ class AiohttpResponse:
 
     @property
     def status(self) -> int:
+        """See wire.Response."""
         return self._response.status
 
     @property
     def retry_after(self) -> float:
+        """See wire.Response."""
         value = self._response.headers.get("Retry-After", "")
         # The other form, a date, is not used by API servers.
         return float(value) if len(value) < 10 and value.isascii() and value.isdigit() else 0.0
 
     async def read(self, limit: int) -> bytes:
+        """See wire.Response."""
         body = b""
         async for chunk in self.chunks():
             body += chunk
@@ -56,6 +59,7 @@ class AiohttpResponse:
         return body[:limit]
 
     async def chunks(self) -> AsyncIterator[bytes]:
+        """See wire.Response."""
         import aiohttp
 
         try:

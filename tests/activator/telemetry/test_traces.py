@@ -14,7 +14,6 @@ from activator.telemetry import traces as module
 from activator.telemetry.destination import Endpoints, Identity
 from activator.telemetry.trace_queue import TraceQueue
 from activator.telemetry.traces import Traces, TraceSettings
-from tests.activator.proxy.conftest import new_world, world  # noqa: F401 # fixtures
 from tests.activator.proxy.world import request
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
 
@@ -37,7 +36,7 @@ def http(collector, rate: float = 1.0) -> TracingConfig:
     return TracingConfig(HTTP_PROTOBUF, collector.url, rate)
 
 
-async def test_a_clients_trace_goes_through_us_to_the_pod(world):  # noqa: F811 # a fixture
+async def test_a_clients_trace_goes_through_us_to_the_pod(world):
     pod = await world.serving()
     traces = made(world.proxy)
     fields = f"traceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\ntracestate: a=1\r\nbaggage: b=2\r\n"
@@ -61,8 +60,8 @@ async def test_a_clients_trace_goes_through_us_to_the_pod(world):  # noqa: F811 
     assert traces.counters.exported == 1
 
 
-async def test_a_request_that_waits_in_vain_says_why(new_world):  # noqa: F811 # a fixture
-    world = await new_world()  # noqa: F811 # as above
+async def test_a_request_that_waits_in_vain_says_why(new_world):
+    world = await new_world()
     world.revise(timeout=0.05)
     traces = made(world.proxy)
     with grpc_collector() as collector:
@@ -75,7 +74,7 @@ async def test_a_request_that_waits_in_vain_says_why(new_world):  # noqa: F811 #
     assert (wait.status.code, server.status.code) == (2, 2)
 
 
-async def test_off_is_nothing_at_all_and_leaves_the_head_alone(world):  # noqa: F811 # a fixture
+async def test_off_is_nothing_at_all_and_leaves_the_head_alone(world):
     traces = made(world.proxy)
     pod = await world.serving()
     before = set(threading.enumerate())
@@ -87,7 +86,7 @@ async def test_off_is_nothing_at_all_and_leaves_the_head_alone(world):  # noqa: 
     await traces.close()
 
 
-async def test_a_change_takes_effect_with_the_next_request(world, monkeypatch):  # noqa: F811
+async def test_a_change_takes_effect_with_the_next_request(world, monkeypatch):
     monkeypatch.setattr(module, "TraceQueue", partial(TraceQueue, delay=3600))
     await world.serving()
     traces = made(world.proxy)
@@ -108,7 +107,7 @@ async def test_a_change_takes_effect_with_the_next_request(world, monkeypatch): 
         assert other.traces.empty()
 
 
-async def test_the_environment_wins(world):  # noqa: F811 # a fixture
+async def test_the_environment_wins(world):
     await world.serving()
     with http_collector() as collector:
         traces = made(world.proxy, Endpoints(general=collector.url), argument=1.0)
@@ -119,7 +118,7 @@ async def test_the_environment_wins(world):  # noqa: F811 # a fixture
     assert collector.paths == ["/v1/traces"]
 
 
-async def test_stdout_leaves_nothing_out(world, capsys):  # noqa: F811 # a fixture
+async def test_stdout_leaves_nothing_out(world, capsys):
     await world.serving()
     traces = made(world.proxy)
     traces.apply(TracingConfig(STDOUT, "", 0.0))
@@ -128,7 +127,7 @@ async def test_stdout_leaves_nothing_out(world, capsys):  # noqa: F811 # a fixtu
     assert '"activator_proxy"' in capsys.readouterr().out
 
 
-async def test_a_collector_that_hangs_holds_up_the_end_only_so_long(world, monkeypatch):  # noqa: F811
+async def test_a_collector_that_hangs_holds_up_the_end_only_so_long(world, monkeypatch):
     monkeypatch.setattr(module, "FLUSH", 0.05)
     await world.serving()
     traces = made(world.proxy)
