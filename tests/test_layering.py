@@ -362,7 +362,7 @@ print(*sys.modules)
 """
 
 
-def test_local_mode_pays_for_nothing_that_a_cluster_needs(tmp_path: Path) -> None:
+def test_local_mode_pays_for_nothing_that_a_cluster_or_a_collector_needs(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", LOCAL_MODE, str(tmp_path)],
         cwd=ROOT,
@@ -374,6 +374,7 @@ def test_local_mode_pays_for_nothing_that_a_cluster_needs(tmp_path: Path) -> Non
     loaded = {name.partition(".")[0] for name in ended.stdout.split()}
     assert "uvicorn" in loaded  # it did start
     assert not loaded & {"kubernetes_asyncio", "aiohttp", "google", "websockets", "httpx"}
+    assert not loaded & {"opentelemetry", "grpc", "requests"}  # as long as nothing is sent
     assert "activator.lab" not in ended.stdout.split()
 
 

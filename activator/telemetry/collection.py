@@ -153,10 +153,9 @@ class Collection(Generic[L, P]):
     def _gauges(self) -> Iterator[P]:
         writer, scope = self._writer, self._own_scope
         yield writer.header(f.KN_CONCURRENCY)
-        for row in self._rows:
-            if row.entry is not None:
-                labels = writer.joined(row.service_labels, scope)
-                yield writer.sample(f.KN_CONCURRENCY, labels, self._concurrency(row.entry))
+        for row, entry in self._asked_for():
+            labels = writer.joined(row.service_labels, scope)
+            yield writer.sample(f.KN_CONCURRENCY, labels, self._concurrency(entry))
         yield from self._gauge(f.KN_QUEUED, _queued, scope)
         yield from self._gauge(f.KN_ACTIVE, _active, scope)
         yield from self._gauge(f.QUEUED, _queued)
@@ -194,19 +193,22 @@ class Collection(Generic[L, P]):
         yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
         yield from self._labelled(f.REQUEUES, "cause", lambda counters: counters.requeues)
         yield self._writer.header(f.WAIT)
+        for row, entry in self._asked_for():
+            yield self._writer.histogram(f.WAIT, row.labels, entry.counters.waits)
+
+    def _asked_for(self) -> Iterator[tuple[_Row[L], Entry]]:
+        """Yield the revisions that were asked for, with what belongs to them."""
         for row in self._rows:
             if row.entry is not None:
-                yield self._writer.histogram(f.WAIT, row.labels, row.entry.counters.waits)
+                yield row, row.entry
 
     def _labelled(
         self, family: Family, label: str, counts: Callable[[RevisionCounters], Mapping[str, int]]
     ) -> Iterator[P]:
         writer = self._writer
         yield writer.header(family)
-        for row in self._rows:
-            if row.entry is None:
-                continue
-            for word, count in list(counts(row.entry.counters).items()):
+        for row, entry in self._asked_for():
+            for word, count in list(counts(entry.counters).items()):
                 labels = writer.joined(row.labels, writer.labels((label, word)))
                 yield writer.sample(family, labels, count)
 
@@ -231,11 +233,9 @@ class Collection(Generic[L, P]):
     ) -> Iterator[P]:
         writer = self._writer
         yield writer.header(family)
-        for row in self._rows:
-            if row.entry is None:
-                continue
+        for row, entry in self._asked_for():
             others: dict[L, list[Histogram]] = {}
-            for other, labels, counters in kinds(row, row.entry.counters):
+            for other, labels, counters in kinds(row, entry.counters):
                 if other:
                     others.setdefault(labels, []).append(which(counters))
                 else:

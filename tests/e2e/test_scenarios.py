@@ -10,6 +10,7 @@ import pytest
 
 from activator.lab.objects import PodAddress
 from tests.e2e.world import Pod, Reply, World, at
+from tests.process import until
 
 pytestmark = pytest.mark.e2e
 
@@ -92,7 +93,7 @@ async def test_killed_pod_that_is_still_listed_costs_no_request(tmp_path: Path) 
         again = await world.start_pod("three-1", pods[0].options.address)
         await again.wait_for("answered", 5)
         world.list_pods(listed[1:])
-        await world.until(lambda: _knows(world, 2), "the address is removed")
+        await until(lambda: _knows(world, 2), "the address is removed")
         world.list_pods(listed)
         seen = (await again.counters())["requests"]
         await again.wait_for("answered", seen + 5)

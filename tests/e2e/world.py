@@ -12,7 +12,7 @@ import random
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -22,15 +22,9 @@ from typing import Any, NamedTuple
 from activator.lab.kubelet import pod_arguments
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.lab.pod import PodOptions
+from tests.process import ENVIRONMENT, PATIENCE, ROOT, until
 
-ROOT = Path(__file__).resolve().parents[2]
 POD_PORT, SWITCH_PORT = 8012, 8022
-#: Seconds for what should take a moment, on a machine that does much else.
-PATIENCE = 20.0
-#: Seconds between two looks at something that only its API tells.
-LOOK_AGAIN = 0.02
-#: What the activator is given of our environment; a setting from it would be another test.
-ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH")
 
 
 class Reply(NamedTuple):
@@ -155,7 +149,7 @@ class World:
                 cwd=ROOT,
                 env={key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
             )
-        await self.until(self._is_ready, "the activator is ready")
+        await until(self._is_ready, "the activator is ready")
 
     async def _is_ready(self) -> bool:
         assert self._activator is not None
@@ -206,7 +200,7 @@ class World:
         async def look() -> bool:
             return bool((await self.status())["queued"] == count)
 
-        await self.until(look, f"{count} requests wait")
+        await until(look, f"{count} requests wait")
 
     async def until_listed(self, **said: str) -> None:
         """Waits until the activator knows each named pod's address as ``ready``, ``not-ready``…"""
@@ -217,14 +211,7 @@ class World:
             wanted = {f"uid-of-{name.replace('_', '-')}": what for name, what in said.items()}
             return all(known.get(uid) == what for uid, what in wanted.items())
 
-        await self.until(look, f"the activator knows of {said}")
-
-    async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Waits for what only an API can tell."""
-        deadline = monotonic() + PATIENCE
-        while not await condition():
-            assert monotonic() < deadline, f"waited {PATIENCE:g} s in vain until {what}"
-            await at(monotonic() + LOOK_AGAIN)
+        await until(look, f"the activator knows of {said}")
 
 
 async def at(moment: float) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import uvloop
@@ -15,8 +12,6 @@ from activator.configmaps.observability import HTTP_PROTOBUF, ObservabilityConfi
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.telemetry.collector import attributes, http_collector
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -47,31 +42,3 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
     resource = attributes(message.resource_spans[0].resource)
     assert (resource["service.name"], resource["k8s.pod.name"]) == ("edge", "activator-7")
     assert otel.traces.exported == 1
-
-
-IDLE = """
-import asyncio, sys
-from activator.config import load
-from activator.runtime import Runtime
-
-async def main():
-    async with Runtime(load("local", {"manifests": sys.argv[1]}, {})).lifespan():
-        pass
-
-asyncio.run(main())
-print(*sys.modules)
-"""
-
-
-def test_nothing_is_imported_while_nothing_is_sent(tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-c", IDLE, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    loaded = {name.partition(".")[0] for name in ended.stdout.split()}
-    assert "activator" in loaded
-    assert not loaded & {"opentelemetry", "grpc", "requests", "google"}
