@@ -264,7 +264,7 @@ def status(settings: Settings, as_json: bool) -> int:
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; what the console script calls.
 
-    Args:
+    Arguments:
         args: the words after the program's name; those of this process by default.
 
     Returns:

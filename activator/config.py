@@ -508,7 +508,7 @@ def load(
 ) -> Settings:
     """Read every setting of one command.
 
-    Args:
+    Arguments:
         command: run, local, demo or status; also chooses among defaults.
         flags: what the command line said, by setting name; None or absent is not said.
         environ: the environment variables.

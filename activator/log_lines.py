@@ -100,7 +100,7 @@ class LineShape:
 def line_of(event: Event, record: logging.LogRecord, shape: LineShape, pod_name: str) -> str:
     """Return a line without its end.
 
-    Args:
+    Arguments:
         event: the message under ``event``, the trace of an exception under ``exception``, and
             all other fields.
         record: level, time and place.

@@ -67,7 +67,7 @@ _told: _Told | None = None
 def configure(log_format: str, level: str, pod_name: str, stream: TextIO | None = None) -> None:
     """Route every log of this process to one stream; may be called again to change it.
 
-    Args:
+    Arguments:
         log_format: json, console, or auto: console when the stream is a terminal.
         level: one of ``LEVELS``.
         pod_name: this activator's name, for ``knative.dev/pod``.
@@ -97,7 +97,7 @@ def reshape(
 
     Does nothing where ``configure`` was never called: the log is another program's then.
 
-    Args:
+    Arguments:
         shape: of JSON lines; None is Knative's.
         encoding: json or console; counts where ``configure`` was told auto.
         stream: where to; None is where ``configure`` was told.
@@ -223,7 +223,7 @@ class Repeats:
     def admit(self, kind: Hashable, now: float) -> int | None:
         """How many of this kind were left out since the last one, or None: leave it out.
 
-        Args:
+        Arguments:
             kind: what makes two messages the same to a reader, such as (event, pod).
             now: monotonic seconds; never less than in the call before.
         """

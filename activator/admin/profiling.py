@@ -112,7 +112,7 @@ def _not_found() -> Response:
 def create_profiling_app(enabled: Callable[[], bool]) -> Starlette:
     """Return the application for the profiling port.
 
-    Args:
+    Arguments:
         enabled: whether it may tell anything at this moment.
     """
     profiling = _Profiling(enabled)

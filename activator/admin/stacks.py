@@ -30,7 +30,7 @@ def sample(stop: threading.Event, seconds: float) -> str:
 
     A thread that waits is seen as well as one that works: its last line says for what.
 
-    Args:
+    Arguments:
         stop: ends it early.
         seconds: how long.
 

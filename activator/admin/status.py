@@ -55,7 +55,7 @@ COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(Row))
 def fetch(admin_url: str) -> str:
     """The text of the admin API's answer.
 
-    Args:
+    Arguments:
         admin_url: an http or https URL of the admin side, with or without a slash at the end.
 
     Raises:
@@ -131,7 +131,7 @@ def read_rows(text: str, admin_url: str) -> list[Row]:
 def warnings(text: str) -> list[str]:
     """What the activator says is wrong with its manifests or with itself, a line each.
 
-    Args:
+    Arguments:
         text: an answer that ``read_rows`` has taken.
     """
     activator = json.loads(text).get("activator")

@@ -78,7 +78,7 @@ class ClusterConfig:
     def freeze(self, *, required: bool) -> None:
         """Decide what is decided once, after all that exists has been read.
 
-        Args:
+        Arguments:
             required: whether the ConfigMaps have to exist, as in a cluster of Knative's.
 
         Raises:

@@ -51,7 +51,7 @@ class Reader:
     def read(self, key: str, kind: Kind[T], default: T) -> T:
         """Return the value of one key.
 
-        Args:
+        Arguments:
             key: its name.
             kind: how it is written.
             default: what it means that it is not there.
@@ -76,7 +76,7 @@ class Reader:
     def settle(self, value: T, last_good: T, shown: str = "") -> T:
         """End a group of keys.
 
-        Args:
+        Arguments:
             value: what they add up to if all of them were right.
             last_good: what they added up to until now.
             shown: ``last_good`` as somebody would write it.

@@ -73,7 +73,7 @@ def read(reader: Reader, last_good: NetworkConfig) -> NetworkConfig:
 def parse(data: Mapping[str, str]) -> NetworkConfig:
     """Read data in which nothing may be wrong.
 
-    Args:
+    Arguments:
         data: the ConfigMap's data.
 
     Raises:

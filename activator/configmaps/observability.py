@@ -130,7 +130,7 @@ CheckTemplate = Callable[[str], object]
 def reader_of(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
     """Return what reads the ConfigMap's keys (activator.configmaps.following.Read).
 
-    Args:
+    Arguments:
         check_template: knows which templates can be used.
     """
     return partial(_read, check_template)

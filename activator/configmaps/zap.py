@@ -62,7 +62,7 @@ class ZapConfig:
 def parse(text: str) -> ZapConfig | None:
     """Read the configuration.
 
-    Args:
+    Arguments:
         text: JSON; nothing at all stands for no configuration.
 
     Raises:

@@ -41,7 +41,7 @@ def ip_of(field: Field) -> str:
 def port_named(ports: Field, name: str) -> int:
     """The first port of that name, as Knative picks it.
 
-    Args:
+    Arguments:
         ports: a list of objects with ``name`` and ``port``.
         name: which one.
 

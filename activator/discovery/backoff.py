@@ -58,7 +58,7 @@ class Backoff:
     def pause(self, now: float, *, first_is_free: bool = False) -> float:
         """Says how long to wait after a failure.
 
-        Args:
+        Arguments:
             now: the loop's time.
             first_is_free: whether the first failure after a healthy time costs no pause.
 

@@ -24,7 +24,7 @@ class ClusterConfigError(Exception):
 async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
     """Reads configuration and credentials.
 
-    Args:
+    Arguments:
         kubeconfig: path of a kubeconfig file, or several joined by ``:``; None or empty for the
             cluster that this process runs in, or else ``~/.kube/config``.
         environ: environment variables, which say whether this process runs in a cluster.

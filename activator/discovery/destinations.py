@@ -113,7 +113,7 @@ def choose(
 ) -> Sequence[Part]:
     """Picks which objects count for one revision.
 
-    Args:
+    Arguments:
         endpoints: what its Endpoints say.
         slices: what its EndpointSlices say.
         source: which of the two is wanted; with ``AUTO`` slices count where Endpoints lack pods:
@@ -135,7 +135,7 @@ def choose(
 def join_dests(parts: Iterable[Mapping[AppProtocol, Dests]]) -> Mapping[AppProtocol, Dests]:
     """Merges what several objects say of the pods of one revision.
 
-    Args:
+    Arguments:
         parts: what each object says; none at all means that the revision has no pods.
 
     Returns:

@@ -53,7 +53,7 @@ class Document:
 def parse(data: bytes, *, is_json: bool) -> list[Document]:
     """Reads all documents of a file.
 
-    Args:
+    Arguments:
         data: the content of the file.
         is_json: whether it is JSON; several documents may follow each other in it, too.
 

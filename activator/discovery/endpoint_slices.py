@@ -30,7 +30,7 @@ from throttler.model import AppProtocol, Dest, Dests
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     """Reads an EndpointSlice.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:

@@ -29,7 +29,7 @@ OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity"
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     """Reads an Endpoints object.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:

@@ -165,7 +165,7 @@ class Field:
 def root(obj: object, kind: str) -> Field:
     """Starts reading an object.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
         kind: its kind, for messages.
 
@@ -185,7 +185,7 @@ def root(obj: object, kind: str) -> Field:
 def identify(obj: object, kind: str) -> ObjectKey:
     """Reads which object this is.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
         kind: its kind, which list items do not repeat.
 

@@ -67,7 +67,7 @@ class _Entry:
 def kind_of(obj: object) -> str | None:
     """The kind of an object if it is one that is understood.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:
@@ -88,7 +88,7 @@ def kind_of(obj: object) -> str | None:
 class Inventory:
     """All objects that are known, and what they add up to for each revision.
 
-    Args:
+    Arguments:
         sink: is told what changed.
         report: is told of objects that cannot be used.
         system_namespace: the one namespace whose ConfigMaps and Secrets count; None for every
@@ -136,7 +136,7 @@ class Inventory:
     def apply(self, obj: object) -> str | None:
         """Takes in an object that is new, changed or repeated.
 
-        Args:
+        Arguments:
             obj: the object as decoded from JSON or YAML.
 
         Returns:
@@ -155,7 +155,7 @@ class Inventory:
     def remove(self, kind: str, namespace: str, name: str, uid: str = "") -> None:
         """Forgets an object; one that is not known is no error.
 
-        Args:
+        Arguments:
             kind: its kind.
             namespace: its namespace.
             name: its name.
@@ -176,7 +176,7 @@ class Inventory:
         Nothing that is in force before and after is ever out of force in between: the sink is
         told what the whole list adds up to. A broken object in the list keeps its last good state.
 
-        Args:
+        Arguments:
             kind: the kind of all objects, which list items do not repeat.
             objects: all objects of that kind.
         """
@@ -190,7 +190,7 @@ class Inventory:
         never away; then the sink is told of one revision per step. Whoever does not go through
         all steps changes nothing, or leaves the rest to be told by the next change.
 
-        Args:
+        Arguments:
             kind: as for ``replace``; nobody else may change objects of this kind meanwhile.
             objects: as for ``replace``.
         """

@@ -80,7 +80,7 @@ class _Joined(Generic[Part, _Told]):
 class JoinedEndpoints:
     """Endpoints and EndpointSlices of all revisions, private and public ones.
 
-    Args:
+    Arguments:
         sink: is told of pods and activators.
         source: whether Endpoints or slices count.
         family: which addresses to use where slices list both.
@@ -160,7 +160,7 @@ class JoinedEndpoints:
 class JoinedServices:
     """Private Services of all revisions, which are known by their names alone.
 
-    Args:
+    Arguments:
         sink: is told under which address a revision's pods are reached together.
     """
 
@@ -208,7 +208,7 @@ class JoinedServices:
 class JoinedBundles:
     """ConfigMaps whose texts are certificates to trust.
 
-    Args:
+    Arguments:
         sink: is told of all of them together.
     """
 

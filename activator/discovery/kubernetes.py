@@ -35,7 +35,7 @@ def resources(
 ) -> tuple[Resource, ...]:
     """The resources that are always followed: all namespaces, but ConfigMaps of one only.
 
-    Args:
+    Arguments:
         system_namespace: where the ConfigMaps are.
         source: what says where pods are; the other one is not asked for. With ``AUTO`` slices are
             a help that may be missing: Knative's own ClusterRole does not allow to read them.
@@ -59,7 +59,7 @@ def resources(
 class KubernetesWatch:
     """Keeps an inventory equal to a cluster.
 
-    Args:
+    Arguments:
         inventory: is told of every object.
         system_namespace: where Knative Serving keeps its ConfigMaps and Secrets.
         kubeconfig: path of a kubeconfig file, or several joined by ``:``; None or empty for the
@@ -110,7 +110,7 @@ class KubernetesWatch:
 
         One that may be missing is waited for until the first answer, whatever it is.
 
-        Args:
+        Arguments:
             kinds: which ones, as in ``ConfigMap``; none for all that are followed by now.
         """
         for kind in kinds or tuple(self._reflectors):
@@ -124,7 +124,7 @@ class KubernetesWatch:
         reading it is allowed, this waits and the log says why: what is needed are the verbs list
         and watch, which a Role may limit to this name.
 
-        Args:
+        Arguments:
             name: the Secret's name. Only one can be followed.
         """
         if "Secret" in self._reflectors:
@@ -136,7 +136,7 @@ class KubernetesWatch:
     def ages(self, now: float) -> Mapping[str, float]:
         """How old the knowledge of each resource is.
 
-        Args:
+        Arguments:
             now: the loop's time.
 
         Returns:
@@ -167,7 +167,7 @@ class KubernetesWatch:
     async def check_version(self, minimum: str) -> str:
         """Waits for the API server and checks its version; see ``version.check``.
 
-        Args:
+        Arguments:
             minimum: the oldest version that will do, as in ``1.34`` or ``v1.34.0``.
 
         Returns:

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 class Listener:
     """Calls back as soon as something changes in a folder, for as long as it runs.
 
-    Args:
+    Arguments:
         path: the folder.
         retry: seconds until a folder that cannot be watched is tried again.
         changed: what to call; also once whenever watching begins, for what came before that.

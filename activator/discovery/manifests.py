@@ -101,7 +101,7 @@ class _File:
 class ManifestFolder:
     """Reads a folder into an inventory and follows its changes.
 
-    Args:
+    Arguments:
         path: the folder. Its subfolders are not read.
         inventory: is told of every object.
         timings: how quickly changes are noticed and believed.

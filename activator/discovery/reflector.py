@@ -96,7 +96,7 @@ class Counters:
 class Reflector:
     """Follows one resource.
 
-    Args:
+    Arguments:
         resource: which one.
         cluster: sends the requests.
         inventory: is told what there is.

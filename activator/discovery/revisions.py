@@ -28,7 +28,7 @@ _MAX_SECONDS = 2**31 - 1
 def parse(obj: object, readiness_policy: str = "auto") -> Revision:
     """Reads a Revision object.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
         readiness_policy: what makes a pod usable, where no annotation says so: ``probe``, it
             passed ours; ``kubernetes``, it is also listed as ready; ``auto``, the former wherever

@@ -38,7 +38,7 @@ def private_name(revision: str) -> str:
 def parse(obj: object) -> Mapping[AppProtocol, str]:
     """Reads a private Service.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:

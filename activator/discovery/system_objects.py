@@ -43,7 +43,7 @@ class Secret:
 def parse_config_map(obj: object) -> ConfigMap:
     """Reads a ConfigMap object; ``binaryData`` is left out, as by Knative.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Raises:
@@ -61,7 +61,7 @@ def parse_config_map(obj: object) -> ConfigMap:
 def parse_secret(obj: object) -> Secret:
     """Reads a Secret object.
 
-    Args:
+    Arguments:
         obj: the object as decoded from JSON or YAML. ``stringData``, which an API server takes but
             never gives out, may stand in a file; it wins over ``data``, as there.
 

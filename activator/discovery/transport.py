@@ -92,7 +92,7 @@ def environment_proxy(url: str) -> str | None:
 
     Python's own reading knows no address ranges in ``NO_PROXY``, which clusters are full of.
 
-    Args:
+    Arguments:
         url: where requests go.
 
     Returns:

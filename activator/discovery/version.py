@@ -26,7 +26,7 @@ class ClusterVersionError(Exception):
 async def check(api: ApiServer, minimum: str, timings: Timings) -> str:
     """Waits for the API server and checks its version.
 
-    Args:
+    Arguments:
         api: the server.
         minimum: the oldest version that will do, as in ``1.34`` or ``v1.34.0``.
         timings: how often and for how long to ask.

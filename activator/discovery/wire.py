@@ -108,7 +108,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, object])
 def decode_page(body: bytes, kind: str) -> Page:
     """Reads a page of a list.
 
-    Args:
+    Arguments:
         body: what the server sent.
         kind: the kind of the items; the list must be of exactly this kind, and have a version.
 

@@ -74,7 +74,7 @@ class RequestLog:
     def configure(self, config: RequestLogConfig) -> bool:
         """Take a template, or none.
 
-        Args:
+        Arguments:
             config: its template has been looked at by ``compiled``.
 
         Returns:

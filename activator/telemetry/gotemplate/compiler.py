@@ -61,7 +61,7 @@ class Expression(NamedTuple):
 def compile_template(template: str, root: type[T]) -> Callable[[T], str]:
     """Return what makes a line of a value.
 
-    Args:
+    Arguments:
         template: the text.
         root: the type of ``.``; its ``members`` are what the template may name.
 
