@@ -178,8 +178,9 @@ TEXT = b"text/plain; charset=utf-8"
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("port", PORTS)
-async def test_404(world: World, method: bytes, port: str) -> None:
-    """An unknown revision."""
+async def test_unknown_revision_is_a_404_in_knatives_words(
+    world: World, method: bytes, port: str
+) -> None:
     body = b'Error getting active endpoint: revision.serving.knative.dev "nobody" not found\n'
     answer = await world.ask(to("nobody", method=method), method, port)
     assert plain(answer) == (404, TEXT, b"nosniff", b"" if method == b"HEAD" else body)
@@ -188,8 +189,10 @@ async def test_404(world: World, method: bytes, port: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("port", PORTS)
-async def test_504(world: World, method: bytes, port: str) -> None:
-    """The time is up: 25 bytes, no line feed, not marked nosniff."""
+async def test_time_that_is_up_is_a_504_in_knatives_words(
+    world: World, method: bytes, port: str
+) -> None:
+    """25 bytes, no line feed, not marked nosniff."""
     world.apply(revision(timeoutSeconds=2), private())
     await world.passes()
     started = world.now()
@@ -200,7 +203,7 @@ async def test_504(world: World, method: bytes, port: str) -> None:
     assert world.now() - started == pytest.approx(2, abs=0.1)
 
 
-async def test_504_at_once(world: World) -> None:
+async def test_timeout_of_zero_expires_at_once(world: World) -> None:
     """``timeoutSeconds: 0`` expires at once, also where a pod is free."""
     (pod,) = await world.serving(1)
     world.apply(revision(timeoutSeconds=0), private([pod.at]))
@@ -221,8 +224,7 @@ async def test_missing_timeout_is_the_default(world: World) -> None:
 
 
 @pytest.mark.parametrize("port", PORTS)
-async def test_503(new_world: NewWorld, port: str) -> None:
-    """The queue is full."""
+async def test_full_queue_is_a_503_in_knatives_words(new_world: NewWorld, port: str) -> None:
     world = await new_world(queue_depth="1")
     world.apply(revision(), private())
     await world.passes()
@@ -232,7 +234,7 @@ async def test_503(new_world: NewWorld, port: str) -> None:
     assert plain(answer) == (503, TEXT, b"nosniff", b"pending request queue full\n")
 
 
-async def test_400_two_revisions(world: World) -> None:
+async def test_two_revision_headers_that_differ_are_a_400(world: World) -> None:
     """Two revision headers that differ. (Knative takes the first, so a client could choose.)"""
     (pod,) = await world.serving(1)
     world.apply(revision(), private([pod.at]))
@@ -331,7 +333,9 @@ async def served(world: World) -> ScriptedPod:
         pytest.param(b"Connection: close\r\n", b"connection", [], id="Connection"),
     ],
 )
-async def test_request_fields(world: World, sent: bytes, name: bytes, seen: list[bytes]) -> None:
+async def test_request_fields_reach_the_pod_as_the_table_says(
+    world: World, sent: bytes, name: bytes, seen: list[bytes]
+) -> None:
     """What a pod sees of each field."""
     pod = await served(world)
     assert (await world.ask(to(fields=sent))).status == 200

@@ -251,7 +251,7 @@ class TestBounds:
             many.request(OTHER)
         assert caught.value.bound == "total-depth"
 
-    def test_bytes_too(self) -> None:
+    def test_bytes_are_bounded_for_a_revision_and_in_all(self) -> None:
         many = Many(limits=Limits(queue_bytes=100, queue_bytes_total=150))
         many.throttler.set_revision(revision(1), many.now)
         many.throttler.set_revision(revision(1, id=OTHER), many.now)

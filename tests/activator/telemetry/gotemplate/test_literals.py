@@ -26,7 +26,7 @@ from activator.telemetry.gotemplate.literals import READERS
         (Kind.NUMBER, ".5", 0.5),
     ],
 )
-def test_what_they_mean(kind: Kind, literal: str, value: object) -> None:
+def test_literals_mean_what_they_mean_in_go(kind: Kind, literal: str, value: object) -> None:
     found = READERS[kind](literal)
     assert found == value
     assert type(found) is type(value)
@@ -50,6 +50,6 @@ def test_what_they_mean(kind: Kind, literal: str, value: object) -> None:
         (Kind.NUMBER, "1" * 5000),
     ],
 )
-def test_what_is_none(kind: Kind, literal: str) -> None:
+def test_what_is_no_literal_is_refused(kind: Kind, literal: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 # the parser says it with the place
         READERS[kind](literal)

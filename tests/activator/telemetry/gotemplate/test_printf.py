@@ -26,7 +26,7 @@ from activator.telemetry.gotemplate.values import GoStruct
         ("%f %e", [float("inf"), float("nan")], "+Inf NaN"),
     ],
 )
-def test_verbs(text: str, arguments: list[object], written: str) -> None:
+def test_each_verb_writes_what_gos_does(text: str, arguments: list[object], written: str) -> None:
     assert sprintf(text, arguments) == written
 
 

@@ -48,7 +48,7 @@ def test_a_struct_that_go_prints_with_addresses_is_not_printed() -> None:
         show(GoStruct())
 
 
-def test_truth() -> None:
+def test_empty_values_are_false_and_all_others_true() -> None:
     assert all(map(truth, (GoStruct(), "a", 1, 0.1, True, ["a"], GoMap(a=["b"]))))
     assert not any(map(truth, ("", 0, 0.0, False, [], GoMap(), None, MISSING)))
 
