@@ -35,16 +35,21 @@ logger = logging.getLogger(__name__)
 #: Objects made, less those freed, between two collections of the youngest.
 _GC_THRESHOLD = 20_000
 
+#: As shells have it for what Ctrl-C has ended: 128 + SIGINT.
+_INTERRUPTED = 130
+
 
 class _Stop:
     """The one signal handler of the process: the first signal drains, the second ends.
 
     Attributes:
         on_first: called with the first signal, in the same turn of the loop.
+        status: of a process that has ended by the first signal before it served.
     """
 
     def __init__(self) -> None:
         self.on_first: Callable[[], object] = lambda: None
+        self.status = 0
         self.asked = asyncio.Event()
         self.insisted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -56,6 +61,7 @@ class _Stop:
             self.insisted.set()
         logger.info("%s: %s", number.name, "ending now" if self.insisted.is_set() else "draining")
         if not self.asked.is_set():
+            self.status = _INTERRUPTED if number == signal.SIGINT else 0
             self.on_first()
         self.asked.set()
 
@@ -67,7 +73,7 @@ async def _run(settings: Settings, demo: Demo | None = None) -> int:
     stop.on_first = partial(runtime.begin_drain, "received SIGTERM from kubelet")
     try:
         if not await _unless(stop.asked, servers.start()):
-            return 0
+            return stop.status
         addresses = servers.describe()
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
@@ -120,8 +126,8 @@ def main(settings: Settings) -> int:
     """Run an activator until it is told to end.
 
     Returns:
-        The exit status: 0 after a drain, 1 if it could not start, was ended by a second signal, or
-        lost a listener.
+        The exit status: 0 after a drain or a SIGTERM before it served, 1 if it could not start,
+        was ended by a second signal, or lost a listener, 130 if SIGINT came before it served.
     """
     logs.configure(settings.log_format, settings.log_level, settings.pod_name)
     # It tells of each server's start and end at INFO; ours are one thing, and told below.

@@ -24,9 +24,10 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 _SERVER_STATUSES: Final = """\b
 Exit status:
-  0  ended by SIGTERM or Ctrl-C, after requests were answered
-  1  could not start or go on; the last log line says why
-  2  a setting is wrong or missing; all of them are named
+    0  ended by SIGTERM or Ctrl-C; requests were answered, or cut after --drain-timeout
+    1  could not start or go on, as the last log line says; or ended by a second signal
+    2  a setting is wrong or missing; all of them are named
+  130  ended by Ctrl-C before it served
 """
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -221,7 +222,8 @@ def demo(settings: Settings) -> int:
       in flight        requests at pods / what the healthy pods can take at a time (inf: no limit)
       queued           requests that wait
       oldest waiter    how long the first of them has waited
-      state            serving, starting or scaled-to-zero; or why requests wait: no-endpoints,
+      state            serving, serving by ClusterIP (pods are out of reach, their Service is not),
+                       starting or scaled-to-zero; or why requests wait: no-endpoints,
                        pods-not-ready, probe-failing, at-capacity
 
     \b
@@ -230,10 +232,11 @@ def demo(settings: Settings) -> int:
     """,
     """\b
 Exit status:
-  0  shown
-  1  what answers is not an activator's admin side
-  2  a setting is wrong
-  3  nothing answers there
+    0  shown
+    1  what answers is not an activator's admin side
+    2  a setting is wrong
+    3  nothing answers there
+  130  ended by Ctrl-C
 """,
     extra=[
         click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is.")

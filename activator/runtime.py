@@ -277,6 +277,8 @@ class Runtime:
             self.driver.close()
             await self.otel.close()
             await self._tasks.close()
+            if self.watch is not None:  # it may have connected, and not run yet
+                await self.watch.close()
             self.pools.close()
             self._lines.close()
 

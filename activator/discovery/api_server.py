@@ -139,7 +139,11 @@ class ApiServer:
                 f"the TLS files of the cluster's configuration cannot be used: {error}; check "
                 "certificate-authority, client-certificate and client-key"
             ) from error
-        connection.authorization = await credentials.authorization(configuration)
+        try:
+            connection.authorization = await credentials.authorization(configuration)
+        except BaseException:
+            await connection.close()
+            raise
         self._connection = connection
         self._distrusted = False
         self._read_at = asyncio.get_running_loop().time()

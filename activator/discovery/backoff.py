@@ -29,6 +29,7 @@ class Timings:
         watch_brief: a stream that ends sooner counts as a failure.
         credentials: age at which credentials are read again.
         version_interval, version_limit: how often and for how long to ask for the version.
+        version_reminder: until the log says again that the version is still waited for.
     """
 
     backoff_first: float = 0.8
@@ -45,6 +46,7 @@ class Timings:
     credentials: float = 60.0
     version_interval: float = 1.0
     version_limit: float = 60.0
+    version_reminder: float = 15.0
 
 
 class Backoff:

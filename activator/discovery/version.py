@@ -7,6 +7,7 @@ Knative's counterpart: the version check of pkg/injection/sharedmain.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import msgspec
 import tenacity
@@ -15,6 +16,8 @@ from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.wire import ConnectionLostError, ServerAnswerError
+
+logger = logging.getLogger(__name__)
 
 _VERSION_BYTES = 65_536
 
@@ -58,9 +61,15 @@ async def check(api: ApiServer, minimum: str, timings: Timings) -> str:
 async def _first_answer(api: ApiServer, timings: Timings) -> str:
     """Asks until there is an answer. Raises ``ClusterVersionError`` when time is up."""
     errors: list[str] = []
+    loop = asyncio.get_running_loop()
+    tell_at = loop.time()
 
     def remember(state: tenacity.RetryCallState) -> None:
+        nonlocal tell_at
         errors[:] = [str(state.outcome.exception())] if state.outcome else []
+        if loop.time() >= tell_at:
+            tell_at = loop.time() + timings.version_reminder
+            logger.warning("waiting for the API server %s: %s", api.host, "".join(errors))
 
     try:
         async with asyncio.timeout(timings.version_limit):

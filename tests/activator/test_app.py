@@ -185,7 +185,25 @@ async def test_broken_manifest_is_reported_and_the_others_are_served(tmp_path: P
             )
 
 
-async def test_signal_during_the_start_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+async def test_wait_for_an_api_server_is_told_and_ends_by_a_signal(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    async with FakeApiServer() as api:
+        api.always["version", "list"] = Answer(503)
+        async with cluster_activator(api, tmp_path) as running:
+            line = await running.logged("waiting for the API server http://127.0.0.1:")
+            assert line["severity"] == "WARNING"
+            assert "503" in line["message"]
+            running.tell(number)
+            assert await running.ended() == status
+            assert "draining" in running.lines[-1]["message"]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+async def test_signal_during_the_start_ends_it(
+    number: signal.Signals, status: int, tmp_path: Path
+) -> None:
     """The cluster does not answer yet; the process has to end all the same."""
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(FakeApiServer())
@@ -193,9 +211,17 @@ async def test_signal_during_the_start_ends_it(tmp_path: Path) -> None:
         running = await stack.enter_async_context(cluster_activator(api, tmp_path))
         async with asyncio.timeout(PATIENCE):
             await api.asked("Endpoints", "list")
-        running.tell(signal.SIGTERM)
-        assert await running.ended() == 0
+        running.tell(number)
+        assert await running.ended() == status
         assert "Traceback" not in running.log
+
+
+async def test_cluster_too_old_is_the_last_thing_that_is_told(tmp_path: Path) -> None:
+    async with FakeApiServer() as api:
+        api.git_version = "v1.33.0"
+        async with cluster_activator(api, tmp_path) as running:
+            assert await running.ended() == 1
+            assert "is older than" in running.lines[-1]["message"]
 
 
 async def test_cluster_that_says_nothing_clear_about_encryption_ends_the_start(

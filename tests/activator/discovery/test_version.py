@@ -59,6 +59,21 @@ async def test_a_server_that_never_answers_ends_the_wait_with_the_reason(
     await api.close()
 
 
+async def test_a_wait_is_told_at_its_beginning_and_now_and_then(
+    server: FakeApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script["version", "list"].extend([Answer(503)] * 20)
+    timings = Timings(version_interval=0.01, version_reminder=1000.0)
+    api = ApiServer(server.kubeconfig(tmp_path), timings, {})
+    await version.check(api, "1.34", timings)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"{api.host}: 503" in caplog.text
+    server.script["version", "list"].extend([Answer(503)] * 2)
+    await version.check(api, "1.34", Timings(version_interval=0.01, version_reminder=0.0))
+    assert len(caplog.records) == 3
+    await api.close()
+
+
 async def test_a_minimum_that_is_no_version_is_a_clear_error() -> None:
     api = ApiServer("unused", QUICK, {})
     with pytest.raises(ClusterConfigError, match="KUBERNETES_MIN_VERSION"):
