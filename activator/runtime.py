@@ -261,11 +261,15 @@ class Runtime:
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Run discovery, probing and throttler."""
+        # A pod that is asked in plaintext before that is settled would pass for one that
+        # requests can reach over TLS.
+        self.prober.hold()
         try:
             await self._start_discovery()
             self._freeze_config()
             if self.network.internal_tls:
                 await self._start_internal_tls()
+            self.prober.go_on()
             self._tasks.start(self._reporter.run())
             if self.link is not None:
                 self._tasks.start(self.link.run())

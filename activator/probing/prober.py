@@ -124,6 +124,7 @@ class PodProber:
         self._tokens = BURST
         self._tokens_at = driver.clock()
         self._refill: asyncio.TimerHandle | None = None
+        self._held = False
         self.in_flight = 0
         self.attempts = 0
         self.failures: dict[str, int] = {}
@@ -161,6 +162,15 @@ class PodProber:
             watch.due = inf
             self._abandon(watch)
 
+    def hold(self) -> None:
+        """Have all probes wait until ``go_on``: it is not known yet how pods are to be asked."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """Send the probes that wait since ``hold``."""
+        self._held = False
+        self._start_queued()
+
     def close(self) -> None:
         """Stop probing."""
         self._queue.clear()  # else each probe that is abandoned makes way for another
@@ -186,7 +196,7 @@ class PodProber:
 
     def _may_start(self) -> bool:
         """Take a place among the probes in flight, and in the rate, if there is one."""
-        if self.in_flight >= self._max_in_flight:
+        if self._held or self.in_flight >= self._max_in_flight:
             return False
         now = self._driver.clock()
         earned = (now - self._tokens_at) * MAX_RATE
@@ -199,7 +209,9 @@ class PodProber:
 
     def _await_place(self) -> None:
         """Where the rate alone holds probes back, go on when it allows the next few."""
-        if self._refill is None and self._queue and self.in_flight < self._max_in_flight:
+        if self._held or self._refill is not None:
+            return
+        if self._queue and self.in_flight < self._max_in_flight:
             loop = asyncio.get_running_loop()
             self._refill = loop.call_later(REFILL, self._refilled)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import uvloop
 
 from activator import logs
@@ -18,6 +20,7 @@ from activator.configmaps.network import NetworkConfig
 from activator.discovery.manifests import ManifestFolderError
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.runtime import Runtime, StartError
+from tests.activator.proxy.tls_world import free_address, secret
 from tests.activator.telemetry.records import record
 from throttler.health import PodState
 from throttler.model import MeshMode
@@ -145,6 +148,13 @@ def network_config_map(**data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
+def tls_secret() -> dict[str, Any]:
+    metadata = {"name": "routing-serving-certs", "namespace": "knative-serving"}
+    pair = secret(trustme.CA())
+    data = {key: base64.b64encode(value).decode() for key, value in pair.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+
+
 async def test_how_pods_are_reached_follows_config_network(tmp_path: Path) -> None:
     data = {"mesh-compatibility-mode": "Enabled", "system-internal-tls": "disabled"}
     write_object(tmp_path, network_config_map(**data))
@@ -185,6 +195,32 @@ async def test_probes_that_a_new_mesh_mode_brings_about_are_asked_in_its_way(
             await came.wait()
     assert b"K-Passthrough-Lb: true" not in heads[0]
     assert b"K-Passthrough-Lb: true" in heads[1]
+
+
+async def test_no_pod_passes_a_probe_in_plaintext_before_encryption_is_set_up(
+    tmp_path: Path,
+) -> None:
+    """The pod answers probes, and nobody listens on its port for requests over TLS."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue")
+        writer.close()
+
+    host = free_address()
+    async with await asyncio.start_server(answer, host, 0) as server:
+        pod = PodAddress(host, server.sockets[0].getsockname()[1], uid="u", ready=True)
+        write_object(tmp_path, revision("hello"))
+        write_object(tmp_path, private_endpoints("hello", [pod]))
+        write_object(tmp_path, network_config_map(**{"system-internal-tls": "enabled"}))
+        write_object(tmp_path, tls_secret())
+        runtime = Runtime(settings(tmp_path))
+        driver, found = runtime.driver, asyncio.get_running_loop().create_future()
+        driver.probe_passed = lambda pod, epoch: found.set_result("passed")  # type: ignore[method-assign] # spied on
+        driver.probe_failed = lambda *how: found.set_result(how[2])  # type: ignore[method-assign] # spied on
+        async with runtime.lifespan(), asyncio.timeout(10):
+            assert "TLS on port 8112: " in await found
 
 
 async def test_start_ends_where_it_is_not_known_whether_to_encrypt(tmp_path: Path) -> None:

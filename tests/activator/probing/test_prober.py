@@ -49,6 +49,23 @@ async def test_new_pod_is_probed_at_once_and_serves_who_waits() -> None:
     assert world.tracker(A).state is PodState.HEALTHY
 
 
+async def test_probes_that_are_held_are_sent_once_they_may_be_and_those_of_gone_pods_never() -> (
+    None
+):
+    world = World()
+    world.prober.hold()
+    world.list_pods("10.0.0.1:8012", "10.0.0.2:8012")
+    ticket = world.ask()
+    await until(1.0)
+    world.list_pods("10.0.0.1:8012")
+    assert world.prober.attempts == 0
+    world.prober.go_on()
+    assert world.pods["10.0.0.1:8012"].at == [1.0]
+    assert world.pods["10.0.0.2:8012"].at == []
+    await until(1.001)
+    assert ticket.pod is world.tracker("10.0.0.1:8012")
+
+
 async def test_refusing_pod_is_asked_every_5_ms_while_wanted_and_slower_the_longer_it_takes() -> (
     None
 ):
