@@ -188,7 +188,14 @@ def test_liveness_does_not_depend_on_the_autoscaler(objects: list[Object]) -> No
     is of use."""
     for probe in ("startupProbe", "livenessProbe"):
         assert container(objects)[probe]["httpGet"] == {"port": "metrics", "path": "/healthz"}
-    assert container(objects)["readinessProbe"]["httpGet"] == {"port": "http1"}
+    assert container(objects)["readinessProbe"]["httpGet"]["port"] == "http1"
+
+
+def test_probes_of_the_traffic_port_are_known_as_such_without_kubelets_user_agent(
+    objects: list[Object],
+) -> None:
+    header = {"name": "k-kubelet-probe", "value": "activator"}
+    assert container(objects)["readinessProbe"]["httpGet"]["httpHeaders"] == [header]
 
 
 def test_the_environment_holds_known_settings_only(objects: list[Object]) -> None:
