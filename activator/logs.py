@@ -24,6 +24,8 @@ from activator.log_lines import Event, LineShape, line_of, severity
 if TYPE_CHECKING:
     from structlog.typing import Processor
 
+logger = logging.getLogger(__name__)
+
 LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -130,6 +132,22 @@ def set_level(level: str) -> None:
     if number is None:
         raise ValueError(f"unknown log level {level!r}: accepted is one of {', '.join(LEVELS)}")
     logging.getLogger().setLevel(number)
+
+
+def change_level(level: str) -> None:
+    """As ``set_level``, and say so while it can be seen.
+
+    Raises:
+        ValueError: the word is none of ``LEVELS``; the level stays as it was.
+    """
+    root = logging.getLogger()
+    before = root.level
+    set_level(level)
+    after = root.level
+    if after != before:
+        root.setLevel(min(before, after))
+        logger.info("log level: %s", level.lower())
+        root.setLevel(after)
 
 
 def _configure_structlog() -> None:

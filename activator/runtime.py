@@ -139,6 +139,7 @@ class Runtime:
             Names(settings.config_logging_name, settings.config_observability_name),
             Hearers(self._set_network, self._set_logging, self._set_observability),
             check_template=compiled,
+            log_level=settings.log_level,
         )
         self.driver.config_listeners.update(cluster.listeners)
         return cluster
@@ -206,13 +207,13 @@ class Runtime:
         self.driver.set_mesh(config.mesh_mode, config.pod_addressability)
 
     def _set_logging(self, config: LoggingConfig) -> None:
-        logs.set_level(config.level or self.settings.log_level)
+        logs.change_level(config.level or self.settings.log_level)
         if (zap := config.zap) is None:
             logs.reshape()
             return
         logs.reshape(zap.shape, zap.encoding, sys.stdout if zap.stream == "stdout" else None)
         if zap.ignored:
-            logger.info("zap-logger-config: not done here: %s", ", ".join(zap.ignored))
+            logger.warning("zap-logger-config: not done here: %s", ", ".join(zap.ignored))
 
     def _set_observability(self, config: ObservabilityConfig) -> None:
         """Take what operators want to see."""

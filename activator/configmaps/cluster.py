@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from activator.configmaps import network, observability, process_log
-from activator.configmaps.following import ConfigMapError, Followed
+from activator.configmaps.following import ConfigMapError, Followed, Reader
 from activator.configmaps.network import NetworkConfig
 from activator.configmaps.observability import CheckTemplate, ObservabilityConfig
 from activator.configmaps.process_log import LoggingConfig
@@ -46,13 +46,20 @@ class ClusterConfig:
             it was when ``freeze`` was called.
     """
 
-    def __init__(self, names: Names, hearers: Hearers, check_template: CheckTemplate) -> None:
-        """Args: the names; who is told; what refuses a request log's template that is wrong."""
+    def __init__(
+        self, names: Names, hearers: Hearers, check_template: CheckTemplate, log_level: str = "info"
+    ) -> None:
+        """Args: the names; who is told; what refuses a request log's template that is wrong; the
+        least severity that is logged where no ConfigMap says one."""
         self.network = NetworkConfig()
         self._hearers = hearers
         self._frozen = False
-        self._network = Followed(network.NAME, network.read, NetworkConfig(), self._set_network)
-        self._logging = Followed(names.logging, process_log.read, LoggingConfig(), hearers.logging)
+        self._network = Followed(
+            network.NAME, self._read_network, NetworkConfig(), self._set_network
+        )
+        self._logging = Followed(
+            names.logging, process_log.reader_of(log_level), LoggingConfig(), hearers.logging
+        )
         self._observability = Followed(
             names.observability,
             observability.reader_of(check_template),
@@ -95,6 +102,9 @@ class ClusterConfig:
                 logger.warning("there is no ConfigMap %s: its defaults are in force", followed.name)
         self._frozen = True
 
+    def _read_network(self, reader: Reader, last_good: NetworkConfig) -> NetworkConfig:
+        return network.read(reader, last_good, started=self._frozen)
+
     def _set_network(self, config: NetworkConfig) -> None:
         if self._frozen and config.internal_tls is not self.network.internal_tls:
             logger.warning(
@@ -104,5 +114,13 @@ class ClusterConfig:
                 "stays encrypted" if self.network.internal_tls else "stays plaintext",
             )
             config = replace(config, internal_tls=self.network.internal_tls)
-        self.network = config
+        before, self.network = self.network, config
+        reach = config.mesh_mode, config.pod_addressability
+        if reach != (before.mesh_mode, before.pod_addressability):
+            logger.info(
+                "ConfigMap %s: mesh mode %s, pods of a mesh addressable: %s",
+                network.NAME,
+                config.mesh_mode.value,
+                "yes" if config.pod_addressability else "no",
+            )
         self._hearers.network(config)

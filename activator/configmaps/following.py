@@ -66,26 +66,28 @@ class Reader:
             return kind.parse(text)
         except ValueError as error:
             why = f"accepted is {kind.accepts}" if kind.accepts else str(error)
-            self.refuse(key, f"{_echo(text)} cannot be used: {why}")
+            self.refuse(key, f"{excerpt(text)} cannot be used: {why}")
             return default
 
     def refuse(self, key: str, problem: str) -> None:
         """Note what is wrong with a key of this group, as a clause."""
         self._wrong.setdefault(key, problem)
 
-    def settle(self, value: T, last_good: T, shown: str = "") -> T:
+    def settle(self, value: T, last_good: T, shown: str = "", stays: str = "") -> T:
         """End a group of keys.
 
         Arguments:
             value: what they add up to if all of them were right.
             last_good: what they added up to until now.
             shown: ``last_good`` as somebody would write it.
+            stays: what follows from a wrong key, as a clause; that ``shown`` stays in force where
+                nothing is said.
 
         Returns:
             The value, or ``last_good`` if a key of the group cannot be used.
         """
         wrong, self._wrong = self._wrong, {}
-        stays = f"{shown or _shown(last_good)} stays in force"
+        stays = stays or f"{shown or _shown(last_good)} stays in force"
         self.problems.update({key: f"{problem}; {stays}" for key, problem in wrong.items()})
         return last_good if wrong else value
 
@@ -158,7 +160,8 @@ class Followed(Generic[T]):
             logger.info("ConfigMap %s, key %s: is right again", self.name, key, extra=extra)
 
 
-def _echo(text: str) -> str:
+def excerpt(text: str) -> str:
+    """Return a value as it is shown in a message: quoted, and not all of a long one."""
     quoted = repr(text)
     return quoted if len(quoted) <= _LONGEST_ECHO else quoted[:_LONGEST_ECHO] + "…"
 
@@ -167,4 +170,4 @@ def _shown(value: object) -> str:
     """A value as somebody would write it into the ConfigMap."""
     if isinstance(value, bool):
         return str(value).lower()
-    return _echo(str(value.value if isinstance(value, Enum) else value))
+    return excerpt(str(value.value if isinstance(value, Enum) else value))

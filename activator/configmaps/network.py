@@ -56,8 +56,14 @@ _MESH_MODE: Final = Kind(_mesh_mode, "auto, enabled or disabled", "MODE")
 _ENABLED: Final = Kind(_enabled, "enabled or disabled", "WORD")
 
 
-def read(reader: Reader, last_good: NetworkConfig) -> NetworkConfig:
-    """Read the ConfigMap's keys (activator.configmaps.following.Read)."""
+def read(reader: Reader, last_good: NetworkConfig, *, started: bool = True) -> NetworkConfig:
+    """Read the ConfigMap's keys (activator.configmaps.following.Read).
+
+    Args:
+        reader: has the data.
+        last_good: what is in force.
+        started: whether it is settled already that this process starts, and how.
+    """
     mode = reader.read(MESH_MODE, _MESH_MODE, MeshMode.AUTO)
     mode = reader.settle(mode, last_good.mesh_mode)
     addressable = reader.read(POD_ADDRESSABILITY, BOOLEAN, False)
@@ -66,7 +72,8 @@ def read(reader: Reader, last_good: NetworkConfig) -> NetworkConfig:
     encrypted = reader.read(INTERNAL_TLS, _ENABLED, False)
     encrypted |= reader.read(INTERNAL_ENCRYPTION, BOOLEAN, False)
     in_force = "enabled" if last_good.internal_tls else "disabled"
-    encrypted = reader.settle(encrypted, last_good.internal_tls, in_force)
+    refused = "" if started else "there is no start with it"
+    encrypted = reader.settle(encrypted, last_good.internal_tls, in_force, refused)
     return NetworkConfig(mode, addressable, encrypted)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from activator.configmaps.following import Read, Reader, strictly
+from activator.configmaps.following import Read, Reader, excerpt, strictly
 from activator.values import BOOLEAN, TEXT, Kind, choice, duration
 
 ENABLE_REQUEST_LOG: Final = "logging.enable-request-log"
@@ -66,7 +66,7 @@ class MetricsConfig:
 
     Attributes:
         protocol: none, prometheus, http/protobuf or grpc.
-        endpoint: where to; not empty for the last two.
+        endpoint: where to; not empty for the last two, empty for the first.
         export_interval: seconds between two pushes; 0 is the exporter's own default.
     """
 
@@ -81,7 +81,7 @@ class TracingConfig:
 
     Attributes:
         protocol: none, stdout, http/protobuf or grpc.
-        endpoint: where to; not empty for the last two.
+        endpoint: where to; not empty for the last two, empty for the others.
         sampling_rate: share of the requests that are traced, from 0 to 1.
     """
 
@@ -173,16 +173,16 @@ def _request_log(
     try:
         check_template(template)
     except ValueError as error:
-        reader.refuse(REQUEST_LOG_TEMPLATE, str(error))
-    shown = "the template before" if last_good.enabled else "no request log"
-    return reader.settle(RequestLogConfig(enabled, template), last_good, shown)
+        reader.refuse(REQUEST_LOG_TEMPLATE, f"{excerpt(template)} cannot be used: {error}")
+    stays = "the template before stays in force"
+    stays = stays if last_good.enabled else "the request log stays off"
+    return reader.settle(RequestLogConfig(enabled, template), last_good, stays=stays)
 
 
 def _metrics(reader: Reader, last_good: MetricsConfig) -> MetricsConfig:
     protocol = reader.read(METRICS_PROTOCOL, _METRICS_PROTOCOL, NONE)
-    endpoint = reader.read(METRICS_ENDPOINT, TEXT, "")
     interval = reader.read(METRICS_EXPORT_INTERVAL, _INTERVAL, 0.0)
-    _contradiction(reader, METRICS_PROTOCOL, METRICS_ENDPOINT, protocol, endpoint)
+    endpoint = _endpoint(reader, METRICS_PROTOCOL, METRICS_ENDPOINT, protocol)
     if protocol == PROMETHEUS and endpoint and not _LISTEN_ADDRESS.fullmatch(endpoint):
         reader.refuse(METRICS_ENDPOINT, f"{endpoint!r} cannot be used: accepted is HOST:PORT")
     return reader.settle(MetricsConfig(protocol, endpoint, interval), last_good, _at(last_good))
@@ -190,19 +190,18 @@ def _metrics(reader: Reader, last_good: MetricsConfig) -> MetricsConfig:
 
 def _tracing(reader: Reader, last_good: TracingConfig) -> TracingConfig:
     protocol = reader.read(TRACING_PROTOCOL, _TRACING_PROTOCOL, NONE)
-    endpoint = reader.read(TRACING_ENDPOINT, TEXT, "")
     rate = reader.read(TRACING_SAMPLING_RATE, _RATE, 0.0)
-    _contradiction(reader, TRACING_PROTOCOL, TRACING_ENDPOINT, protocol, endpoint)
+    endpoint = _endpoint(reader, TRACING_PROTOCOL, TRACING_ENDPOINT, protocol)
     return reader.settle(TracingConfig(protocol, endpoint, rate), last_good, _at(last_good))
 
 
-def _contradiction(
-    reader: Reader, protocol_key: str, endpoint_key: str, protocol: str, endpoint: str
-) -> None:
+def _endpoint(reader: Reader, protocol_key: str, endpoint_key: str, protocol: str) -> str:
+    """Return where to; nothing for a protocol without a destination, so that traces are turned off
+    by one word and the endpoint may stay for the next time."""
+    endpoint = reader.read(endpoint_key, TEXT, "")
     if protocol in OTLP and not endpoint:
         reader.refuse(endpoint_key, f"{protocol_key} is {protocol}, which needs an endpoint")
-    if protocol in (NONE, STDOUT) and endpoint:
-        reader.refuse(endpoint_key, f"{protocol_key} is {protocol}, which takes no endpoint")
+    return "" if protocol in (NONE, STDOUT) else endpoint
 
 
 def _at(config: MetricsConfig | TracingConfig) -> str:

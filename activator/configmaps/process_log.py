@@ -8,10 +8,11 @@ info, whatever ``zap-logger-config`` says.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from activator.configmaps import zap
-from activator.configmaps.following import Reader
+from activator.configmaps.following import Read, Reader
 from activator.configmaps.zap import ZapConfig
 from activator.logs import LEVELS
 from activator.values import Kind
@@ -50,10 +51,20 @@ _LEVEL: Final = Kind(_level, "one of " + ", ".join(LEVELS), "LEVEL")
 _ZAP: Final = Kind(_zap, "", "JSON")
 
 
-def read(reader: Reader, last_good: LoggingConfig) -> LoggingConfig:
-    """Read the ConfigMap's keys (activator.configmaps.following.Read)."""
+def reader_of(default_level: str) -> Read[LoggingConfig]:
+    """Return what reads the ConfigMap's keys (activator.configmaps.following.Read).
+
+    Args:
+        default_level: what is in force where the ConfigMap says nothing.
+    """
+    return partial(_read, default_level)
+
+
+def _read(default_level: str, reader: Reader, last_good: LoggingConfig) -> LoggingConfig:
     zap = reader.read(ZAP, _ZAP, None)
-    zap = reader.settle(zap, last_good.zap, "the shape before" if last_good.zap else "Knative's")
+    shown = "the shape before" if last_good.zap else "Knative's shape"
+    zap = reader.settle(zap, last_good.zap, shown)
+    of_shape = zap.level.lower() if zap is not None else ""
     level = reader.read(LEVEL, _LEVEL, "")
-    level = reader.settle(level, last_good.level)
-    return LoggingConfig(level or (zap.level.lower() if zap is not None else ""), zap)
+    level = reader.settle(level, last_good.level, last_good.level or of_shape or default_level)
+    return LoggingConfig(level or of_shape, zap)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from activator.configmaps.observability import NONE, STDOUT, TracingConfig
 from activator.telemetry.destination import Destination, Endpoints, Identity, Signal
-from activator.telemetry.sampling import always, sampler
+from activator.telemetry.sampling import always, never, sampler
 from activator.telemetry.trace_queue import TraceCounters, TraceExporter, TraceQueue
 from activator.telemetry.tracing import RequestTracer
 
@@ -81,6 +81,8 @@ class Traces:
             return
         settings = self._settings
         decide = sampler(settings.sampler, settings.argument, config.sampling_rate)
+        if decide is never and not settings.sampler and config.protocol != STDOUT:
+            logger.warning("traces: none is sent, since tracing-sampling-rate is 0")
         # What is written to stdout is for looking at: as in Knative, nothing is left out.
         self._install(RequestTracer(always if config.protocol == STDOUT else decide, self._queue))
 

@@ -135,12 +135,18 @@ async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothi
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = Runtime(settings(tmp_path))
+    caplog.set_level(logging.INFO)
     runtime.driver.set_config_map("config-logging", {"loglevel.activator": "error"})
     assert logging.getLogger().level == logging.ERROR
     runtime.driver.set_config_map("config-logging", {"loglevel.activator": "loud"})
     assert logging.getLogger().level == logging.ERROR
     runtime.driver.set_config_map("config-logging", {})
     assert logging.getLogger().level == logging.INFO
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert [line for line in told if line.startswith("log level")] == [
+        "log level: error",
+        "log level: info",
+    ]
 
 
 def network_config_map(**data: str) -> dict[str, Any]:

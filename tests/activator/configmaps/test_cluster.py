@@ -41,6 +41,18 @@ def test_how_pods_are_reached_may_change_while_requests_run(cluster, heard) -> N
     assert heard == [NetworkConfig(pod_addressability=True)]
 
 
+def test_a_change_of_how_pods_are_reached_is_told(cluster, caplog) -> None:
+    caplog.set_level("INFO")
+    network = cluster.listeners["config-network"]
+    network({"system-internal-tls": "enabled"})
+    network({"system-internal-tls": "enabled", "mesh-compatibility-mode": "enabled"})
+    network({"system-internal-tls": "enabled", "enable-mesh-pod-addressability": "true"})
+    assert caplog.messages == [
+        "ConfigMap config-network: mesh mode enabled, pods of a mesh addressable: no",
+        "ConfigMap config-network: mesh mode auto, pods of a mesh addressable: yes",
+    ]
+
+
 @pytest.mark.parametrize("at_start", ["enabled", "disabled"])
 def test_encryption_is_settled_at_start(cluster, heard, caplog, at_start: str) -> None:
     network = cluster.listeners["config-network"]
@@ -59,11 +71,13 @@ def test_encryption_is_settled_at_start(cluster, heard, caplog, at_start: str) -
 
 
 @pytest.mark.parametrize("key", ["system-internal-tls", "internal-encryption"])
-def test_who_cannot_know_whether_to_encrypt_does_not_start(cluster, key: str) -> None:
+def test_who_cannot_know_whether_to_encrypt_does_not_start(cluster, key: str, caplog) -> None:
     cluster.listeners["config-network"]({key: "enabeld", "mesh-compatibility-mode": "x"})
     with pytest.raises(ConfigMapError, match=f"^{key}: 'enabeld' cannot be used") as caught:
         cluster.freeze(required=False)
     assert list(caught.value.problems) == [key]
+    said = next(line for line in caplog.messages if f"key {key}" in line)
+    assert said.endswith("; there is no start with it")
 
 
 def test_other_wrong_keys_hold_up_no_start(cluster) -> None:
@@ -80,11 +94,12 @@ def test_other_wrong_keys_hold_up_no_start(cluster) -> None:
     assert cluster.error_counts() == {"config-network": 1, "my-logging": 1, "my-observability": 0}
 
 
-def test_a_wrong_word_after_the_start_leaves_encryption_on(cluster) -> None:
+def test_a_wrong_word_after_the_start_leaves_encryption_on(cluster, caplog) -> None:
     cluster.listeners["config-network"]({"system-internal-tls": "enabled"})
     cluster.freeze(required=True)
     cluster.listeners["config-network"]({"system-internal-tls": "maybe"})
     assert cluster.network.internal_tls
+    assert caplog.messages[-1].endswith("; enabled stays in force")
 
 
 def test_in_a_cluster_config_network_has_to_exist_and_the_others_are_missed(cluster, caplog):

@@ -94,14 +94,27 @@ def test_a_collector_needs_an_endpoint(what: str, protocol: str) -> None:
 
 @pytest.mark.parametrize(
     ("what", "protocol"),
-    [("metrics", None), ("metrics", "none"), ("tracing", None), ("tracing", "stdout")],
+    [
+        *(("metrics", None), ("metrics", "none")),
+        *(("tracing", None), ("tracing", "none"), ("tracing", "stdout")),
+    ],
 )
-def test_an_endpoint_that_nothing_goes_to_is_a_mistake(what: str, protocol: str | None) -> None:
+def test_an_endpoint_that_nothing_goes_to_means_nothing(what: str, protocol: str | None) -> None:
+    """So that one word turns traces off, and the endpoint is there for the next time."""
     data = {f"{what}-endpoint": "collector:4317"}
     if protocol:
         data[f"{what}-protocol"] = protocol
-    with pytest.raises(ConfigMapError, match="which takes no endpoint"):
+    config = parse(data, check_template)
+    sent = config.tracing if what == "tracing" else config.metrics
+    assert (sent.protocol, sent.endpoint) == (protocol or "none", "")
+
+
+@pytest.mark.parametrize("what", ["metrics", "tracing"])
+def test_an_unknown_protocol_is_one_mistake_and_its_endpoint_none(what: str) -> None:
+    data = {f"{what}-protocol": "zipkin", f"{what}-endpoint": "http://zipkin:9411"}
+    with pytest.raises(ConfigMapError) as caught:
         parse(data, check_template)
+    assert list(caught.value.problems) == [f"{what}-protocol"]
 
 
 def test_prometheus_may_name_an_address_to_listen_on() -> None:
@@ -130,7 +143,8 @@ def test_a_wrong_template_or_none_at_all_keeps_the_request_log_as_it_was() -> No
     assert followed.value.profiling
     assert followed.problems == {
         "logging.request-log-template": (
-            "1:3: missing value for command; the template before stays in force"
+            "'{{}}' cannot be used: 1:3: missing value for command; "
+            "the template before stays in force"
         )
     }
     followed.update({"logging.enable-request-log": "false"})
@@ -138,7 +152,7 @@ def test_a_wrong_template_or_none_at_all_keeps_the_request_log_as_it_was() -> No
     assert not followed.value.request_log.enabled
     assert followed.problems == {
         "logging.request-log-template": (
-            "logging.enable-request-log is true, but this is empty; no request log stays in force"
+            "logging.enable-request-log is true, but this is empty; the request log stays off"
         )
     }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from activator.configmaps.following import ConfigMapError, Followed, strictly
-from activator.configmaps.process_log import LoggingConfig, read
+from activator.configmaps.process_log import LoggingConfig, reader_of
+
+read = reader_of("error")
 
 
 def parse(data: dict[str, str]) -> LoggingConfig:
@@ -47,6 +49,25 @@ def test_a_shape_that_cannot_be_used_keeps_the_one_before(zap: str) -> None:
     followed.update({"zap-logger-config": zap, "loglevel.activator": "debug"})
     assert followed.value == LoggingConfig("debug", before)
     assert followed.problems["zap-logger-config"].endswith("the shape before stays in force")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "in_force"),
+    [
+        ({}, {}, "error"),
+        ({"loglevel.activator": "debug"}, {}, "debug"),
+        ({"zap-logger-config": '{"level": "WARN"}'}, {}, "warn"),
+        ({}, {"zap-logger-config": '{"level": "WARN"}'}, "warn"),
+    ],
+)
+def test_a_level_that_cannot_be_used_is_told_with_the_one_that_stays(
+    before: dict[str, str], now: dict[str, str], in_force: str
+) -> None:
+    followed = Followed("config-logging", read, LoggingConfig())
+    followed.update(before)
+    followed.update({**now, "loglevel.activator": "loud"})
+    assert followed.value.level in (in_force, "")
+    assert followed.problems["loglevel.activator"].endswith(f"; {in_force} stays in force")
 
 
 def test_levels_of_other_components_are_theirs() -> None:
