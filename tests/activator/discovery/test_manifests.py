@@ -298,6 +298,18 @@ async def test_a_file_that_breaks_keeps_its_last_good_state_until_it_is_mended(
         await until(lambda: not folder.errors)
 
 
+async def test_a_file_that_breaks_is_told_without_what_was_wrong_with_its_objects(
+    tmp_path: Path, folder: ManifestFolder
+) -> None:
+    path = tmp_path / "a.yaml"
+    write(path, revision(timeoutSeconds=-1))
+    async with running(folder):
+        assert "spec.timeoutSeconds" in folder.errors[str(path)]
+        path.write_text("kind: [")
+        await until(lambda: "last good state" in folder.errors[str(path)])
+        assert "spec.timeoutSeconds" not in folder.errors[str(path)]
+
+
 async def test_when_the_first_file_goes_the_second_ones_object_comes_into_force(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:
