@@ -137,7 +137,7 @@ def test_the_reference_tells_the_same_exit_statuses(command):
     page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
     section = page.split(f"### `activator {command}`\n")[1].split("\n##")[0]
     epilog = cli.cli.commands[command].epilog or ""
-    statuses = re.findall(r"^  (\d+)  (.+)$", epilog, re.MULTILINE)
+    statuses = re.findall(r"^ +(\d+)  (.+)$", epilog, re.MULTILINE)
     assert statuses
     for number, meaning in statuses:
         assert f"| {number} | {meaning} |" in section
