@@ -128,6 +128,12 @@ class Settings:
         "Address on which the admin side is taken.",
         "It has no password, so only this machine and `kubectl port-forward` reach it.",
     )
+    admin_hosts: tuple[str, ...] = setting(
+        values.HOSTS, "ACTIVATOR_ADMIN_HOSTS", LISTENERS, "",
+        "Host names, with commas between, by which the admin side may be asked besides localhost "
+        "and any address; others are answered 421.",
+        "A web page whose name was made to lead to this machine must not read it.",
+    )
     metrics_bind: str = setting(
         values.ADDRESS, "METRICS_PROMETHEUS_HOST", LISTENERS,
         Derived("the value of `--bind`", _bind_address),

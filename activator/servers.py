@@ -50,7 +50,7 @@ class Servers:
         secure = metrics_tls(settings)
         self._sockets = _listen(settings)
         self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
-        self._app = create_app(runtime)
+        self._app = create_app(runtime, settings.admin_hosts)
         self.admin = _asgi_server(self._app)
         self._metrics = _asgi_server(create_metrics_app(runtime))
         self._profiling = _asgi_server(create_profiling_app(runtime.profiling))

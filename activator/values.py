@@ -223,6 +223,11 @@ def _matching(pattern: re.Pattern[str], text: str, longest: int) -> str:
     return text
 
 
+def _hosts(text: str) -> tuple[str, ...]:
+    names = [name.strip().lower() for name in text.split(",")]
+    return tuple(_matching(_DNS_NAME, name, 253) for name in names if name)
+
+
 def _existing_folder(text: str) -> Path | None:
     if not text:
         return None
@@ -257,6 +262,7 @@ BOOLEAN = Kind(parse_bool, "true or false", "true|false")
 TEXT = Kind(str, "any text", "TEXT")
 NAME = Kind(_not_empty, "a text of at least one character", "NAME")
 FOLDER = Kind(_existing_folder, "the path of an existing folder", "DIR")
+HOSTS = Kind(_hosts, "host names with commas between, without ports, or nothing", "NAME,…")
 DNS_LABEL = Kind(
     lambda text: _matching(_DNS_LABEL, text, 63),
     "a Kubernetes name of lower-case letters, digits and -",

@@ -131,7 +131,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "starlette": (
         frozenset(
             f"activator/admin/{name}.py"
-            for name in ("application", "headers", "problems", "profiling")
+            for name in ("application", "headers", "hosts", "problems", "profiling")
         ),
         "the admin side is the application; traffic never passes it",
     ),

@@ -7,7 +7,7 @@ cmd/activator/main.go; the API has none.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from starlette.routing import Route
 from activator import __version__
 from activator.admin.api import revision_view
 from activator.admin.headers import SecurityHeaders
+from activator.admin.hosts import OwnHosts
 from activator.admin.pages import index
 from activator.admin.problems import HANDLERS
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
@@ -124,8 +125,12 @@ def _stream(pieces: Iterable[bytes], media_type: str) -> Response:
     return StreamingResponse(in_turns(pieces), media_type=media_type)
 
 
-def create_app(runtime: Runtime) -> Starlette:
-    """Return the application for the admin port; its lifespan runs ``runtime``."""
+def create_app(runtime: Runtime, hosts: Collection[str] = ()) -> Starlette:
+    """Return the application for the admin port; its lifespan runs ``runtime``.
+
+    Arguments:
+        hosts: names that it answers to besides ``localhost`` and addresses, in lower case.
+    """
     handlers = _Handlers(runtime)
     routes = [
         Route("/", handlers.index),
@@ -145,7 +150,7 @@ def create_app(runtime: Runtime) -> Starlette:
         async with runtime.lifespan():
             yield
 
-    return _application(routes, lifespan)
+    return _application(routes, lifespan, [Middleware(OwnHosts, names=hosts)])
 
 
 def create_metrics_app(runtime: Runtime) -> Starlette:
@@ -155,11 +160,13 @@ def create_metrics_app(runtime: Runtime) -> Starlette:
     return _application([Route("/healthz", handlers.healthz), Route("/metrics", handlers.metrics)])
 
 
-def _application(routes: list[Route], lifespan: Any = None) -> Starlette:
+def _application(
+    routes: list[Route], lifespan: Any = None, middleware: Iterable[Middleware] = ()
+) -> Starlette:
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(SecurityHeaders)],
+        middleware=[Middleware(SecurityHeaders), *middleware],
         exception_handlers=HANDLERS,
     )
     # A path with a slash too many is wrong; a redirect would repeat the Host that a client sent.

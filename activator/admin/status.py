@@ -71,6 +71,11 @@ def fetch(admin_url: str) -> str:
             httpx.Client(timeout=READ_TIMEOUT, trust_env=False) as client,
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
+            if response.status_code == httpx.codes.MISDIRECTED_REQUEST:
+                raise UnexpectedAnswer(
+                    f"what answers at {url} is not known by this host name: ask by its address, or "
+                    f"name the host in its ACTIVATOR_ADMIN_HOSTS."
+                )
             if response.status_code != httpx.codes.OK:
                 raise UnexpectedAnswer(_unexpected(url, f"the status was {response.status_code}"))
             return _read(url, response.iter_bytes())

@@ -25,7 +25,7 @@ def world():
 
 def client(app):
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://admin")
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
 
 async def ask(app, path, method="GET"):
@@ -141,7 +141,7 @@ async def test_the_index_links_to_what_is_there(world):
     "path",
     [
         "/nothing",
-        "http://admin//healthz",
+        "http://localhost//healthz",
         "/healthz/",
         "/api/v1/revisions/",
         "/api/v1/revisions/default",

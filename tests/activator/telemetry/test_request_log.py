@@ -96,8 +96,9 @@ def test_a_wrong_template_is_told_with_its_place(caplog: pytest.LogCaptureFixtur
     followed = Followed("config-observability", reader_of(compiled), ObservabilityConfig())
     followed.update({ENABLE: "true", TEMPLATE: "{{.Request.Method}} {{.Request.Body}}"})
     assert caplog.messages == [
-        "ConfigMap config-observability, key logging.request-log-template: 1:31: http.Request has "
-        "no field Body here; no request log stays in force"
+        "ConfigMap config-observability, key logging.request-log-template: "
+        "'{{.Request.Method}} {{.Request.Body}}' cannot be used: 1:31: http.Request has "
+        "no field Body here; the request log stays off"
     ]
 
 
