@@ -175,6 +175,8 @@ class Inventory:
 
         Nothing that is in force before and after is ever out of force in between: the sink is
         told what the whole list adds up to. A broken object in the list keeps its last good state.
+        A list is the truth, also where versions in it are lower than those that are known: they
+        go back when etcd is restored from a backup. (client-go's Reflector takes it so, too.)
 
         Arguments:
             kind: the kind of all objects, which list items do not repeat.
@@ -197,7 +199,7 @@ class Inventory:
         present = set()
         news: list[tuple[ObjectKey, _Entry]] = []
         for obj in objects:
-            key, entry, _ = self._read(kind, obj)
+            key, entry, _ = self._read(kind, obj, listed=True)
             present.add(key)
             if entry is not None:
                 news.append((key, entry))
@@ -210,22 +212,24 @@ class Inventory:
         while self._tell_next():
             yield
 
-    def _read(self, kind: str, obj: object) -> tuple[ObjectKey, _Entry | None, str | None]:
+    def _read(
+        self, kind: str, obj: object, *, listed: bool = False
+    ) -> tuple[ObjectKey, _Entry | None, str | None]:
         """Says which object it is, as well as can be told; what it says if that may be news; and
         why it is rejected if it is."""
         key = ObjectKey(kind, "?", "?")
         try:
             key = identify(obj, kind)
-            return key, self._news(key, obj), None
+            return key, self._news(key, obj, listed), None
         except ManifestError as error:
             return key, None, self._reject(key, str(error))
 
-    def _news(self, key: ObjectKey, obj: object) -> _Entry | None:
+    def _news(self, key: ObjectKey, obj: object, listed: bool) -> _Entry | None:
         metadata = root(obj, key.kind)["metadata"]
         uid, version = metadata["uid"].text(), metadata["resourceVersion"].text()
         old = self._entries.get(key)
-        if old and old.uid == uid and _not_newer(version, old.version):
-            # The same version again is the usual content of a list after a lost watch.
+        # In a list even the version that is known may stand for another state, after a restore.
+        if not listed and old and old.uid == uid and not_newer(version, old.version):
             self.stats.outdated += version != old.version
             return None
         parsed = self._parse(key, obj)
@@ -314,11 +318,16 @@ def _if_endpoints(parsed: _Parsed) -> PrivateEndpoints | PublicEndpoints | None:
     return parsed if isinstance(parsed, PrivateEndpoints | PublicEndpoints) else None
 
 
-def _not_newer(version: str, known: str) -> bool:
-    """Whether an event carries nothing newer than what is known of the same object.
+def not_newer(version: str, known: str) -> bool:
+    """Whether a version is none that follows on another of the same object, or of its lists.
 
     Versions are opaque by contract; in practice, and by contract since Kubernetes 1.35, those of
-    one object are decimal numbers that grow. Anything else is taken as newer.
+    one kind are decimal numbers that grow, unless etcd is restored. Anything else is taken as
+    newer.
+
+    Args:
+        version: a ``resourceVersion`` that was just read; empty for none.
+        known: the one to compare it with.
     """
     if not version or not known:
         return False

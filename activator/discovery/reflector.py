@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from activator.discovery.backoff import Backoff, Timings
-from activator.discovery.inventory import Inventory
+from activator.discovery.inventory import Inventory, not_newer
 from activator.discovery.wire import (
     HTTP_GONE,
     Cluster,
@@ -253,6 +253,8 @@ class Reflector:
             params["resourceVersion"] = self._list_version
         while True:
             page = await self._page(params)
+            if "resourceVersion" in params:
+                self._check_age(page.metadata.resourceVersion)
             await self._decode_items(page, objects)
             if not page.metadata.continue_:
                 break
@@ -265,6 +267,15 @@ class Reflector:
         self._well()
         self.synced.set()
         self.settled.set()
+
+    def _check_age(self, version: str) -> None:
+        """Raises if a list is older than was asked for: a cache that lags must not bring back what
+        has changed since. The next list comes from etcd itself, and is taken as it is: where that
+        is older, too, it was restored."""
+        asked = self._list_version
+        if version != asked and not_newer(version, asked):
+            self._list_version = ""
+            raise ConnectionLostError(f"the list is of version {version}, {asked} was asked for")
 
     async def _put_in_force(self, objects: list[object]) -> None:
         known = self._inventory.counts[self.resource.kind]

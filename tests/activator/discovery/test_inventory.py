@@ -203,6 +203,20 @@ def test_time_travel_is_ignored_and_counted(inventory: Inventory, sink: Recordin
     assert sink.ready() == ["10.0.0.3:8012"]
 
 
+@pytest.mark.parametrize("version", ["9", "10"])
+def test_a_list_is_taken_as_it_is_also_after_etcd_was_restored(
+    inventory: Inventory, sink: RecordingSink, version: str
+) -> None:
+    inventory.apply(private("10.0.0.2", uid="u", version="10"))
+    inventory.replace("Endpoints", [private("10.0.0.1", uid="u", version=version)])
+    assert sink.ready() == ["10.0.0.1:8012"]
+    assert inventory.stats.outdated == 0
+    inventory.apply(private("10.0.0.3", uid="u", version="11"))  # events follow on the list
+    assert sink.ready() == ["10.0.0.3:8012"]
+    inventory.apply(private("10.0.0.4", uid="u", version="10"))
+    assert sink.ready() == ["10.0.0.3:8012"]
+
+
 def test_versions_that_are_no_numbers_are_taken_as_they_come(
     inventory: Inventory, sink: RecordingSink
 ) -> None:

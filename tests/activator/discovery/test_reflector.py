@@ -151,6 +151,48 @@ async def test_a_watch_that_ends_goes_on_from_the_last_bookmark_without_a_list(
     assert server.count("Endpoints", "list") == 1
 
 
+async def test_after_a_restore_of_etcd_the_list_replaces_what_was_newer(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.2", uid="u"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await sink.until_ready("10.0.0.2")
+        await server.watched("Endpoints")
+        restored = private("10.0.0.1", uid="u", version="50")
+        server.objects["Endpoints"] = {"a-private": restored}
+        server.version = 51
+        server.script[LIST].append(Answer(504, b'{"message": "Too large resource version"}'))
+        server.send("Endpoints", event("ERROR", expired()))
+        await sink.until_ready("10.0.0.1")
+        assert "resourceVersion" not in server.of(*LIST)[-1].params
+        await server.asked(*WATCH, times=2)
+        assert server.of("Endpoints", "watch")[-1].params["resourceVersion"] == "51"
+        assert reflector.counters.lists == 3
+
+
+async def test_a_list_from_a_cache_that_lags_brings_nothing_old_back(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1", uid="u"))
+    old = server.page("Endpoints")
+    async with following(server, inventory, tmp_path):
+        await sink.until_ready("10.0.0.1")
+        await server.watched("Endpoints")
+        server.put(private("10.0.0.2", uid="u"))
+        await sink.until_ready("10.0.0.2")
+        told = len(sink.calls)
+        server.script[LIST].append(Answer(body=old))
+        server.send("Endpoints", event("ERROR", expired()))
+        await server.asked(*WATCH, times=2)
+        assert [request.params.get("resourceVersion") for request in server.of(*LIST)] == [
+            "0",
+            "102",
+            None,
+        ]
+        assert sink.ready() == ["10.0.0.2:8012"]
+        assert len(sink.calls) == told
+
+
 @pytest.mark.parametrize(
     "gone", [Answer(410), Answer(body=event("ERROR", expired()))], ids=["status", "in stream"]
 )
