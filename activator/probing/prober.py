@@ -1,8 +1,8 @@
 """When each pod is probed: every pod on its own, as soon as somebody has a use for the answer.
 
 No round and no common deadline: a pod that does not answer delays no other. The number of probes
-at a time is bounded; when it is reached, pods that have failed least go first, so that black
-holes stand behind pods that were never asked. How soon is ``throttler.health.probe_delay``.
+at a time and in time is bounded; when that is reached, ``probe_queue`` says whose turn it is. How
+soon is ``throttler.health.probe_delay``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Protocol
 
 from activator.driver import Driver
 from activator.probing.probe import Pool, Probe
+from activator.probing.probe_queue import ProbeQueue
 from throttler.health import (
     DELAY_HEALTHY,
     DELAY_SERVICE,
@@ -62,7 +63,6 @@ class _Watch:
         "due",
         "pod",
         "probe",
-        "queued",
         "round_trip",
         "started",
         "timeout",
@@ -73,16 +73,10 @@ class _Watch:
         self.pod = pod
         self.due = inf
         self.probe: Probe | None = None
-        self.queued = False
         self.started = 0.0
         self.round_trip = 0.0
         self.timeout = timeout
         self.tls_failures = 0
-
-    @property
-    def asked(self) -> bool:
-        """Whether a probe is under way, or stands in the queue."""
-        return self.probe is not None or self.queued
 
 
 class PodProber:
@@ -116,8 +110,8 @@ class PodProber:
         self._watches: dict[PodTracker, _Watch] = {}
         # Probes to come, by time; an entry counts only while it is its pod's ``due``.
         self._schedule: list[tuple[float, int, _Watch]] = []
-        # Probes that are due and have no place yet, those with the fewest failures first.
-        self._queue: list[tuple[int, int, _Watch]] = []
+        # Probes that are due.
+        self._queue = ProbeQueue[_Watch]()
         self._added = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
@@ -143,7 +137,10 @@ class PodProber:
         """See driver.Prober."""
         for pod in revision.unhealthy_pods():
             watch = self._watches.get(pod)
-            if watch is None or watch.asked:
+            if watch is None or watch.probe is not None:
+                continue
+            if watch in self._queue:
+                self._put(watch)  # among those that somebody waits for
                 continue
             pause = delay_after_tls(watch.tls_failures)
             if pod.is_service:
@@ -160,6 +157,7 @@ class PodProber:
         watch = self._watches.pop(pod, None)
         if watch is not None:
             watch.due = inf
+            self._queue.discard(watch)
             self._abandon(watch)
 
     def hold(self) -> None:
@@ -186,13 +184,14 @@ class PodProber:
     def _ask(self, watch: _Watch) -> None:
         """Probe now, or as soon as there is a place."""
         watch.due = inf
-        if self._may_start():
-            self._start(watch)
-        elif not watch.queued:
-            watch.queued = True
-            self._added += 1
-            heappush(self._queue, (watch.pod.failures, self._added, watch))
-            self._await_place()
+        self._put(watch)
+        self._start_queued()
+
+    def _put(self, watch: _Watch) -> bool:
+        """Have it wait for its turn; return whether that is another turn than it had."""
+        pod = watch.pod
+        wanted = pod.revision.breaker.waiting > 0
+        return self._queue.put(watch, wanted=wanted, failures=pod.failures)
 
     def _may_start(self) -> bool:
         """Take a place among the probes in flight, and in the rate, if there is one."""
@@ -238,11 +237,14 @@ class PodProber:
         self._start_queued()
 
     def _start_queued(self) -> None:
-        while self._queue and self._may_start():
-            watch = heappop(self._queue)[2]
-            watch.queued = False
-            known = watch.pod in self._watches
-            if watch.probe is None and known and _is_wanted(watch.pod):
+        queue = self._queue
+        while (watch := queue.first()) is not None:
+            if not _is_wanted(watch.pod):
+                queue.discard(watch)
+            elif not self._put(watch):  # it stands where it belongs
+                if not self._may_start():
+                    break
+                queue.take()
                 self._start(watch)
         self._await_place()
 
@@ -259,8 +261,12 @@ class PodProber:
         else:
             self._driver.probe_passed(pod, probe.epoch)
         # What followed may have asked for another probe already, or forgotten the pod.
-        if not watch.asked and pod in self._watches:
+        if not self._is_asked(watch) and pod in self._watches:
             self._plan(watch, kind)
+
+    def _is_asked(self, watch: _Watch) -> bool:
+        """Whether a probe is under way, or waits for its turn."""
+        return watch.probe is not None or watch in self._queue
 
     def _adapt(self, watch: _Watch, kind: str) -> None:
         """Give a pod that is far away, or slow, the time it needs."""

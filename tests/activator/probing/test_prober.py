@@ -19,7 +19,7 @@ from throttler.health import (
     DELAY_WANTED_VERY_LONG,
     PodState,
 )
-from throttler.model import AppProtocol, MeshMode
+from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
 from throttler.ticket import ASSIGNED, QUEUED
 
 A, B, C, D = (f"10.0.0.{number}:8012" for number in (1, 2, 3, 4))
@@ -488,6 +488,53 @@ async def test_a_new_pod_is_asked_before_hundreds_that_have_failed() -> None:
     world.list_pods(A, *addresses)
     await until(5.1)
     assert world.tracker(A).state is PodState.HEALTHY
+
+
+async def test_pods_that_are_gone_take_no_turn_of_a_pod_that_somebody_waits_for() -> None:
+    world = World()
+    gone = [f"10.1.{n // 250}.{n % 250}:8012" for n in range(3000)]
+    world.list_pods(*gone)  # most of them wait for their turn
+    world.list_pods(A)
+    waiting = world.ask()
+    await until(0.01)
+    assert waiting.pod is world.tracker(A)
+    assert world.prober.attempts < BURST + 2
+
+
+def idle_crowd(world: World) -> list[str]:
+    """3,000 revisions that nobody asks for, with a pod each that takes its time to refuse."""
+    addresses = [f"10.2.{n // 250}.{n % 250}:8012" for n in range(3000)]
+    for number, address in enumerate(addresses):
+        world.pods[address].listens = False
+        world.pods[address].round_trip = 0.05
+        revision = RevisionID("default", f"idle-{number}")
+        world.driver.set_revision(Revision(revision))
+        dests = Dests(frozenset([Dest(address)]), frozenset())
+        world.driver.set_dests(revision, {AppProtocol.HTTP1: dests})
+    return addresses
+
+
+async def test_a_pod_that_somebody_waits_for_is_asked_before_thousands_that_nobody_wants() -> None:
+    world = World()
+    idle_crowd(world)
+    world.list_pods(A)
+    assert world.pods[A].at == []  # there is no place
+    waiting = world.ask()
+    await until(0.07)  # the first places are given back after 50 ms
+    assert waiting.pod is world.tracker(A)
+    await until(0.2)
+    world.ask()
+    world.list_pods(A, B)  # it comes when a request waits already
+    await until(0.27)
+    assert world.pods[B].at
+
+
+async def test_pods_that_nobody_wants_get_a_look_beside_a_crowd_that_refuses() -> None:
+    world, _ = crowd_that_refuses()
+    await until(1.0)
+    idle = idle_crowd(world)
+    await until(31.0)
+    assert all(world.pods[address].at for address in idle)
 
 
 # The ClusterIP, where pods cannot be reached.
