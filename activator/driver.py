@@ -73,6 +73,7 @@ class Driver:
         load_for: gives the load record of a revision.
         clock: seconds, monotonic, of the same base as the loop's.
         cluster_domain: the end of hosts that name a revision.
+        forget_load: is told of a revision that was deleted; requests of it may still be under way.
 
     The caller sets ``prober`` and ``pools`` before the first revision comes.
 
@@ -91,10 +92,12 @@ class Driver:
         load_for: Callable[[RevisionID], Load],
         clock: Callable[[], float] = time.monotonic,
         cluster_domain: str = "cluster.local",
+        forget_load: Callable[[RevisionID], None] = lambda _: None,
     ) -> None:
         self.throttler = throttler
         self.clock = clock
         self._load_for = load_for
+        self._forget_load = forget_load
         # By what stands in the request's headers, so that nothing is decoded per request; only
         # names that exist get an entry.
         self._entries: dict[tuple[bytes, bytes], Entry] = {}
@@ -246,6 +249,8 @@ class Driver:
         """Forget a Revision."""
         self.carry_out(self.throttler.delete_revision(revision))
         entry = self._entries.pop(_key(revision), None)
+        if entry is not None:
+            self._forget_load(revision)
         for host in [host for host, known in self._hosts.items() if known is entry]:
             del self._hosts[host]
 

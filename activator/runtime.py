@@ -130,7 +130,11 @@ class Runtime:
         )
         throttler = Throttler(limits, random.random, settings.pod_ip, settings.borrow)
         return Driver(
-            throttler, self._reporter.load, self._clock, cluster_domain=settings.cluster_domain
+            throttler,
+            self._reporter.load,
+            self._clock,
+            cluster_domain=settings.cluster_domain,
+            forget_load=self._reporter.forget,
         )
 
     def _make_cluster_config(self) -> ClusterConfig:

@@ -48,6 +48,7 @@ class RevisionLoad:
     __slots__ = (
         "_arrivals",
         "_discount",
+        "_forgotten",
         "_period_start",
         "_reported",
         "_reporter",
@@ -62,6 +63,7 @@ class RevisionLoad:
         self.in_flight = 0
         self._reporter = reporter
         self._reported = False
+        self._forgotten = False  # no revision has it any more
         self._arrivals = 0
         self._weight = 0.0  # request-seconds of this period, up to _since
         self._since = 0.0
@@ -144,11 +146,20 @@ class ConcurrencyReporter:
         load = self._loads.get(revision_id)
         if load is None:
             load = self._loads[revision_id] = RevisionLoad(revision_id, self)
+        load._forgotten = False
         return load
 
     def forget(self, revision_id: RevisionID) -> None:
-        """The revision was deleted. Its last requests are still reported until they have left."""
-        self._loads.pop(revision_id, None)
+        """The revision was deleted. Its last requests are still reported until they have left.
+
+        Whoever asks for it before that gets the same load: of one revision there are no two.
+        """
+        load = self._loads.get(revision_id)
+        if load is None:
+            return
+        load._forgotten = True
+        if not load._reported:
+            del self._loads[revision_id]
 
     def report(self, now: float) -> list[Stat]:
         """The stats of the period that ends at ``now`` (seconds); empty when all is idle.
@@ -159,7 +170,13 @@ class ConcurrencyReporter:
         awake = self._awake
         stats = [load._report(now) for load in awake]
         self._awake = [load for load in awake if load._reported]
+        for load in awake:
+            if load._forgotten and not load._reported:
+                del self._loads[load.revision_id]
         return stats
+
+    def __len__(self) -> int:
+        return len(self._loads)
 
     def _woke(self, load: RevisionLoad) -> None:
         self._awake.append(load)

@@ -58,6 +58,17 @@ async def test_revisions_and_pods_of_the_folder_are_known_before_anything_listen
     assert len(runtime._tasks) == 0
 
 
+async def test_nothing_is_kept_of_the_load_of_a_deleted_revision(tmp_path: Path) -> None:
+    write_object(tmp_path, revision("hello"))
+    runtime = Runtime(settings(tmp_path))
+    async with runtime.lifespan():
+        entry = runtime.driver.find(b"default", b"hello")
+        known = entry.throttler.revision
+        runtime.driver.delete_revision(known.id)
+        runtime.driver.set_revision(known)
+        assert runtime.driver.find(b"default", b"hello").load is not entry.load
+
+
 async def test_the_readiness_policy_of_the_cluster_counts_for_each_revision(
     tmp_path: Path,
 ) -> None:

@@ -148,6 +148,33 @@ def test_a_deleted_revision_is_reported_until_its_last_request_has_left(accounts
     assert accounts.reporter.load(A) is not load
 
 
+def test_a_forgotten_revision_leaves_nothing_behind_once_its_zeros_are_told(accounts):
+    reporter = accounts.reporter
+    accounts.run(A, enter=0.0, leave=0.5)
+    reporter.load(B)
+    for revision in (A, B):
+        reporter.forget(revision)
+    assert len(reporter) == 1  # B was never reported
+    assert reporter.report(1.0) == [Stat(A, 0.0, 0)]
+    assert reporter.report(2.0) == [Stat(A, 0.0, 0)]
+    assert len(reporter) == 0
+
+
+def test_a_revision_that_is_deleted_and_created_again_has_one_load_only(accounts):
+    reporter = accounts.reporter
+    load = reporter.load(A)
+    load.enter(0.0)
+    reporter.forget(A)
+    assert reporter.load(A) is load
+    reporter.load(A).enter(0.5)
+    assert reporter.report(1.0) == [Stat(A, 0.5, 1)]
+    for _ in range(2):
+        load.leave(1.0)
+    reporter.report(2.0)
+    assert reporter.report(3.0) == []
+    assert reporter.load(A) is load  # the new one was not forgotten
+
+
 def test_forgetting_an_unknown_revision_is_no_error(accounts):
     accounts.reporter.forget(A)
     assert accounts.reporter.report(1.0) == []
