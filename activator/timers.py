@@ -48,11 +48,12 @@ class Timers:
     def arm(self, timed: Timed, when: float) -> None:
         """Have ``timed`` looked at by ``when``. The caller checks ``timed.armed > when`` first:
         an earlier look serves as well."""
-        if timed.armed != inf:
-            self._dead += 1  # the entry for later
+        replaces = timed.armed != inf  # the entry for later
         timed.armed = when
         self._added += 1
         heappush(self._heap, (when, self._added, timed))
+        if replaces:
+            self._died()
         if when < self._handle_at:
             self._start(when)
 
@@ -62,6 +63,9 @@ class Timers:
         if timed.armed == inf:
             return
         timed.armed = inf
+        self._died()
+
+    def _died(self) -> None:
         self._dead += 1
         if len(self._heap) > _SMALL and 2 * self._dead > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].armed == entry[0]]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from heapq import heappop, heappush
 from math import inf
 from typing import Protocol
 
 from activator.driver import Driver
 from activator.probing.probe import Pool, Probe
 from activator.probing.probe_queue import ProbeQueue
+from activator.timers import Timers
 from throttler.health import (
     DELAY_HEALTHY,
     DELAY_SERVICE,
@@ -53,13 +53,19 @@ class Pools(Protocol):
 
 
 class _Watch:
-    """What is known about the probing of one pod.
+    """What is known about the probing of one pod (activator.timers.Timed).
+
+    Arguments:
+        come_due: is called when the next probe is due.
 
     Attributes:
+        due: when that is; infinite if it is not known.
         tls_failures: probes in a row that failed because the pod's TLS was wrong.
     """
 
     __slots__ = (
+        "armed",
+        "come_due",
         "due",
         "pod",
         "probe",
@@ -69,14 +75,24 @@ class _Watch:
         "tls_failures",
     )
 
-    def __init__(self, pod: PodTracker, timeout: float) -> None:
+    def __init__(
+        self, pod: PodTracker, timeout: float, come_due: Callable[[_Watch, float], None]
+    ) -> None:
         self.pod = pod
+        self.come_due = come_due
         self.due = inf
+        self.armed = inf
         self.probe: Probe | None = None
         self.started = 0.0
         self.round_trip = 0.0
         self.timeout = timeout
         self.tls_failures = 0
+
+    def on_time(self, now: float) -> float:
+        """See Timed."""
+        if self.due <= now:
+            self.come_due(self, now)
+        return self.due
 
 
 class PodProber:
@@ -108,13 +124,9 @@ class PodProber:
         self._max_in_flight = max_in_flight
         self._random = random
         self._watches: dict[PodTracker, _Watch] = {}
-        # Probes to come, by time; an entry counts only while it is its pod's ``due``.
-        self._schedule: list[tuple[float, int, _Watch]] = []
+        self._timers = Timers(driver.clock)
         # Probes that are due.
         self._queue = ProbeQueue[_Watch]()
-        self._added = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = inf
         self._tokens = BURST
         self._tokens_at = driver.clock()
         self._refill: asyncio.TimerHandle | None = None
@@ -129,7 +141,7 @@ class PodProber:
         """See driver.Prober. A probe under way was asked before what has changed: it is void."""
         watch = self._watches.get(pod)
         if watch is None:
-            watch = self._watches[pod] = _Watch(pod, self._timeout)
+            watch = self._watches[pod] = _Watch(pod, self._timeout, self._come_due)
         self._abandon(watch)
         self._ask(watch)
 
@@ -157,6 +169,7 @@ class PodProber:
         watch = self._watches.pop(pod, None)
         if watch is not None:
             watch.due = inf
+            self._timers.forget(watch)
             self._queue.discard(watch)
             self._abandon(watch)
 
@@ -174,10 +187,10 @@ class PodProber:
         self._queue.clear()  # else each probe that is abandoned makes way for another
         for pod in list(self._watches):
             self.forget(pod)
-        for timer in (self._timer, self._refill):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._refill = None
+        self._timers.close()
+        if self._refill is not None:
+            self._refill.cancel()
+            self._refill = None
 
     # -- one probe ------------------------------------------------------------------------------
 
@@ -305,32 +318,8 @@ class PodProber:
 
     def _at(self, watch: _Watch, when: float) -> None:
         watch.due = when
-        self._added += 1
-        heappush(self._schedule, (when, self._added, watch))
-        self._arm()
-
-    def _arm(self) -> None:
-        schedule = self._schedule
-        while schedule and schedule[0][2].due != schedule[0][0]:
-            heappop(schedule)
-        if not schedule or schedule[0][0] >= self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = schedule[0][0]
-        delay = max(0.0, self._timer_at - self._driver.clock())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._run)
-
-    def _run(self) -> None:
-        self._timer = None
-        self._timer_at = inf
-        now = self._driver.clock()
-        schedule = self._schedule
-        while schedule and schedule[0][0] <= now:
-            when, _, watch = heappop(schedule)
-            if watch.due == when:
-                self._come_due(watch, now)
-        self._arm()
+        if watch.armed > when:
+            self._timers.arm(watch, when)
 
     def _come_due(self, watch: _Watch, now: float) -> None:
         """Probe, unless traffic has proved the pod well lately."""

@@ -74,6 +74,18 @@ async def test_a_deadline_that_moved_earlier_is_looked_at_once(timers):
     assert timed.looks == [3.0]
 
 
+async def test_deadlines_that_moved_earlier_again_and_again_leave_little_behind(timers):
+    timed = Timed()
+    for number in range(1000):
+        timers.arm(timed, 5000.0 - number)
+    assert len(timers) < 100
+
+    await passes(6000)
+
+    assert timed.looks == [4001.0]
+    assert len(timers) == 0
+
+
 async def test_all_that_are_due_are_looked_at_in_order(timers):
     order: list[str] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from itertools import pairwise
 
 import pytest
@@ -20,6 +21,7 @@ from throttler.health import (
     PodState,
 )
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
+from throttler.pod import PodTracker
 from throttler.ticket import ASSIGNED, QUEUED
 
 A, B, C, D = (f"10.0.0.{number}:8012" for number in (1, 2, 3, 4))
@@ -423,6 +425,16 @@ async def test_forgotten_pod_is_never_asked_again_and_its_answer_is_ignored() ->
     await until(300.0)
     assert world.pods[A].at == [0.0]
     assert world.prober.in_flight == 0
+
+
+async def test_thousands_of_pods_that_are_gone_are_not_kept_until_their_next_probe() -> None:
+    world = World()
+    world.list_pods(*(f"10.1.{n // 250}.{n % 250}:8012" for n in range(1000)))
+    await until(5.0)  # the next is in 25 s
+    world.list_pods()
+    world.pods.clear()
+    gc.collect()
+    assert sum(isinstance(each, PodTracker) for each in gc.get_objects()) < 100
 
 
 async def test_address_that_comes_back_is_probed_as_a_new_pod() -> None:
