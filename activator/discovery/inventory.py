@@ -10,12 +10,15 @@ revision_backends.go. Unlike there, nothing is dropped when Endpoints arrive bef
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from activator.discovery import endpoint_slices, endpoints, revisions, services
 from activator.discovery.destinations import (
+    REVISION_UID_LABEL,
+    SERVICE_TYPE_LABEL,
     EndpointsSource,
     Family,
     PrivateEndpoints,
@@ -33,6 +36,8 @@ from activator.discovery.system_objects import (
     parse_secret,
 )
 from throttler.model import AppProtocol, Revision
+
+logger = logging.getLogger(__name__)
 
 # The API group of each kind that is understood. `Service` shows why the kind alone will not do:
 # serving.knative.dev has one too.
@@ -233,6 +238,8 @@ class Inventory:
             self.stats.outdated += version != old.version
             return None
         parsed = self._parse(key, obj)
+        if why := _unused(key, obj, parsed):
+            logger.debug("%s is left alone: %s", key, why)
         self.stats.rejected.pop(key, None)
         return _Entry(uid, version, parsed)
 
@@ -312,6 +319,20 @@ class Inventory:
                 self.stats.rejected[key] = reason
             self._report(Rejection(key.kind, key.namespace, key.name, reason))
         return reason
+
+
+def _unused(key: ObjectKey, obj: object, parsed: _Parsed) -> str:
+    """Return why an object that could say where pods are says nothing; empty where it does."""
+    if key.kind not in ("Endpoints", "EndpointSlice"):
+        return ""
+    found = _if_endpoints(parsed)
+    if found is None:
+        return (
+            f"it needs the label {SERVICE_TYPE_LABEL}, Private (then also {REVISION_UID_LABEL}) "
+            f"or Public"
+        )
+    listed = isinstance(obj, Mapping) and obj.get("subsets")
+    return "it has no address with a port named http or http2" if listed and found.empty else ""
 
 
 def _if_endpoints(parsed: _Parsed) -> PrivateEndpoints | PublicEndpoints | None:
