@@ -90,6 +90,7 @@ class InternalTls:
 
     def __init__(self, parameters: TlsParameters, namespace: str) -> None:
         self._parameters = parameters
+        self._namespace = namespace
         self._secret_name = f"Secret {namespace}/{SECRET}"
         self.pods = PodTls()
         self.on_withdrawn: Callable[[], None] = lambda: None
@@ -109,8 +110,9 @@ class InternalTls:
             raise InternalTlsError(
                 f"{self._secret_name} is missing: system-internal-tls is enabled in "
                 f"config-network, which needs it for port 8112. Knative's controller makes it "
-                f"where cert-manager is installed; by hand: kubectl create secret tls {SECRET} "
-                f"--cert=FILE --key=FILE"
+                f"where cert-manager is installed; by hand: kubectl create secret generic {SECRET} "
+                f"-n {self._namespace} --from-file=tls.crt=FILE --from-file=tls.key=FILE "
+                f"--from-file=ca.crt=FILE, the last by which pods are verified"
             )
         try:
             context = self._server_context()

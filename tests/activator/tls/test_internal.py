@@ -52,7 +52,8 @@ def test_a_missing_secret_is_told_with_its_place_and_how_to_make_it() -> None:
         Watched().start()
     text = str(caught.value)
     assert "Secret knative-serving/routing-serving-certs is missing" in text
-    assert "kubectl create secret tls routing-serving-certs" in text
+    assert "kubectl create secret generic routing-serving-certs -n knative-serving " in text
+    assert "--from-file=ca.crt=" in text
 
 
 @pytest.mark.parametrize(
