@@ -109,7 +109,8 @@ class Proxy:
         word = reply.reason.partition(";")[0]
         more = self._repeats.admit((revision, reply.status, word), self.clock())
         if more is not None:
-            also = f" (and {more} others since the last such line)" if more else ""
+            others = "1 other" if more == 1 else f"{more} others"
+            also = f" (and {others} since the last such line)" if more else ""
             logger.warning(
                 "answered %d: %s%s",
                 reply.status,

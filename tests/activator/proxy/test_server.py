@@ -8,8 +8,10 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
+from activator.proxy.replies import refused
 from activator.proxy.server import ListenError, data_server, listen
 from tests.activator.proxy.world import Client, ok, request, until
+from throttler.model import RevisionID
 
 PROBES = {
     "kubelet": (b"User-Agent: kube-probe/1.31\r\n", 200, b""),
@@ -249,6 +251,18 @@ async def test_failures_are_logged_now_and_then_with_how_many_there_were(world, 
     assert [(await world.ask()).status for _ in range(3)] == [503] * 3
     told = [r.getMessage() for r in caplog.records if "queue-full" in r.getMessage()]
     assert told == ["answered 503: queue-full; total-depth"]
+
+
+@pytest.mark.parametrize(("hidden", "also"), [(1, "1 other"), (2, "2 others")])
+async def test_a_line_says_how_many_it_stands_for(world, caplog, hidden, also):
+    revision, reply = RevisionID("default", "app"), refused(503, "later")
+    now = world.proxy.clock()
+    world.proxy.clock = lambda: now
+    for _ in range(1 + hidden):
+        world.proxy.tell(revision, reply)
+    now += 60.0
+    world.proxy.tell(revision, reply)
+    assert caplog.messages[-1].endswith(f" (and {also} since the last such line)")
 
 
 def test_accepted_connections_inherit_keep_alive():
