@@ -158,7 +158,8 @@ def run(settings: Settings) -> int:
     The folder holds Revision, Service, Endpoints and ConfigMap objects as Kubernetes writes them,
     in files that end in .yaml, .yml or .json. Files that are created, changed, renamed or deleted
     take effect at once; a broken file is reported and what it said before stays in force. Objects
-    of other kinds, and folders inside the folder, are left alone.
+    of other kinds, and folders inside the folder, are left alone; so are Endpoints without the
+    labels of Knative's and a port named http or http2 (docs/reference.md; --log-level debug says).
 
     Sample pods take the same ports on other loopback addresses, so that --bind 127.0.0.1 leaves
     them room: 0.0.0.0, the default, takes the port on all of them.

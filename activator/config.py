@@ -305,7 +305,7 @@ class Settings:
     queue_depth_total: int = setting(
         values.count(1), "ACTIVATOR_QUEUE_DEPTH_TOTAL", WAITING, "100000",
         "Requests that may wait in all.",
-        "Ten full queues: at 4 KiB for each request about 400 MiB of Knative's 600 MiB.",
+        "Ten full queues: at 3 to 4 KiB for each request 300 to 400 MiB.",
     )
     hold_bytes: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES", WAITING, "64KiB",
@@ -321,7 +321,8 @@ class Settings:
     hold_bytes_total: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES_TOTAL", WAITING, "256MiB",
         "Bytes of waiting requests that are held in all.",
-        "Under half of the 600 MiB that Knative's Deployment allows.",
+        "Four revisions at their bound. With full queues up to 656 MiB: less than the 1 GiB of our "
+        "manifests, more than Knative's 600 MiB, within which to lower this and the depth.",
     )
     borrow: bool = setting(
         values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",

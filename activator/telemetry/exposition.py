@@ -2,7 +2,7 @@
 
 Knows the format only, neither metrics nor where values come from. Written here because
 prometheus-client makes an object for every line: a thousand revisions with traffic took it 1.2 s,
-and more text than that takes 40 ms this way.
+and more text than that takes 60 ms this way, with sending it.
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
