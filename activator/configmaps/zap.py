@@ -97,7 +97,13 @@ def parse(text: str) -> ZapConfig | None:
 
 
 def _shape(config: Mapping[str, Any], encoder: Mapping[str, Any]) -> LineShape:
-    names = {field: _text(encoder, key, "") for key, field in _KEYS.items()}
+    usual = LineShape()
+    # A key that is not named is left out. Where none is, zap writes lines that say nothing.
+    said = any(_text(encoder, key, "") for key in _KEYS)
+    names = {
+        field: _text(encoder, key, "") if said else getattr(usual, field)
+        for key, field in _KEYS.items()
+    }
     if config.get("disableCaller") is True:
         names["caller_key"] = ""
     if config.get("disableStacktrace") is True:
@@ -105,14 +111,14 @@ def _shape(config: Mapping[str, Any], encoder: Mapping[str, Any]) -> LineShape:
     given = [name for name in names.values() if name]
     if len(given) > len(set(given)):
         raise ValueError("encoderConfig gives two things the same key")
-    level = _text(encoder, "levelEncoder", "")
-    time = _text(encoder, "timeEncoder", "").lower()
+    level = _text(encoder, "levelEncoder", "" if said else usual.level)
+    time = _text(encoder, "timeEncoder", "" if said else usual.time).lower()
     if time not in TIMES:
         raise ValueError(f"timeEncoder {time!r} is not known: accepted is {_listed(TIMES)}")
     return LineShape(
         **names,
         # zap takes every other word for lower case.
-        level=level if level in LEVELS and level != "severity" else "",
+        level=level if level in LEVELS and (level != "severity" or not said) else "",
         time=time,
         full_caller=encoder.get("callerEncoder") == "full",
     )

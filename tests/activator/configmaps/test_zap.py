@@ -49,8 +49,20 @@ def test_nothing_is_no_configuration() -> None:
 
 
 def test_what_is_not_there_has_zaps_default() -> None:
-    nothing = LineShape("", "", "", "", "", "", level="", time="")
-    assert parse("{}") == ZapConfig("", "json", "stderr", nothing, ())
+    only = LineShape("", "", "", "", "msg", "", level="", time="")
+    text = '{"encoderConfig": {"messageKey": "msg"}}'
+    assert parse(text) == ZapConfig("", "json", "stderr", only, ())
+
+
+@pytest.mark.parametrize("text", ["{}", '{"encoderConfig": {}}', '{"encoderConfig": null}'])
+def test_where_no_key_is_named_lines_are_as_usual_and_not_empty(text: str) -> None:
+    assert parse(text) == ZapConfig("", "json", "stderr", LineShape(), ())
+
+
+def test_a_key_that_is_turned_off_is_left_out_of_usual_lines_too() -> None:
+    config = parse('{"disableCaller": true}')
+    assert config is not None
+    assert config.shape == LineShape(caller_key="")
 
 
 def test_keys_and_forms() -> None:
