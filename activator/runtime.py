@@ -87,6 +87,7 @@ class Runtime:
         self.pod_name = settings.pod_name
         self._tasks = Tasks()
         self._draining = ""
+        self._told_ignored: tuple[str, ...] = ()
         self.watch: KubernetesWatch | None = None
         self.inventory: Inventory | None = None
         self._folder: ManifestFolder | None = None
@@ -216,7 +217,8 @@ class Runtime:
             logs.reshape()
             return
         logs.reshape(zap.shape, zap.encoding, sys.stdout if zap.stream == "stdout" else None)
-        if zap.ignored:
+        told, self._told_ignored = self._told_ignored, zap.ignored
+        if zap.ignored and zap.ignored != told:
             logger.warning("zap-logger-config: not done here: %s", ", ".join(zap.ignored))
 
     def _set_observability(self, config: ObservabilityConfig) -> None:

@@ -257,8 +257,13 @@ async def test_log_lines_have_the_shape_that_the_operator_gave_them(
         runtime = Runtime(settings(tmp_path))
         zap = '{"outputPaths": ["stdout"], "encoderConfig": {"messageKey": "msg"}, "sampling": {}}'
         runtime.driver.set_config_map("config-logging", {"zap-logger-config": zap})
+        data = {"zap-logger-config": zap, "loglevel.activator": "warn"}
+        runtime.driver.set_config_map("config-logging", data)
         lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-        assert [line["msg"] for line in lines] == ["zap-logger-config: not done here: sampling"]
+        assert [line["msg"] for line in lines] == [
+            "zap-logger-config: not done here: sampling",
+            "log level: warn",
+        ]
         assert "severity" not in lines[0]
     finally:
         monkeypatch.setattr(logs, "_told", None)
