@@ -16,7 +16,7 @@ from activator.proxy import presence, replies
 from activator.proxy.body import Body, LengthBody
 from activator.proxy.exchange import Exchange
 from activator.proxy.grammar import FramingError
-from activator.proxy.linger import Linger
+from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.partial import PartialHead
 from activator.proxy.presence import Inquiry
 from activator.proxy.probes import probe_reply
@@ -27,6 +27,11 @@ if TYPE_CHECKING:  # the server makes downstreams
 
 #: Bytes that a client may send ahead of its turn before we stop reading.
 MAX_AHEAD = 64 << 10
+#: When the ports close: seconds in which a connection that is new may still bring its first
+#: request, which is on its way (Go: the same).
+_NEW = 5.0
+#: Seconds for a client to answer the end of TLS.
+_TLS_END = 1.0
 
 
 class Downstream(asyncio.Protocol):
@@ -46,10 +51,13 @@ class Downstream(asyncio.Protocol):
         "_head_only",
         "_inquiry",
         "_minor",
+        "_new_since",
         "_partial",
         "_reading",
         "_stopping",
+        "_tls",
         "_unsent",
+        "_unsent_at",
         "armed",
         "client",
         "full",
@@ -65,7 +73,10 @@ class Downstream(asyncio.Protocol):
         self._stopping = False
         self._closed = False
         self.full = False
+        self._tls = False
+        self._new_since = -inf
         self._unsent = 0
+        self._unsent_at = 0.0
         self._eof = False
         self._inquiry: Inquiry | None = None
         self._reading = True
@@ -88,16 +99,18 @@ class Downstream(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
-        if presence.is_tls(self.transport):
+        self._tls = presence.is_tls(self.transport)
+        if self._tls:
             presence.bound_tls_buffer(self.transport)
         proxy = self.proxy
         proxy.connections.add(self)
-        if len(proxy.connections) > proxy.max_connections:
+        if len(proxy.connections) + proxy.handshakes > proxy.max_connections:
             self._closed = True
             self.write(proxy.too_many_connections())
-            self.transport.close()
+            self._end()
             return
-        proxy.timers.arm(self, proxy.clock() + proxy.header_timeout)
+        self._new_since = now = proxy.clock()
+        proxy.timers.arm(self, now + proxy.header_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -221,6 +234,7 @@ class Downstream(asyncio.Protocol):
             self._read(whole)
 
     def _begin(self, request: Request) -> None:
+        self._new_since = -inf
         self._head_only = request.method == b"HEAD"
         self._minor = request.minor
         special = request.fields or b"kube-probe/" in request.block
@@ -289,9 +303,7 @@ class Downstream(asyncio.Protocol):
         if self._inquiry is None:
             self._inquiry = Inquiry()
         self._inquiry.restart()
-        when = self._inquiry.next(self.proxy.clock())
-        if self.armed > when:
-            self.proxy.timers.arm(self, when)
+        self._arm(self._inquiry.next(self.proxy.clock()))
 
     def take_early(self) -> bytes:
         """Return what the client sent behind its request; the connection is then the caller's."""
@@ -351,8 +363,24 @@ class Downstream(asyncio.Protocol):
         unread = self._body is not None or self._partial is not None or self._ahead
         if (unread or not self._reading) and not self._eof:
             self.transport.set_protocol(Linger(self, self.transport))
+            if self._tls:
+                self._arm(self.proxy.clock() + MAX_SECONDS + _TLS_END)
         else:
-            self.transport.close()
+            self._end()
+
+    def _end(self) -> None:
+        """Close. The end of TLS wants an answer, for which the loop waits a minute; a client that
+        has taken all we sent need not be waited for."""
+        self._closed = True
+        self.transport.close()
+        if self._tls:
+            self._unsent_at = self.proxy.clock()
+            self._arm(self._unsent_at + _TLS_END)
+
+    def _arm(self, when: float) -> None:
+        """Look at the connection by then."""
+        if self.armed > when:
+            self.proxy.timers.arm(self, when)
 
     def _refuse(self, error: FramingError) -> None:
         """Answer what is not a request, and close: where the next one begins is unknown."""
@@ -389,6 +417,8 @@ class Downstream(asyncio.Protocol):
             later = self._exchange.on_time(now)
             return min(later, self._look(now)) if self._eof or not self._reading else later
         if self._partial is None:
+            if self._stopping:
+                self._end()
             return inf
         late_at = self._partial.since + self.proxy.header_timeout
         if now < late_at:
@@ -400,20 +430,25 @@ class Downstream(asyncio.Protocol):
         """The answer is complete, and no deadline watches over it any more; but the client may
         never take the rest of it."""
         self._unsent = presence.count_unsent(self.transport)
-        when = self.proxy.clock() + self.proxy.header_timeout
-        if self._unsent and self.armed > when:
-            self.proxy.timers.arm(self, when)
+        if self._unsent:
+            self._unsent_at = self.proxy.clock()
+            self._arm(self._unsent_at + self.proxy.header_timeout)
 
     def _give_up_unsent(self, now: float) -> float:
-        """Drop a client that has taken nothing since the last look."""
+        """Drop a client that has taken nothing for too long, or has all and does not say so."""
         unsent = presence.count_unsent(self.transport)
         if not unsent:
+            if self._closed and self._tls:
+                self.transport.abort()
             return inf
-        if unsent >= self._unsent:
+        if unsent < self._unsent or not self._unsent:
+            self._unsent_at = now
+        self._unsent = unsent
+        late_at = self._unsent_at + self.proxy.header_timeout
+        if now >= late_at:
             self.transport.abort()
             return inf
-        self._unsent = unsent
-        return now + self.proxy.header_timeout
+        return min(now + _TLS_END, late_at) if self._tls else late_at
 
     def _look(self, now: float) -> float:
         """Find out whether a client of which the loop tells nothing is there; return when next."""
@@ -428,8 +463,7 @@ class Downstream(asyncio.Protocol):
             transport.abort()
             return inf
         when = self._inquiry.next(now)
-        if self.armed > when:
-            self.proxy.timers.arm(self, when)
+        self._arm(when)
         return when
 
     def _ask(self) -> None:
@@ -445,8 +479,15 @@ class Downstream(asyncio.Protocol):
         One that has come in part is present; and one that the client sent while it took an answer.
         """
         self._stopping = True
-        if self._exchange is None and self._partial is None and not self._ahead:
-            self.transport.close()
+        if self._exchange is not None or self._partial is not None or self._ahead:
+            return
+        if self._closed or self.transport.is_closing():
+            return
+        now = self.proxy.clock()
+        if presence.count_unread(self.transport) or now < self._new_since + _NEW:
+            self._arm(now + _NEW)  # a request is on its way up, or may be on its way here
+        else:
+            self._end()
 
     def drain(self) -> None:
         """The time to wait is over: a request that has no pod is told so."""

@@ -351,7 +351,7 @@ class Exchange:
             self.trace.answered(response.status)
         if self._proxy.draining:
             self._keep_alive = False
-        if not self._body.complete and not self.entry.throttler.revision.full_duplex:
+        if not self._body.complete and (complete or not self.entry.throttler.revision.full_duplex):
             # The rest of the request is unread: whatever follows on this connection is its body.
             self._keep_alive = False
         if raw is not None and response.plain and self._keep_alive and self.request.minor:

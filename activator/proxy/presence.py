@@ -123,10 +123,11 @@ def reset(transport: asyncio.Transport) -> None:
 def count_unsent(transport: asyncio.Transport) -> int:
     """Return how many bytes the client has not taken; 0 once the kernel has them all.
 
-    The kernel asks us for more in large steps only, so that its own count tells of progress.
+    The kernel asks us for more in large steps only, so that its own count tells of progress. Over
+    TLS the loop does not count what is encrypted and waits for the kernel; then that is full.
     """
     ours = transport.get_write_buffer_size()
-    if not ours:
+    if not ours and not is_tls(transport):
         return 0
     queued = bytearray(4)
     fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
@@ -23,10 +24,12 @@ import uvicorn
 from activator.driver import Driver
 from activator.logs import Repeats
 from activator.proxy.downstream import Downstream
+from activator.proxy.handshake import Gate, Handshake
 from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
 from activator.proxy.replies import Reply, refused
 from activator.proxy.request import RequestLimits
+from activator.tasks import Tasks
 from activator.timers import Timers
 from throttler.model import RevisionID
 
@@ -82,6 +85,7 @@ class Proxy:
         #: so that clients go elsewhere before it is closed.
         self.draining = False
         self.connections: set[Downstream] = set()
+        self.handshakes = 0
         self._repeats = Repeats()
         self._date = b""
         self._date_of = 0
@@ -93,6 +97,10 @@ class Proxy:
             self._date_of = now
             self._date = formatdate(now, usegmt=True).encode()
         return self._date
+
+    def has_room(self) -> bool:
+        """See handshake.Gate."""
+        return len(self.connections) + self.handshakes < self.max_connections
 
     def too_many_connections(self) -> bytes:
         """Return the answer to a connection beyond the bound, and log it now and then."""
@@ -132,10 +140,21 @@ class Proxy:
         return len(connections)
 
 
-#: Seconds for a TLS handshake with a client; whoever sends nothing holds no file for longer.
-_HANDSHAKE_TIMEOUT = 10.0
-#: Seconds for a client to take the rest of its last answer, and to answer the end of TLS.
-_SHUTDOWN_TIMEOUT = 60.0
+#: Connections that the kernel keeps for us until they are accepted.
+BACKLOG = 4096
+#: Seconds for handshakes that are under way when the ports close.
+_LAST_HANDSHAKES = 1.0
+
+
+class _Open:
+    """The gate of a server whose connections nobody bounds."""
+
+    def __init__(self) -> None:
+        self.handshakes = 0
+
+    def has_room(self) -> bool:
+        """See handshake.Gate."""
+        return True
 
 
 class QuietServer(uvicorn.Server):
@@ -147,9 +166,11 @@ class QuietServer(uvicorn.Server):
         secure: by listening socket, what its clients are shown.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, gate: Gate | None = None) -> None:
         super().__init__(config)
         self.secure: dict[socket.socket, ssl.SSLContext] = {}
+        self._gate = gate or _Open()
+        self._handshakes = Tasks()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -161,14 +182,15 @@ class QuietServer(uvicorn.Server):
         await super().startup([sock for sock in sockets or () if sock not in self.secure])
         loop = asyncio.get_running_loop()
         for sock, context in self.secure.items():
-            server = await loop.create_server(
-                self._protocol,
-                sock=sock,
-                ssl=context,
-                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
-                ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT,
-            )
-            self.servers.append(server)
+            accept = partial(Handshake, self._protocol, context, self._gate, self._handshakes.start)
+            self.servers.append(await loop.create_server(accept, sock=sock, backlog=BACKLOG))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn.Server. Who is in the middle of a handshake may bring one request."""
+        for server in self.servers:
+            server.close()
+        await self._handshakes.finish(_LAST_HANDSHAKES)
+        await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
         """Return the protocol object of a new connection."""
@@ -198,8 +220,9 @@ def data_server(proxy: Proxy) -> QuietServer:
         lifespan="off",
         log_config=None,
         access_log=False,
+        backlog=BACKLOG,
     )
-    return QuietServer(config)
+    return QuietServer(config, proxy)
 
 
 async def _no_application(scope: Any, receive: Any, send: Any) -> None:
@@ -246,7 +269,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _find_the_dead(sock)
         sock.bind((host, port))
-        sock.listen(4096)
+        sock.listen(BACKLOG)
         sock.setblocking(False)
     except OSError as error:
         sock.close()

@@ -7,6 +7,7 @@ import base64
 import json
 import socket
 import ssl
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from activator.config import load
 from activator.proxy.server import ListenError
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
+
+#: Connections that the kernel lets wait on any port.
+LONGEST = int(Path("/proc/sys/net/core/somaxconn").read_text())
 
 
 @pytest.fixture
@@ -136,6 +140,19 @@ async def test_a_hanging_handshake_does_not_hold_up_the_end(tmp_path: Path) -> N
     _, hangs = await asyncio.open_connection("127.0.0.1", int(port))
     await servers.stop_data(0.2)
     hangs.close()
+    await servers.stop()
+
+
+async def test_all_ports_for_traffic_take_the_same_burst(tmp_path: Path) -> None:
+    """The loop would have 100 connections wait on a port for TLS; the next SYN costs a second."""
+    encrypt(tmp_path)
+    write_secret(tmp_path, trustme.CA())
+    servers = Servers(runtime(tmp_path))
+    await servers.start()
+    for port in ("http", "h2c", "https"):
+        info = servers._sockets[port].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+        assert struct.unpack_from("I", info, 28)[0] == min(4096, LONGEST)  # tcpi_sacked: backlog
+    await servers.stop_data(1.0)
     await servers.stop()
 
 

@@ -698,7 +698,8 @@ async def test_full_duplex_whose_answer_ends_first_ends_the_connections(world):
     pod.on_data = lambda connection: connection.write(ok(b"early"))
     client = await world.client()
     client.send(request(b"/", b"POST", b"Content-Length: 6\r\n") + b"abc")
-    assert (await client.answer(b"POST")).body == b"early"
+    answer = await client.answer(b"POST")
+    assert (answer.body, answer.get(b"Connection")) == (b"early", b"close")
     await client.ended()
     await until(lambda: not pod.open)
 

@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
+from activator.proxy import downstream
 from activator.proxy.replies import refused
 from activator.proxy.server import ListenError, data_server, listen
 from tests.activator.proxy.world import Client, ok, request, until
@@ -113,21 +114,47 @@ async def test_a_stopping_server_finishes_what_runs_and_closes_what_is_idle(worl
     pod = await world.serving()
     server, port, task = await _served(world)
     idle = await _connected(world, port)
+    idle.send(request())
+    assert (await idle.answer()).status == 200
     busy = await _connected(world, port)
     pod.on_data = lambda connection: None
+    pod.requests.clear()
     busy.send(request() + request(b"/never"))
     await until(lambda: pod.requests)
 
     server.should_exit = True
     await idle.ended()
     idle.close()
-    pod.connections[0].write(ok(fields=b"Date: x\r\n"))
+    pod.connections[-1].write(ok(fields=b"Date: x\r\n"))
 
     assert (await busy.answer()).status == 200
     await busy.ended()
     busy.close()
     await asyncio.wait([task])
     assert [seen.target for seen in pod.requests] == [b"/"]
+
+
+async def test_a_new_connection_may_bring_its_first_request_while_the_server_stops(
+    world, monkeypatch
+):
+    """An ingress that was told to close opens one for each request, and may repeat no POST."""
+    monkeypatch.setattr(downstream, "_NEW", 1.0)
+    pod = await world.serving()
+    server, port, task = await _served(world)
+    new, silent = await _connected(world, port), await _connected(world, port)
+    await until(lambda: len(world.proxy.connections) == 2)
+    world.proxy.draining = True
+    server.should_exit = True
+    await world.clock_moves(0.3)
+    assert not server.servers[0].is_serving()
+    new.send(request(b"/", b"POST", body=b"x"))
+    answer = await new.answer(b"POST")
+    assert (answer.status, answer.get(b"connection")) == (200, b"close")
+    await silent.ended()
+    new.close()
+    silent.close()
+    await asyncio.wait([task])
+    assert len(pod.requests) == 1
 
 
 async def test_a_drain_answers_the_connections_of_a_server(world):
