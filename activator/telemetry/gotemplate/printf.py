@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from activator.telemetry.gotemplate.errors import ExecutionError
 from activator.telemetry.gotemplate.values import (
     MISSING,
     GoStruct,
@@ -26,6 +27,8 @@ _DIRECTIVE: Final = re.compile(
 _SUBSCRIPT: Final = re.compile(r"%[-+# 0]*[*0-9.]*\[")
 #: Go's own bound on widths and precisions.
 _WIDEST: Final = 1_000_000
+#: Ours: more than anybody pads a log line to, and harmless for each of a thousand values.
+_MOST_PADDING: Final = 1_000
 
 _SIMPLE_ESCAPES: Final = {
     **dict(zip("\a\b\f\n\r\t\v", "abfnrtv", strict=True)),
@@ -47,7 +50,13 @@ class Directive:
 
 def check_format(text: str) -> str:
     """Return why a format cannot be used here, or nothing."""
-    return "argument indexes such as %[1]s are not offered here" if _SUBSCRIPT.search(text) else ""
+    if _SUBSCRIPT.search(text):
+        return "argument indexes such as %[1]s are not offered here"
+    for found in _DIRECTIVE.finditer(text):
+        for number in (found["width"], found["precision"]):
+            if number and number != "*" and int(number) > _MOST_PADDING:
+                return f"{number} is too wide: {_MOST_PADDING} is the most"
+    return ""
 
 
 def sprintf(text: str, arguments: list[object]) -> str:
@@ -79,6 +88,8 @@ def _directive(found: re.Match[str], left: Iterator[object]) -> str:
     precision = _number(found["precision"] or "0", left) if found["point"] else None
     if precision is _BAD:
         precision, wrong = None, wrong + "%!(BADPREC)"
+    if max(width or 0, precision or 0) > _MOST_PADDING:
+        raise ExecutionError(f"printf: a width or precision of more than {_MOST_PADDING}")
     if found["verb"] == "%":
         return wrong + "%"
     argument = next(left, _NONE_LEFT)

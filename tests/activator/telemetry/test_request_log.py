@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from time import process_time
 
 import pytest
 
@@ -123,6 +124,43 @@ def test_a_line_that_fails_says_what_it_was_about(log, lines, caplog) -> None:
     assert caplog.messages == [
         "request log: the template does not fit a request: index out of range: 0"
     ]
+
+
+SQUARE = "{{range .Request.Header}}" * 4 + "%s" + "{{end}}" * 4
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        '{{$x := "xx"}}' + '{{$x = printf "%s%s" $x $x}}' * 40,
+        r'{{$x := "\\"}}' + "{{$x = js $x}}" * 40,
+        '{{$x := "<"}}' + "{{$x = html $x}}" * 400,
+        '{{$x := printf "%1000s" "x"}}' + "{{$x}}" * 200,
+        "{{print" + " .Request.Header" * 900 + "}}",
+        "{{.Request.Header}}" * 800,
+        SQUARE % "x",
+        SQUARE % "",
+        SQUARE % ("{{if true}}" * 20 + "{{end}}" * 20),
+        SQUARE % ("{{if and" + " true" * 1000 + "}}{{end}}"),
+        SQUARE % ("{{$y := $}}" * 100),
+    ],
+    ids=str.__len__,
+)
+def test_a_template_cannot_hold_up_requests_or_fill_the_memory(log, lines, template: str) -> None:
+    fields = "".join(f"x-{number}: {number:0100}\r\n" for number in range(50))
+    asked = record(f"GET /p HTTP/1.1\r\nHost: h\r\n{fields}\r\n".encode())
+    assert log.configure(RequestLogConfig(True, template))
+    begun = process_time()
+    log.ended(asked)
+    assert process_time() - begun < 0.5  # it is 0.02; without a bound it never ends
+    assert lines[0].startswith(b"Invalid request log template: method: GET")
+    assert len(lines[0]) < 200
+
+
+def test_a_line_as_long_as_any_reader_takes_is_written(log, lines) -> None:
+    log.configure(RequestLogConfig(True, "{{js .Request.RequestURI}} {{.Request.Header}}"))
+    log.ended(record(b"GET /" + b"'" * 8000 + b" HTTP/1.1\r\nHost: h\r\n\r\n"))
+    assert lines == [b"/" + rb"\u0027" * 8000 + b" map[]\n"]
 
 
 def test_off_writes_nothing(log, lines) -> None:

@@ -40,6 +40,13 @@ def test_what_cannot_be_printed_cannot_be_formatted() -> None:
         sprintf("%v", [GoStruct()])
 
 
-def test_a_width_that_would_fill_the_memory_is_none() -> None:
-    assert len(sprintf("%999999999999d", [1])) < 100
+@pytest.mark.parametrize("text", ["%999999d", "%.999999d", "%-1001s", "%.1001f"])
+def test_a_width_that_would_fill_the_memory_is_refused(text: str) -> None:
+    with pytest.raises(ExecutionError, match="more than 1000"):
+        sprintf(text, [1])
+    assert "1000 is the most" in check_format(text)
+    assert len(sprintf("%1000d", [1])) == 1000
+
+
+def test_a_width_that_go_refuses_is_none() -> None:
     assert sprintf("%*d", [10**9, 1]) == "%!(BADWIDTH)1"
