@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 from starlette.applications import Starlette
@@ -26,6 +26,8 @@ PREFIX: Final = "/debug/pprof/"
 _DEFAULT_SECONDS: Final = 30.0
 _MEMORY_SECONDS: Final = 5.0
 _LONGEST: Final = 300.0
+#: Seconds between two looks whether somebody still waits for a profile, and may have it.
+_LOOK: Final = 0.25
 
 _INDEX: Final = """{prefix}
 
@@ -69,29 +71,45 @@ class _Profiling:
         if seconds is None:
             return PlainTextResponse(f"seconds is a number up to {_LONGEST:g}\n", 400)
         if self._busy:
-            return PlainTextResponse("another profile is being made\n", 500)
+            return PlainTextResponse("another profile is being made\n", 409)
         self._busy = True
         try:
-            made = await (_profile(seconds) if name == "profile" else _heap(seconds))
+            made = await self._made(request, (_profile if name == "profile" else _heap)(seconds))
         finally:
             self._busy = False
-        return PlainTextResponse(made)
+        return _not_found() if made is None else PlainTextResponse(made)
+
+    async def _made(self, request: Request, making: Coroutine[None, None, str]) -> str | None:
+        """Make it while somebody waits for it, and may have it; None if that ends first."""
+        task = asyncio.ensure_future(making)
+        try:
+            while not (await asyncio.wait({task}, timeout=_LOOK))[0]:
+                if not self._enabled() or await request.is_disconnected():
+                    return None
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
 
 
 async def _profile(seconds: float) -> str:
     stop = threading.Event()
+    sampling = asyncio.ensure_future(asyncio.to_thread(stacks.sample, stop, seconds))
     try:
-        return await asyncio.to_thread(stacks.sample, stop, seconds)
+        return await asyncio.shield(sampling)
     finally:
         stop.set()  # the process ends, or the client is gone
+        await asyncio.wait({sampling})
 
 
 async def _heap(seconds: float) -> str:
     stacks.start_memory()
     try:
         await asyncio.sleep(seconds)
-    finally:
         lines = await asyncio.to_thread(stacks.stop_memory)
+    finally:
+        stacks.drop_memory()
     return lines + "\n" + stacks.objects()
 
 

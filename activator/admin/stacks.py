@@ -94,6 +94,11 @@ def stop_memory() -> str:
     return "\n".join(lines) + "\n"
 
 
+def drop_memory() -> None:
+    """Note no more, if anything still is noted; what was, is forgotten."""
+    tracemalloc.stop()
+
+
 def objects() -> str:
     """Return how many objects of which type the garbage collector knows, the most first.
 

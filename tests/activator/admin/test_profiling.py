@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import threading
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +16,7 @@ import uvloop
 
 from activator.admin import profiling
 from activator.admin.profiling import create_profiling_app
+from activator.admin.stacks import sample
 
 
 @pytest.fixture
@@ -130,8 +133,55 @@ async def test_one_profile_at_a_time(client, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(profiling, "_profile", slow)
     first = asyncio.ensure_future(client.get("/debug/pprof/profile?seconds=1"))
     await started.wait()
-    assert (await client.get("/debug/pprof/heap?seconds=1")).status_code == 500
+    assert (await client.get("/debug/pprof/heap?seconds=1")).status_code == 409
     go_on.set()
     assert (await first).text == "done\n"
     monkeypatch.undo()
     assert (await client.get("/debug/pprof/profile?seconds=0.01")).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["profile", "heap"])
+@pytest.mark.parametrize("why", ["the client left", "it was turned off"])
+async def test_a_profile_that_nobody_may_have_any_more_ends(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    monkeypatch.setattr(profiling, "_LOOK", 0.001)
+    left, sent = asyncio.Event(), []
+    looks = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            if why == "the client left":
+                left.set()
+            else:
+                switch.on = False
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": f"/debug/pprof/{name}",
+        "query_string": b"seconds=300",
+        "headers": [],
+    }
+    async with asyncio.timeout(10):
+        await create_profiling_app(switch)(scope, receive, send)
+    assert sent[0]["status"] == 404
+    assert not tracemalloc.is_tracing()
+    assert not [thread for thread in threading.enumerate() if _samples(thread)]
+
+
+def _samples(thread: threading.Thread) -> bool:
+    """Whether a thread looks at the others."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if frame.f_code is sample.__code__:
+            return True
+        frame = frame.f_back
+    return False
