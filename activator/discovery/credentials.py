@@ -65,10 +65,11 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
 async def _load_kubeconfig(paths: str, configuration: Any) -> None:
     from kubernetes_asyncio import config
 
-    if not any(_exists(path) for path in paths.split(os.pathsep)):
-        raise ClusterConfigError(
-            f"KUBECONFIG names {paths}, which does not exist: set it to a kubeconfig file"
-        )
+    names = paths.split(os.pathsep)
+    if not any(_exists(path) for path in names):
+        folder = next(filter(_is_folder, names), None)
+        wrong = f"{paths}, which does not exist" if folder is None else f"{folder}, a folder"
+        raise ClusterConfigError(f"KUBECONFIG names {wrong}: set it to a kubeconfig file")
     try:
         await config.load_kube_config(config_file=paths, client_configuration=configuration)
     except Exception as error:
@@ -85,6 +86,10 @@ def _expanded(path: str) -> str:
 
 def _exists(path: str) -> bool:
     return Path(path).expanduser().is_file()
+
+
+def _is_folder(path: str) -> bool:
+    return Path(path).expanduser().is_dir()
 
 
 async def authorization(configuration: Any) -> dict[str, str]:

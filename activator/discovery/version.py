@@ -105,4 +105,7 @@ def _parts(version: str) -> tuple[int, int, int]:
     """Compares as Knative does: numbers only, pre-releases and build marks cut off."""
     numbers = version.removeprefix("v").partition("-")[0].partition("+")[0].split(".")
     major, minor, patch = (*numbers, "0", "0")[:3]
+    for number in (major, minor, patch):
+        if not (number.isascii() and number.isdigit()):  # int() takes more than that
+            raise ValueError(f"{number!a} is no number")
     return int(major), int(minor), int(patch)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
     with pytest.raises(ClusterConfigError, match=message) as caught:
         await credentials.load(str(path), {})
     assert str(path) in str(caught.value)
+
+
+async def test_a_folder_instead_of_a_kubeconfig_is_called_one(tmp_path: Path) -> None:
+    paths = f"{tmp_path / 'nothing'}{os.pathsep}{tmp_path}"
+    with pytest.raises(ClusterConfigError) as caught:
+        await credentials.load(paths, {})
+    assert str(caught.value) == (
+        f"KUBECONFIG names {tmp_path}, a folder: set it to a kubeconfig file"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,16 @@ async def test_a_wait_is_told_at_its_beginning_and_now_and_then(
     server.script["version", "list"].extend([Answer(503)] * 2)
     await version.check(api, "1.34", Timings(version_interval=0.01, version_reminder=0.0))
     assert len(caplog.records) == 3
+    await api.close()
+
+
+@pytest.mark.parametrize("found", ["v\uff11.\uff13\uff15.\uff12", "v1_0.35", "v1.+35", "v1. 35"])
+async def test_a_version_of_other_digits_is_no_answer(
+    found: str, server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.script["version", "list"].append(Answer(body=json.dumps({"gitVersion": found}).encode()))
+    api = ApiServer(server.kubeconfig(tmp_path), QUICK, {})
+    assert await version.check(api, "v1.34.0", QUICK) == "v1.35.2+k3s1"
     await api.close()
 
 
