@@ -31,7 +31,7 @@ def test_knatives_environment_alone_starts_run():
     assert (settings.bind, settings.admin_bind) == ("0.0.0.0", "127.0.0.1")
     assert (settings.pod_name, settings.pod_ip) == ("activator-x", "10.0.0.9")
     assert (settings.probe_timeout, settings.probe_frequency) == (0.3, 0.2)
-    assert (settings.lame_duck, settings.drain_timeout) == (45.0, 540.0)
+    assert (settings.lame_duck, settings.drain_timeout) == (45.0, 525.0)
     assert settings.autoscaler_url == "ws://autoscaler.knative-serving.svc.cluster.local:8080"
     assert settings.kubernetes_min_version == "v1.34.0"
     assert settings.manifests is None
