@@ -19,7 +19,7 @@ import contextlib
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
@@ -31,6 +31,11 @@ from websockets.uri import parse_uri
 from activator.autoscaler.backlog import Backlog
 
 _log = structlog.get_logger(__name__)
+
+#: Bytes that a peer may send at once, and per second in the long run. The autoscaler says nothing
+#: but pongs; 256 KiB of empty pings, which is what one read may bring, held the loop for 30 s.
+MOST_AT_ONCE: Final = 16 << 10
+MOST_PER_SECOND: Final = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +198,7 @@ class AutoscalerLink:
             user_agent_header="activator",
             open_timeout=self._timings.handshake,
             close_timeout=self._timings.close,
+            create_connection=_Connection,
             ping_interval=None,  # _heartbeat does it: the library waits for each pong
         )
 
@@ -257,7 +263,15 @@ class AutoscalerLink:
         # The autoscaler has nothing to say. What it says is taken off the socket all the same, or
         # the pongs behind it would not be seen. _heartbeat is the deadline.
         while True:
-            await connection.recv(decode=False)
+            try:
+                await connection.recv(decode=False)
+            except ConnectionClosed as error:
+                if isinstance(connection, _Connection) and connection.flooded:
+                    raise ConnectionAbortedError(
+                        f"the peer sent more than {MOST_AT_ONCE} bytes at once; an autoscaler has "
+                        "nothing to say"
+                    ) from error
+                raise
 
     async def _write(self, connection: ClientConnection) -> NoReturn:
         loop = asyncio.get_running_loop()
@@ -334,3 +348,29 @@ class _Connect(connect):
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
+
+
+class _Connection(ClientConnection):
+    """One that ends when the peer sends more than it can have to say.
+
+    Attributes:
+        flooded: whether that was its end.
+    """
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.flooded = False
+        self._may_take = float(MOST_AT_ONCE)
+        self._taken_at = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        now = self.loop.time()
+        earned = (now - self._taken_at) * MOST_PER_SECOND
+        self._may_take = min(self._may_take + earned, MOST_AT_ONCE) - len(data)
+        self._taken_at = now
+        if self._may_take < 0:
+            self.flooded = True
+            self.transport.abort()
+        else:
+            super().data_received(data)

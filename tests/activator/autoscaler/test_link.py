@@ -16,7 +16,7 @@ from websockets.utils import accept_key
 
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.link import AutoscalerLink, LinkTimings
+from activator.autoscaler.link import MOST_AT_ONCE, AutoscalerLink, LinkTimings
 from activator.autoscaler.reporter import StatReporter
 from throttler.model import RevisionID
 
@@ -291,6 +291,21 @@ async def test_what_the_peer_says_is_ignored(peer):
         for _ in range(3):
             await soon(peer.pings.get())
         assert link.connection_losses == 0
+
+
+async def test_a_peer_that_says_more_than_it_can_have_to_say_is_left(peer):
+    async def flood(connection):
+        await connection.recv()
+        connection.transport.write(b"\x89\x00" * MOST_AT_ONCE)  # pings: all would be answered
+
+    peer.greet = flood
+    async with running(peer.url) as (link, states):
+        await states.expect(True)
+        link.send(b"frame")
+        await states.expect(False)
+        assert link.connection_losses == 1
+        assert "the peer sent more than 16384 bytes at once" in link.last_error
+        await states.expect(True)
 
 
 async def test_the_end_is_a_goodbye(peer):
