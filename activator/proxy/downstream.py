@@ -104,7 +104,7 @@ class Downstream(asyncio.Protocol):
             presence.bound_tls_buffer(self.transport)
         proxy = self.proxy
         proxy.connections.add(self)
-        if len(proxy.connections) + proxy.handshakes > proxy.max_connections:
+        if len(proxy.connections) > proxy.max_connections:
             self._closed = True
             self.write(proxy.too_many_connections())
             self._end()

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
-from functools import partial
 from typing import Any, cast
 
 import uvicorn
@@ -24,12 +23,10 @@ import uvicorn
 from activator.driver import Driver
 from activator.logs import Repeats
 from activator.proxy.downstream import Downstream
-from activator.proxy.handshake import Gate, Handshake
 from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
 from activator.proxy.replies import Reply, refused
 from activator.proxy.request import RequestLimits
-from activator.tasks import Tasks
 from activator.timers import Timers
 from throttler.model import RevisionID
 
@@ -85,7 +82,6 @@ class Proxy:
         #: so that clients go elsewhere before it is closed.
         self.draining = False
         self.connections: set[Downstream] = set()
-        self.handshakes = 0
         self._repeats = Repeats()
         self._date = b""
         self._date_of = 0
@@ -97,10 +93,6 @@ class Proxy:
             self._date_of = now
             self._date = formatdate(now, usegmt=True).encode()
         return self._date
-
-    def has_room(self) -> bool:
-        """See handshake.Gate."""
-        return len(self.connections) + self.handshakes < self.max_connections
 
     def too_many_connections(self) -> bytes:
         """Return the answer to a connection beyond the bound, and log it now and then."""
@@ -142,19 +134,10 @@ class Proxy:
 
 #: Connections that the kernel keeps for us until they are accepted.
 BACKLOG = 4096
-#: Seconds for handshakes that are under way when the ports close.
-_LAST_HANDSHAKES = 1.0
-
-
-class _Open:
-    """The gate of a server whose connections nobody bounds."""
-
-    def __init__(self) -> None:
-        self.handshakes = 0
-
-    def has_room(self) -> bool:
-        """See handshake.Gate."""
-        return True
+#: Seconds for a TLS handshake with a client; whoever sends nothing holds no file for longer.
+_HANDSHAKE_TIMEOUT = 10.0
+#: Seconds for a client to take the rest of its last answer, and to answer the end of TLS.
+_SHUTDOWN_TIMEOUT = 60.0
 
 
 class QuietServer(uvicorn.Server):
@@ -166,11 +149,9 @@ class QuietServer(uvicorn.Server):
         secure: by listening socket, what its clients are shown.
     """
 
-    def __init__(self, config: uvicorn.Config, gate: Gate | None = None) -> None:
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.secure: dict[socket.socket, ssl.SSLContext] = {}
-        self._gate = gate or _Open()
-        self._handshakes = Tasks()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -182,15 +163,15 @@ class QuietServer(uvicorn.Server):
         await super().startup([sock for sock in sockets or () if sock not in self.secure])
         loop = asyncio.get_running_loop()
         for sock, context in self.secure.items():
-            accept = partial(Handshake, self._protocol, context, self._gate, self._handshakes.start)
-            self.servers.append(await loop.create_server(accept, sock=sock, backlog=BACKLOG))
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn.Server. Who is in the middle of a handshake may bring one request."""
-        for server in self.servers:
-            server.close()
-        await self._handshakes.finish(_LAST_HANDSHAKES)
-        await super().shutdown(sockets)
+            server = await loop.create_server(
+                self._protocol,
+                sock=sock,
+                ssl=context,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
+                ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT,
+            )
+            self.servers.append(server)
 
     def _protocol(self) -> asyncio.Protocol:
         """Return the protocol object of a new connection."""
@@ -222,7 +203,7 @@ def data_server(proxy: Proxy) -> QuietServer:
         access_log=False,
         backlog=BACKLOG,
     )
-    return QuietServer(config, proxy)
+    return QuietServer(config)
 
 
 async def _no_application(scope: Any, receive: Any, send: Any) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import trustme
 
 from activator.proxy.downstream import Downstream
-from activator.proxy.handshake import Handshake
 from activator.tls.internal import DATA_PLANE, POD_PORT, InternalTls
 from activator.tls.parameters import TlsParameters
 from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until
@@ -97,12 +96,11 @@ class TlsWorld(World):
         self.tls.set_secret(secret(self.ca))
         self.tls.start()
         self.pools.use_tls(self.tls.pods)
-        context = self.tls.server.context
         self._server = await self.loop.create_server(
-            lambda: Handshake(
-                lambda: Downstream(self.proxy), context, self.proxy, self.tasks.start
-            ),
+            lambda: Downstream(self.proxy),
             "127.0.0.1",
+            ssl=self.tls.server.context,
+            ssl_handshake_timeout=10.0,
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self.trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,15 +1,13 @@
-"""Connections that are not encrypted yet: counted, bounded, given up in time."""
+"""How TLS begins and ends with clients that do only what they are told."""
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from activator.proxy import handshake
 from tests.activator.proxy.tls_world import DATA_PLANE, TlsWorld
 from tests.activator.proxy.world import Client, request, turns, until
 
@@ -72,42 +70,11 @@ async def plain(world: TlsWorld) -> Client:
     return client
 
 
-async def test_a_silent_client_is_counted_and_given_up_in_time(world, monkeypatch):
-    monkeypatch.setattr(handshake, "HANDSHAKE_TIMEOUT", 0.2)
-    client = await plain(world)
-    await until(lambda: world.proxy.handshakes == 1)
-    assert not world.proxy.connections
-    await client.ended()
-    assert world.proxy.handshakes == 0
-
-
-async def test_beyond_the_bound_connections_are_closed_at_once(world):
-    world.proxy.max_connections = 2
-    first = [await plain(world), await plain(world)]
-    await until(lambda: world.proxy.handshakes == 2)
-    third = await plain(world)
-    await third.ended()
-    assert world.proxy.handshakes == 2
-    for client in first:
-        client.abort()
-    await until(lambda: world.proxy.handshakes == 0)
-    await world.serving()
-    assert (await world.ask()).status == 200
-
-
 async def test_what_comes_right_behind_the_handshake_is_not_lost(world):
     await world.serving()
     by_hand = ByHand(await plain(world), world.trusted)
     await by_hand.shake(behind=request())
     assert b"200 OK" in await by_hand.read_until(b"hello")
-
-
-async def test_a_handshake_that_is_cancelled_closes_its_connection(world):
-    client = await plain(world)
-    await until(lambda: world.proxy.handshakes == 1)
-    await world.tasks.close()
-    await client.ended()
-    assert world.proxy.handshakes == 0
 
 
 async def test_a_client_that_does_not_answer_the_end_of_tls_is_not_waited_for(world):
@@ -133,9 +100,3 @@ async def test_a_client_that_is_not_told_all_is_waited_for(world):
     await world.clock_moves(2.5)
     client.transport.resume_reading()
     await client.size(size)
-
-
-async def test_tasks_of_handshakes_end(world):
-    client = await world.client()
-    await asyncio.wait_for(until(lambda: len(world.tasks) == 0), 5)
-    client.abort()
