@@ -383,10 +383,14 @@ async def test_an_unreadable_file_is_reported_and_read_when_it_can_be(
 
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, signal, sys
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
 from tests.activator.discovery.recording import RecordingSink
+
+# A shell without job control starts what it puts into the background with SIGINT ignored, and that
+# is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def main():
     folder = ManifestFolder(sys.argv[1], Inventory(RecordingSink()))
