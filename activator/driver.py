@@ -13,6 +13,7 @@ from math import inf
 from typing import Protocol
 
 from activator.counters import RevisionCounters
+from activator.events import Events
 from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
@@ -81,6 +82,7 @@ class Driver:
         config_listeners: who is told of a ConfigMap's data, by its name.
         secret_listeners: who is told of a Secret's data, decoded, by its name.
         bundle_listener: who is told of the certificates to trust, PEM, all of them each time.
+        events: what happens to revisions and pods, for whoever listens.
     """
 
     prober: Prober
@@ -106,6 +108,7 @@ class Driver:
         self.config_listeners: dict[str, Callable[[Mapping[str, str]], None]] = {}
         self.secret_listeners: dict[str, Callable[[Mapping[str, bytes]], None]] = {}
         self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
+        self.events = Events()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 

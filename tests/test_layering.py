@@ -30,6 +30,7 @@ BASE: Final = frozenset(
         "config",
         "configmaps",
         "counters",
+        "events",
         "log_lines",
         "logs",
         "names",
@@ -52,6 +53,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "throttler": frozenset(),
     "activator": frozenset(),
     "activator.counters": frozenset(),
+    "activator.events": frozenset({"throttler"}),
     "activator.log_lines": frozenset(),
     "activator.logs": frozenset({"activator.log_lines"}),
     "activator.names": frozenset(),
@@ -65,7 +67,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.configmaps": frozenset(
         {"throttler", "activator.log_lines", "activator.logs", "activator.values"}
     ),
-    "activator.driver": frozenset({"throttler", "activator.counters"}),
+    "activator.driver": frozenset({"throttler", "activator.counters", "activator.events"}),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.lab": frozenset(),
     "activator.runtime": SIBLINGS | BELOW_SIBLINGS,

@@ -15,6 +15,7 @@ class Reframed:
 
     Arguments:
         minor: the client's HTTP/1 version.
+        notes: field lines of ours, each preceded by its CRLF.
 
     Attributes:
         ends_connection: the end of the connection is the end of the body: nothing else tells a
@@ -22,12 +23,13 @@ class Reframed:
         size: bytes of the body that have passed, where its length is unknown.
     """
 
-    __slots__ = ("_chunk", "_minor", "_response", "ends_connection", "size")
+    __slots__ = ("_chunk", "_minor", "_notes", "_response", "ends_connection", "size")
 
-    def __init__(self, response: Response, minor: int) -> None:
+    def __init__(self, response: Response, minor: int, notes: bytes = b"") -> None:
         unframed = response.body is not None and response.length < 0
         self._response = response
         self._minor = minor
+        self._notes = notes
         self._chunk = unframed and minor == 1
         self.ends_connection = unframed and minor == 0
         self.size = 0
@@ -40,7 +42,12 @@ class Reframed:
             date: the present date, for an answer without one.
         """
         return client_head(
-            self._response, minor=self._minor, chunk=self._chunk, close=close, date=date
+            self._response,
+            minor=self._minor,
+            chunk=self._chunk,
+            close=close,
+            date=date,
+            notes=self._notes,
         )
 
     def payload(self, payload: list[bytes]) -> bytes:

@@ -7,6 +7,7 @@ call; nothing here waits. When a request may be sent again is decided by ``_may_
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ class Exchange:
         to_head: the request is a HEAD, see upstream.Answered.
         entry: what belongs to its revision; trace: its spans, None while nothing is traced.
         answering: a byte of the pod's final answer has been passed on.
+        notes: field lines of ours for the answer, whoever makes it, each preceded by its CRLF.
     """
 
     __slots__ = (
@@ -76,6 +78,7 @@ class Exchange:
         "done",
         "downstream",
         "entry",
+        "notes",
         "paused",
         "request",
         "ticket",
@@ -108,6 +111,7 @@ class Exchange:
         self._response_size = 0
         self._sent_at = 0.0
         self.trace: Trace | None = None
+        self.notes = b""
 
     ticket: Ticket
     entry: Entry
@@ -354,7 +358,8 @@ class Exchange:
         if not self._body.complete and (complete or not self.entry.throttler.revision.full_duplex):
             # The rest of the request is unread: whatever follows on this connection is its body.
             self._keep_alive = False
-        if raw is not None and response.plain and self._keep_alive and self.request.minor:
+        as_it_came = response.plain and self._keep_alive and not self.notes
+        if raw is not None and as_it_came and self.request.minor:
             downstream.write(raw.replace(response.cut, b"", 1) if response.cut else raw)
         else:
             downstream.write(self._reframed(response, payload, complete))
@@ -374,7 +379,7 @@ class Exchange:
 
     def _reframed(self, response: Response, payload: list[bytes], complete: bool) -> bytes:
         """Return a head that differs from the pod's, and the payload that came with it."""
-        answer = self._answer = Reframed(response, self.request.minor)
+        answer = self._answer = Reframed(response, self.request.minor, self.notes)
         if answer.ends_connection:
             self._keep_alive = False
         data = answer.head(close=not self._keep_alive, date=self._proxy.date())
@@ -519,6 +524,8 @@ class Exchange:
             self.upstream = None
 
     def _reply(self, reply: replies.Reply, outcome: str) -> None:
+        if self.notes:
+            reply = replace(reply, fields=reply.fields + self.notes)
         self._response_size = len(reply.body)
         self._end(outcome, reply.status)
         self._proxy.tell(self.entry.throttler.revision.id, reply)

@@ -117,7 +117,9 @@ def _framing(response: Response) -> None:
         response.keep_alive = False
 
 
-def client_head(response: Response, *, minor: int, chunk: bool, close: bool, date: bytes) -> bytes:
+def client_head(
+    response: Response, *, minor: int, chunk: bool, close: bool, date: bytes, notes: bytes = b""
+) -> bytes:
     """Write the head that the client sees.
 
     Arguments:
@@ -125,8 +127,9 @@ def client_head(response: Response, *, minor: int, chunk: bool, close: bool, dat
         chunk: whether the body goes out in chunks.
         close: whether the client's connection ends after this answer.
         date: the present date, for an answer without one.
+        notes: field lines of ours, each preceded by its CRLF.
     """
-    lines = b"\r\nDate: " + (response.date or date)
+    lines = notes + b"\r\nDate: " + (response.date or date)
     if response.length >= 0 and response.status != 204:
         lines += b"\r\nContent-Length: %d" % response.length
     if chunk:
