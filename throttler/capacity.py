@@ -6,7 +6,7 @@ pkg/activator/net/throttler.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 #: No pod and no revision is given more than this at a time (Knative: revisionMaxConcurrency).
@@ -63,6 +63,74 @@ def assign_slice(pods: int, share: ActivatorShare) -> frozenset[int] | None:
     start = share.index * size
     tail = (pods - remnant + share.index,) if share.index < remnant else ()
     return frozenset((*range(start, start + size), *tail))
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityTerms:
+    """What a revision's capacity is made of, so that it can be written out.
+
+    Attributes:
+        container_concurrency: requests that a pod may have at a time; 0 for no limit.
+        usable: pods that may have requests from anybody; by the ClusterIP, those that Kubernetes
+            lists as ready.
+        own: numbers of those in our share, in the order of their addresses.
+        share: which of how many activators we are.
+        borrow: whether we use pods beyond our share, once those in it are full.
+        by_service: whether requests go to the ClusterIP.
+    """
+
+    container_concurrency: int
+    usable: int
+    own: Sequence[int]
+    share: ActivatorShare
+    borrow: bool
+    by_service: bool = False
+
+    @property
+    def in_reach(self) -> int:
+        """How many pods this activator may send requests to."""
+        return self.usable if self.borrow else len(self.own)
+
+    @property
+    def capacity(self) -> int:
+        """How many requests may be in flight at a time, from this activator."""
+        if self.by_service:
+            return service_capacity(self.container_concurrency, self.usable, self.share.count)
+        return revision_capacity(self.container_concurrency, self.in_reach)
+
+    @property
+    def sentence(self) -> str:
+        """How that came about, for people."""
+        limit, capacity, count = self.container_concurrency, self.capacity, self.share.count
+        if limit == 0 and capacity:
+            return f"no limit, since containerConcurrency is 0; {_pods(self.usable)}"
+        whole = f"{_pods(self.usable)} × {limit}"
+        if self.by_service:
+            divided = f" ÷ {count} activators" if count > 1 else ""
+            return f"{whole}{divided} = {capacity}, by way of the ClusterIP"
+        if len(self.own) == self.usable:
+            return f"{whole} = {capacity}"
+        us = f"as activator {self.share.index + 1} of {count}"
+        part = revision_capacity(limit, len(self.own))
+        ours = f"{_pods(len(self.own))} ({_ranges(self.own)}) × {limit} = {part}"
+        if not self.borrow:
+            return f"{_pods(self.usable)} ÷ {count} activators; {us} we have {ours}"
+        return f"{whole} = {capacity}; our share {us}: {ours}, others are borrowed beyond that"
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers, counted from 0, as people count, from 1: ``1-3, 7``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1]:
+            runs[-1][-1] = number + 1
+        else:
+            runs.append([number + 1, number + 1])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def service_capacity(container_concurrency: int, ready: int, activators: int) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from throttler.capacity import ActivatorShare
+from throttler.capacity import ActivatorShare, CapacityTerms
 from throttler.pod import PodTracker
 from throttler.ticket import Ticket
 
@@ -52,6 +52,7 @@ class Statistics:
     oldest_arrival: float | None
     in_flight: int
     capacity: int
+    capacity_terms: CapacityTerms
     queue_depth: int
     healthy: int
     in_reach: int

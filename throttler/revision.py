@@ -16,9 +16,8 @@ from throttler.breaker import Breaker, Budget
 from throttler.capacity import (
     SLOW_START_STEP,
     ActivatorShare,
+    CapacityTerms,
     assign_slice,
-    revision_capacity,
-    service_capacity,
 )
 from throttler.changes import Changes, Statistics
 from throttler.deadlines import Deadlines
@@ -313,30 +312,30 @@ class RevisionThrottler:
 
     def capacity(self) -> int:
         """Return how many requests may be in flight at a time; O(pods)."""
+        return self.capacity_terms().capacity
+
+    def capacity_terms(self) -> CapacityTerms:
+        """Return what that is made of; O(pods)."""
+        limit, share, borrow = self.revision.container_concurrency, self.share, self._borrow
         if self.roster.service.used_since is not None:
-            return self._service_capacity()
-        return revision_capacity(self.revision.container_concurrency, self._in_reach())
-
-    def _in_reach(self) -> int:
-        """Return how many pods this activator may send requests to."""
-        return sum(pod.bit != 0 and not pod.is_service for pod in self._pods)
-
-    def _service_capacity(self) -> int:
-        limit, ready = self.revision.container_concurrency, self.roster.ready()
-        return service_capacity(limit, ready, self.share.count)
+            return CapacityTerms(limit, self.roster.ready(), (), share, borrow, by_service=True)
+        own = [number for number, pod in enumerate(self._pods) if pod.in_slice]
+        return CapacityTerms(limit, len(self._pods), own, share, borrow)
 
     def statistics(self) -> Statistics:
         """Return the state at this moment; O(pods), not for the hot path."""
         oldest = self.breaker.oldest()
+        terms = self.capacity_terms()
         return Statistics(
             waiting=self.breaker.waiting,
             held_bytes=self.breaker.own.bytes,
             oldest_arrival=oldest.arrived if oldest else None,
             in_flight=self.in_flight,
-            capacity=self.capacity(),
+            capacity=terms.capacity,
+            capacity_terms=terms,
             queue_depth=self.breaker.own.max_depth,
             healthy=self.roster.healthy(),
-            in_reach=self._in_reach(),
+            in_reach=0 if terms.by_service else terms.in_reach,
             share=self.share,
             pods=tuple(sorted(self.roster.pods.values(), key=by_dest)),
             service=self.service,
@@ -352,7 +351,7 @@ class RevisionThrottler:
         self._pods = self.roster.choose(changes, now)
         ours = self._slice(self._pods)
         if self.roster.service.used_since is not None and self.revision.container_concurrency:
-            self._pods[0].limit = self._service_capacity()
+            self._pods[0].limit = self.capacity()
         self._room = self._own_slice = 0
         for index, pod in enumerate(self._pods):
             pod.in_slice = ours is None or index in ours

@@ -10,6 +10,7 @@ from tests.throttler.world import One, addresses, unhurried
 from throttler.capacity import (
     MAX_CAPACITY,
     ActivatorShare,
+    CapacityTerms,
     assign_slice,
     infer_share,
     revision_capacity,
@@ -190,3 +191,58 @@ def test_without_a_limit_no_pod_is_left_to_others() -> None:
     one.healthy(addresses(3))
     one.throttler.set_share(ActivatorShare(1, 2), one.now)
     assert all(pod.in_slice for pod in one.throttler.pods())
+
+
+ALONE, FIRST, SECOND = ActivatorShare(), ActivatorShare(0, 2), ActivatorShare(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        (CapacityTerms(10, 0, (), ALONE, True), "0 pods × 10 = 0"),
+        (CapacityTerms(0, 0, (), ALONE, True), "0 pods × 0 = 0"),
+        (CapacityTerms(10, 1, (0,), ALONE, True), "1 pod × 10 = 10"),
+        (CapacityTerms(10, 3, (0, 1, 2), ALONE, False), "3 pods × 10 = 30"),
+        (
+            CapacityTerms(0, 3, (0, 1, 2), FIRST, True),
+            "no limit, since containerConcurrency is 0; 3 pods",
+        ),
+        (
+            CapacityTerms(10, 3, (0, 2), FIRST, True),
+            "3 pods × 10 = 30; our share as activator 1 of 2: 2 pods (1, 3) × 10 = 20, others are "
+            "borrowed beyond that",
+        ),
+        (
+            CapacityTerms(10, 3, (1,), SECOND, False),
+            "3 pods ÷ 2 activators; as activator 2 of 2 we have 1 pod (2) × 10 = 10",
+        ),
+        (
+            CapacityTerms(1, 9, (0, 1, 2, 3, 8), FIRST, False),
+            "9 pods ÷ 2 activators; as activator 1 of 2 we have 5 pods (1-4, 9) × 1 = 5",
+        ),
+        (
+            CapacityTerms(10, 4, (), FIRST, True, by_service=True),
+            "4 pods × 10 ÷ 2 activators = 20, by way of the ClusterIP",
+        ),
+        (
+            CapacityTerms(10, 4, (), ALONE, True, by_service=True),
+            "4 pods × 10 = 40, by way of the ClusterIP",
+        ),
+    ],
+)
+def test_the_arithmetic_is_written_out(terms: CapacityTerms, sentence: str) -> None:
+    assert terms.sentence == sentence
+
+
+@pytest.mark.parametrize("borrow", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("pods", [0, 1, 2, 3, 4, 7])
+def test_what_is_written_out_is_what_requests_get(pods: int, count: int, borrow: bool) -> None:
+    for index in range(-1, count):
+        one = One(2, borrow=borrow)
+        one.healthy(addresses(pods))
+        one.throttler.set_share(ActivatorShare(index, count), one.now)
+        one.requests(2 * pods + 1)
+        terms = one.throttler.capacity_terms()
+        assert one.throttler.in_flight == terms.capacity
+        assert f"= {terms.capacity}" in terms.sentence
