@@ -42,6 +42,21 @@ class MeshMode(Enum):
     DISABLED = "disabled"
 
 
+class ReadinessRule(Enum):
+    """Whose word makes a pod of a revision usable, and why; the value is what people read.
+
+    PROBE: our own probe's. With every other Kubernetes has to list the pod as ready besides: either
+    queue-proxy answers our probe although a container is not ready that it cannot see, or the
+    readiness policy says so.
+    """
+
+    PROBE = "probe"
+    EXEC_READINESS_PROBE = "exec-readiness-probe"
+    STARTUP_PROBE = "startup-probe"
+    SIDECAR_READINESS_PROBE = "sidecar-readiness-probe"
+    KUBERNETES_POLICY = "kubernetes-policy"
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     """What the throttler needs to know of a Revision object.
@@ -52,8 +67,7 @@ class Revision:
         timeout: seconds from arrival to the last byte of the answer (``timeoutSeconds``).
         response_start_timeout: seconds from arrival to the first byte of the answer; 0 is off.
         idle_timeout: seconds without a byte of the answer; 0 is off.
-        probe_suffices: whether a pod that passed our own probe may be used although Kubernetes
-            does not list it as ready. False where queue-proxy cannot vouch for every container.
+        readiness: what makes a pod usable.
         full_duplex: whether the pod answers while it still reads the request, as a rule.
     """
 
@@ -64,10 +78,16 @@ class Revision:
     timeout: float = 300.0
     response_start_timeout: float = 0.0
     idle_timeout: float = 0.0
-    probe_suffices: bool = True
+    readiness: ReadinessRule = ReadinessRule.PROBE
     full_duplex: bool = False
     service: str = ""
     configuration: str = ""
+
+    @property
+    def probe_suffices(self) -> bool:
+        """Whether a pod that passed our own probe may be used although Kubernetes does not list it
+        as ready."""
+        return self.readiness is ReadinessRule.PROBE
 
 
 class Dest(NamedTuple):

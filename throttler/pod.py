@@ -39,6 +39,7 @@ class PodTracker:
         answered: requests that it ended while others waited, since its limit was last looked at.
         bit: its place in the revision's bit masks; 0 while it gets no requests.
         last_error: why the last probe or connect failed; empty if it did not.
+        last_status: of the last probe's answer; None if there was none.
         failures: probes failed since the last that passed; failing_since: when the first did.
         proven_at: when it last answered a probe or a request.
     """
@@ -57,6 +58,7 @@ class PodTracker:
         "is_service",
         "last_error",
         "last_probe_at",
+        "last_status",
         "limit",
         "listed_at",
         "mesh_like",
@@ -90,6 +92,7 @@ class PodTracker:
         self.bit = 0
         self.in_slice = False
         self.last_error = ""
+        self.last_status: int | None = None
         self.failures = 0
         self.failing_since = now
         self.listed_at = now

@@ -168,6 +168,7 @@ class Roster:
         pod.apply(PodEvent.PROBE_PASSED)
         pod.mesh_like = False
         pod.last_error = ""
+        pod.last_status = 200
         pod.failures = 0
         pod.proven_at = pod.last_probe_at = now
         if was_healthy or pod.state is not _HEALTHY:
@@ -181,7 +182,7 @@ class Roster:
         """Take a probe's bad answer, or none. One from an earlier epoch is ignored."""
         if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
             return False
-        pod.last_probe_at = now
+        pod.last_probe_at, pod.last_status = now, status
         before, pod.mesh_like = pod.mesh_like, looks_like_mesh(status)
         if not self._trusts(pod):
             took_out = self._lose(pod, PodEvent.PROBE_FAILED, error, now)

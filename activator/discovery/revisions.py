@@ -8,7 +8,7 @@ the readiness rules of pkg/activator/net/revision_backends.go.
 from __future__ import annotations
 
 from activator.discovery.fields import Field, identify, root
-from throttler.model import AppProtocol, Revision, RevisionID
+from throttler.model import AppProtocol, ReadinessRule, Revision, RevisionID
 
 SERVICE_LABEL = "serving.knative.dev/service"
 CONFIGURATION_LABEL = "serving.knative.dev/configuration"
@@ -57,7 +57,7 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
         timeout=_seconds(spec["timeoutSeconds"], DEFAULT_TIMEOUT_SECONDS),
         response_start_timeout=_seconds(spec["responseStartTimeoutSeconds"], 0),
         idle_timeout=_seconds(spec["idleTimeoutSeconds"], 0),
-        probe_suffices=_probe_suffices(revision, serving, containers, readiness_policy),
+        readiness=_readiness(revision, serving, containers, readiness_policy),
         full_duplex=metadata["annotations"].at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
         service=labels.at(SERVICE_LABEL).text(),
         configuration=labels.at(CONFIGURATION_LABEL).text(),
@@ -81,25 +81,32 @@ def _protocol(serving: Field | None) -> AppProtocol:
     return AppProtocol.H2C if ports and ports[0]["name"].text() == "h2c" else AppProtocol.HTTP1
 
 
-def _probe_suffices(
+def _readiness(
     revision: Field, serving: Field | None, containers: list[Field], default: str
-) -> bool:
+) -> ReadinessRule:
     annotation = revision["metadata"]["annotations"].at(READINESS_POLICY_ANNOTATION)
     policy = annotation.text(default=default)
     if policy not in READINESS_POLICIES:
         annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
     # All containers are looked at whatever the policy: a broken probe is an error under each.
     blind = [_blind_to(container, container is serving) for container in containers]
-    return policy == "probe" or (policy == "auto" and not any(blind))
+    if policy == "kubernetes":
+        return ReadinessRule.KUBERNETES_POLICY
+    if policy == "probe":
+        return ReadinessRule.PROBE
+    return next(filter(None, blind), ReadinessRule.PROBE)
 
 
-def _blind_to(container: Field, is_serving: bool) -> bool:
-    """Whether queue-proxy may answer for a container that Kubernetes holds to be not ready.
+def _blind_to(container: Field, is_serving: bool) -> ReadinessRule | None:
+    """Why queue-proxy may answer for a container that Kubernetes holds to be not ready, if it may.
 
     It cannot run commands in another container, does not take part in startup probes, and polls
     nothing of a sidecar that Kubernetes could not see failing first.
     """
-    readiness = container["readinessProbe"]
-    runs_command = "exec" in readiness.mapping()
-    has_startup_probe = container["startupProbe"].value is not None
-    return runs_command or has_startup_probe or (not is_serving and bool(readiness.mapping()))
+    readiness = container["readinessProbe"].mapping()
+    startup = container["startupProbe"].value
+    if "exec" in readiness:
+        return ReadinessRule.EXEC_READINESS_PROBE
+    if startup is not None:
+        return ReadinessRule.STARTUP_PROBE
+    return ReadinessRule.SIDECAR_READINESS_PROBE if readiness and not is_serving else None

@@ -18,7 +18,7 @@ from throttler import pod as pod_module
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.health import PodState
-from throttler.model import AppProtocol, Dest, MeshMode, Revision, RevisionID
+from throttler.model import AppProtocol, Dest, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -34,6 +34,7 @@ PLACES = [
     for uid in ("", "u1", "u2")
 ]
 CONCURRENCIES = (0, 1, 3, 10)
+READINESS = (ReadinessRule.EXEC_READINESS_PROBE, ReadinessRule.PROBE)
 TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
 ENDS = {"released", "timed-out", "cancelled", "rejected"}
 #: A slow start from 64 to 65,536 would need as many requests.
@@ -387,7 +388,7 @@ class Walk:
             uid=f"uid-{b % 2}",
             container_concurrency=CONCURRENCIES[b // 2 % 4],
             protocol=AppProtocol.H2C if b // 8 % 8 == 0 else AppProtocol.HTTP1,
-            probe_suffices=b // 64 % 4 != 0,
+            readiness=READINESS[b // 64 % 4 != 0],
         )
         changes = self.throttler.set_revision(spec, self.now)
         real = self.throttler.find(*id)

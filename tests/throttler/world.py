@@ -11,7 +11,7 @@ from throttler.breaker import Budget
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.mesh import REACH
-from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
+from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -20,6 +20,7 @@ from throttler.ticket import FOLLOWS, Ticket, TicketState
 NAME = RevisionID("default", "hello-00001")
 HTTP1 = AppProtocol.HTTP1
 H2C = AppProtocol.H2C
+_PROBE, _EXEC = ReadinessRule.PROBE, ReadinessRule.EXEC_READINESS_PROBE
 
 #: Judge what the throttler decides, not how busy the machine is while it does.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -67,14 +68,14 @@ def revision(
     id: RevisionID = NAME,
     uid: str = "uid-1",
     protocol: AppProtocol = HTTP1,
-    probe_suffices: bool = True,
+    readiness: ReadinessRule = _PROBE,
 ) -> Revision:
     return Revision(
         id=id,
         uid=uid,
         container_concurrency=container_concurrency,
         protocol=protocol,
-        probe_suffices=probe_suffices,
+        readiness=readiness,
     )
 
 
@@ -111,7 +112,7 @@ class One:
         self.widening: set[RevisionThrottler] = set()
         self.total = Budget(2 * depth, 2 * max_bytes)
         self.throttler = RevisionThrottler(
-            revision(container_concurrency, probe_suffices=probe_suffices),
+            revision(container_concurrency, readiness=_PROBE if probe_suffices else _EXEC),
             Budget(depth, max_bytes),
             self.total,
             self.deadlines,

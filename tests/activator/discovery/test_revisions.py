@@ -36,7 +36,7 @@ def test_all_fields_are_read() -> None:
         "serving.knative.dev/configuration": "c",
     }
     assert revisions.parse(obj) == Revision(
-        *(A, "u1", 3, AppProtocol.H2C, 60.0, 20.0, 10.0, True),
+        *(A, "u1", 3, AppProtocol.H2C, 60.0, 20.0, 10.0),
         service="s",
         configuration="c",
     )
@@ -90,24 +90,26 @@ SERVING = {"ports": [{"containerPort": 8080}]}
 
 
 @pytest.mark.parametrize(
-    ("containers", "suffices"),
+    ("containers", "rule"),
     [
-        ([SERVING], True),
-        ([{**SERVING, "readinessProbe": HTTP}], True),
-        ([{**SERVING, "readinessProbe": EXEC}], False),
-        ([{**SERVING, "startupProbe": HTTP}], False),
-        ([{**SERVING, "livenessProbe": EXEC}], True),
-        ([SERVING, {}], True),
-        ([SERVING, {"readinessProbe": HTTP}], False),
-        ([{"readinessProbe": EXEC}, SERVING], False),
-        ([SERVING, {"startupProbe": HTTP}], False),
-        ([{"readinessProbe": HTTP}], True),
+        ([SERVING], "probe"),
+        ([{**SERVING, "readinessProbe": HTTP}], "probe"),
+        ([{**SERVING, "readinessProbe": EXEC}], "exec-readiness-probe"),
+        ([{**SERVING, "readinessProbe": EXEC, "startupProbe": HTTP}], "exec-readiness-probe"),
+        ([{**SERVING, "startupProbe": HTTP}], "startup-probe"),
+        ([{**SERVING, "livenessProbe": EXEC}], "probe"),
+        ([SERVING, {}], "probe"),
+        ([SERVING, {"readinessProbe": HTTP}], "sidecar-readiness-probe"),
+        ([{"readinessProbe": EXEC}, SERVING], "exec-readiness-probe"),
+        ([SERVING, {"startupProbe": HTTP}], "startup-probe"),
+        ([{"readinessProbe": HTTP}], "probe"),
     ],
 )
 def test_our_probe_suffices_only_where_queue_proxy_sees_every_probe(
-    containers: list[Any], suffices: bool
+    containers: list[Any], rule: str
 ) -> None:
-    assert revisions.parse(revision(containers=containers)).probe_suffices is suffices
+    read = revisions.parse(revision(containers=containers))
+    assert (read.readiness.value, read.probe_suffices) == (rule, rule == "probe")
 
 
 @pytest.mark.parametrize(("policy", "suffices"), [("probe", True), ("kubernetes", False)])
@@ -115,7 +117,8 @@ def test_the_annotation_overrides_what_the_probes_say(policy: str, suffices: boo
     probe = EXEC if suffices else HTTP
     obj = revision(containers=[{**SERVING, "readinessProbe": probe}])
     obj["metadata"]["annotations"] = {"activator.dev/readiness-policy": policy}
-    assert revisions.parse(obj).probe_suffices is suffices
+    read = revisions.parse(obj)
+    assert read.readiness.value == ("probe" if suffices else "kubernetes-policy")
 
 
 @pytest.mark.parametrize("probe", [{"readinessProbe": HTTP}, {"readinessProbe": EXEC}])

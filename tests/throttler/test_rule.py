@@ -1,0 +1,143 @@
+"""Which rule decides about a pod, in each situation in which a user would ask."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.throttler.world import One, addresses, revision
+from throttler.capacity import ActivatorShare
+from throttler.health import PodState
+from throttler.model import MeshMode, ReadinessRule
+from throttler.pod import PodTracker
+from throttler.rule import SENTENCES, Decision, Rule, verdict
+
+A, B, C = addresses(3)
+VIP = "10.96.0.5:80"
+
+
+def said(pod: PodTracker) -> tuple[str, str]:
+    found = verdict(pod)
+    return found.decision.value, found.rule.value
+
+
+def test_a_pod_is_new_then_passes_its_probe() -> None:
+    one = One(1)
+    one.set_dests([], [A])
+    pod = one.pod(A)
+    assert said(pod) == ("wait", "awaiting-probe")
+    one.passed(pod)
+    assert said(pod) == ("use", "probe-passed")
+
+
+def test_a_pod_fails_its_probe_or_a_request() -> None:
+    one = One(1)
+    one.set_dests([A])
+    pod = one.pod(A)
+    one.failed(pod)
+    assert said(pod) == ("wait", "probe-failing")
+    one.passed(pod)
+    one.throttler.connect_failed(pod, "refused", one.now)
+    assert said(pod) == ("wait", "probe-failing")
+
+
+@pytest.mark.parametrize("readiness", [rule for rule in ReadinessRule if rule.value != "probe"])
+def test_kubernetes_has_the_last_word_and_the_rule_says_why(readiness: ReadinessRule) -> None:
+    one = One(1, probe_suffices=False)
+    spec = revision(1, readiness=readiness)
+    one.throttler.set_revision(spec, one.now)
+    one.set_dests([], [A])
+    pod = one.pod(A)
+    one.passed(pod)
+    assert said(pod) == ("wait", readiness.value)
+    one.set_dests([A])
+    assert said(pod) == ("use", readiness.value)
+    one.set_dests([], [A])
+    assert said(pod) == ("wait", "awaiting-probe")
+    one.failed(pod)
+    assert said(pod) == ("wait", "probe-failing")
+
+
+def test_a_pod_that_leaves_with_a_request() -> None:
+    one = One(1)
+    (pod,) = one.healthy([A])
+    one.request()
+    one.set_dests([])
+    assert said(pod) == ("leave", "draining")
+
+
+@pytest.mark.parametrize(("borrow", "decision"), [(True, "use"), (False, "leave")])
+def test_a_pod_of_another_activators_share(borrow: bool, decision: str) -> None:
+    one = One(1, borrow=borrow)
+    own, other = one.healthy([A, B])
+    one.throttler.set_share(ActivatorShare(0, 2), one.now)
+    assert said(own) == ("use", "probe-passed")
+    assert said(other) == (decision, "beyond-share")
+
+
+def test_kubernetes_word_is_enough_where_no_mesh_is() -> None:
+    one = One(1, mode=MeshMode.DISABLED)
+    one.set_dests([A], [B])
+    assert said(one.pod(A)) == ("use", "kubernetes-ready")
+    one.passed(one.pod(B))
+    assert said(one.pod(B)) == ("use", "probe-passed")
+
+
+def test_pods_behind_a_mesh_are_left_to_the_cluster_ip() -> None:
+    one = One(1, mode=MeshMode.ENABLED, service=VIP)
+    one.set_dests([A])
+    service = one.throttler.service
+    assert service is not None
+    assert said(one.pod(A)) == ("leave", "mesh")
+    assert said(service) == ("wait", "awaiting-probe")
+    one.passed(service)
+    assert said(service) == ("use", "probe-passed")
+
+
+def test_the_words_of_a_readiness_rule_are_rules() -> None:
+    words = {rule.value for rule in Rule}
+    assert {rule.value for rule in ReadinessRule} - {"probe"} <= words
+
+
+def test_every_rule_has_a_sentence_and_each_says_its_decision() -> None:
+    assert {rule for _, rule in SENTENCES} == set(Rule)
+    begins = {Decision.USE: "Used", Decision.WAIT: "Waits", Decision.LEAVE: "Left"}
+    for (decision, _), sentence in SENTENCES.items():
+        assert sentence.startswith(begins[decision])
+        assert sentence.endswith(".")
+
+
+def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
+    """A walk through the events of pods: `use` is said of those that may have requests alone."""
+    draw = random.Random(5)
+    for mode in MeshMode:
+        for suffices in (True, False):
+            one = One(2, mode=mode, probe_suffices=suffices, service=VIP, borrow=suffices)
+            for _ in range(400):
+                _step(one, draw)
+                for pod in one.throttler.pods():
+                    found = verdict(pod)
+                    assert found.sentence
+                    assert (found.decision is Decision.USE) == (pod.bit != 0)
+                    if pod.state is PodState.DRAINING:
+                        assert found.rule is Rule.DRAINING
+
+
+def _step(one: One, draw: random.Random) -> None:
+    """One thing happens."""
+    pods = list(one.throttler.pods())
+    pod = draw.choice(pods) if pods else None
+    what = draw.randrange(5)
+    if what == 0 or pod is None:
+        listed = [a for a in (A, B, C) if draw.random() < 0.7]
+        ready = [a for a in listed if draw.random() < 0.6]
+        one.set_dests(ready, [a for a in listed if a not in ready])
+    elif what == 1:
+        one.passed(pod)
+    elif what == 2:
+        one.failed(pod)
+    elif what == 3:
+        one.throttler.set_share(ActivatorShare(draw.randrange(-1, 2), 2), one.now)
+    elif one.throttler.in_flight < 3:
+        one.request()
