@@ -1,23 +1,24 @@
 """What the admin API says of revisions and pods: the throttler's state in JSON's words.
 
-Pure: reads, changes nothing, knows neither HTTP nor a clock. The shape is described in
-docs/reference.md, and ``activator status`` reads it. Values that came from outside stay plain
+Pure: reads, changes nothing, knows neither HTTP nor a clock. The shape is that of views.py, and
+``activator status`` and ``activator explain`` read it. Values that came from outside stay plain
 strings: whoever shows them escapes them. Knative has no counterpart.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
+from activator.admin.views import CapacityBreakdown, PodView, RevisionView
+from throttler.capacity import CapacityTerms
 from throttler.health import PodState
 from throttler.pod import PodTracker
 from throttler.reason import waiting_reason
 from throttler.revision import RevisionThrottler
+from throttler.rule import verdict
 
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 
-def revision_view(throttler: RevisionThrottler, now: float) -> dict[str, Any]:
+def revision_view(throttler: RevisionThrottler, now: float) -> RevisionView:
     """Return one element of ``revisions``.
 
     Arguments:
@@ -34,7 +35,9 @@ def revision_view(throttler: RevisionThrottler, now: float) -> dict[str, Any]:
         "containerConcurrency": revision.container_concurrency,
         "protocol": revision.protocol.value,
         "timeoutSeconds": _whole(revision.timeout),
+        "readinessRule": revision.readiness.value,
         "capacity": statistics.capacity if limited or not statistics.capacity else None,
+        "capacityBreakdown": _breakdown(statistics.capacity_terms),
         "inFlight": statistics.in_flight,
         "queued": statistics.waiting,
         "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
@@ -50,25 +53,42 @@ def revision_view(throttler: RevisionThrottler, now: float) -> dict[str, Any]:
     }
 
 
-def pod_view(pod: PodTracker, limited: bool, now: float) -> dict[str, Any]:
+def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:
     """Return one element of ``pods``.
 
     Arguments:
         limited: whether the revision limits the requests of a pod.
         now: as for ``revision_view``.
     """
+    decided = verdict(pod)
     return {
         "address": pod.dest.address,
         "uid": pod.dest.uid,
         "kubernetes": _kubernetes(pod),
         "probe": _probe(pod),
+        "probeStatus": pod.last_status,
         "lastProbeSecondsAgo": _ago(pod.last_probe_at, now),
         "state": pod.state.value,
         "usable": pod.bit != 0,
+        "decision": decided.decision.value,
+        "decidedBy": decided.rule.value,
+        "explanation": decided.sentence,
         "inFlight": pod.in_flight,
         "limit": pod.limit if limited else None,
         "lastError": pod.last_error or None,
         "inSlice": pod.in_slice,
+    }
+
+
+def _breakdown(terms: CapacityTerms) -> CapacityBreakdown:
+    return {
+        "way": "cluster-ip" if terms.by_service else "pods",
+        "pods": terms.usable,
+        "limitPerPod": terms.container_concurrency or None,
+        "activators": terms.share.count,
+        "ownPods": len(terms.own),
+        "borrows": terms.borrow,
+        "sentence": terms.sentence,
     }
 
 

@@ -22,9 +22,11 @@ from activator import __version__
 from activator.admin.api import revision_view
 from activator.admin.headers import SecurityHeaders
 from activator.admin.hosts import OwnHosts
+from activator.admin.openapi import document
 from activator.admin.pages import index
 from activator.admin.problems import HANDLERS
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
+from activator.admin.views import ActivatorView, RevisionView
 from activator.driver import Driver
 from throttler.revision import RevisionThrottler
 
@@ -88,6 +90,8 @@ class _Handlers:
             return _stream((), JSON_TYPE)
         # A list, because revisions come and go while the answer is under way.
         throttlers = list(self._runtime.driver.throttler)
+        if (wanted := request.query_params.get("namespace")) is not None:
+            throttlers = [one for one in throttlers if one.revision.id.namespace == wanted]
         rest = {"activator": self._activator()}
         return _stream(json_pieces("revisions", self._views(throttlers), rest), JSON_TYPE)
 
@@ -97,12 +101,15 @@ class _Handlers:
         throttler = driver.throttler.find(wanted["namespace"], wanted["name"])
         return Response(encode(revision_view(throttler, driver.clock())), media_type=JSON_TYPE)
 
-    def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[dict[str, Any] | None]:
+    async def openapi(self, request: Request) -> Response:
+        return Response(encode(document(__version__)), media_type=JSON_TYPE)
+
+    def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         clock = self._runtime.driver.clock
         for throttler in in_order(throttlers, _order):
             yield None if throttler is None else revision_view(throttler, clock())
 
-    def _activator(self) -> dict[str, Any]:
+    def _activator(self) -> ActivatorView:
         runtime = self._runtime
         reason = runtime.ready()
         return {
@@ -139,6 +146,7 @@ def create_app(runtime: Runtime, hosts: Collection[str] = ()) -> Starlette:
         Route("/metrics", handlers.metrics),
         Route("/api/v1/revisions", handlers.revisions),
         Route("/api/v1/revisions/{namespace}/{name}", handlers.revision),
+        Route("/api/v1/openapi.json", handlers.openapi),
     ]
 
     @asynccontextmanager

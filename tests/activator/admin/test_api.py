@@ -6,7 +6,7 @@ import pytest
 
 from activator.admin.api import revision_view
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol
+from throttler.model import AppProtocol, ReadinessRule
 
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
 
@@ -34,7 +34,17 @@ def test_a_revision_at_zero(world):
         "containerConcurrency": 2,
         "protocol": "h2c",
         "timeoutSeconds": 300,
+        "readinessRule": "probe",
         "capacity": 0,
+        "capacityBreakdown": {
+            "way": "pods",
+            "pods": 0,
+            "limitPerPod": 2,
+            "activators": 0,
+            "ownPods": 0,
+            "borrows": True,
+            "sentence": "0 pods × 2 = 0",
+        },
         "inFlight": 0,
         "queued": 0,
         "oldestWaiterSeconds": None,
@@ -66,9 +76,14 @@ def test_a_full_pod_and_a_queue(world):
             "uid": f"uid-{POD}",
             "kubernetes": "ready",
             "probe": "passed",
+            "probeStatus": 200,
             "lastProbeSecondsAgo": 1.26,
             "state": "healthy",
             "usable": True,
+            "decision": "use",
+            "decidedBy": "probe-passed",
+            "explanation": "Used: our own probe passed, which is enough for this revision, "
+            "whatever Kubernetes says.",
             "inFlight": 2,
             "limit": 2,
             "lastError": None,
@@ -122,11 +137,14 @@ def test_a_pod_that_leaves_with_requests(world):
 
 
 def test_a_pod_that_passed_our_probe_where_that_does_not_suffice(world):
-    throttler = world.revision(probe_suffices=False)
+    throttler = world.revision(readiness=ReadinessRule.EXEC_READINESS_PROBE)
     (pod,) = world.pods(throttler, not_ready=(POD,))
     world.driver.probe_passed(pod, pod.epoch)
     seen = pod_view(world, throttler)
     assert (seen["probe"], seen["state"], seen["usable"]) == ("passed", "healthy", False)
+    assert (seen["kubernetes"], seen["probeStatus"]) == ("not-ready", 200)
+    assert (seen["decision"], seen["decidedBy"]) == ("wait", "exec-readiness-probe")
+    assert view(world, throttler)["readinessRule"] == "exec-readiness-probe"
 
 
 def test_without_a_limit_nothing_is_said_of_one(world):
@@ -134,6 +152,7 @@ def test_without_a_limit_nothing_is_said_of_one(world):
     assert view(world, throttler)["capacity"] == 0
     world.healthy(throttler, POD)
     assert view(world, throttler)["capacity"] is None
+    assert view(world, throttler)["capacityBreakdown"]["limitPerPod"] is None
     assert pod_view(world, throttler)["limit"] is None
 
 
@@ -144,6 +163,11 @@ def test_our_share_of_the_pods(world):
     world.driver.set_activators(throttler.revision.id, addresses)
     seen = view(world, throttler)
     assert (seen["activatorIndex"], seen["activatorCount"]) == (1, 2)
+    terms = seen["capacityBreakdown"]
+    assert (terms["pods"], terms["ownPods"], terms["activators"]) == (2, 1, 2)
+    assert terms["sentence"].endswith(
+        "as activator 2 of 2: 1 pod (2) × 2 = 2, others are borrowed beyond that"
+    )
     assert [(pod["address"], pod["inSlice"], pod["usable"]) for pod in seen["pods"]] == [
         (POD, False, True),
         (OTHER, True, True),
@@ -171,4 +195,6 @@ async def test_pods_that_cannot_be_reached_and_their_cluster_ip(world):
     assert [seen["clusterIP"][name] for name in named] == [
         *("10.96.0.5:80", "service", "passed", "healthy", True, 1, 2)
     ]
-    assert pod_view(world, throttler)["lastError"] == "status 503"
+    assert seen["capacityBreakdown"]["way"] == "cluster-ip"
+    pod = pod_view(world, throttler)
+    assert (pod["lastError"], pod["probeStatus"]) == ("status 503", 503)

@@ -90,6 +90,14 @@ async def test_without_revisions_the_list_is_empty(world):
     assert (await get(world, REVISIONS)).json()["revisions"] == []
 
 
+async def test_revisions_of_one_namespace(world):
+    for namespace, name in (("b", "x"), ("a", "y"), ("a-b", "z")):
+        world.revision(name, namespace=namespace)
+    for namespace, names in (("a", ["y"]), ("c", [])):
+        answer = await get(world, f"{REVISIONS}?namespace={namespace}")
+        assert [one["name"] for one in answer.json()["revisions"]] == names
+
+
 async def test_one_revision_is_an_element_of_the_list(world):
     throttler = world.revision()
     world.healthy(throttler, POD)

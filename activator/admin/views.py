@@ -1,0 +1,249 @@
+"""What the admin API's answers consist of: each field once, with its type and its meaning.
+
+From these types follow the OpenAPI document (openapi.py), the tables of docs/reference.md
+(``python -m activator.admin.views`` prints them) and what mypy demands of whoever makes the
+answers. A contract: fields are added, and words to closed sets, but none is taken away or given
+another meaning within ``/api/v1``; clients ignore what they do not know. Knative has no
+counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Annotated, Any, Final, TypedDict, get_args, get_type_hints
+
+from msgspec import Meta
+
+from throttler.health import PodState
+from throttler.model import AppProtocol, ReadinessRule
+from throttler.reason import Reason
+from throttler.rule import SENTENCES, Decision, Rule
+
+#: Those reasons for which a request can wait.
+WAITING: Final = (
+    Reason.NO_ENDPOINTS,
+    Reason.PODS_NOT_READY,
+    Reason.PROBE_FAILING,
+    Reason.AT_CAPACITY,
+)
+
+
+def says(meaning: str, words: Iterable[Enum | str | None] = ()) -> Meta:
+    """Return what there is to say of a field.
+
+    Arguments:
+        meaning: for the reference and the OpenAPI document, with code in backquotes.
+        words: the closed set that its value is of.
+    """
+    values = [word.value if isinstance(word, Enum) else word for word in words]
+    return Meta(description=meaning, extra_json_schema={"enum": values} if values else None)
+
+
+class CapacityBreakdown(TypedDict):
+    """What `capacity` is made of."""
+
+    way: Annotated[
+        str,
+        says(
+            "whether requests go to `pods` or, while these cannot be reached, to the `cluster-ip`",
+            ("pods", "cluster-ip"),
+        ),
+    ]
+    pods: Annotated[
+        int, says("usable pods; by the ClusterIP, those that Kubernetes lists as ready")
+    ]
+    limitPerPod: Annotated[
+        int | None, says("requests that each may have at a time; `null` is no limit")
+    ]
+    activators: Annotated[int, says("activators that share these pods; 0 while that is not known")]
+    ownPods: Annotated[int, says("how many of `pods` are this activator's own share")]
+    borrows: Annotated[bool, says("whether pods beyond it are used once those in it are full")]
+    sentence: Annotated[str, says("the arithmetic written out, for people, by the same terms")]
+
+
+class PodView(TypedDict):
+    """A pod, or the ClusterIP."""
+
+    address: Annotated[str, says("where it listens, `ip:port`")]
+    uid: Annotated[str, says("which pod it is; empty if Endpoints does not say")]
+    kubernetes: Annotated[
+        str,
+        says(
+            "what its Endpoints object says; `gone` if it is in none any more, `service` of a "
+            "ClusterIP",
+            ("ready", "not-ready", "gone", "service"),
+        ),
+    ]
+    probe: Annotated[
+        str,
+        says(
+            "what the activator's own probe, or a connection for a request, last found",
+            ("passed", "failed", "unknown"),
+        ),
+    ]
+    probeStatus: Annotated[
+        int | None,
+        says("the HTTP status that the last probe was answered; `null` if there is none"),
+    ]
+    lastProbeSecondsAgo: Annotated[
+        float | None,
+        says("how long ago a probe last passed or failed; `null` before the first"),
+    ]
+    state: Annotated[
+        str, says("where it is in its life; only healthy ones are sent requests", PodState)
+    ]
+    usable: Annotated[
+        bool,
+        says(
+            "whether it is sent requests: healthy, in reach, and listed as ready "
+            "where our probe alone does not suffice"
+        ),
+    ]
+    decision: Annotated[
+        str,
+        says("what follows: `use` it, `wait` until it may be used, or `leave` it alone", Decision),
+    ]
+    decidedBy: Annotated[str, says("[the rule](#the-rules) that decided this", Rule)]
+    explanation: Annotated[str, says("the same in a sentence, for people")]
+    inFlight: Annotated[int, says("requests at this pod from this activator")]
+    limit: Annotated[int | None, says("how many it may have; `null` is no limit")]
+    lastError: Annotated[
+        str | None,
+        says("what the last failed probe or connection met; `null` if none"),
+    ]
+    inSlice: Annotated[bool, says("whether it is usable and belongs to this activator's own share")]
+
+
+class RevisionView(TypedDict):
+    """A revision: what it may have, what it has, what waits, and why."""
+
+    namespace: Annotated[str, says("of the Revision object")]
+    name: Annotated[str, says("of the Revision object")]
+    uid: Annotated[str, says("a new one under the same name is another revision")]
+    containerConcurrency: Annotated[
+        int, says("requests that one pod may have at a time; 0 is no limit")
+    ]
+    protocol: Annotated[str, says("what the pods speak", AppProtocol)]
+    timeoutSeconds: Annotated[float, says("time from a request's arrival to the end of its answer")]
+    readinessRule: Annotated[
+        str,
+        says(
+            "whose word makes a pod usable: our own `probe`'s, or Kubernetes' as well, and why",
+            ReadinessRule,
+        ),
+    ]
+    capacity: Annotated[
+        int | None,
+        says(
+            "requests that the usable pods can take at a time from this activator; "
+            "`null` is no limit"
+        ),
+    ]
+    capacityBreakdown: Annotated[CapacityBreakdown, says("what that is made of, see below")]
+    inFlight: Annotated[int, says("requests at pods now")]
+    queued: Annotated[int, says("requests that wait now")]
+    oldestWaiterSeconds: Annotated[
+        float | None,
+        says("how long the first of them has waited; `null` when nobody waits"),
+    ]
+    queueDepth: Annotated[int, says("how many may wait")]
+    heldBytes: Annotated[int, says("bytes of waiting requests that are held in memory")]
+    reason: Annotated[
+        str | None,
+        says("why requests wait; `null` when nobody waits", (*WAITING, None)),
+    ]
+    reasonDetail: Annotated[
+        str | None,
+        says("more about it, for people, such as what a probe met"),
+    ]
+    reachableHealthyPods: Annotated[
+        int, says("healthy pods that this activator may send requests to")
+    ]
+    activatorIndex: Annotated[
+        int,
+        says(
+            "which share of the pods is this activator's own, from 0; -1 while it "
+            "is not among the revision's activators"
+        ),
+    ]
+    activatorCount: Annotated[int, says("of how many; 0 while that is not known")]
+    clusterIP: Annotated[
+        PodView | None,
+        says(
+            "the private Service's ClusterIP, with the fields of a pod, while pods "
+            "cannot be reached by their own addresses; it is in use if it is `usable`"
+        ),
+    ]
+    pods: Annotated[list[PodView], says("every known pod, by address")]
+
+
+class ActivatorView(TypedDict):
+    """Who answers."""
+
+    podName: Annotated[str, says("what it is called")]
+    version: Annotated[str, says("of the activator")]
+    uptimeSeconds: Annotated[float, says("for how long it has run")]
+    ready: Annotated[bool, says("what `GET /readyz` says")]
+    notReadyReason: Annotated[str | None, says("why it is not ready; `null` when it is")]
+    manifestErrors: Annotated[
+        dict[str, str],
+        says("what is wrong with the files of `--manifests` at present, by path"),
+    ]
+
+
+class RevisionsView(TypedDict):
+    """All revisions."""
+
+    revisions: Annotated[list[RevisionView], says("sorted by namespace and name")]
+    activator: Annotated[ActivatorView, says("who answers")]
+
+
+class ProblemView(TypedDict):
+    """What was wrong (RFC 9457)."""
+
+    type: Annotated[str, says("`about:blank`: the status says it all")]
+    title: Annotated[str, says("the status in words")]
+    status: Annotated[int, says("the status of the answer")]
+    detail: Annotated[str, says("what was wrong and what to do, for people")]
+
+
+#: The tables of docs/reference.md, in its order: the first column's heading, and whose fields.
+TABLES: Final = (
+    ("field of a revision", RevisionView),
+    ("field of `capacityBreakdown`", CapacityBreakdown),
+    ("field of a pod", PodView),
+    ("field of `activator`", ActivatorView),
+)
+
+
+def table(heading: str, view: Any) -> str:
+    """Return the table of a view's fields in Markdown."""
+    rows = (f"| `{name}` | {meaning} |" for name, meaning in _fields(view))
+    return "\n".join((f"| {heading} | meaning |", "|---|---|", *rows))
+
+
+def rules() -> str:
+    """Return the table of rules in Markdown."""
+    rows = (f"| `{rule.value}` | {text} |" for (_, rule), text in sorted(_SENTENCES, key=_by_rule))
+    return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
+
+
+_SENTENCES: Final = tuple(SENTENCES.items())
+_RULES: Final = tuple(Rule)
+
+
+def _by_rule(item: tuple[tuple[Decision, Rule], str]) -> int:
+    return _RULES.index(item[0][1])
+
+
+def _fields(view: Any) -> Iterator[tuple[str, str]]:
+    for name, hint in get_type_hints(view, include_extras=True).items():
+        meta = next(each for each in get_args(hint) if isinstance(each, Meta))
+        closed = (meta.extra_json_schema or {}).get("enum", ())
+        words = ", ".join(f"`{word}`" for word in closed if word is not None)
+        yield name, (f"{words}: " if words else "") + (meta.description or "")
+
+
+if __name__ == "__main__":
+    print(*(table(heading, view) for heading, view in TABLES), rules(), sep="\n\n")

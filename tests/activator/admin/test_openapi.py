@@ -1,0 +1,105 @@
+"""That the OpenAPI document is one, and that what is answered is what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+
+from activator.admin.application import create_app
+from activator.admin.openapi import document
+from tests.activator.telemetry.world import World
+from throttler.model import AppProtocol, ReadinessRule
+
+DOCUMENT = json.loads(json.dumps(document("1.2.3")))
+SCHEMAS = DOCUMENT["components"]["schemas"]
+POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def validator(name: str) -> Draft202012Validator:
+    """A validator that, other than a client's, takes no field that is not in the document."""
+    closed = {
+        title: {**schema, "additionalProperties": schema.get("additionalProperties", False)}
+        for title, schema in SCHEMAS.items()
+    }
+    return Draft202012Validator(
+        {"$ref": f"#/components/schemas/{name}", "components": {"schemas": closed}}
+    )
+
+
+async def get(world, path):
+    transport = httpx.ASGITransport(create_app(world), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as session:
+        return await session.get(path)
+
+
+def test_every_schema_is_one():
+    for schema in SCHEMAS.values():
+        Draft202012Validator.check_schema(schema)
+    text = json.dumps(DOCUMENT)
+    for name in re.findall(r'"#/components/schemas/(\w+)"', text):
+        assert name in SCHEMAS
+
+
+async def test_the_paths_are_those_that_are_served(world):
+    routes = {route.path for route in create_app(world).routes}
+    assert set(DOCUMENT["paths"]) == routes - {"/"}
+    assert DOCUMENT["info"]["version"] == "1.2.3"
+
+
+async def test_it_is_served(world):
+    answer = await get(world, "/api/v1/openapi.json")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["paths"] == DOCUMENT["paths"]
+
+
+def situations(world):
+    """Revisions in every state that their fields tell apart."""
+    world.revision("zero", protocol=AppProtocol.H2C)
+    world.request(world.revision("waiting"))
+    world.pods(world.revision("new", concurrency=0), POD, not_ready=(OTHER,))
+    full = world.revision("full")
+    world.healthy(full, POD, OTHER)
+    for _ in range(6):
+        world.request(full)
+    world.pods(full, POD)
+    failing = world.revision("failing", readiness=ReadinessRule.KUBERNETES_POLICY, timeout=0.5)
+    world.driver.set_service(failing.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
+    (pod,) = world.pods(failing, POD)
+    world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
+    assert failing.service is not None
+    world.driver.probe_passed(failing.service, failing.service.epoch)
+    world.clock.now += 1.5
+
+
+async def test_every_answer_is_as_the_document_says(world):
+    situations(world)
+    world.errors, world.not_ready = {"x.yaml": "line 3"}, "draining"
+    answer = (await get(world, "/api/v1/revisions")).json()
+    validator("RevisionsView").validate(answer)
+    assert len(answer["revisions"]) == 5
+    for one in answer["revisions"]:
+        path = f"/api/v1/revisions/{one['namespace']}/{one['name']}"
+        validator("RevisionView").validate((await get(world, path)).json())
+
+
+async def test_a_problem_is_as_the_document_says(world):
+    answer = await get(world, "/api/v1/revisions/default/unknown")
+    validator("ProblemView").validate(answer.json())
+
+
+async def test_a_word_that_is_not_in_its_closed_set_would_be_noticed(world):
+    situations(world)
+    answer = (await get(world, "/api/v1/revisions")).json()
+    for field, word in (("reason", "bored"), ("readinessRule", "luck"), ("protocol", "gopher")):
+        broken = answer["revisions"][0] | {field: word}
+        assert not validator("RevisionView").is_valid(broken)
+    assert not validator("RevisionView").is_valid(answer["revisions"][0] | {"new": 1})
