@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from throttler.errors import RevisionNotFound
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
+from throttler.reason import Reason, waiting_reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler, revision_from_host
 from throttler.ticket import Ticket
@@ -83,6 +84,7 @@ class Driver:
         secret_listeners: who is told of a Secret's data, decoded, by its name.
         bundle_listener: who is told of the certificates to trust, PEM, all of them each time.
         events: what happens to revisions and pods, for whoever listens.
+        autoscaler_lost: says whether there should be a connection to the autoscaler and is none.
     """
 
     prober: Prober
@@ -109,6 +111,7 @@ class Driver:
         self.secret_listeners: dict[str, Callable[[Mapping[str, bytes]], None]] = {}
         self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
         self.events = Events()
+        self.autoscaler_lost: Callable[[], bool] = lambda: False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
@@ -166,6 +169,10 @@ class Driver:
         if throttler.breaker.waiting == 1:
             self.prober.hurry(throttler)
         self._arm()
+
+    def why(self, throttler: RevisionThrottler) -> tuple[Reason, str]:
+        """Return why a request of a revision would wait now, and a detail; O(pods)."""
+        return waiting_reason(throttler, self.autoscaler_lost())
 
     def release(self, ticket: Ticket, now: float) -> None:
         """End a request that has a pod."""
@@ -300,13 +307,23 @@ class Driver:
             self._forget(pod)
         for pod in changes.probe:
             self.prober.probe(pod)
-        for ticket in changes.expired:
-            ticket.owner.ticket_expired()
+        if changes.expired:
+            self._expire(changes.expired)
         for ticket in changes.assigned:
             ticket.owner.ticket_assigned()
         if changes.service is not None:
             self._tell_way(changes.service)
         self._arm()
+
+    def _expire(self, tickets: Iterable[Ticket]) -> None:
+        """Tell who expired why. One look at a revision serves all: 5,000 may expire together."""
+        whys: dict[RevisionThrottler, tuple[Reason, str]] = {}
+        for ticket in tickets:
+            revision = ticket.revision
+            assert revision is not None
+            if (why := whys.get(revision)) is None:
+                why = whys[revision] = self.why(revision)
+            ticket.owner.ticket_expired(*why)
 
     @staticmethod
     def _tell_way(service: PodTracker) -> None:

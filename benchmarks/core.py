@@ -10,6 +10,7 @@ from time import perf_counter
 
 from benchmarks.report import Row, middle
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
@@ -34,7 +35,7 @@ class Owner:
     def ticket_assigned(self) -> None:
         """Nothing waits in this measurement."""
 
-    def ticket_expired(self) -> None:
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
         """Nothing expires in it either."""
 
 

@@ -1,13 +1,14 @@
-"""Why a request waits: a small closed set, from the throttler's state alone.
+"""Why a request waits, or got an answer of our own: a small closed set of words.
 
-Pure. Knative has no counterpart: there every cause is "activator request timeout".
+What a waiting request waits for follows from the throttler's state alone. Pure. Each word has a
+page in docs/reasons. Knative has no counterpart: there every cause is "activator request timeout".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from throttler.health import PodState
 
@@ -17,54 +18,82 @@ if TYPE_CHECKING:  # a revision asks for its reason
 
 
 class Reason(Enum):
-    """Why a request has no pod (yet), or got our own answer."""
+    """Why a request has no pod (yet), or got our own answer; the first five are of waiting."""
 
+    AUTOSCALER_UNREACHABLE = "autoscaler-unreachable"
     NO_ENDPOINTS = "no-endpoints"
     PODS_NOT_READY = "pods-not-ready"
     PROBE_FAILING = "probe-failing"
     AT_CAPACITY = "at-capacity"
     QUEUE_FULL = "queue-full"
-    UNKNOWN_REVISION = "unknown-revision"
+    WAIT_TOO_LONG = "wait-too-long"
+    RESPONSE_LATE = "response-late"
     UPSTREAM_FAILED = "upstream-failed"
     DRAINING = "draining"
+    UNKNOWN_REVISION = "unknown-revision"
     BAD_REQUEST = "bad-request"
-    RESPONSE_LATE = "response-late"
 
 
-def waiting_reason(revision: RevisionThrottler) -> tuple[Reason, str]:
-    """Return why a request of this revision would wait now, and a detail, often empty.
+#: Each word in a sentence, for people.
+MEANINGS: Final[Mapping[Reason, str]] = {
+    Reason.AUTOSCALER_UNREACHABLE: "There is no pod, and the autoscaler cannot be asked for one.",
+    Reason.NO_ENDPOINTS: "Kubernetes lists no pod of this revision.",
+    Reason.PODS_NOT_READY: "There are pods of this revision, and none is ready yet.",
+    Reason.PROBE_FAILING: "Kubernetes lists pods as ready, and none of them answers as it should.",
+    Reason.AT_CAPACITY: "All pods have as many requests as they may have at a time.",
+    Reason.QUEUE_FULL: "The activator holds as much as it may.",
+    Reason.WAIT_TOO_LONG: "The wait would be longer than the request may take.",
+    Reason.RESPONSE_LATE: "A pod had the request and did not begin to answer in time.",
+    Reason.UPSTREAM_FAILED: "The pod failed with the request in its hands.",
+    Reason.DRAINING: "This activator ends before it could serve the request.",
+    Reason.UNKNOWN_REVISION: "No such revision is known.",
+    Reason.BAD_REQUEST: "The request is malformed, or larger than allowed.",
+}
+
+
+def waiting_reason(
+    revision: RevisionThrottler, autoscaler_lost: bool = False
+) -> tuple[Reason, str]:
+    """Return why a request of this revision would wait now, and a detail, often empty; O(pods).
 
     Pods that passed our probe but that Kubernetes does not list as ready, where its word counts,
     outrank pods that fail our probe: they are the nearer to serving.
+
+    Arguments:
+        autoscaler_lost: there should be a connection to the autoscaler, and is none. That matters
+            only while there is no pod: of those that are there Kubernetes tells.
     """
     pods = [pod for pod in revision.pods() if pod.state is not PodState.DRAINING]
     if not pods:
-        return Reason.NO_ENDPOINTS, ""
+        return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
     service = revision.service
     if service is not None and service.bit:
-        return Reason.AT_CAPACITY, f"{revision.in_flight}/{service.limit}"
+        return Reason.AT_CAPACITY, _of(service)
     if not revision.reach.pods:
         return _service_reason(service, pods)
-    healthy = [pod for pod in pods if pod.state is PodState.HEALTHY]
-    if not healthy:
-        failing = next((pod for pod in pods if pod.last_error), None)
-        if failing is None or not any(pod.ready for pod in pods):
-            return Reason.PODS_NOT_READY, _met(failing)
-        both = filter(None, (_met(failing), _met(service)))
-        return Reason.PROBE_FAILING, "; ".join(both)
-    if not any(pod.bit for pod in healthy):
+    if in_use := [pod for pod in pods if pod.bit]:
+        return Reason.AT_CAPACITY, _of(*in_use)
+    if any(pod.state is PodState.HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
-    limit = sum(pod.limit for pod in healthy if pod.bit)
-    return Reason.AT_CAPACITY, f"{revision.in_flight}/{limit}"
+    failing = [pod for pod in pods if pod.last_error]
+    if at_fault := next((pod for pod in failing if pod.ready), None):
+        both = filter(None, (_met(at_fault), _met(service)))
+        return Reason.PROBE_FAILING, "; ".join(both)
+    return Reason.PODS_NOT_READY, _met(failing[0] if failing else None)
 
 
-def _service_reason(service: PodTracker | None, pods: Iterable[PodTracker]) -> tuple[Reason, str]:
+def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) -> tuple[Reason, str]:
     """Return why a request waits where the ClusterIP is the only way."""
     if not any(pod.ready for pod in pods):
         return Reason.PODS_NOT_READY, ""
     if service is None:
         return Reason.NO_ENDPOINTS, "mesh mode is enabled, the private Service has no ClusterIP"
     return Reason.PROBE_FAILING, _met(service)
+
+
+def _of(*pods: PodTracker) -> str:
+    """Return how many requests these have, and how many they may have at a time."""
+    return f"{sum(pod.in_flight for pod in pods)}/{sum(pod.limit for pod in pods)}"
 
 
 def _met(pod: PodTracker | None) -> str:

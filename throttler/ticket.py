@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from throttler.pod import PodTracker
+from throttler.reason import Reason
 
 if TYPE_CHECKING:  # a ticket knows its revision and a revision its tickets
     from throttler.revision import RevisionThrottler
@@ -53,8 +54,8 @@ class TicketOwner(Protocol):
     def ticket_assigned(self) -> None:
         """The ticket left the queue and has a pod."""
 
-    def ticket_expired(self) -> None:
-        """The ticket's deadline passed in the queue; it has ended."""
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
+        """The ticket's deadline passed in the queue; it has ended. See throttler.reason."""
 
 
 class Ticket:

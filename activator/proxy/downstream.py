@@ -20,6 +20,7 @@ from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.partial import PartialHead
 from activator.proxy.presence import Inquiry
 from activator.proxy.probes import probe_reply
+from activator.proxy.problem import negotiated
 from activator.proxy.request import Request, read_request
 
 if TYPE_CHECKING:  # the server makes downstreams
@@ -240,7 +241,7 @@ class Downstream(asyncio.Protocol):
         special = request.fields or b"kube-probe/" in request.block
         if special and (reply := probe_reply(request, self.proxy.unhealthy)) is not None:
             self._body = request.body
-            self.reply(reply, keep_alive=request.keep_alive)
+            self.reply(negotiated(reply, request.block), keep_alive=request.keep_alive)
             return
         exchange = self._exchange = Exchange(self, request)
         self._body = request.body
@@ -395,7 +396,10 @@ class Downstream(asyncio.Protocol):
             self.abort()
             return
         self._head_only = False
-        self.reply(replies.refused(error.status, str(error)), keep_alive=False)
+        reply = replies.refused(error.status, str(error))
+        if exchange is not None:  # else there is no head that could be trusted
+            reply = negotiated(reply, exchange.request.block)
+        self.reply(reply, keep_alive=False)
 
     def abort(self) -> None:
         """Break the connection: what was sent of the answer is not all of it."""

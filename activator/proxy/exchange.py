@@ -7,7 +7,6 @@ call; nothing here waits. When a request may be sent again is decided by ``_may_
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,13 @@ from activator.proxy.answer import Reframed
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.lookup import find
 from activator.proxy.observers import Trace, begin_trace, record_of
+from activator.proxy.problem import fitted, negotiated
 from activator.proxy.request import IDEMPOTENT, Request, pod_head
 from activator.proxy.response import Response, interim_head, switching_head
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
-from throttler.reason import Reason, waiting_reason
+from throttler.reason import Reason
 from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
@@ -40,7 +40,7 @@ class _Nobody:
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner; an ended ticket is not assigned."""
 
-    def ticket_expired(self) -> None:
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
         """See throttler.ticket.TicketOwner; an ended ticket does not expire."""
 
 
@@ -157,7 +157,7 @@ class Exchange:
             return
         if pod is None:
             if self.trace is not None:
-                self.trace.held(waiting_reason(throttler)[0].value)
+                self.trace.held(driver.why(throttler)[0].value)
             driver.began_waiting(throttler)
         else:
             self._connect(now)
@@ -165,8 +165,9 @@ class Exchange:
     def _reply_not_found(self, error: RevisionNotFound) -> None:
         self._proxy.counters.unknown_revisions += 1
         self.done = True
-        reply = replies.not_found(error)
+        reply = negotiated(replies.not_found(error), self.request.block)
         if self.trace is not None:
+            self.trace.held(Reason.UNKNOWN_REVISION.value)
             self.trace.ended(reply.status, "unknown-revision")
         self.downstream.reply(reply, keep_alive=self._keep_alive)
 
@@ -176,13 +177,9 @@ class Exchange:
         self.entry.counters.waits.observe(now - self.ticket.arrived)
         self._connect(now)
 
-    def ticket_expired(self) -> None:
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
         """See throttler.ticket.TicketOwner."""
-        reason, detail = waiting_reason(self.entry.throttler)
-        if self.trace is not None:
-            self.trace.held(reason.value)
-        text = f"{reason.value}; {detail}" if detail else reason.value
-        self._reply(replies.timed_out(text), "timed-out")
+        self._reply(replies.timed_out(reason, detail), "timed-out")
 
     def _connect(self, now: float) -> None:
         """Take a connection to the ticket's pod, or open one."""
@@ -431,6 +428,11 @@ class Exchange:
             text = f"{pod.address}: {error}"
             self._reply(replies.upstream_failed(text), "upstream-failed")
 
+    @property
+    def attempts(self) -> int:
+        """How often it was sent to a pod, the first time and those that lost their answer."""
+        return self._attempts + 1
+
     def _may_repeat(self) -> bool:
         """Whether a request that a pod may have seen can be sent to a pod again.
 
@@ -488,7 +490,7 @@ class Exchange:
         else:
             self._drop_upstream()
             limit = name_of(self.entry.throttler.revision, idle=idle)
-            self._reply(replies.timed_out(f"{Reason.RESPONSE_LATE.value}; {limit}"), "timed-out")
+            self._reply(replies.timed_out(Reason.RESPONSE_LATE, limit), "timed-out")
 
     def drain(self) -> None:
         """The process ends, and this request has no pod: tell the client to ask elsewhere."""
@@ -524,15 +526,17 @@ class Exchange:
             self.upstream = None
 
     def _reply(self, reply: replies.Reply, outcome: str) -> None:
-        if self.notes:
-            reply = replace(reply, fields=reply.fields + self.notes)
+        now = self._proxy.driver.clock()
+        reply = fitted(reply, self, now)
         self._response_size = len(reply.body)
-        self._end(outcome, reply.status)
+        if self.trace is not None and reply.reason is not None:
+            self.trace.held(reply.reason.value)
+        self._end(outcome, reply.status, now, reply.why)
         self._proxy.tell(self.entry.throttler.revision.id, reply)
         self.downstream.reply(reply, keep_alive=self._keep_alive)
 
-    def _end(self, outcome: str, status: int, now: float | None = None) -> None:
-        """Give the place back and count; once."""
+    def _end(self, outcome: str, status: int, now: float | None = None, why: str = "") -> None:
+        """Give the place back and count; once. ``why`` is of an answer of our own."""
         self.done = True
         driver, entry, request = self._proxy.driver, self.entry, self.request
         if now is None:
@@ -548,7 +552,7 @@ class Exchange:
             self.trace.ended(status, outcome)
         if self._proxy.request_log is not None:
             self._proxy.request_log.ended(
-                record_of(self, status, self._response_size, now - self.ticket.arrived)
+                record_of(self, status, self._response_size, now - self.ticket.arrived, why)
             )
         ticket = self.ticket
         ticket.owner = _NOBODY  # breaks the cycle: nothing is left for the garbage collector

@@ -34,6 +34,7 @@ class RequestRecord:
         latency: seconds from the request's head to its end.
         client: the client's ``ip:port``.
         trace_id: 32 hexadecimal digits; empty where nothing is traced.
+        why: the Activator-Reason of an answer of ours; empty where a pod answered.
     """
 
     method: bytes
@@ -48,6 +49,7 @@ class RequestRecord:
     client: str
     revision: Revision
     trace_id: str
+    why: str = ""
 
 
 class RequestLog(Protocol):
@@ -72,7 +74,7 @@ class Trace(Protocol):
         """The request has a place with this revision, and waits for a pod (``throttler_try``)."""
 
     def held(self, reason: str) -> None:
-        """It has to wait, or its time to wait is over; ``reason`` is a throttler.reason.Reason."""
+        """It has to wait, or the answer is ours; ``reason`` is a throttler.reason.Reason."""
 
     def assigned(self, address: str) -> None:
         """It has a pod, to which a connection is taken or opened (``activator_proxy``)."""
@@ -136,11 +138,14 @@ def begin_trace(tracer: Tracer, request: Request, secure: bool) -> Trace:
     return trace
 
 
-def record_of(exchange: Exchange, status: int, size: int, latency: float) -> RequestRecord:
+def record_of(
+    exchange: Exchange, status: int, size: int, latency: float, why: str
+) -> RequestRecord:
     """Return what the request log is told of an exchange that ends.
 
     Arguments:
         size: bytes of the answer's body; latency: seconds.
+        why: as in the record.
     """
     request, trace = exchange.request, exchange.trace
     own = b"".join(b"\r\n%b: %b" % field for field in request.fields.items())
@@ -154,4 +159,5 @@ def record_of(exchange: Exchange, status: int, size: int, latency: float) -> Req
         exchange.downstream.peer(),
         exchange.entry.throttler.revision,
         trace.trace_id if trace is not None else "",
+        why,
     )

@@ -8,17 +8,17 @@ Source: Knative pkg/activator/handler (healthz, probe, context, activation), pkg
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
 
-#: Bytes of a request's text that an answer repeats.
+#: Bytes of a request's or a pod's text that an answer repeats.
 _ECHO = 200
 
-_PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
-_NOSNIFF = _PLAIN + b"\r\nX-Content-Type-Options: nosniff"
+PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
+_NOSNIFF = PLAIN + b"\r\nX-Content-Type-Options: nosniff"
 
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode())
@@ -34,14 +34,26 @@ class Reply:
         status: its code.
         fields: header fields, each preceded by its CRLF.
         body: what follows.
-        reason: why, in one printable line: a word, and behind ``; `` its detail; empty where
-            there is nothing to explain. Goes out as Activator-Reason.
+        reason: why; None of an answer to a probe, where there is nothing to explain. Goes out as
+            Activator-Reason.
+        detail: more about it, for people; may be what a pod or a client wrote.
+        retry_after: seconds after which to ask again (RFC 9110 section 10.2.3); None says nothing.
     """
 
     status: int
     fields: bytes = b""
     body: bytes = b""
-    reason: str = ""
+    reason: Reason | None = None
+    detail: str = ""
+    retry_after: int | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason, and behind ``; `` its detail, in one short printable line; may be empty."""
+        if self.reason is None:
+            return ""
+        detail = printable(self.detail)
+        return f"{self.reason.value}; {detail}" if detail else self.reason.value
 
     def render(self, *, date: bytes, head_only: bool, keep_alive: bool, minor: int) -> bytes:
         """Return the answer as it goes out.
@@ -56,31 +68,43 @@ class Reply:
             connection = b"\r\nConnection: close"
         elif minor == 0:
             connection = b"\r\nConnection: keep-alive"
-        why = b"\r\nActivator-Reason: " + self.reason.encode() if self.reason else b""
         return b"%b%b%b\r\nDate: %b\r\nContent-Length: %d%b\r\n\r\n%b" % (
             _STATUS_LINES[self.status],
             self.fields,
-            why,
+            self._reason_lines(),
             date,
             len(self.body),
             connection,
             b"" if head_only else self.body,
         )
 
+    def _reason_lines(self) -> bytes:
+        lines = b"" if self.retry_after is None else b"\r\nRetry-After: %d" % self.retry_after
+        return lines + b"\r\nActivator-Reason: " + self.why.encode() if self.reason else lines
 
-def _error(status: int, text: str, reason: str = "") -> Reply:
+
+def _error(
+    status: int,
+    text: str,
+    reason: Reason | None = None,
+    detail: str = "",
+    retry_after: int | None = None,
+) -> Reply:
     """What Go's http.Error writes: the text with a line feed."""
-    return Reply(status, _NOSNIFF, text.encode() + b"\n", _printable(reason))
+    return Reply(status, _NOSNIFF, text.encode() + b"\n", reason, detail, retry_after)
 
 
-def _printable(reason: str) -> str:
+def printable(text: str) -> str:
     """Errors of pods and names of requests end up here: one line, printable, bounded."""
-    return "".join(c if c.isprintable() and c.isascii() else "?" for c in reason[:_ECHO])
+    text = text[:_ECHO]
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
 
 
 HEALTHY = Reply(200)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-ACTIVATOR_PROBE = Reply(200, _PLAIN, b"activator")
+ACTIVATOR_PROBE = Reply(200, PLAIN, b"activator")
 MISSING_HASH = _error(400, 'a probe request must contain a non-empty "K-Network-Hash" header')
 
 
@@ -116,39 +140,51 @@ def _quoted(char: str) -> str:
 
 def not_found(error: RevisionNotFound) -> Reply:
     """No such revision, or none that the request names in full."""
-    reason = Reason.UNKNOWN_REVISION.value
-    if not error.named:
-        reason += "; give Knative-Serving-Namespace and Knative-Serving-Revision, "
-        reason += "or a host NAME.NAMESPACE.svc.DOMAIN"
-    return _error(404, f"Error getting active endpoint: {error}", reason)
+    text = f"Error getting active endpoint: {error}"
+    return _error(404, text, Reason.UNKNOWN_REVISION, "" if error.named else _NAME_IT)
 
 
-def queue_full(bound: str) -> Reply:
-    """No more requests may wait."""
-    return _error(503, "pending request queue full", f"{Reason.QUEUE_FULL.value}; {bound}")
+_NAME_IT = (
+    "give Knative-Serving-Namespace and Knative-Serving-Revision, "
+    "or a host NAME.NAMESPACE.svc.DOMAIN"
+)
 
 
-def timed_out(reason: str) -> Reply:
+def queue_full(bound: str, retry_after: int | None = None) -> Reply:
+    """No more requests may wait; ``bound`` as in throttler.errors.RequestQueueFull."""
+    return _error(503, "pending request queue full", Reason.QUEUE_FULL, bound, retry_after)
+
+
+def too_many_connections(retry_after: int | None = None) -> Reply:
+    """No more connections of clients may be open."""
+    return _plain(503, "too many connections", Reason.QUEUE_FULL, retry_after)
+
+
+def timed_out(reason: Reason, detail: str, retry_after: int | None = None) -> Reply:
     """The deadline passed; 25 bytes, no line feed (Knative: pkg/http/handler/timeout.go)."""
-    return Reply(504, _PLAIN, b"activator request timeout", _printable(reason))
+    return Reply(504, PLAIN, b"activator request timeout", reason, detail, retry_after)
 
 
 def upstream_failed(text: str) -> Reply:
     """The pod failed with the request in its hands."""
-    return _error(502, text, f"{Reason.UPSTREAM_FAILED.value}; {text}")
+    return _error(502, text, Reason.UPSTREAM_FAILED, text)
 
 
 def draining(detail: str) -> Reply:
-    """We are going down and could not serve this request in time."""
-    fields = _NOSNIFF + b"\r\nRetry-After: 0"
-    return Reply(503, fields, b"draining\n", f"{Reason.DRAINING.value}; {detail}")
+    """We are going down and could not serve this request in time; another activator can."""
+    return _error(503, "draining", Reason.DRAINING, detail, retry_after=0)
 
 
-def refused(status: int, reason: str) -> Reply:
+def refused(status: int, text: str) -> Reply:
     """The request was malformed or too large; the connection closes behind it."""
-    phrase = HTTPStatus(status).phrase
-    fields = _PLAIN
+    reply = _plain(status, text, Reason.BAD_REQUEST)
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        fields += b"\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
-    body = f"{status} {phrase}: {reason}".encode("ascii", "replace")
-    return Reply(status, fields, body, _printable(f"{Reason.BAD_REQUEST.value}; {reason}"))
+        allow = b"\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
+        return replace(reply, fields=reply.fields + allow)
+    return reply
+
+
+def _plain(status: int, text: str, reason: Reason, retry_after: int | None = None) -> Reply:
+    """What Go's server writes of itself: the status, its phrase, and what is wrong."""
+    body = f"{status} {HTTPStatus(status).phrase}: {text}".encode("ascii", "replace")
+    return Reply(status, PLAIN, body, reason, text, retry_after)

@@ -25,7 +25,7 @@ from activator.logs import Repeats
 from activator.proxy.downstream import Downstream
 from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
-from activator.proxy.replies import Reply, refused
+from activator.proxy.replies import Reply, too_many_connections
 from activator.proxy.request import RequestLimits
 from activator.timers import Timers
 from throttler.model import RevisionID
@@ -101,20 +101,19 @@ class Proxy:
                 "%d connections are open, more are refused: raise the limit of open files",
                 self.max_connections,
             )
-        reply = refused(503, "too many connections")
+        reply = too_many_connections()
         return reply.render(date=self.date(), head_only=False, keep_alive=False, minor=1)
 
     def tell(self, revision: RevisionID, reply: Reply) -> None:
         """Log an answer of ours that a revision's client got; of one kind, one now and then."""
-        word = reply.reason.partition(";")[0]
-        more = self._repeats.admit((revision, reply.status, word), self.clock())
+        more = self._repeats.admit((revision, reply.status, reply.reason), self.clock())
         if more is not None:
             others = "1 other" if more == 1 else f"{more} others"
             also = f" (and {others} since the last such line)" if more else ""
             logger.warning(
                 "answered %d: %s%s",
                 reply.status,
-                reply.reason,
+                reply.why,
                 also,
                 extra={"revision": str(revision)},
             )

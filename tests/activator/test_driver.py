@@ -17,6 +17,7 @@ from throttler.errors import RevisionNotFound
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, TIMED_OUT, Ticket
@@ -95,7 +96,8 @@ class Request:
     def ticket_assigned(self) -> None:
         self.world.told.append(("assigned", self.name))
 
-    def ticket_expired(self) -> None:
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
+        self.why = (reason, detail)
         self.world.told.append(("expired", self.name))
         self.ended_at.set_result(self.world.loop.time())
 
@@ -470,3 +472,30 @@ async def test_a_way_around_the_pods_is_logged_when_it_begins_and_when_it_ends(
         "requests go to the ClusterIP 10.96.0.5:80 no more",
     ]
     assert ("forget", service.address) in world.told
+
+
+async def test_all_that_expire_together_are_told_why_and_one_look_at_the_pods_serves_them() -> None:
+    world = World()
+    revision = world.revision()
+    looks: list[RevisionThrottler] = []
+    why = world.driver.why
+
+    def count(throttler: RevisionThrottler) -> tuple[Reason, str]:
+        looks.append(throttler)
+        return why(throttler)
+
+    world.driver.why = count  # type: ignore[method-assign] # to count
+    requests = [world.ask(revision, f"{n}", within=1.0) for n in range(100)]
+
+    assert await requests[-1].ended_at == 1.0
+    assert {request.why for request in requests} == {(Reason.NO_ENDPOINTS, "")}
+    assert looks == [revision]
+
+
+async def test_where_no_pod_is_listed_a_lost_autoscaler_is_the_reason() -> None:
+    world = World()
+    revision = world.revision()
+    world.driver.autoscaler_lost = lambda: True
+    request = world.ask(revision, "a", within=1.0)
+    await request.ended_at
+    assert request.why == (Reason.AUTOSCALER_UNREACHABLE, "")

@@ -19,6 +19,7 @@ from tests.activator.discovery.recording import A, private, public, revision, se
 from throttler.capacity import ActivatorShare
 from throttler.errors import RevisionNotFound
 from throttler.pod import PodTracker
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
@@ -60,7 +61,7 @@ def world() -> World:
 
 class Owner:
     def ticket_assigned(self) -> None: ...
-    def ticket_expired(self) -> None: ...
+    def ticket_expired(self, reason: Reason, detail: str) -> None: ...
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))

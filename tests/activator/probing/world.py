@@ -13,6 +13,7 @@ from activator.probing.probe import Connection, Probe
 from activator.probing.prober import PodProber
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
@@ -125,7 +126,7 @@ class Nobody:
     def enter(self, now: float) -> None: ...
     def leave(self, now: float) -> None: ...
     def ticket_assigned(self) -> None: ...
-    def ticket_expired(self) -> None: ...
+    def ticket_expired(self, reason: Reason, detail: str) -> None: ...
 
 
 class World:

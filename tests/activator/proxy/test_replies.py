@@ -6,6 +6,7 @@ import pytest
 
 from activator.proxy import replies
 from throttler.errors import RevisionNotFound
+from throttler.reason import Reason
 
 DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
 NOSNIFF = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
@@ -62,7 +63,7 @@ ANSWERS = {
         b"pending request queue full\n",
     ),
     "timed-out": (
-        replies.timed_out("no-endpoints"),
+        replies.timed_out(Reason.NO_ENDPOINTS, ""),
         b"HTTP/1.1 504 Gateway Timeout\r\n" + PLAIN + b"Activator-Reason: no-endpoints\r\n",
         b"activator request timeout",
     ),
@@ -79,6 +80,20 @@ ANSWERS = {
         + NOSNIFF
         + b"Retry-After: 0\r\nActivator-Reason: draining; why\r\n",
         b"draining\n",
+    ),
+    "too-many-connections": (
+        replies.too_many_connections(retry_after=2),
+        b"HTTP/1.1 503 Service Unavailable\r\n"
+        + PLAIN
+        + b"Retry-After: 2\r\nActivator-Reason: queue-full; too many connections\r\n",
+        b"503 Service Unavailable: too many connections",
+    ),
+    "asked-to-come-back": (
+        replies.timed_out(Reason.AT_CAPACITY, "2/2", retry_after=7),
+        b"HTTP/1.1 504 Gateway Timeout\r\n"
+        + PLAIN
+        + b"Retry-After: 7\r\nActivator-Reason: at-capacity; 2/2\r\n",
+        b"activator request timeout",
     ),
     "refused": (
         replies.refused(431, "too many header fields"),
@@ -97,7 +112,7 @@ def test_an_answer_in_full(name):
 
 
 def test_the_time_out_is_25_bytes_as_knatives():
-    assert len(replies.timed_out("").body) == 25
+    assert len(replies.timed_out(Reason.NO_ENDPOINTS, "").body) == 25
 
 
 def test_an_answer_to_head_has_the_length_but_no_body():
@@ -121,7 +136,11 @@ def test_what_becomes_of_the_connection(settings, line):
 
 @pytest.mark.parametrize("evil", ["a\r\nSet-Cookie: x", "a\0", "\x7f", "é\u2028", "x" * 10_000])
 def test_what_pods_and_clients_say_stays_one_short_line(evil):
-    for reply in (replies.timed_out(evil), replies.upstream_failed(evil), replies.queue_full(evil)):
+    for reply in (
+        replies.timed_out(Reason.PROBE_FAILING, evil),
+        replies.upstream_failed(evil),
+        replies.queue_full(evil),
+    ):
         head = render(reply).partition(b"\r\n\r\n")[0]
         assert len(head) < 600
         assert head.count(b"\n") == head.count(b"\r\n")
