@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -12,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+from activator.lab.addresses import AddressPool
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Seconds for what should take a moment, on a machine that does much else.
@@ -105,6 +108,11 @@ class Activator:
             return status == 200 and json.loads(body)["queued"] == count
 
         await until(look, f"{count} requests of {name} wait: {self.log}")
+
+
+def addresses() -> AddressPool:
+    """Places for pods that no other test, in whichever process, has as well."""
+    return AddressPool(f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.1")
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:

@@ -4,9 +4,10 @@ Everything runs as ordinary processes on loopback addresses, without Kubernetes:
 
 - ``python -m activator.lab.pod`` is one pod: queue-proxy and application in one process
   (:mod:`.queue_proxy` answers probes, :mod:`.application` answers requests, :mod:`.http1` parses).
-- :mod:`.cluster` keeps pods for a few services: it starts and stops the processes, checks them as
-  kubelet does, and writes the Revision and Endpoints objects (:mod:`.objects`) into a folder that
-  ``activator local --manifests`` watches. :mod:`.scaler` decides how many pods there should be.
+- :mod:`.deployment` keeps the pods of one revision: it starts and stops the processes, checks and
+  restarts them as kubelet does (:mod:`.kubelet`), and writes the Revision and Endpoints objects
+  (:mod:`.objects`) into a folder that ``activator local --manifests`` watches.
+- :mod:`.cluster` scales a few of them by statistics; :mod:`.scaler` decides how far.
 - :mod:`.demo` ties a cluster to the statistics of an activator and tells what happens, line by
   line.
 

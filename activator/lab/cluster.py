@@ -16,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 from activator.lab.addresses import AddressPool, Place
-from activator.lab.kubelet import READINESS_PERIOD, PodProcess
-from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.lab.checks import PERIOD, Probes
+from activator.lab.deployment import Deployment
+from activator.lab.kubelet import PodProcess
+from activator.lab.objects import Object, revision
 from activator.lab.pod import PodOptions
 from activator.lab.scaler import Scaler
 
@@ -60,8 +61,9 @@ class Service:
 
 
 class Event(NamedTuple):
-    """Something that happened. ``kind`` is one of: asked, scaled, started, listening, probe passed,
-    probe failed, ready, not ready, answered, draining, stopped, ended by itself."""
+    """Something that happened. ``kind`` is one of: asked, scaled, started, listening, listed,
+    switched, probe passed, probe failed, ready, not ready, killing, restarted, answered, draining,
+    stopped, ended by itself."""
 
     at: float
     service: Service
@@ -83,7 +85,7 @@ class Cluster:
         *,
         tell: Tell = lambda event: None,
         addresses: AddressPool | None = None,
-        readiness_period: float = READINESS_PERIOD,
+        readiness_period: float = PERIOD,
     ) -> None:
         """Writes the services' manifests, without pods, into the existing folder.
 
@@ -125,26 +127,20 @@ class _ScaledService:
     def __init__(
         self, folder: Path, service: Service, tell: Tell, addresses: AddressPool, period: float
     ) -> None:
-        self._folder = folder
         self._service = service
         self._tell = tell
-        self._addresses = addresses
-        self._period = period
+        self._probes = Probes(period, exec_readiness=service.exec_readiness)
         target = service.target or service.container_concurrency or DEFAULT_TARGET
         self._scaler = Scaler(target, service.max_pods, service.idle, service.min_pods)
-        self._pods: dict[PodProcess, Place] = {}
-        self._started = 0
         self._not_before = 0.0
         self._wake = asyncio.Event()
-        self._revision_uid = str(uuid4())
-        self._write_revision()
-        self._write_endpoints()
+        self._deployment = Deployment(folder, _revision_of(service), self._happened, addresses)
 
     def observe(self, concurrency: float, count: float) -> None:
         self._scaler.observe(time.monotonic(), concurrency, count)
         # Only without any pod is it certain that the request waits: one that Kubernetes does not
         # call ready yet may have answered already, since the activator asks pods itself.
-        if concurrency > 0 and all(pod.stopping for pod in self._pods):
+        if concurrency > 0 and not self._deployment.running:
             self._happened("asked", concurrency=concurrency)
         self._wake.set()
 
@@ -170,76 +166,41 @@ class _ScaledService:
     def _reconcile(self, tasks: TaskGroup) -> None:
         now = time.monotonic()
         wanted = self._scaler.desired(now)
-        running = [pod for pod in self._pods if not pod.stopping]
+        running = self._deployment.running
         if wanted == len(running) or (wanted > len(running) and now < self._not_before):
             return
         self._happened("scaled", pods=len(running), wanted=wanted)
         for _ in range(wanted - len(running)):
-            self._start_pod(tasks)
+            self._deployment.start_pod(tasks, self._probes, self._options, self._ended)
         for pod in running[wanted:]:
             pod.stop()  # out of the Endpoints first, then told to end: requests stop coming
-        self._write_endpoints()
+        self._deployment.publish()
 
-    def _start_pod(self, tasks: TaskGroup) -> None:
-        service = self._service
-        place = self._addresses.take()
-        self._started += 1
-        options = PodOptions(
-            name=f"{service.name}-{self._started}",
+    def _options(self, name: str, place: Place) -> PodOptions:
+        return PodOptions(
+            name=name,
             address=place.ip,
             port=place.port,
             admin_port=place.admin_port,
-            start_after=service.start_after,
-            container_concurrency=service.container_concurrency,
+            start_after=self._service.start_after,
+            container_concurrency=self._service.container_concurrency,
             tell_requests=True,
         )
-        pod = PodProcess(
-            options, self._pod_told, exec_readiness=service.exec_readiness, period=self._period
-        )
-        self._pods[pod] = place
-        self._happened("started", options.name, address=str(place))
-        tasks.create_task(self._accompany(pod))
 
-    async def _accompany(self, pod: PodProcess) -> None:
-        try:
-            await pod.run()
-        finally:
-            self._addresses.give_back(self._pods.pop(pod))
-            if not pod.stopping:
-                self._not_before = time.monotonic() + REPLACE_AFTER
-            self._write_endpoints()
-            self._wake.set()
-
-    def _pod_told(self, pod: PodProcess, kind: str, **details: object) -> None:
-        if kind in ("ready", "not ready"):
-            self._write_endpoints()
-        self._happened(kind, pod.options.name, **details)
+    def _ended(self, pod: PodProcess) -> None:
+        if not pod.stopping:
+            self._not_before = time.monotonic() + REPLACE_AFTER
+        self._wake.set()
 
     def _happened(self, kind: str, pod: str = "", **details: object) -> None:
         self._tell(Event(time.monotonic(), self._service, kind, pod, details))
 
-    def _write_revision(self) -> None:
-        service = self._service
-        found = revision(
-            service.name,
-            namespace=service.namespace,
-            container_concurrency=service.container_concurrency,
-            timeout=service.timeout,
-            exec_readiness=service.exec_readiness,
-            uid=self._revision_uid,
-        )
-        write_object(self._folder, found)
 
-    def _write_endpoints(self) -> None:
-        listed = [
-            PodAddress(place.ip, place.port, pod.uid, pod.options.name, pod.ready)
-            for pod, place in self._pods.items()
-            if not pod.stopping
-        ]
-        found = private_endpoints(
-            self._service.name,
-            listed,
-            namespace=self._service.namespace,
-            revision_uid=self._revision_uid,
-        )
-        write_object(self._folder, found)
+def _revision_of(service: Service) -> Object:
+    return revision(
+        service.name,
+        namespace=service.namespace,
+        container_concurrency=service.container_concurrency,
+        timeout=service.timeout,
+        exec_readiness=service.exec_readiness,
+    )

@@ -1,7 +1,7 @@
-"""Runs one pod's process and asks it, as kubelet does, whether it is ready.
+"""Runs one pod as kubelet does: starts it, checks it, restarts its containers, stops it.
 
-Starts, checks, stops; decides readiness only. Must not know services, scaling or manifests.
-Knative's counterpart: none; Kubernetes' is pkg/kubelet/prober.
+What the checks ask is in :mod:`.checks`. Must not know services, scaling or manifests.
+Knative's counterpart: none; Kubernetes' is pkg/kubelet/kuberuntime.
 """
 
 from __future__ import annotations
@@ -12,60 +12,89 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from typing import Any
 from uuid import uuid4
 
+from activator.lab.checks import Checks, Container, Probes, ask
 from activator.lab.pod import PodOptions
 
-#: Seconds between readiness checks. Kubernetes' default is 10 and its least 1; so even the least
-#: shows what the activator's own probing gains.
-READINESS_PERIOD = 1.0
-#: Seconds for one readiness check.
-READINESS_TIMEOUT = 1.0
 #: Seconds from SIGTERM to SIGKILL; a pod that drains longer than this is given up in the lab.
 TERMINATION_GRACE = 70.0
 #: The same when the whole cluster ends: nobody is there any more to read slow answers.
 SHUTDOWN_GRACE = 2.0
 
+#: A pod with queue-proxy's own probe and no other.
+NO_EXTRA_PROBES = Probes()
+
 Tell = Callable[..., None]
 
 
+class Step(Enum):
+    """What kubelet does of its own accord, and may be held from."""
+
+    CHECK = "check"
+    RESTART = "restart"
+
+
 class PodProcess:
-    """One pod of the toy cluster."""
+    """One pod of the toy cluster.
+
+    Attributes:
+        ready: as kubelet has it; what is listed goes by it.
+        restarts: how often a container was started again.
+    """
 
     def __init__(
-        self,
-        options: PodOptions,
-        tell: Tell,
-        *,
-        exec_readiness: bool = False,
-        period: float = READINESS_PERIOD,
+        self, options: PodOptions, tell: Tell, *, probes: Probes = NO_EXTRA_PROBES
     ) -> None:
         """
         Arguments:
             tell: called with this pod, an event's name and its details, whenever one happens.
-            exec_readiness: also demand that the exec probe's switch is on.
-            period: seconds between readiness checks.
         """
         self.options = options
         self.uid = str(uuid4())
         self.ready = False
         self.stopping = False
+        self.restarts = 0
         self._tell = tell
-        self._exec_readiness = exec_readiness
-        self._period = period
+        self._probes = probes
+        self._checks = Checks(options, probes)
         self._stop = asyncio.Event()
         self._listening = asyncio.Event()
+        self._free = {step: asyncio.Event() for step in Step}
+        self._process: Process | None = None
+        self._comes_back: asyncio.Event | None = None
+        for step in Step:
+            self.let(step)
 
     def stop(self) -> None:
         """Begins the pod's end: no longer ready, SIGTERM, and SIGKILL if it takes too long."""
         self.stopping = True
         self.ready = False
         self._stop.set()
+        if self._comes_back is not None:
+            self._comes_back.set()
+
+    def hold(self, step: Step) -> None:
+        """Keeps kubelet from its next step of that kind until `let`."""
+        self._free[step].clear()
+
+    def let(self, step: Step) -> None:
+        """Has kubelet go on."""
+        self._free[step].set()
 
     async def run(self) -> None:
-        """Runs the process until it ends; cancelling ends it within `SHUTDOWN_GRACE` seconds."""
-        process = await asyncio.create_subprocess_exec(
+        """Runs the pod until it ends; cancelling ends it within `SHUTDOWN_GRACE` seconds."""
+        async with asyncio.TaskGroup() as tasks:
+            checking = tasks.create_task(self._check_for_ever())
+            while await self._run_once():
+                pass
+            checking.cancel()
+
+    async def _run_once(self) -> bool:
+        """One process, from its start to its end; returns whether there shall be another."""
+        self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "activator.lab.pod",
@@ -75,23 +104,32 @@ class PodProcess:
             stderr=DEVNULL,
             start_new_session=True,  # a Ctrl-C in the terminal is ours to pass on, in order
         )
+        again = False
         try:
             await self._accompany(process)
+            again = await self._shall_come_back()
+            return again
         finally:
-            self.ready = False
+            self._listening.clear()
+            self.ready = self.ready and again
             await _end(process, SHUTDOWN_GRACE)
+
+    async def _shall_come_back(self) -> bool:
+        """Whether the process that has ended is being restarted; returns when it may start."""
+        if self._comes_back is None:
+            return False
+        await self._comes_back.wait()
+        self._comes_back = None
+        return not self.stopping
 
     async def _accompany(self, process: Process) -> None:
         async with asyncio.TaskGroup() as tasks:
-            side = [
-                tasks.create_task(self._check_for_ever()),
-                tasks.create_task(self._stop_when_told(process)),
-            ]
+            stopping = tasks.create_task(self._stop_when_told(process))
             await self._read_events(process)
-            for task in side:
-                task.cancel()
+            stopping.cancel()
         status = await process.wait()
-        self._tell(self, "stopped" if self.stopping else "ended by itself", status=status)
+        if self._comes_back is None:
+            self._tell(self, "stopped" if self.stopping else "ended by itself", status=status)
 
     async def _read_events(self, process: Process) -> None:
         assert process.stdout is not None
@@ -112,22 +150,60 @@ class PodProcess:
         await self._listening.wait()
         while not self.stopping:
             # The first check comes a whole period after the start, as the odds are in a cluster.
-            await asyncio.sleep(self._period)
-            ready = await self._is_ready() and not self.stopping
-            if ready != self.ready:
-                self.ready = ready
-                self._tell(self, "ready" if ready else "not ready")
+            await asyncio.sleep(self._probes.period)
+            await self._free[Step.CHECK].wait()
+            self._set_ready(await self._checks.is_ready() and not self.stopping)
+            if await self._checks.is_dead() and not self.stopping:
+                await self._restart()
 
-    async def _is_ready(self) -> bool:
-        options = self.options
-        queue_proxy = await ask(options.address, options.port, "/", probe="queue")
-        if queue_proxy != 200 or not self._exec_readiness:
-            return queue_proxy == 200
-        return await ask(options.address, options.admin_port, "/exec") == 200
+    def _set_ready(self, ready: bool) -> None:
+        if ready != self.ready:
+            self.ready = ready
+            self._tell(self, "ready" if ready else "not ready")
+
+    async def _restart(self) -> None:
+        """Ends a container and starts it anew; meanwhile nothing of the pod is checked.
+
+        While the container has its grace the pod stays listed as ready, as in a cluster; a
+        sidecar is taken to end at once, and with it the pod's readiness.
+        """
+        container = self._probes.liveness
+        self._tell(self, "killing", container=container.value if container else "")
+        await self._kill(container)
+        await asyncio.sleep(self._probes.restart_after)
+        await self._free[Step.RESTART].wait()
+        await self._start(container)
+        self.restarts += 1
+        self._tell(self, "restarted", container=container.value if container else "")
+        self._set_ready(False)
+
+    async def _kill(self, container: Container | None) -> None:
+        if container is Container.APPLICATION:
+            await self._ask_pod("/kill")
+        elif container is Container.SIDECAR:
+            self._set_ready(False)
+        elif self._process is not None:
+            self._comes_back = asyncio.Event()
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _start(self, container: Container | None) -> None:
+        if container is Container.APPLICATION:
+            await self._ask_pod("/start")
+        elif container is Container.SIDECAR:
+            await self._ask_pod("/startSidecar")
+        elif self._comes_back is not None:
+            self._listening.clear()
+            self._comes_back.set()
+            await self._listening.wait()
+
+    async def _ask_pod(self, path: str) -> None:
+        await ask(self.options.address, self.options.admin_port, path)
 
 
 def pod_arguments(options: PodOptions) -> list[str]:
     """The command line that gives a pod these options and ties its life to our pipe."""
+    port = options.readiness_port
     return [
         *("--name", options.name),
         *("--address", options.address),
@@ -137,27 +213,10 @@ def pod_arguments(options: PodOptions) -> list[str]:
         *("--container-concurrency", str(options.container_concurrency)),
         *("--quiet-period", str(options.quiet_period)),
         *(["--tell-requests"] if options.tell_requests else []),
+        *(["--blind"] if options.blind else []),
+        *([] if port is None else ["--readiness-port", str(port)]),
         "--follow-stdin",
     ]
-
-
-async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
-    """The status of a GET as kubelet sends it, over a connection of its own; 0 for no answer."""
-    head = f"GET {path} HTTP/1.1\r\nHost: {ip}:{port}\r\nUser-Agent: kube-probe/1.34\r\n"
-    if probe:
-        head += f"K-Network-Probe: {probe}\r\n"
-    try:
-        async with asyncio.timeout(READINESS_TIMEOUT):
-            reader, writer = await asyncio.open_connection(ip, port)
-            try:
-                writer.write(f"{head}Connection: close\r\n\r\n".encode())
-                line = await reader.readline()
-            finally:
-                writer.close()
-                await writer.wait_closed()
-        return int(line.split()[1])
-    except (OSError, ValueError, IndexError):  # TimeoutError is an OSError
-        return 0
 
 
 async def _end(process: Process, grace: float) -> None:

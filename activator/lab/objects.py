@@ -34,15 +34,19 @@ def revision(
     container_concurrency: int = 0,
     timeout: int = 300,
     exec_readiness: bool = False,
+    readiness_port: int = 0,
+    sidecar: Object | None = None,
     uid: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """A Revision with one container.
+    """A Revision with one container, or two.
 
     Arguments:
         container_concurrency: requests that one pod may have at a time; 0 is no limit.
         timeout: seconds from a request's arrival to the end of its answer.
         exec_readiness: give the container an exec readiness probe, which queue-proxy cannot see.
+        readiness_port: have the readiness probe go to another port than requests; 0 for the same.
+        sidecar: what a second container has besides a name and an image; None for none.
         uid: the object's identity; a new one if empty.
     """
     container: Object = {
@@ -53,6 +57,11 @@ def revision(
     }
     if exec_readiness:
         container["readinessProbe"] = {"exec": {"command": ["/ready"]}, "periodSeconds": 1}
+    elif readiness_port:
+        container["readinessProbe"] = {"httpGet": {"path": "/ready", "port": readiness_port}}
+    containers = [container]
+    if sidecar is not None:
+        containers.append({"name": "sidecar", "image": "example.com/sidecar", **sidecar})
     labels = {
         "serving.knative.dev/service": name,
         "serving.knative.dev/configuration": name,
@@ -71,7 +80,7 @@ def revision(
         "spec": {
             "containerConcurrency": container_concurrency,
             "timeoutSeconds": timeout,
-            "containers": [container],
+            "containers": containers,
         },
     }
 

@@ -18,13 +18,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from activator.lab.answers import TEXT, Answer, text
 from activator.lab.application import Application
 from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
-from activator.lab.queue_proxy import answer_probe, answer_traffic
+from activator.lab.queue_proxy import CUT_OFF, PROBER_AGENTS, answer_probe, answer_traffic
 from activator.lab.state import Counters, Switches
 from activator.lab.switchboard import answer_admin
 from activator.lab.websocket import Echo, asks_for_websocket
@@ -53,6 +53,9 @@ class PodOptions:
         quiet_period: seconds without a request that end the draining.
         follow_stdin: end at once when standard input ends, so as not to outlive the parent.
         tell_requests: emit a line for each request.
+        blind: queue-proxy cannot ask the application whether it is ready, and says that it is.
+        readiness_port: a port of its own on which the application tells whether it is ready; None
+            for none, 0 for any free one.
     """
 
     name: str = "pod"
@@ -64,6 +67,8 @@ class PodOptions:
     quiet_period: float = QUIET_PERIOD
     follow_stdin: bool = False
     tell_requests: bool = False
+    blind: bool = False
+    readiness_port: int | None = None
 
 
 class Pod:
@@ -72,6 +77,7 @@ class Pod:
     def __init__(self, options: PodOptions, emit: Emit) -> None:
         self.options = options
         self.switches = Switches()
+        self._known = Switches()
         self.counters = Counters()
         self._emit = emit
         self._application = Application(options.name, self.switches)
@@ -81,6 +87,7 @@ class Pod:
         self._probe_passed = False
         self._arrived = asyncio.Event()
         self._left = asyncio.Event()
+        self._down = asyncio.Event()
         self.stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -95,8 +102,12 @@ class Pod:
         servers = [server]
         if self.options.admin_port:
             servers.append(await self._listen(self.options.admin_port, self._answer_admin))
-        port = server.sockets[0].getsockname()[1]
-        self._emit("listening", port=port, pid=os.getpid())
+        told = {"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}
+        if self.options.readiness_port is not None:
+            other = await self._listen(self.options.readiness_port, self._answer_readiness)
+            servers.append(other)
+            told["readiness_port"] = other.sockets[0].getsockname()[1]
+        self._emit("listening", **told)
         await self.stop.wait()
         await self._drain(server)
         for each in servers:
@@ -136,10 +147,17 @@ class Pod:
             self.switches.draining = True
             await _send(writer, request, text(200, "", delay=self.options.quiet_period))
         else:
-            await _send(writer, request, answer_admin(request, self.switches, self.counters))
+            answer = answer_admin(request, self.switches, self.counters)
+            self._note_switches()
+            await _send(writer, request, answer)
+
+    async def _answer_readiness(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        self.counters.at_readiness_port += 1
+        ready = self.switches.ready and self.switches.running
+        await _send(writer, request, text(200 if ready else 503, ""))
 
     async def _answer_traffic(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        probe = answer_probe(request, self.switches)
+        probe = answer_probe(request, self.switches, blind=self.options.blind)
         if probe is not None:
             self._note_probe(request, probe.status)
             await _send(writer, request, probe)
@@ -167,12 +185,33 @@ class Pod:
             return refusal.status
         async with self._slots:
             answer = self._application.answer(request)
+            self._note_switches()
+            if answer.delay:
+                cut = await _is_set_within(self._down, answer.delay)
+                answer = CUT_OFF if cut else replace(answer, delay=0.0)
             await _send(writer, request, answer)
         return answer.status
 
+    def _note_switches(self) -> None:
+        """Tells which switches were turned, if any; requests that wait in a dead process end."""
+        if self._known == self.switches:
+            return
+        before, now = asdict(self._known), asdict(self.switches)
+        self._known = replace(self.switches)
+        if self.switches.running:
+            self._down.clear()
+        else:
+            self._down.set()
+        self._emit("switched", **{name: on for name, on in now.items() if on != before[name]})
+
     def _note_probe(self, request: Request, status: int) -> None:
         self.counters.probes += 1
-        if request.header("user-agent").startswith("Knative-Activator-Probe"):
+        agent = request.header("user-agent")
+        if prober := next(filter(agent.startswith, PROBER_AGENTS), ""):
+            head = [f"{request.method} {request.target}"]
+            head += [f"{name}: {value}" for name, value in request.headers]
+            self.counters.last_probes[prober.rstrip("/")] = head
+        if prober == "Knative-Activator-Probe":
             passed = status == 200
             if passed != self._probe_passed:
                 self._emit("probe passed" if passed else "probe failed", status=status)
@@ -299,6 +338,8 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
     parser.add_argument("--quiet-period", type=float, default=QUIET_PERIOD, help="seconds")
     parser.add_argument("--follow-stdin", action="store_true", help="end when stdin ends")
     parser.add_argument("--tell-requests", action="store_true", help="a line for each request")
+    parser.add_argument("--blind", action="store_true", help="queue-proxy vouches unasked")
+    parser.add_argument("--readiness-port", type=int, help="0: any free one; default: none")
     return PodOptions(**vars(parser.parse_args(arguments)))
 
 

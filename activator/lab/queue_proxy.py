@@ -15,13 +15,28 @@ PROBER_AGENTS = ("kube-probe/", "Knative-Activator-Probe", "Knative-Autoscaling-
 #: Requests that wait in queue-proxy for each one that the application may have at a time.
 QUEUE_PER_SLOT = 10
 
-NOT_LISTENING = text(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
-QUEUE_FULL = text(503, "pending request queue full\n")
-DRAINING = text(503, "shutting down\n")
+#: As Go's http.Error marks what it writes.
+ERROR_HEADERS = (("X-Content-Type-Options", "nosniff"),)
 
 
-def answer_probe(request: Request, switches: Switches) -> Answer | None:
-    """What queue-proxy says to a probe; None where the request is traffic."""
+def _error(status: int, body: str) -> Answer:
+    return Answer(status, body.encode(), headers=ERROR_HEADERS)
+
+
+NOT_LISTENING = _error(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
+#: The application had the request and ended before it answered.
+CUT_OFF = _error(502, "EOF\n")
+QUEUE_FULL = _error(503, "pending request queue full\n")
+DRAINING = _error(503, "shutting down\n")
+
+
+def answer_probe(request: Request, switches: Switches, *, blind: bool = False) -> Answer | None:
+    """What queue-proxy says to a probe; None where the request is traffic.
+
+    Arguments:
+        blind: the application has a probe that queue-proxy cannot run, one by a command as a
+            rule, so that it vouches for whatever there is.
+    """
     probe = request.header("k-network-probe")
     if probe == "probe":
         return _answer_ingress(request, switches)
@@ -31,7 +46,7 @@ def answer_probe(request: Request, switches: Switches) -> Answer | None:
         return DRAINING
     if probe != "queue":
         return text(400, f"unexpected probe header value: {probe}\n")
-    if not (switches.ready and switches.running):
+    if not blind and not (switches.ready and switches.running):
         return Answer(503)
     return text(200, "queue")
 

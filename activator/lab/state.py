@@ -21,6 +21,7 @@ class Switches:
         live: the application's liveness; kubelet restarts the application while it is False.
         exec_ready: an exec readiness probe's result; only kubelet sees it, queue-proxy does not.
         running: whether the application's process exists behind queue-proxy.
+        sidecar_ready, sidecar_live: the same of another container; queue-proxy asks it nothing.
         draining: set by SIGTERM or ``/wait-for-drain``; probes fail, requests are still answered.
     """
 
@@ -28,6 +29,8 @@ class Switches:
     live: bool = True
     exec_ready: bool = True
     running: bool = True
+    sidecar_ready: bool = True
+    sidecar_live: bool = True
     draining: bool = False
 
     def toggle(self, name: str) -> bool:
@@ -36,10 +39,27 @@ class Switches:
         setattr(self, name, value)
         return value
 
+    def kill_application(self) -> None:
+        """The application's process ends; queue-proxy stays, and nobody tells it."""
+        self.running = False
+
+    def start_application(self) -> None:
+        """A new process of the application, which knows of no switch that was turned before."""
+        self.running = self.live = self.ready = self.exec_ready = True
+
+    def start_sidecar(self) -> None:
+        """A new process of the other container."""
+        self.sidecar_ready = self.sidecar_live = True
+
 
 @dataclass(slots=True)
 class Counters:
-    """What reached the pod, for tests that must know that nothing was lost or done twice."""
+    """What reached the pod, for whoever must know that nothing was lost or done twice.
+
+    Attributes:
+        last_probes: the last probe of each prober, by its name: request line and fields.
+        at_readiness_port: requests to the port that the application's readiness probe names.
+    """
 
     requests: int = 0
     probes: int = 0
@@ -47,6 +67,8 @@ class Counters:
     max_in_flight: int = 0
     by_id: Counter[str] = field(default_factory=Counter)
     posts_by_id: Counter[str] = field(default_factory=Counter)
+    last_probes: dict[str, list[str]] = field(default_factory=dict)
+    at_readiness_port: int = 0
 
     def enter(self, method: str, request_id: str) -> None:
         """Counts a request that arrived; the caller must call `leave` when it is answered."""
@@ -71,4 +93,6 @@ class Counters:
             "maxInFlight": self.max_in_flight,
             "seenById": dict(self.by_id),
             "postsSeenTwice": sorted(key for key, seen in self.posts_by_id.items() if seen > 1),
+            "lastProbes": self.last_probes,
+            "atReadinessPort": self.at_readiness_port,
         }

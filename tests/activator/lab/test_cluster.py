@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from activator.lab.addresses import AddressPool
 from activator.lab.cluster import Cluster, Event, Service
+from tests.process import addresses
 
 FAST = {"start_after": 0.0, "idle": 1.0}
 
@@ -16,16 +16,20 @@ FAST = {"start_after": 0.0, "idle": 1.0}
 class Town:
     """A cluster of one service, app, and what it told."""
 
-    def __init__(self, folder: Path, address: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
         self.events: list[Event] = []
+        self.addresses = addresses()
+        place = self.addresses.take()
+        self.addresses.give_back(place)
+        self.first = place.ip
         self._told = asyncio.Event()
         service = Service("app", **{**FAST, **settings})
         self.cluster = Cluster(
             folder,
             [service],
             tell=self._tell,
-            addresses=AddressPool(address),
+            addresses=self.addresses,
             readiness_period=0.02,
         )
 
@@ -51,18 +55,18 @@ class Town:
 
 
 async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
-    town = Town(tmp_path, "127.0.0.181")
+    town = Town(tmp_path)
     assert town.listed() == {}
     assert (tmp_path / "default.app.revision.json").exists()
     running = asyncio.ensure_future(town.cluster.run())
     town.cluster.on_stats([(("default", "other"), 9, 9), (("default", "app"), 1, 1)])
     await town.until("started")
     await town.until("listening")
-    assert town.listed() in ({"notReadyAddresses": ["127.0.0.181"]}, {"addresses": ["127.0.0.181"]})
+    assert town.listed() in ({"notReadyAddresses": [town.first]}, {"addresses": [town.first]})
     # What is reported of the first second tells of no request that waits: there is a pod now.
     town.cluster.on_stats([(("default", "app"), 0.5, 0)])
     await town.until("ready")
-    assert town.listed() == {"addresses": ["127.0.0.181"]}
+    assert town.listed() == {"addresses": [town.first]}
     await town.until("draining")
     assert town.listed() == {}
     await town.until("stopped")
@@ -72,7 +76,7 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
 
 
 async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
-    town = Town(tmp_path, "127.0.0.185", container_concurrency=2, max_pods=3, idle=60.0)
+    town = Town(tmp_path, container_concurrency=2, max_pods=3, idle=60.0)
     running = asyncio.ensure_future(town.cluster.run())
     town.cluster.on_stats([(("default", "app"), 50, 50)])
     await town.until("listening", 3)
@@ -83,7 +87,7 @@ async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
 
 
 async def test_cancellation_that_comes_with_a_statistic_is_not_lost(tmp_path):
-    town = Town(tmp_path, "127.0.0.189")
+    town = Town(tmp_path)
     running = asyncio.ensure_future(town.cluster.run())
     town.cluster.on_stats([(("default", "app"), 1, 1)])
     await town.until("listening")
@@ -95,7 +99,7 @@ async def test_cancellation_that_comes_with_a_statistic_is_not_lost(tmp_path):
 
 
 async def test_pod_that_ended_by_itself_is_replaced(tmp_path):
-    town = Town(tmp_path, "127.0.0.192", min_pods=1)
+    town = Town(tmp_path, min_pods=1)
     running = asyncio.ensure_future(town.cluster.run())
     await town.until("listening")
     os.kill(int(str(town.events[-1].details["pid"])), signal.SIGKILL)

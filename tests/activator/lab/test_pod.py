@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from activator.lab.addresses import AddressPool
 from activator.lab.kubelet import pod_arguments
 from activator.lab.pod import PodOptions, parse_options
+from tests.process import addresses
 
 PROBE = "User-Agent: Knative-Activator-Probe\r\nK-Network-Probe: queue\r\n"
 
@@ -23,8 +23,8 @@ PROBE = "User-Agent: Knative-Activator-Probe\r\nK-Network-Probe: queue\r\n"
 class Running:
     """A started pod."""
 
-    def __init__(self, first_address: str, **options: Any) -> None:
-        place = AddressPool(first_address).take()
+    def __init__(self, **options: Any) -> None:
+        place = addresses().take()
         self.options = PodOptions(
             "p", place.ip, place.port, place.admin_port, quiet_period=0.05, **options
         )
@@ -35,7 +35,7 @@ class Running:
             stdin=PIPE,
             stdout=PIPE,
         )
-        await self.told("listening")
+        self.listening = await self.told("listening")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -61,12 +61,17 @@ class Running:
         await writer.wait_closed()
         return answer
 
+    async def admin(self, path: str) -> tuple[bytes, bytes]:
+        """Head and body of the switchboard's answer."""
+        head, _, body = (await self.ask(path, port=self.options.admin_port)).partition(b"\r\n\r\n")
+        return head, body
+
     async def open(self, port: int = 0) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(self.options.address, port or self.options.port)
 
 
 async def test_requests_and_probes_are_answered_and_counted():
-    async with Running("127.0.0.161", tell_requests=True) as pod:
+    async with Running(tell_requests=True) as pod:
         assert (await pod.ask("/", PROBE)).endswith(b"\r\n\r\nqueue")
         assert (await pod.told("probe passed"))["status"] == 200
         assert b"Hello from p" in await pod.ask("/", "x-request-id: r1\r\n")
@@ -82,7 +87,7 @@ async def test_requests_and_probes_are_answered_and_counted():
 
 
 async def test_one_connection_carries_many_requests_and_errors_end_it():
-    async with Running("127.0.0.161") as pod:
+    async with Running() as pod:
         reader, writer = await pod.open()
         writer.write(b"GET /bytes?n=2 HTTP/1.1\r\n\r\nHEAD /bytes?n=9 HTTP/1.1\r\n\r\n")
         writer.write(b"GET /status?code=204 HTTP/1.1\r\n\r\nwrong\r\n\r\n")
@@ -95,14 +100,14 @@ async def test_one_connection_carries_many_requests_and_errors_end_it():
 
 
 async def test_application_has_no_more_requests_than_its_limit():
-    async with Running("127.0.0.161", container_concurrency=1) as pod:
+    async with Running(container_concurrency=1) as pod:
         began = asyncio.get_running_loop().time()
         await asyncio.gather(*(pod.ask("/sleep?ms=100") for _ in range(3)))
         assert asyncio.get_running_loop().time() - began >= 0.29
 
 
 async def test_draining_pod_fails_probes_finishes_requests_and_ends():
-    async with Running("127.0.0.161") as pod:
+    async with Running() as pod:
         reader, writer = await pod.open()
         writer.write(b"GET /sleep?ms=400 HTTP/1.1\r\nConnection: close\r\n\r\n")
         assert b" 200 " in await pod.ask("/")  # so the slow request has arrived as well
@@ -116,8 +121,42 @@ async def test_draining_pod_fails_probes_finishes_requests_and_ends():
         await writer.wait_closed()
 
 
+async def test_killed_application_cuts_its_requests_and_queue_proxy_answers_for_it():
+    async with Running(blind=True) as pod:
+        slow = asyncio.ensure_future(pod.ask("/sleep?ms=60000"))
+        assert b" 200 " in await pod.ask("/", PROBE)
+        while json.loads((await pod.admin("/counters"))[1])["inFlight"] == 0:
+            pass
+        await pod.admin("/kill")
+        assert (await pod.told("switched"))["running"] is False
+        assert b" 502 " in await slow
+        assert b"connection refused" in await pod.ask("/")
+        assert b" 200 " in await pod.ask("/", PROBE)
+        await pod.admin("/start")
+        assert (await pod.told("switched"))["running"] is True
+        assert b" 200 " in await pod.ask("/")
+
+
+async def test_readiness_may_be_told_on_a_port_of_its_own():
+    async with Running(readiness_port=0) as pod:
+        port = pod.listening["readiness_port"]
+        assert b" 200 " in await pod.ask("/any", port=port)
+        await pod.ask("/toggleReady")
+        assert (await pod.told("switched"))["ready"] is False
+        assert b" 503 " in await pod.ask("/any", port=port)
+        assert json.loads((await pod.admin("/counters"))[1])["atReadinessPort"] == 2
+
+
+async def test_each_probers_last_probe_is_told():
+    async with Running() as pod:
+        await pod.ask("/healthz", PROBE)
+        told = json.loads((await pod.admin("/counters"))[1])["lastProbes"]
+        assert told["Knative-Activator-Probe"][0] == "GET /healthz"
+        assert "K-Network-Probe: queue" in told["Knative-Activator-Probe"]
+
+
 async def test_pod_ends_with_its_parent():
-    async with Running("127.0.0.161") as pod:
+    async with Running() as pod:
         assert pod.process.stdin is not None
         pod.process.stdin.close()
         async with asyncio.timeout(10):
@@ -125,7 +164,7 @@ async def test_pod_ends_with_its_parent():
 
 
 async def test_pod_that_cannot_listen_says_so():
-    async with Running("127.0.0.161") as pod:
+    async with Running() as pod:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "activator.lab.pod", *pod_arguments(pod.options)),
             stdin=PIPE,
@@ -137,7 +176,7 @@ async def test_pod_that_cannot_listen_says_so():
 
 
 def test_options_come_from_the_command_line():
-    options = PodOptions("x", "127.0.0.9", 1, 2, 0.5, 3, 0.25, follow_stdin=True)
+    options = PodOptions("x", "127.0.0.9", 1, 2, 0.5, 3, 0.25, follow_stdin=True, blind=True)
     assert parse_options(pod_arguments(options)) == options
     with pytest.raises(SystemExit):
         parse_options(["--port", "many"])

@@ -22,6 +22,25 @@ def test_kubelets_questions_follow_the_switches():
     assert ask("/live", switches).status == 500
 
 
+def test_kubelet_sees_the_other_container_as_well():
+    switches = Switches()
+    paths = ("/sidecarReady", "/sidecarLive")
+    assert [ask(path, switches).status for path in paths] == [200, 200]
+    ask("/toggleSidecarReady", switches)
+    ask("/toggleSidecarLive", switches)
+    assert [ask(path, switches).status for path in paths] == [500, 500]
+    ask("/startSidecar", switches)
+    assert [ask(path, switches).status for path in paths] == [200, 200]
+
+
+def test_application_that_is_started_anew_knows_of_no_switch():
+    switches = Switches(ready=False, live=False, exec_ready=False)
+    ask("/kill", switches)
+    assert not switches.running
+    ask("/start", switches)
+    assert switches == Switches()
+
+
 def test_state_and_counters_are_told():
     counters = Counters()
     counters.enter("GET", "id-1")

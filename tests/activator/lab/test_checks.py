@@ -1,0 +1,77 @@
+"""What kubelet would find, asked of a pod in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from activator.lab.checks import Checks, Container, Probes, ask
+from activator.lab.pod import Pod, PodOptions
+from tests.process import addresses
+
+
+@asynccontextmanager
+async def pod() -> AsyncIterator[Pod]:
+    place = addresses().take()
+    listens = asyncio.Event()
+
+    def emit(event: str, **details: Any) -> None:
+        if event == "listening":
+            listens.set()
+
+    options = PodOptions("p", place.ip, place.port, place.admin_port, quiet_period=0.01)
+    found = Pod(options, emit)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(found.run())
+        await listens.wait()
+        yield found
+        found.stop.set()
+
+
+@pytest.mark.parametrize(
+    ("switch", "probes", "ready"),
+    [
+        ("ready", Probes(), False),
+        ("exec_ready", Probes(), True),
+        ("exec_ready", Probes(exec_readiness=True), False),
+        ("sidecar_ready", Probes(), True),
+        ("sidecar_ready", Probes(sidecar_readiness=True), False),
+    ],
+)
+async def test_readiness_is_what_the_pods_probes_find(switch, probes, ready):
+    async with pod() as found:
+        checks = Checks(found.options, probes)
+        assert await checks.is_ready()
+        found.switches.toggle(switch)
+        assert await checks.is_ready() is ready
+
+
+@pytest.mark.parametrize(
+    ("switch", "container"),
+    [("live", Container.APPLICATION), ("sidecar_live", Container.SIDECAR)],
+)
+async def test_container_is_dead_after_failures_in_a_row(switch, container):
+    async with pod() as found:
+        checks = Checks(found.options, Probes(liveness=container, failure_threshold=2))
+        found.switches.toggle(switch)
+        assert not await checks.is_dead()
+        found.switches.toggle(switch)
+        assert not await checks.is_dead()  # which forgets the failure before
+        found.switches.toggle(switch)
+        assert not await checks.is_dead()
+        assert await checks.is_dead()
+
+
+async def test_pod_without_a_liveness_probe_is_never_dead():
+    async with pod() as found:
+        found.switches.toggle("live")
+        checks = Checks(found.options, Probes(failure_threshold=1))
+        assert not await checks.is_dead()
+
+
+async def test_nobody_is_no_answer():
+    assert await ask("127.0.0.1", 1, "/") == 0
