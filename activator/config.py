@@ -304,7 +304,7 @@ class Settings:
     )
     queue_depth_total: int = setting(
         values.count(1), "ACTIVATOR_QUEUE_DEPTH_TOTAL", WAITING, "100000",
-        "Requests that may wait in all.",
+        "Requests that may wait in all; the last quarter is for revisions of which few wait.",
         "Ten full queues: at 3 to 4 KiB for each request 300 to 400 MiB.",
     )
     hold_bytes: int = setting(
@@ -320,7 +320,8 @@ class Settings:
     )
     hold_bytes_total: int = setting(
         values.SIZE, "ACTIVATOR_HOLD_BYTES_TOTAL", WAITING, "256MiB",
-        "Bytes of waiting requests that are held in all.",
+        "Bytes of waiting requests that are held in all; the last quarter is for revisions that "
+        "hold little.",
         "Four revisions at their bound. With full queues up to 656 MiB: less than the 1 GiB of our "
         "manifests, more than Knative's 600 MiB, within which to lower this and the depth.",
     )

@@ -10,28 +10,11 @@ from bisect import insort
 from collections import OrderedDict
 from operator import attrgetter
 
+from throttler.budget import Budget, SharedBudget
 from throttler.errors import RequestQueueFull
 from throttler.ticket import Ticket
 
 _by_arrival = attrgetter("arrived")
-
-
-class Budget:
-    """How many requests may wait, and how many bytes of them may be held. Counts what is used."""
-
-    __slots__ = ("bytes", "depth", "max_bytes", "max_depth")
-
-    def __init__(self, max_depth: int, max_bytes: int) -> None:
-        self.max_depth = max_depth
-        self.max_bytes = max_bytes
-        self.depth = 0
-        self.bytes = 0
-
-    def exceeded_by(self, size: int) -> str | None:
-        """Return which bound one more request of ``size`` bytes breaks: depth, bytes or None."""
-        if self.depth >= self.max_depth:
-            return "depth"
-        return "bytes" if self.bytes + size > self.max_bytes else None
 
 
 class Breaker:
@@ -43,7 +26,7 @@ class Breaker:
 
     __slots__ = ("_arrivals", "_returned", "own", "total", "waiting")
 
-    def __init__(self, own: Budget, total: Budget) -> None:
+    def __init__(self, own: Budget, total: SharedBudget) -> None:
         self.own = own
         self.total = total
         self.waiting = 0
@@ -66,7 +49,7 @@ class Breaker:
     def _bound(self, size: int) -> str:
         if broken := self.own.exceeded_by(size):
             return f"revision-{broken}"
-        if broken := self.total.exceeded_by(size):
+        if broken := self.total.exceeded_for(self.own, size):
             return f"total-{broken}"
         return ""
 
@@ -99,10 +82,7 @@ class Breaker:
             False if a byte budget is used up: the caller stops reading that request until it
             has a pod.
         """
-        if (
-            self.own.bytes + size > self.own.max_bytes
-            or self.total.bytes + size > self.total.max_bytes
-        ):
+        if not (self.own.holds(size) and self.total.holds_for(self.own, size)):
             return False
         ticket.size += size
         self._count(0, size)

@@ -30,10 +30,18 @@ class Deadlines:
         """Remember a queued ticket's deadline.
 
         Arguments:
-            waiting: how many tickets are queued in all, for the decision to rebuild.
+            waiting: how many tickets are queued in all, for ``trim``.
         """
         self._added += 1
         heappush(self._heap, (ticket.deadline, self._added, ticket))
+        self.trim(waiting)
+
+    def trim(self, waiting: int) -> None:
+        """Drop the entries of tickets that have left, once they outnumber the others.
+
+        Arguments:
+            waiting: how many tickets are queued in all.
+        """
         if len(self._heap) > _SMALL + 2 * waiting:
             # By ticket: one that returned to the queue has an entry of each time it came.
             live = {entry[2]: entry for entry in self._heap if entry[2].state is QUEUED}

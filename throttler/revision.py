@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 
-from throttler.breaker import Breaker, Budget
+from throttler.breaker import Breaker
+from throttler.budget import Budget, SharedBudget
 from throttler.capacity import (
     SLOW_START_STEP,
     ActivatorShare,
@@ -82,7 +83,7 @@ class RevisionThrottler:
         self,
         revision: Revision,
         own: Budget,
-        total: Budget,
+        total: SharedBudget,
         deadlines: Deadlines,
         widening: set[RevisionThrottler],
         random: Callable[[], float],
@@ -186,6 +187,7 @@ class RevisionThrottler:
         if ticket.state is QUEUED:
             self.breaker.discard(ticket)
             ticket.state = CANCELLED
+            self._deadlines.trim(self.breaker.total.depth)
         elif ticket.state is ASSIGNED:
             return self.release(ticket, now)
         return None
@@ -376,6 +378,7 @@ class RevisionThrottler:
             room = self._room
             self._give(ticket, self._policy.pick(self._pods, room & self._own_slice or room))
             changes.assigned.append(ticket)
+        self._deadlines.trim(self.breaker.total.depth)
         self._slow_start(now)
         return changes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from throttler.breaker import Budget
+from throttler.budget import Budget, SharedBudget
 from throttler.capacity import infer_share
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
@@ -53,7 +53,7 @@ class Throttler:
         own_ip: str = "",
         borrow: bool = True,
     ) -> None:
-        self.total = Budget(limits.queue_depth_total, limits.queue_bytes_total)
+        self.total = SharedBudget(limits.queue_depth_total, limits.queue_bytes_total)
         self._limits = limits
         self._random = random
         self._own_ip = own_ip

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, unhurried
-from throttler.breaker import Breaker, Budget
+from throttler.breaker import Breaker
+from throttler.budget import Budget, SharedBudget
 from throttler.errors import RequestQueueFull
 from throttler.ticket import Ticket
 
@@ -18,8 +19,8 @@ def ticket(arrived: float, size: int = 0) -> Ticket:
     return made
 
 
-def queue(depth: int = 100, max_bytes: int = 1000, total: Budget | None = None) -> Breaker:
-    return Breaker(Budget(depth, max_bytes), total or Budget(10 * depth, 10 * max_bytes))
+def queue(depth: int = 100, max_bytes: int = 1000, total: SharedBudget | None = None) -> Breaker:
+    return Breaker(Budget(depth, max_bytes), total or SharedBudget(10 * depth, 10 * max_bytes))
 
 
 def drain(breaker: Breaker) -> list[float]:
@@ -69,7 +70,7 @@ def test_the_bytes_of_all_waiters_may_reach_the_bound_but_not_pass_it() -> None:
 
 
 def test_revisions_share_the_total_depth() -> None:
-    total = Budget(3, 1000)
+    total = SharedBudget(3, 1000)
     one, two = queue(total=total), queue(total=total)
     one.append(ticket(1))
     two.append(ticket(2))
@@ -81,16 +82,16 @@ def test_revisions_share_the_total_depth() -> None:
 
 
 def test_revisions_share_the_total_of_bytes() -> None:
-    total = Budget(10, 100)
+    total = SharedBudget(10, 100)
     one, two = queue(total=total), queue(total=total)
     one.append(ticket(1, 70))
-    assert refusal(two, 31) == "total-bytes"
-    two.append(ticket(2, 30))
-    assert total.bytes == 100
+    assert refusal(two, 6) == "total-bytes", "a quarter is kept for those that hold little"
+    two.append(ticket(2, 5))
+    assert total.bytes == 75
 
 
 def test_the_revisions_own_bound_is_named_first() -> None:
-    breaker = Breaker(Budget(0, 0), Budget(0, 0))
+    breaker = Breaker(Budget(0, 0), SharedBudget(0, 0))
     assert refusal(breaker, 5) == "revision-depth"
 
 
@@ -157,14 +158,14 @@ class TestHold:
         assert (one.size, breaker.own.bytes, breaker.total.bytes) == (100, 100, 100)
 
     def test_the_total_bounds_it_too(self) -> None:
-        total = Budget(10, 100)
+        total = SharedBudget(10, 100)
         one, two = queue(total=total), queue(total=total)
         first, second = ticket(1, 60), ticket(2)
         one.append(first)
         two.append(second)
-        assert not two.hold(second, 41)
+        assert not two.hold(second, 16)
         assert second.size == 0
-        assert two.hold(second, 40)
+        assert two.hold(second, 15)
 
     def test_what_was_held_is_given_back_when_the_waiter_leaves(self) -> None:
         breaker = queue(max_bytes=100)

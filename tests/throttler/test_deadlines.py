@@ -88,6 +88,17 @@ def test_the_heap_stays_in_proportion_to_those_that_wait() -> None:
     assert deadlines.next() == 1000.0
 
 
+def test_a_hundred_thousand_that_waited_at_once_and_left_are_let_go() -> None:
+    deadlines, tickets = Deadlines(), [queued(300.0 + n) for n in range(100_000)]
+    for n, ticket in enumerate(tickets):
+        deadlines.add(ticket, n + 1)
+    for left, ticket in enumerate(tickets, 1):
+        ticket.state = CANCELLED
+        deadlines.trim(100_000 - left)
+        assert len(deadlines) <= 64 + 2 * (100_000 - left)
+    assert len(deadlines) <= 64
+
+
 def test_one_that_returns_to_the_queue_again_and_again_leaves_no_trace_either() -> None:
     deadlines, ticket = Deadlines(), queued(300.0)
     for _ in range(10_000):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.throttler.world import WatchedTicket, dests
+from throttler import budget as budget_module
 from throttler import pod as pod_module
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound
@@ -33,6 +34,8 @@ PLACES = [
     for address in ("10.0.0.1:8012", "10.0.0.10:8012", "10.0.0.2:8012", "10.0.0.3:8012")
     for uid in ("", "u1", "u2")
 ]
+#: A quarter of the totals is kept, a request and 15 bytes for each of three revisions.
+SMALL_RESERVE = 3
 CONCURRENCIES = (0, 1, 3, 10)
 READINESS = (ReadinessRule.EXEC_READINESS_PROBE, ReadinessRule.PROBE)
 TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
@@ -218,9 +221,11 @@ class Walk:
         if waiting:
             rev, ticket = waiting[a % len(waiting)]
             more = b % 40
+            held = self.bytes(rev) + more
+            open_bytes = LIMITS.queue_bytes_total - (45 if held > 15 else 0)
             granted = (
-                self.bytes(rev) + more <= LIMITS.queue_bytes
-                and sum(map(self.bytes, self.revs.values())) + more <= LIMITS.queue_bytes_total
+                held <= LIMITS.queue_bytes
+                and sum(map(self.bytes, self.revs.values())) + more <= open_bytes
             )
             before = ticket.size
             assert rev.real.breaker.hold(ticket, more) is granted
@@ -608,9 +613,10 @@ class Walk:
             return "revision-depth"
         if self.bytes(rev) + size > LIMITS.queue_bytes:
             return "revision-bytes"
-        if len(all_waiting) >= LIMITS.queue_depth_total:
+        if len(all_waiting) >= LIMITS.queue_depth_total - (3 if rev.waiting() else 0):
             return "total-depth"
-        if sum(t.size for t in all_waiting) + size > LIMITS.queue_bytes_total:
+        kept = 45 if self.bytes(rev) + size > 15 else 0
+        if sum(t.size for t in all_waiting) + size > LIMITS.queue_bytes_total - kept:
             return "total-bytes"
         return ""
 
@@ -807,7 +813,8 @@ def shortest(
 
 
 @pytest.fixture(autouse=True)
-def small_slow_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget_module, "RESERVED_FOR", SMALL_RESERVE)
     monkeypatch.setattr(pod_module, "SLOW_START", SMALL_START)
     monkeypatch.setattr(pod_module, "SLOW_START_END", SMALL_END)
 

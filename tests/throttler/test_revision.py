@@ -112,6 +112,18 @@ class TestLeaving:
         assert one.throttler.in_flight == 1
         assert waiting.state is ASSIGNED
 
+    @pytest.mark.parametrize("way", ["their clients leave", "a pod comes"])
+    def test_when_very_many_leave_the_queue_none_is_remembered(self, way: str) -> None:
+        one = One(5000, depth=5000)
+        tickets = one.requests(5000)
+        if way == "a pod comes":
+            one.healthy([A])
+        else:
+            for ticket in tickets:
+                one.throttler.cancel(ticket, one.now)
+        assert one.throttler.breaker.waiting == 0
+        assert len(one.deadlines) <= 64
+
     def test_an_expired_request_at_the_head_does_not_stall_the_others(self) -> None:
         one = One(1)
         head, second = one.requests(2)

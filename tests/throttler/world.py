@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from hypothesis import HealthCheck, settings
 
-from throttler.breaker import Budget
+from throttler.budget import Budget, SharedBudget
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.mesh import REACH
@@ -110,7 +110,7 @@ class One:
         self.now = 0.0
         self.deadlines = Deadlines()
         self.widening: set[RevisionThrottler] = set()
-        self.total = Budget(2 * depth, 2 * max_bytes)
+        self.total = SharedBudget(2 * depth, 2 * max_bytes)
         self.throttler = RevisionThrottler(
             revision(container_concurrency, readiness=_PROBE if probe_suffices else _EXEC),
             Budget(depth, max_bytes),
