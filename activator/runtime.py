@@ -108,6 +108,7 @@ class Runtime:
         )
         self.driver.prober = self.prober
         self.driver.pools = self.pools
+        self.driver.autoscaler_lost = self._has_no_autoscaler
         self.proxy = self._make_proxy()
         self.otel = OpenTelemetry(
             settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
@@ -248,6 +249,10 @@ class Runtime:
         if self._misses_autoscaler():
             return "connection has not yet been established"
         return ""
+
+    def _has_no_autoscaler(self) -> bool:
+        """Whether there should be a connection to the autoscaler and is none."""
+        return self.link is not None and not self.link.connected
 
     def _misses_autoscaler(self) -> bool:
         """Whether to say that the autoscaler is not there. When it stays away, restarting all

@@ -110,6 +110,7 @@ class Roster:
             before = pod.epoch
             if pod.state is PodState.DRAINING:
                 pod.apply(PodEvent.LISTED)
+                pod.last_error = ""  # what was met in its earlier life is void
             elif was_ready and not ready:
                 pod.apply(PodEvent.BECAME_NOT_READY)
             if pod.epoch == before and (was_ready or not ready):

@@ -18,16 +18,21 @@ from throttler.rule import verdict
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 
-def revision_view(throttler: RevisionThrottler, now: float) -> RevisionView:
+def revision_view(
+    throttler: RevisionThrottler, now: float, autoscaler_lost: bool = False
+) -> RevisionView:
     """Return one element of ``revisions``.
 
     Arguments:
         now: seconds, on the clock of the throttler's times.
+        autoscaler_lost: as for throttler.reason.waiting_reason.
     """
     revision, statistics = throttler.revision, throttler.statistics()
     service = statistics.service
     limited = revision.container_concurrency > 0
-    reason, detail = waiting_reason(throttler) if statistics.waiting else (None, "")
+    reason, detail = None, ""
+    if statistics.waiting:
+        reason, detail = waiting_reason(throttler, autoscaler_lost)
     return {
         "namespace": revision.id.namespace,
         "name": revision.id.name,

@@ -99,15 +99,17 @@ class _Handlers:
         driver = self._runtime.driver
         wanted = request.path_params
         throttler = driver.throttler.find(wanted["namespace"], wanted["name"])
-        return Response(encode(revision_view(throttler, driver.clock())), media_type=JSON_TYPE)
+        view = revision_view(throttler, driver.clock(), driver.autoscaler_lost())
+        return Response(encode(view), media_type=JSON_TYPE)
 
     async def openapi(self, request: Request) -> Response:
         return Response(encode(document(__version__)), media_type=JSON_TYPE)
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
-        clock = self._runtime.driver.clock
+        driver = self._runtime.driver
+        clock, lost = driver.clock, driver.autoscaler_lost
         for throttler in in_order(throttlers, _order):
-            yield None if throttler is None else revision_view(throttler, clock())
+            yield None if throttler is None else revision_view(throttler, clock(), lost())
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime

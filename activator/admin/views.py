@@ -22,6 +22,7 @@ from throttler.rule import SENTENCES, Decision, Rule
 
 #: Those reasons for which a request can wait.
 WAITING: Final = (
+    Reason.AUTOSCALER_UNREACHABLE,
     Reason.NO_ENDPOINTS,
     Reason.PODS_NOT_READY,
     Reason.PROBE_FAILING,

@@ -159,6 +159,7 @@ class Collection(Generic[L, P]):
         yield from self._gauge(f.KN_QUEUED, _queued, scope)
         yield from self._gauge(f.KN_ACTIVE, _active, scope)
         yield from self._gauge(f.QUEUED, _queued)
+        yield from self._waiting()
         yield from self._gauge(f.ACTIVE, _active)
         yield from self._gauge(f.QUEUE_BYTES, lambda throttler: throttler.breaker.own.bytes)
         clock = self._sources.driver.clock
@@ -177,6 +178,19 @@ class Collection(Generic[L, P]):
         for row in self._rows:
             labels = row.labels if more is None else writer.joined(row.labels, more)
             yield writer.sample(family, labels, value(row.throttler))
+
+    def _waiting(self) -> Iterator[P]:
+        """All that wait for one revision do so for one reason."""
+        writer, driver = self._writer, self._sources.driver
+        yield writer.header(f.WAITING)
+        for row in self._rows:
+            waiting = _queued(row.throttler)
+            if waiting:
+                reason, _ = driver.why(row.throttler)
+                labels = writer.joined(row.labels, writer.labels(("reason", reason.value)))
+                yield writer.sample(f.WAITING, labels, waiting)
+            else:
+                yield writer.nothing
 
     def _pods(self, row: _Row[L]) -> Iterator[P]:
         count = dict.fromkeys(STATES, 0)

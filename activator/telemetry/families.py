@@ -138,6 +138,12 @@ CONN_ERRORS = Family(
 )
 
 QUEUED = Family("activator_queued_requests", _G, REVISION, "Requests that wait for a pod now.")
+WAITING = Family(
+    "activator_waiting_requests",
+    _G,
+    (*REVISION, "reason"),
+    "Requests that wait for a pod now, by why they do; absent where none waits.",
+)
 ACTIVE = Family("activator_active_requests", _G, REVISION, "Requests that are at pods now.")
 WAIT = Family(
     "activator_request_wait_seconds",
@@ -271,7 +277,18 @@ FAMILIES = (
     *(KN_CONCURRENCY, KN_QUEUED, KN_ACTIVE),
     *(SERVER_DURATION, SERVER_REQUEST_SIZE, SERVER_RESPONSE_SIZE),
     *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
-    *(QUEUED, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES, PODS, CAPACITY),
+    *(
+        QUEUED,
+        WAITING,
+        ACTIVE,
+        WAIT,
+        REQUESTS,
+        REQUEUES,
+        OLDEST_WAITER,
+        QUEUE_BYTES,
+        PODS,
+        CAPACITY,
+    ),
     *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),
     *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),

@@ -75,6 +75,10 @@ class Record(Protocol):
     def trace_id(self) -> str:
         """Empty where nothing is traced."""
 
+    @property
+    def why(self) -> str:
+        """The Activator-Reason of an answer of ours; else empty."""
+
 
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _AS_IT_IS: Final = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]/]|%[0-9A-Fa-f]{2})*")
@@ -299,7 +303,7 @@ def seconds(latency: float) -> float:
 
 
 class Response(GoStruct):
-    """What was answered."""
+    """What was answered. The reason is ours; Knative's struct has no such field."""
 
     __slots__ = ("record",)
     go_name: ClassVar[str] = "Response"
@@ -316,6 +320,8 @@ class Response(GoStruct):
 Response.members = {
     "Code": Member(lambda response: response.record.status, int),
     "Latency": Member(lambda response: seconds(response.record.latency), float),
+    "Reason": Member(lambda response: response.record.why.partition("; ")[0], str),
+    "ReasonDetail": Member(lambda response: response.record.why.partition("; ")[2], str),
     "Size": Member(lambda response: response.record.response_size, int),
 }
 

@@ -23,7 +23,8 @@ from activator.runtime import Runtime, StartError
 from tests.activator.proxy.tls_world import free_address, secret
 from tests.activator.telemetry.records import record
 from throttler.health import PodState
-from throttler.model import MeshMode
+from throttler.model import MeshMode, Revision, RevisionID
+from throttler.reason import Reason
 
 
 @pytest.fixture
@@ -140,6 +141,21 @@ async def test_a_lost_autoscaler_makes_not_ready_for_less_than_kubelets_patience
     runtime = Runtime(settings(tmp_path, ready_without_autoscaler=without))
     runtime.link = link
     assert runtime.ready() == ("" if is_ready else "connection has not yet been established")
+
+
+@pytest.mark.parametrize(
+    ("link", "lost"), [(None, False), (FOUND, False), (NEVER_FOUND, True), (JUST_LOST, True)]
+)
+async def test_requests_without_pods_wait_for_an_autoscaler_that_should_be_there(
+    tmp_path: Path, link: Any, lost: bool
+) -> None:
+    runtime = Runtime(settings(tmp_path))
+    runtime.link = link
+    name = RevisionID("default", "sleeping")
+    runtime.driver.set_revision(Revision(name))
+    throttler = runtime.driver.throttler.find(*name)
+    wanted = Reason.AUTOSCALER_UNREACHABLE if lost else Reason.NO_ENDPOINTS
+    assert runtime.driver.why(throttler) == (wanted, "")
 
 
 async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothing(

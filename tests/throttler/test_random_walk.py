@@ -21,6 +21,7 @@ from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dest, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
+from throttler.reason import Reason, waiting_reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
@@ -55,6 +56,7 @@ class Pod:
     is_service: bool = False
     mesh_like: bool | None = None
     state: str = "probing"
+    error: str = ""  # what was met last, if it was not good
     generation: int = 0  # answers to probes that were asked in an earlier one are void
     real: PodTracker | None = None
     has: list[Ticket] = field(default_factory=list)
@@ -130,6 +132,7 @@ class Walk:
         self.gone: set[PodTracker] = set()
         self.ended: dict[Ticket, int] = {}
         self.via_service = 0
+        self.told: set[str] = set()
         self.new_probes: list[Pod] = []
         self.new_gone: list[Pod] = []
 
@@ -202,6 +205,7 @@ class Walk:
         if b % 4:
             assert pod.real is not None
             self.fail(pod)
+            pod.error = "refused"
             self.review()
             self.carry_out(pod.real.revision.connect_failed(pod.real, "refused", self.now))
             self.check()
@@ -499,6 +503,8 @@ class Walk:
             pod = rev.pods[dest]
             if ready and not pod.ready:
                 news = True
+            if pod.state == "draining":
+                pod.error = ""  # of an earlier life
             if pod.state == "draining" or (pod.state == "healthy" and pod.ready and not ready):
                 self.suspect(pod)
                 news = True
@@ -525,6 +531,7 @@ class Walk:
         assert real is not None
         if (rev := self.counting(asked)) is not None:
             pod.mesh_like = False
+            pod.error = ""
             if pod.state == "probing":
                 pod.state = "healthy"
                 pod.limit = self.first_limit(rev, pod)
@@ -544,6 +551,7 @@ class Walk:
         assert real is not None
         if (rev := self.counting(asked)) is not None:
             pod.mesh_like = status in (None, 502, 503)
+            pod.error = "bad"
             if not (rev.reach[2] and pod.ready and not pod.is_service):
                 self.fail(pod)
             elif status is not None:
@@ -683,6 +691,8 @@ class Walk:
         real, waiting = rev.real, rev.waiting()
         assert not (waiting and self.with_room(rev)), f"{waiting} beside {self.with_room(rev)}"
         assert all(t.state is QUEUED and t.pod is None and t.revision is real for t in waiting)
+        if waiting:
+            self.check_reason(rev)
         arrivals = [t.arrived for t in waiting]
         assert arrivals == sorted(arrivals)
         statistics = real.statistics()
@@ -703,6 +713,52 @@ class Walk:
             assert pod.real.in_flight == len(pod.has)
             assert pod.real.limit == pod.limit
             assert all(t.pod is pod.real for t in pod.has)
+
+    def check_reason(self, rev: Rev) -> None:
+        """Of all words that could be said of what waits, one is true; it is the one that is said,
+        and its detail says no more than is so."""
+        lost = len(self.tickets) % 2 == 0
+        reason, detail = waiting_reason(rev.real, lost)
+        true = {word: details for word, details in self.whys(rev, lost).items() if details}
+        assert list(true) == [reason.value], f"{reason.value} is said, {true} is so"
+        assert detail in true[reason.value]
+        self.told.add(reason.value)
+
+    def whys(self, rev: Rev, lost: bool) -> dict[str, set[str]]:
+        """What each word claims, and the details that it may come with; none where it is untrue."""
+        listed = [p for p in rev.pods.values() if p.state != "draining"]
+        ready = [p for p in listed if p.ready]
+        used, by_pods = self.reach_of(rev), rev.reach[0]
+        requests = sum(len(p.has) for p in used)
+        passed = by_pods and any(p.state == "healthy" for p in listed)
+        failing = [p for p in ready if p.error and p.state == "probing"]
+        no_address = not by_pods and ready and not rev.address
+        not_ready = (not ready) if not by_pods else (passed or not failing)
+        if no_address:
+            nothing = {"mesh mode is enabled, the private Service has no ClusterIP"}
+        else:
+            nothing = set() if listed else {""}
+        met = {self.met(p) for p in listed if p.error and p.state == "probing"}
+        if passed:
+            unready = {"probe passed, not listed as ready"}
+        else:
+            unready = met if by_pods and met else {""}
+        at_fault = {self.met(p) for p in failing} if by_pods else {""}
+        if rev.service is not None and rev.service.error:
+            told = self.met(rev.service, "ClusterIP ")
+            at_fault = {f"{one}; {told}" if one else told for one in at_fault}
+        stuck = listed and not used and not no_address
+        return {
+            "autoscaler-unreachable": {""} if lost and not listed else set(),
+            "no-endpoints": nothing if no_address or not lost else set(),
+            "at-capacity": {f"{requests}/{sum(p.limit for p in used)}"} if used else set(),
+            "pods-not-ready": unready if stuck and not_ready else set(),
+            "probe-failing": at_fault if stuck and not not_ready else set(),
+        }
+
+    @staticmethod
+    def met(pod: Pod, what: str = "") -> str:
+        return f"{what}{pod.dest.address}: {pod.error}"
 
     def check_wakeup(self, waiting: list[Ticket]) -> None:
         wakeup = self.throttler.next_wakeup()
@@ -832,12 +888,14 @@ def test_a_random_life_agrees_with_the_plain_model_at_every_step(seed: int) -> N
 def test_the_walks_go_where_it_matters() -> None:
     """Else they would agree on nothing much."""
     paths: set[tuple[str, ...]] = set()
+    told: set[str] = set()
     gone = via_service = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
         paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
         gone += len(walk.gone)
         via_service += walk.via_service
+        told |= walk.told
     assert ("new", "assigned", "released") in paths
     assert ("new", "queued", "assigned", "released") in paths
     assert ("new", "queued", "timed-out") in paths
@@ -845,6 +903,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert ("new", "rejected") in paths
     assert ("new", "assigned", "queued", "assigned", "released") in paths
     assert ("new", "assigned", "timed-out") in paths
+    assert told == {reason.value for reason in list(Reason)[:5]}
     assert gone > 100
     assert via_service > 30, via_service
 

@@ -96,6 +96,8 @@ async def test_a_request_waits_for_an_address(world):
     throttler = world.revision()
     world.request(throttler)
     assert view(world, throttler)["reason"] == "no-endpoints"
+    seen = revision_view(throttler, world.clock.now, autoscaler_lost=True)
+    assert seen["reason"] == "autoscaler-unreachable"
 
 
 def test_a_pod_that_was_not_probed_yet(world):

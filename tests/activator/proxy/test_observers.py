@@ -134,7 +134,14 @@ async def test_a_trace_hears_why_a_request_waits_and_why_it_waited_to_the_end(ne
 
 async def test_a_trace_hears_of_an_unknown_revision(world, traces):
     assert (await world.ask(request())).status == 404
-    assert traces.told[-1] == ("ended", 404, "unknown-revision")
+    assert traces.told[-2:] == [("held", "unknown-revision"), ("ended", 404, "unknown-revision")]
+
+
+async def test_a_trace_hears_why_an_answer_is_ours_though_nobody_waited(world, traces):
+    pod = await world.serving()
+    pod.on_data = lambda connection: connection.close()
+    assert (await world.ask(request(method=b"POST"))).status == 502
+    assert traces.told[-2:] == [("held", "upstream-failed"), ("ended", 502, "upstream-failed")]
 
 
 async def test_probes_are_neither_traced_nor_logged(world, traces, records):
@@ -179,3 +186,10 @@ async def test_an_answer_of_ours_is_logged_with_its_size(new_world):
     world.revise(timeout=0.0)
     assert (await world.ask(request())).status == 504
     assert [(r.status, r.response_size, r.trace_id) for r in records] == [(504, 25, "")]
+    assert records[0].why == "no-endpoints"
+
+
+async def test_what_a_pod_answers_has_no_reason_in_the_log(world, records):
+    await world.serving()
+    await world.ask(request())
+    assert [record.why for record in records] == [""]

@@ -56,6 +56,7 @@ def with_everything(world):
 
 def test_the_table_and_the_scrape_hold_the_same_metrics_with_the_same_types_and_labels(world):
     with_everything(world)
+    world.request(world.revision("sleeping"))
     seen = {}
     for family in text_string_to_metric_families(Metrics(world).render().decode()):
         name = family.name + "_total" * (family.type == "counter")
@@ -88,6 +89,22 @@ def test_waiting_and_running_requests_and_the_room_for_them(world):
     assert found["activator_oldest_waiter_seconds", revision] == 1.5
     assert found["activator_queue_bytes", revision] == 123
     assert found["activator_revision_capacity", revision] == 2
+
+
+def test_who_waits_is_told_by_why(world):
+    busy, idle = world.revision(concurrency=1), world.revision("idle")
+    world.healthy(busy, "10.0.0.1:8012")
+    world.healthy(idle, "10.0.0.2:8012")
+    sleeping = world.revision("sleeping")
+    world.driver.autoscaler_lost = lambda: True
+    for throttler in (busy, busy, busy, idle, sleeping):
+        world.request(throttler)
+    found = {
+        (labels["kn_revision_name"], labels["reason"]): waiting
+        for (name, pairs), waiting in scrape(world).items()
+        if name == "activator_waiting_requests" and (labels := dict(pairs))
+    }
+    assert found == {("hello", "at-capacity"): 2, ("sleeping", "autoscaler-unreachable"): 1}
 
 
 async def test_a_way_around_the_pods_is_seen(world):
