@@ -14,6 +14,7 @@ from typing import Protocol
 
 from activator.counters import RevisionCounters
 from activator.events import Events
+from activator.narration import Narration
 from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
@@ -112,6 +113,7 @@ class Driver:
         self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
         self.events = Events()
         self.autoscaler_lost: Callable[[], bool] = lambda: False
+        self._narration = Narration(throttler, self.events, clock, self.why)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
@@ -168,6 +170,8 @@ class Driver:
         """Follow up on an ``admit`` that queued the request."""
         if throttler.breaker.waiting == 1:
             self.prober.hurry(throttler)
+        if self.events.listeners:
+            self._narration.waits(throttler)
         self._arm()
 
     def why(self, throttler: RevisionThrottler) -> tuple[Reason, str]:
@@ -187,6 +191,8 @@ class Driver:
         changes = ticket.revision.cancel(ticket, now)
         if changes is not None:
             self.carry_out(changes)
+        elif self.events.listeners:
+            self._narration.left(ticket.revision)
 
     def requeue(self, ticket: Ticket, now: float) -> None:
         """Put a request whose pod never had it back to the front; its owner hears what follows."""
@@ -200,16 +206,18 @@ class Driver:
 
     def connect_failed(self, pod: PodTracker, error: str) -> None:
         """Take that a pod could not be reached, or dropped a request that it had nothing of."""
-        before = pod.state
-        changes = pod.revision.connect_failed(pod, error, self.clock())
-        self._tell(pod, before, f"a request could not be given to it: {error}")
+        before, why = pod.state, f"a request could not be given to it: {error}"
+        with self._narration.of_pod(pod, why):
+            changes = pod.revision.connect_failed(pod, error, self.clock())
+        self._tell(pod, before, why)
         self.carry_out(changes)
 
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Take a probe's good answer."""
-        before = pod.state
-        changes = pod.revision.probe_passed(pod, epoch, self.clock())
-        self._tell(pod, before, "it passed its probe")
+        before, why = pod.state, "it passed its probe"
+        with self._narration.of_pod(pod, why):
+            changes = pod.revision.probe_passed(pod, epoch, self.clock())
+        self._tell(pod, before, why)
         self.carry_out(changes)
 
     def probe_failed(
@@ -221,9 +229,10 @@ class Driver:
             error: what was wrong, for people.
             status: of the answer; None if there was none.
         """
-        before = pod.state
-        changes = pod.revision.probe_failed(pod, epoch, error, self.clock(), status)
-        self._tell(pod, before, f"its probe failed: {error}")
+        before, why = pod.state, f"its probe failed: {error}"
+        with self._narration.of_pod(pod, why):
+            changes = pod.revision.probe_failed(pod, epoch, error, self.clock(), status)
+        self._tell(pod, before, why)
         self.carry_out(changes)
 
     @staticmethod
@@ -247,13 +256,17 @@ class Driver:
             pod_addressability: ``enable-mesh-pod-addressability``: pods can be reached by their
                 own addresses in spite of a mesh.
         """
-        self.carry_out(self.throttler.set_mesh(mode, pod_addressability, self.clock()))
+        with self._narration.of_all("how pods are reached has changed"):
+            changes = self.throttler.set_mesh(mode, pod_addressability, self.clock())
+        self.carry_out(changes)
 
     # -- inventory (activator.discovery.inventory.Sink) -----------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
         """Take a new or changed Revision."""
-        self.carry_out(self.throttler.set_revision(revision, self.clock()))
+        with self._narration.of_revision(revision.id, "its Revision is new or has changed"):
+            changes = self.throttler.set_revision(revision, self.clock())
+        self.carry_out(changes)
 
     def delete_revision(self, revision: RevisionID) -> None:
         """Forget a Revision."""
@@ -266,13 +279,17 @@ class Driver:
 
     def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
         """Take the pods of a private Endpoints object, by protocol."""
-        self.carry_out(self.throttler.set_dests(revision, dests, self.clock()))
+        with self._narration.of_revision(revision, "Kubernetes lists other pods than before"):
+            changes = self.throttler.set_dests(revision, dests, self.clock())
+        self.carry_out(changes)
 
     def set_activators(
         self, revision: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]
     ) -> None:
         """Take the activators of a public Endpoints object, by protocol."""
-        self.carry_out(self.throttler.set_activators(revision, addresses, self.clock()))
+        with self._narration.of_revision(revision, "the activators of the revision have changed"):
+            changes = self.throttler.set_activators(revision, addresses, self.clock())
+        self.carry_out(changes)
 
     def set_service(self, revision: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
         """Take where the private Service of a revision is reached, ``ip:port`` by protocol.
@@ -280,7 +297,9 @@ class Driver:
         Arguments:
             addresses: empty where there is no such Service, or one without a ClusterIP.
         """
-        self.carry_out(self.throttler.set_service(revision, addresses, self.clock()))
+        with self._narration.of_revision(revision, "its private Service has changed"):
+            changes = self.throttler.set_service(revision, addresses, self.clock())
+        self.carry_out(changes)
 
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
         """Take a ConfigMap: hand it to whoever asked for that name."""
@@ -303,6 +322,8 @@ class Driver:
         """Do what was decided; pods first, so that a request that fails at once finds them."""
         if changes is None:
             return
+        if self.events.listeners:
+            self._narration.decided(changes)
         for pod in changes.gone:
             self._forget(pod)
         for pod in changes.probe:

@@ -34,12 +34,24 @@ class Events:
 
     Attributes:
         listeners: who is told. A publisher looks whether it is empty before it makes an event.
+        session: grows whenever somebody begins to listen after a time in which nobody did. What a
+            publisher has noted in an earlier one is not to be trusted.
     """
 
-    __slots__ = ("listeners",)
+    __slots__ = ("listeners", "session")
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
+        self.session = 0
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this one from now on."""
+        self.session += not self.listeners
+        self.listeners.append(listener)
+
+    def leave(self, listener: Listener) -> None:
+        """Tell it no more."""
+        self.listeners.remove(listener)
 
     def publish(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
         """Tell everybody who listens; a listener may leave while it is told."""

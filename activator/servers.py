@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from activator.admin.application import create_app, create_metrics_app
+from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
 from activator.config import Settings
 from activator.metrics_tls import metrics_tls
@@ -50,7 +51,8 @@ class Servers:
         secure = metrics_tls(settings)
         self._sockets = _listen(settings)
         self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
-        self._app = create_app(runtime, settings.admin_hosts)
+        self._events = EventFeed(runtime.driver.events)
+        self._app = create_app(runtime, settings.admin_hosts, self._events)
         self.admin = _asgi_server(self._app)
         self._metrics = _asgi_server(create_metrics_app(runtime))
         self._profiling = _asgi_server(create_profiling_app(runtime.profiling))
@@ -129,6 +131,7 @@ class Servers:
 
     async def stop(self) -> None:
         """Close what is open."""
+        self._events.close()
         for server in self._tasks:
             server.should_exit = True
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

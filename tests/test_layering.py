@@ -67,7 +67,10 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.configmaps": frozenset(
         {"throttler", "activator.log_lines", "activator.logs", "activator.values"}
     ),
-    "activator.driver": frozenset({"throttler", "activator.counters", "activator.events"}),
+    "activator.narration": frozenset({"throttler", "activator.events"}),
+    "activator.driver": frozenset(
+        {"throttler", "activator.counters", "activator.events", "activator.narration"}
+    ),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.lab": frozenset(),
     "activator.runtime": SIBLINGS | BELOW_SIBLINGS,
@@ -135,7 +138,14 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "starlette": (
         frozenset(
             f"activator/admin/{name}.py"
-            for name in ("application", "headers", "hosts", "problems", "profiling")
+            for name in (
+                "application",
+                "event_stream",
+                "headers",
+                "hosts",
+                "problems",
+                "profiling",
+            )
         ),
         "the admin side is the application; traffic never passes it",
     ),

@@ -19,7 +19,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from activator import __version__
+from activator.admin import event_stream
 from activator.admin.api import revision_view
+from activator.admin.event_feed import EventFeed
 from activator.admin.headers import SecurityHeaders
 from activator.admin.hosts import OwnHosts
 from activator.admin.openapi import document
@@ -66,8 +68,9 @@ class Runtime(Protocol):
 class _Handlers:
     """The answers."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, feed: EventFeed | None = None) -> None:
         self._runtime = runtime
+        self._feed = feed or EventFeed(runtime.driver.events)
 
     async def index(self, request: Request) -> Response:
         return HTMLResponse(index(self._runtime.pod_name, __version__))
@@ -105,6 +108,10 @@ class _Handlers:
     async def openapi(self, request: Request) -> Response:
         return Response(encode(document(__version__)), media_type=JSON_TYPE)
 
+    async def events(self, request: Request) -> Response:
+        hello = {"podName": self._runtime.pod_name, "version": __version__}
+        return event_stream.answer(request, self._feed, hello)
+
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         driver = self._runtime.driver
         clock, lost = driver.clock, driver.autoscaler_lost
@@ -134,13 +141,16 @@ def _stream(pieces: Iterable[bytes], media_type: str) -> Response:
     return StreamingResponse(in_turns(pieces), media_type=media_type)
 
 
-def create_app(runtime: Runtime, hosts: Collection[str] = ()) -> Starlette:
+def create_app(
+    runtime: Runtime, hosts: Collection[str] = (), feed: EventFeed | None = None
+) -> Starlette:
     """Return the application for the admin port; its lifespan runs ``runtime``.
 
     Arguments:
         hosts: names that it answers to besides ``localhost`` and addresses, in lower case.
+        feed: the events; whoever ends the server closes it first. None for one of its own.
     """
-    handlers = _Handlers(runtime)
+    handlers = _Handlers(runtime, feed)
     routes = [
         Route("/", handlers.index),
         Route("/healthz", handlers.healthz),
@@ -149,6 +159,7 @@ def create_app(runtime: Runtime, hosts: Collection[str] = ()) -> Starlette:
         Route("/api/v1/revisions", handlers.revisions),
         Route("/api/v1/revisions/{namespace}/{name}", handlers.revision),
         Route("/api/v1/openapi.json", handlers.openapi),
+        Route("/api/v1/events", handlers.events),
     ]
 
     @asynccontextmanager

@@ -44,6 +44,7 @@ def _json(view: str) -> dict[str, Any]:
 
 
 _TEXT: Final[dict[str, Any]] = {"text/plain": {"schema": {"type": "string"}}}
+_EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
 _PROBLEM: Final[dict[str, Any]] = {
     problems.MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="ProblemView")}}
 }
@@ -87,6 +88,17 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
         },
         _parameter("path", "namespace", "Of the Revision."),
         _parameter("path", "name", "Of the Revision."),
+    ),
+    (
+        *("/api/v1/events", "events", "What happens, as it happens; it does not end."),
+        {
+            200: (_EVENTS, "Server-sent events."),
+            400: (_PROBLEM, "A filter is none."),
+            503: (_PROBLEM, "As many streams are open as may be."),
+        },
+        _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),
+        _parameter("query", "kind", "Only events of this kind; may be repeated."),
+        _parameter("header", "Last-Event-ID", "The last event that the client has had."),
     ),
     (
         *("/api/v1/openapi.json", "openapi", "This document."),

@@ -12,6 +12,7 @@ ENDPOINTS = (
     ("/api/v1/revisions", True, "every revision, with its pods and its queue, as JSON"),
     ("/api/v1/revisions/{namespace}/{name}", False, "one revision"),
     ("/api/v1/openapi.json", True, "all of this as an OpenAPI document"),
+    ("/api/v1/events", False, "what happens to them, as it happens (server-sent events)"),
 )
 
 

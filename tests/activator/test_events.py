@@ -18,12 +18,12 @@ class Ear:
         self.heard: list[tuple[EventKind, RevisionID, Mapping[str, Any]]] = []
         self._events = events
         self._patience = patience
-        events.listeners.append(self)
+        events.listen(self)
 
     def __call__(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
         self.heard.append((kind, revision, what))
         if len(self.heard) == self._patience:
-            self._events.listeners.remove(self)
+            self._events.leave(self)
 
 
 def test_everybody_hears_everything_in_order() -> None:
@@ -45,3 +45,15 @@ def test_who_leaves_while_told_takes_nothing_from_others() -> None:
         events.publish(EventKind.QUEUE_ENDED, HELLO, {})
     assert len(hasty.heard) == 1
     assert len(patient.heard) == 2
+
+
+def test_a_session_begins_when_somebody_listens_after_nobody_did() -> None:
+    events = Events()
+    first = Ear(events)
+    began = events.session
+    second = Ear(events)
+    assert events.session == began
+    events.leave(first)
+    events.leave(second)
+    Ear(events)
+    assert events.session == began + 1

@@ -1,0 +1,209 @@
+"""Tells what a decision has changed: pods, capacity, queues; made only while somebody listens.
+
+Looks at a revision before and after a call of the throttler and tells the difference, so that the
+throttler need not know that anybody listens. Changes nothing; knows neither HTTP nor Kubernetes.
+Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from activator.events import EventKind, Events
+from throttler.capacity import MAX_CAPACITY
+from throttler.changes import Changes
+from throttler.errors import RevisionNotFound
+from throttler.health import PodState
+from throttler.model import RevisionID
+from throttler.pod import PodTracker
+from throttler.reason import Reason
+from throttler.revision import RevisionThrottler
+from throttler.throttler import Throttler
+
+_NOBODY: AbstractContextManager[None] = nullcontext()
+_LEAVING = (PodState.DRAINING, PodState.GONE)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One that is not empty: since when, and how many waits there were in it."""
+
+    since: float
+    waits: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What can change about a revision; by pod, its state and whether it is listed as ready."""
+
+    pods: dict[PodTracker, tuple[str, bool]]
+    capacity: int
+
+
+class Narration:
+    """Publishes what decisions change.
+
+    Arguments:
+        throttler: whose decisions.
+        events: who is told. While nobody listens, no call does more than look whether.
+        clock: seconds, on which tickets arrive.
+        why: says why requests of a revision wait, and a detail.
+    """
+
+    def __init__(
+        self,
+        throttler: Throttler,
+        events: Events,
+        clock: Callable[[], float],
+        why: Callable[[RevisionThrottler], tuple[Reason, str]],
+    ) -> None:
+        self._throttler = throttler
+        self._events = events
+        self._clock = clock
+        self._why = why
+        self._queues: dict[RevisionThrottler, _Queue] = {}
+        self._session = 0
+
+    # -- pods and capacity: each is entered around one decision ---------------------------------
+
+    def of_pod(self, pod: PodTracker, why: str) -> AbstractContextManager[None]:
+        """Tell what a decision about one pod changes.
+
+        Arguments:
+            why: what was met, for people.
+        """
+        if not self._events.listeners:
+            return _NOBODY
+        return self._compared(lambda: pod.revision, why, (pod,))
+
+    def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
+        """Tell what a decision about one revision changes, which may be new by it."""
+        if not self._events.listeners:
+            return _NOBODY
+        return self._compared(lambda: self._find(revision), why)
+
+    @contextmanager
+    def of_all(self, why: str) -> Iterator[None]:
+        """Tell what a decision about all revisions changes; O(pods), if anybody listens."""
+        revisions = list(self._throttler) if self._events.listeners else []
+        before = [_look(revision) for revision in revisions]
+        yield
+        for revision, seen in zip(revisions, before, strict=True):
+            self._tell_difference(revision, seen, _look(revision), why)
+
+    @contextmanager
+    def _compared(
+        self,
+        find: Callable[[], RevisionThrottler | None],
+        why: str,
+        pods: Iterable[PodTracker] | None = None,
+    ) -> Iterator[None]:
+        before = _look(find(), pods)
+        yield
+        if (revision := find()) is not None:
+            self._tell_difference(revision, before, _look(revision, pods), why)
+
+    def _find(self, revision: RevisionID) -> RevisionThrottler | None:
+        try:
+            return self._throttler.find(*revision)
+        except RevisionNotFound:
+            return None
+
+    def _tell_difference(
+        self, revision: RevisionThrottler, before: _Seen, after: _Seen, why: str
+    ) -> None:
+        for pod, seen in after.pods.items():
+            was = before.pods.get(pod)
+            if seen != was and pod.state is not PodState.GONE:
+                self._tell_pod(pod, was[0] if was else None, why)
+        if before.capacity != after.capacity:
+            self._publish(
+                EventKind.CAPACITY_CHANGED,
+                revision,
+                {
+                    "was": _bounded(before.capacity),
+                    "capacity": _bounded(after.capacity),
+                    "inFlight": revision.in_flight,
+                },
+            )
+
+    def _tell_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
+        what = {
+            "address": pod.address,
+            "uid": pod.dest.uid,
+            "clusterIP": pod.is_service,
+            "was": was,
+            "state": pod.state.value,
+            "ready": _listed_as_ready(pod),
+            "why": why,
+        }
+        self._publish(EventKind.POD_CHANGED, pod.revision, what)
+
+    # -- queues: the caller has looked whether anybody listens ----------------------------------
+
+    def waits(self, revision: RevisionThrottler) -> None:
+        """Take that one more request waits."""
+        queues, breaker = self._known_queues(), revision.breaker
+        queue = queues.get(revision)
+        if queue is not None:
+            queue.waits += 1
+            return
+        # One that was there before anybody listened begins for the listener with its next waiter.
+        oldest = breaker.oldest()
+        since = self._clock() if oldest is None else oldest.arrived
+        queues[revision] = _Queue(since, breaker.waiting)
+        reason, detail = self._why(revision)
+        what = {"reason": reason.value, "detail": detail or None, "waiting": breaker.waiting}
+        self._publish(EventKind.QUEUE_BEGAN, revision, what)
+
+    def left(self, revision: RevisionThrottler) -> None:
+        """Take that requests may have left the queue, in whichever way."""
+        if revision.breaker.waiting:
+            return
+        if (queue := self._known_queues().pop(revision, None)) is not None:
+            seconds = round(max(0.0, self._clock() - queue.since), 6)
+            what = {"seconds": seconds, "waited": queue.waits}
+            self._publish(EventKind.QUEUE_ENDED, revision, what)
+
+    def decided(self, changes: Changes) -> None:
+        """Take what is about to be carried out: pods that are gone, requests that leave queues."""
+        for pod in changes.gone:
+            # The table of health: only what drains can go.
+            self._tell_pod(pod, PodState.DRAINING.value, "it is not listed and has no request")
+        leavers = (*changes.assigned, *changes.expired)
+        for revision in {ticket.revision: None for ticket in leavers}:
+            if revision is not None:
+                self.left(revision)
+
+    def _known_queues(self) -> dict[RevisionThrottler, _Queue]:
+        """Return the queues, without those of a time since which there was nobody to tell."""
+        if self._session != self._events.session:
+            self._session = self._events.session
+            self._queues.clear()
+        return self._queues
+
+    def _publish(self, kind: EventKind, revision: RevisionThrottler, what: dict[str, Any]) -> None:
+        self._events.publish(kind, revision.revision.id, what)
+
+
+def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None = None) -> _Seen:
+    """Return what there is to see; of the given pods, else of all that are known."""
+    if revision is None:
+        return _Seen({}, 0)
+    wanted = list(revision.pods() if pods is None else pods)
+    if revision.service is not None:
+        wanted.append(revision.service)
+    seen = {pod: (pod.state.value, _listed_as_ready(pod)) for pod in wanted}
+    return _Seen(seen, revision.capacity())
+
+
+def _listed_as_ready(pod: PodTracker) -> bool:
+    return pod.ready and pod.state not in _LEAVING
+
+
+def _bounded(capacity: int) -> int | None:
+    """Return a capacity as the API says it: None without a limit."""
+    return None if capacity == MAX_CAPACITY else capacity
