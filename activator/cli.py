@@ -20,6 +20,7 @@ OK: Final = 0
 FAILED: Final = 1
 MISUSED: Final = 2  # click's status for wrong options as well
 NO_ANSWER: Final = 3
+NOT_KNOWN: Final = 4
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 _SERVER_STATUSES: Final = """\b
@@ -67,7 +68,7 @@ def _option(row: Setting, command: str) -> click.Option:
 
 
 def _command(
-    name: str, help_text: str, epilog: str, extra: Sequence[click.Option] = ()
+    name: str, help_text: str, epilog: str, extra: Sequence[click.Parameter] = ()
 ) -> Callable[[Callable[..., int]], SettingsCommand]:
     """Decorate a function of (settings, **extra) that returns an exit status."""
 
@@ -118,6 +119,7 @@ def cli() -> None:
       activator local --manifests DIR    the same for objects that you write yourself
       activator run                      in a cluster, in place of Knative's activator
       activator status                   what a running one knows and what waits
+      activator explain REVISION         why requests of one revision wait
     """
 
 
@@ -206,6 +208,21 @@ def demo(settings: Settings) -> int:
     return _serve(settings)
 
 
+_ASKED_STATUSES: Final = """\b
+Exit status:
+    0  shown
+    1  what answers is not an activator's admin side
+    2  a setting or an argument is wrong
+    3  nothing answers there
+"""
+_WATCH: Final = click.Option(
+    ["--watch", "-w"],
+    is_flag=True,
+    help="Go on, once a second, until Ctrl-C: redrawn on a terminal, else a block whenever "
+    "anything has changed. Survives a restart of the activator.",
+)
+
+
 @_command(
     "status",
     """Show what a running activator knows and what waits in it.
@@ -228,40 +245,83 @@ def demo(settings: Settings) -> int:
                        pods-not-ready, probe-failing, at-capacity
 
     \b
+    Look next:
+      activator explain NAMESPACE/REVISION     one of them, with its pods
+
+    \b
     For scripts:
       activator status --json | jq '.revisions[] | select(.queued > 0) | .name'
     """,
-    """\b
-Exit status:
-    0  shown
-    1  what answers is not an activator's admin side
-    2  a setting is wrong
-    3  nothing answers there
-  130  ended by Ctrl-C
-""",
+    _ASKED_STATUSES + "  130  ended by Ctrl-C\n",
     extra=[
-        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is.")
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is."),
+        click.Option(["--namespace", "-n"], metavar="NAMESPACE", help="Only its revisions."),
+        _WATCH,
     ],
 )
-def status(settings: Settings, as_json: bool) -> int:
-    """Ask once and print."""
-    from activator.admin.status import NoAnswer, UnexpectedAnswer, fetch, read_rows, show, warnings
+def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool) -> int:
+    """Show all revisions."""
+    from activator.admin.asking import Status
+
+    return _ask("status", settings, Status(namespace), as_json, watch)
+
+
+@_command(
+    "explain",
+    """Show one revision: why its requests wait, and what decides about each of its pods.
+
+    Asks the admin side, as `activator status` does. REVISION alone is in the namespace default.
+
+    \b
+    What is shown:
+      reason       why requests wait, what to do, and the page that says more
+      capacity     how many requests may be at pods, written out: pods × limit, our share of them
+      pods         what Kubernetes says (ready, not-ready); what our own probe found, with the
+                   status and how long ago; use, wait or leave, and the rule that decided
+      wake-ups     the last ones, and how many seconds after the first request each phase came
+
+    \b
+    Example:
+      activator explain default/hello-00001
+      activator explain default/hello-00001 --watch
+
+    \b
+    For scripts:
+      activator explain hello-00001 --json | jq -r '.pods[] | [.address, .decidedBy] | @tsv'
+    """,
+    _ASKED_STATUSES + "    4  the activator knows no such revision\n  130  ended by Ctrl-C\n",
+    extra=[
+        click.Argument(["revision"], metavar="[NAMESPACE/]REVISION"),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is."),
+        _WATCH,
+    ],
+)
+def explain(settings: Settings, revision: str, as_json: bool, watch: bool) -> int:
+    """Show one revision."""
+    from activator.admin.asking import Explain
+    from activator.admin.explain import key
 
     try:
-        text = fetch(settings.admin_url)
-        rows = read_rows(text, settings.admin_url)
-    except NoAnswer as error:
-        click.echo(f"activator status: {error}", err=True)
-        return NO_ANSWER
-    except UnexpectedAnswer as error:
-        click.echo(f"activator status: {error}", err=True)
-        return FAILED
-    if as_json:
-        click.echo(text)
-    else:
-        show(rows, sys.stdout)
-        for warning in warnings(text):
+        namespace, name = key(revision)
+    except ValueError as error:
+        click.echo(f"activator explain: {error}", err=True)
+        return MISUSED
+    return _ask("explain", settings, Explain(namespace, name), as_json, watch)
+
+
+def _ask(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:
+    """Show what a question (admin.asking.Question) finds, once or until Ctrl-C."""
+    from activator.admin.asking import run
+    from activator.admin.client import NoAnswer, NotKnown
+    from activator.admin.reading import UnexpectedAnswer
+
+    statuses = {NoAnswer: NO_ANSWER, UnexpectedAnswer: FAILED, NotKnown: NOT_KNOWN}
+    try:
+        for warning in run(settings.admin_url, question, as_json, watch, sys.stdout):
             click.echo(warning, err=True)
+    except tuple(statuses) as error:
+        click.echo(f"activator {command}: {error}", err=True)
+        return statuses[type(error)]
     return OK
 
 

@@ -22,7 +22,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from activator import values
-from activator.setting import REQUIRED, Derived, Setting, Sources, find, markdown, rows, setting
+from activator.setting import (
+    ASKING,
+    REQUIRED,
+    Derived,
+    Setting,
+    Sources,
+    find,
+    markdown,
+    rows,
+    setting,
+)
 from activator.tls import parameters
 
 RESOLV_CONF = Path("/etc/resolv.conf")
@@ -484,7 +494,7 @@ class Settings:
         values.url("http", "https"), "ACTIVATOR_ADMIN_URL", CLIENT, "http://127.0.0.1:8080",
         "Admin side of the activator to ask.",
         "Where a local one listens, and where `kubectl port-forward` leads.",
-        commands=("status",),
+        commands=ASKING,
     )
 
 
@@ -518,7 +528,7 @@ def load(
     """Read every setting of one command.
 
     Arguments:
-        command: run, local, demo or status; also chooses among defaults.
+        command: one of COMMANDS; also chooses among defaults.
         flags: what the command line said, by setting name; None or absent is not said.
         environ: the environment variables.
         resolv_conf: where the cluster's domain may be found.

@@ -22,9 +22,11 @@ T = TypeVar("T")
 
 _ROW: Final = "setting"  # the key of a field's metadata under which its row lies
 
-COMMANDS: Final = ("run", "local", "demo", "status")
+COMMANDS: Final = ("run", "local", "demo", "status", "explain")
 SERVING: Final = ("run", "local", "demo")
 """The commands that serve traffic; they share most settings."""
+ASKING: Final = ("status", "explain")
+"""The commands that ask a running activator."""
 
 # An echoed value must not bury the message that surrounds it.
 _LONGEST_ECHO = 80
@@ -35,7 +37,7 @@ class Sources:
     """Where values come from.
 
     Attributes:
-        command: run, local, demo or status; chooses among defaults.
+        command: one of COMMANDS; chooses among defaults.
         flags: what the command line said, by setting name; None or absent is not said.
         environ: the environment variables.
         resolv_conf: where the cluster's domain may be found.
@@ -130,7 +132,7 @@ def setting(
         meaning=meaning,
         reason=reason,
         commands=commands,
-        defaults={"run": default, "local": of_local, "demo": of_demo, "status": of_demo},
+        defaults=dict.fromkeys(COMMANDS, of_demo) | {"run": default, "local": of_local},
         empty_is_value=empty_is_value,
     )
     made: T = field(metadata={_ROW: row})

@@ -106,7 +106,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "one place where llhttp says whether a head is well-formed",
     ),
     "httpx": (
-        frozenset({"activator/admin/status.py"}),
+        frozenset({"activator/admin/client.py"}),
         "control traffic only: its pool grows slow with the number of pods",
     ),
     "kubernetes_asyncio": (
@@ -134,7 +134,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         frozenset({"activator/telemetry/process.py"}),
         "makes an object per line; used for what it knows of the process",
     ),
-    "rich": (frozenset({"activator/admin/status.py"}), "tables, imported when one is shown"),
+    "rich": (frozenset({"activator/admin/screen.py"}), "tables, imported when one is shown"),
     "starlette": (
         frozenset(
             f"activator/admin/{name}.py"

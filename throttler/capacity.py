@@ -102,24 +102,26 @@ class CapacityTerms:
     def sentence(self) -> str:
         """How that came about, for people."""
         limit, capacity, count = self.container_concurrency, self.capacity, self.share.count
+        pods = _pods(self.usable, "ready" if self.by_service else "usable")
+        way = ", by way of the ClusterIP" if self.by_service else ""
         if limit == 0 and capacity:
-            return f"no limit, since containerConcurrency is 0; {_pods(self.usable)}"
-        whole = f"{_pods(self.usable)} × {limit}"
+            return f"{pods} without limit (containerConcurrency is 0){way}"
+        whole = f"{pods} × {limit}"
         if self.by_service:
             divided = f" ÷ {count} activators" if count > 1 else ""
-            return f"{whole}{divided} = {capacity}, by way of the ClusterIP"
+            return f"{whole}{divided} = {capacity}{way}"
         if len(self.own) == self.usable:
             return f"{whole} = {capacity}"
         us = f"as activator {self.share.index + 1} of {count}"
         part = revision_capacity(limit, len(self.own))
         ours = f"{_pods(len(self.own))} ({_ranges(self.own)}) × {limit} = {part}"
         if not self.borrow:
-            return f"{_pods(self.usable)} ÷ {count} activators; {us} we have {ours}"
+            return f"{pods} ÷ {count} activators; {us} we have {ours}"
         return f"{whole} = {capacity}; our share {us}: {ours}, others are borrowed beyond that"
 
 
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+def _pods(count: int, which: str = "") -> str:
+    return " ".join(filter(None, (str(count), which, "pod" if count == 1 else "pods")))
 
 
 def _ranges(numbers: Iterable[int]) -> str:

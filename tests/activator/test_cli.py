@@ -95,7 +95,7 @@ def test_misuse_is_status_2_and_points_to_help(args, capsys):
     assert "--help" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [*SERVERS, "status"])
+@pytest.mark.parametrize("command", [*SERVERS, "status", "explain"])
 def test_help_teaches(command, capsys):
     assert cli.main([command, "--help"]) == 0
     told = capsys.readouterr().out
@@ -187,3 +187,51 @@ def test_status_of_nobody_is_3(capsys):
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         assert cli.main(["status", "--admin-url", url]) == 3
     assert url in capsys.readouterr().err
+
+
+HELLO = (
+    '{"namespace": "default", "name": "hello-00001", "capacity": 0, "inFlight": 0, "queued": 0,'
+    ' "pods": []}'
+)
+NOT_FOUND = {"status_code": 404, "headers": {"Content-Type": "application/problem+json"}}
+
+
+@respx.mock
+@pytest.mark.parametrize("words", ["hello-00001", "default/hello-00001"])
+def test_explain_prints_a_page_or_the_raw_answer(words, capsys):
+    respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
+    assert cli.main(["explain", words, "--admin-url", URL]) == 0
+    assert capsys.readouterr().out.startswith("default/hello-00001: no request waits")
+    assert cli.main(["explain", words, "--admin-url", URL, "--json"]) == 0
+    assert capsys.readouterr().out == HELLO + "\n"
+
+
+@respx.mock
+def test_explain_of_a_revision_that_is_not_known_is_4_and_offers_others(capsys):
+    respx.get(f"{URL}/api/v1/revisions/default/hello").respond(**NOT_FOUND)
+    respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
+    assert cli.main(["explain", "hello", "--admin-url", URL]) == 4
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "knows no revision default/hello. Did you mean default/hello-00001?" in told.err
+
+
+def test_explain_of_no_revision_at_all_is_2(capsys):
+    assert cli.main(["explain", "a/b/c"]) == 2
+    assert "expected NAMESPACE/REVISION or REVISION, got 'a/b/c'" in capsys.readouterr().err
+    assert cli.main(["explain"]) == 2
+
+
+@respx.mock
+@pytest.mark.parametrize("words", [["status"], ["explain", "hello-00001"]])
+def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
+    def interrupt(self, timeout):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("activator.admin.watching.Event.wait", interrupt)
+    respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
+    respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
+    assert cli.main([*words, "--watch", "--admin-url", URL]) == 130
+    told = capsys.readouterr()
+    assert "default/hello-00001" in told.out
+    assert told.err.strip() == ""

@@ -48,12 +48,8 @@ def test_flag_wins_over_environment_over_default():
 
 
 def test_defaults_differ_by_command():
-    assert [setting.find(PORT, sources(command)) for command in setting.COMMANDS] == [
-        80,
-        80,
-        81,
-        81,
-    ]
+    found = {command: setting.find(PORT, sources(command)) for command in setting.COMMANDS}
+    assert found == dict.fromkeys(setting.COMMANDS, 81) | {"run": 80, "local": 80}
 
 
 def test_an_empty_variable_counts_as_not_set_except_where_empty_means_something():

@@ -43,7 +43,7 @@ def test_a_revision_at_zero(world):
             "activators": 0,
             "ownPods": 0,
             "borrows": True,
-            "sentence": "0 pods × 2 = 0",
+            "sentence": "0 usable pods × 2 = 0",
         },
         "inFlight": 0,
         "queued": 0,

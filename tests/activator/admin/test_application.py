@@ -12,6 +12,7 @@ import pytest
 
 from activator.admin import status
 from activator.admin.application import create_app, create_metrics_app
+from activator.admin.reading import parse
 from tests.activator.telemetry.world import World
 
 POD = "10.0.0.1:8012"
@@ -112,7 +113,7 @@ async def test_the_command_line_reads_what_is_served(world, count):
         throttler = world.revision(f"hello-{number:03}")
         world.healthy(throttler, POD)
         world.request(throttler)
-    rows = status.read_rows((await get(world, REVISIONS)).text, "http://admin")
+    rows = status.read_rows(parse((await get(world, REVISIONS)).text))
     assert [row.revision for row in rows] == [f"default/hello-{n:03}" for n in range(count)]
     assert {row.state for row in rows} <= {"serving"}
 

@@ -1,0 +1,52 @@
+"""What to do about each reason to wait: for people at a prompt.
+
+The pages of docs/reasons say more. Must not know how any of it is found out or shown.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Final
+
+from throttler.reason import MEANINGS, Reason
+
+_PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
+
+#: By reason; ``{namespace}`` and ``{name}`` are the revision's.
+ADVICE: Final = {
+    Reason.AUTOSCALER_UNREACHABLE: "See whether it runs:\n"
+    "kubectl get pods -n knative-serving -l app=autoscaler",
+    Reason.NO_ENDPOINTS: "A pod that does not come is pending or not wanted; see\n"
+    f"kubectl get podautoscaler,pods {_PODS}",
+    Reason.PODS_NOT_READY: "The table of pods says which rule keeps each of them; why a container "
+    "is not ready:\n"
+    f"kubectl describe pods {_PODS}",
+    Reason.PROBE_FAILING: "The table of pods says what the probes met; what queue-proxy says of "
+    "it:\n"
+    f"kubectl logs {_PODS} -c queue-proxy",
+    Reason.AT_CAPACITY: "The next goes on when one of those ends. More at a time takes more pods "
+    "(max-scale,\n"
+    "target) or a higher containerConcurrency:\n"
+    f"kubectl get podautoscaler {_PODS} -o yaml",
+}
+
+
+def meaning(reason: str) -> str:
+    """Return a reason in a sentence; empty for the word of a newer activator."""
+    return MEANINGS[Reason(reason)] if reason in _WORDS else ""
+
+
+def what_to_do(reason: str, namespace: str, name: str) -> list[str]:
+    """Return what somebody can do about it, in lines; none for a word that is not known here."""
+    if reason not in _WORDS:
+        return []
+    words = {"namespace": quote(namespace), "name": quote(name)}  # they end up in a shell
+    return ADVICE.get(Reason(reason), "").format(**words).splitlines()
+
+
+_WORDS: Final = frozenset(reason.value for reason in Reason)
+
+
+def page_of(reason: str) -> str:
+    """Return which page tells all about it."""
+    return f"docs/reasons/{reason}.md"

@@ -1,0 +1,199 @@
+"""``activator explain``: one revision, its pods and its queue, and why a request of it waits.
+
+The client side of ``GET /api/v1/revisions/{namespace}/{name}``: what was answered becomes a page.
+Fields that an older or newer activator does not send are left out. Must not import any part of the
+server, nor know how an answer is asked for or drawn. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from activator.admin import advice, status
+from activator.admin.reading import Node
+from activator.admin.screen import Fact, Page, Part, Table
+
+POD_COLUMNS: Final = (
+    *("address", "kubernetes", "probe", "status", "probed", "state"),
+    *("decision", "decided by", "in flight", "last error"),
+)
+WAKE_UP_COLUMNS: Final = ("wake-up", "outcome", "seconds", "requests", "pod", "phases")
+
+#: Names that are offered in place of one that is not known.
+OFFERED: Final = 5
+
+
+def page(one: Node) -> Page:
+    """Return what there is to show of a revision.
+
+    Raises:
+        ValueError: the answer is not what the API is to send; names the field.
+    """
+    pods = [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]
+    parts: list[Part] = [_headline(one), tuple(_facts(one))]
+    if pods:
+        rows = tuple(map(_pod_row, pods))
+        styles = tuple(map(_style, pods))
+        parts.append(Table(POD_COLUMNS, rows, frozenset({"status", "probed"}), styles))
+        parts.append(tuple(_rules(pods)))
+    if wake_ups := one.nodes("wakeUps", required=False):
+        rows = tuple(map(_wake_up_row, wake_ups))
+        parts.append(Table(WAKE_UP_COLUMNS, rows, frozenset({"seconds", "requests"})))
+    return tuple(part for part in parts if part)
+
+
+def _headline(one: Node) -> str:
+    name = f"{one.text('namespace')}/{one.text('name')}"
+    queued = one.whole("queued")
+    if queued:
+        waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
+        return f"{name}: {waits}, {one.text('reason', default='for a reason that is not told')}"
+    would = ", a new one would" if status.capacity(one) == "0" else ""
+    return f"{name}: no request waits{would}"
+
+
+def _facts(one: Node) -> Iterator[Fact]:
+    if "reason" in one:
+        yield from _reason(one)
+    yield Fact("Queue", (_queue(one),))
+    yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
+    terms = one.node("capacityBreakdown")
+    if terms is not None and "sentence" in terms:
+        yield Fact("Capacity", (terms.text("sentence"),))
+    if "readinessRule" in one:
+        rule = one.text("readinessRule")
+        yield Fact("Readiness", (_READINESS.get(rule, rule),))
+    if (forecast := one.node("forecast")) is not None:
+        yield from _forecast(forecast)
+
+
+def _reason(one: Node) -> Iterator[Fact]:
+    reason, detail = one.text("reason"), one.text("reasonDetail", default="")
+    why = advice.meaning(reason) or reason
+    yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
+    if todo := advice.what_to_do(reason, one.text("namespace"), one.text("name")):
+        yield Fact("What to do", tuple(todo))
+    yield Fact("Read on", (advice.page_of(reason),))
+
+
+def _queue(one: Node) -> str:
+    queued = one.whole("queued")
+    depth = f" of at most {one.whole('queueDepth')}" if "queueDepth" in one else ""
+    if not queued:
+        return f"0{depth}"
+    held = f", {one.whole('heldBytes')} bytes of them are held" if "heldBytes" in one else ""
+    return f"{queued}{depth}, the first for {status.oldest(one)}{held}"
+
+
+#: What the words of ``readinessRule`` mean.
+_KUBERNETES_TOO: Final = "our own probe has to pass and Kubernetes to list the pod as ready: "
+_READINESS: Final = {
+    "probe": "our own probe is enough (probe)",
+    "exec-readiness-probe": f"{_KUBERNETES_TOO}exec-readiness-probe",
+    "startup-probe": f"{_KUBERNETES_TOO}startup-probe",
+    "sidecar-readiness-probe": f"{_KUBERNETES_TOO}sidecar-readiness-probe",
+    "kubernetes-policy": f"{_KUBERNETES_TOO}kubernetes-policy",
+}
+
+_FORECAST: Final = (
+    ("startSeconds", "a start takes {:.3g} s"),
+    ("drainSecondsPerRequest", "{:.3g} s from one request that leaves the queue to the next"),
+    ("expectedWaitSeconds", "a request that came now would wait {:.3g} s"),
+)
+
+
+def _forecast(forecast: Node) -> Iterator[Fact]:
+    said = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
+    if said:
+        yield Fact("Forecast", ("about: " + "; ".join(said),))
+
+
+# -- pods ------------------------------------------------------------------------------------------
+
+
+def _pod_row(pod: Node) -> tuple[str, ...]:
+    limit = str(pod.whole("limit")) if "limit" in pod else "inf"
+    return (
+        pod.text("address"),
+        pod.text("kubernetes", default="-"),
+        pod.text("probe", default="-"),
+        str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
+        _ago(pod, "lastProbeSecondsAgo"),
+        pod.text("state", default="-"),
+        pod.text("decision", default="-"),
+        pod.text("decidedBy", default="-"),
+        f"{pod.whole('inFlight')}/{limit}",
+        pod.text("lastError", default="-"),
+    )
+
+
+def _ago(of: Node, name: str) -> str:
+    return f"{of.number(name):.1f}s" if name in of else "-"
+
+
+def _rules(pods: Sequence[Node]) -> Iterator[Fact]:
+    """Each rule that decided about any of these pods, with its sentence, once."""
+    told = Counter(
+        (pod.text("decidedBy"), pod.text("explanation"))
+        for pod in pods
+        if "decidedBy" in pod and "explanation" in pod
+    )
+    for (rule, sentence), count in told.items():
+        yield Fact(rule, (f"({count}) {sentence}" if count < len(pods) else sentence,))
+
+
+def _style(pod: Node) -> str:
+    return {"use": "green", "wait": "yellow"}.get(pod.text("decision", default=""), "")
+
+
+# -- wake-ups --------------------------------------------------------------------------------------
+
+
+def _wake_up_row(wake_up: Node) -> tuple[str, ...]:
+    phases = wake_up.node("phases")
+    return (
+        wake_up.text("began", default="-"),
+        wake_up.text("outcome", default="under-way"),
+        f"{wake_up.number('seconds'):.3f}" if "seconds" in wake_up else "-",
+        str(wake_up.whole("requests")) if "requests" in wake_up else "-",
+        wake_up.text("pod", default="-"),
+        " ".join(f"{name}+{phases.number(name):.3f}" for name, _ in phases.items())
+        if phases is not None
+        else "-",
+    )
+
+
+# -- names that are not known ----------------------------------------------------------------------
+
+
+def key(words: str) -> tuple[str, str]:
+    """Return namespace and name as they are written; without a namespace it is ``default``.
+
+    Raises:
+        ValueError: there are more slashes than one, or nothing beside one.
+    """
+    namespace, slash, name = words.rpartition("/")
+    if not name or (slash and not namespace) or "/" in namespace:
+        raise ValueError(f"expected NAMESPACE/REVISION or REVISION, got {words!r}")
+    return namespace or "default", name
+
+
+def near(answer: Node, namespace: str, name: str) -> list[str]:
+    """Return names that may have been meant, the likeliest first.
+
+    Arguments:
+        answer: of ``GET /api/v1/revisions``.
+
+    Raises:
+        ValueError: as ``page``.
+    """
+    known = [(one.text("namespace"), one.text("name")) for one in answer.nodes("revisions")]
+    whole = {f"{ns}/{revision}": None for ns, revision in known}
+    elsewhere = [f"{ns}/{revision}" for ns, revision in known if revision == name]
+    # Somebody who names a Service means its newest revision.
+    versions = [f"{ns}/{r}" for ns, r in known if ns == namespace and r.startswith(name)]
+    alike = get_close_matches(f"{namespace}/{name}", whole, n=OFFERED, cutoff=0.6)
+    return list(dict.fromkeys((*elsewhere, *sorted(versions, reverse=True), *alike)))[:OFFERED]

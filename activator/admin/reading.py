@@ -1,0 +1,116 @@
+"""Reads answers field by field, because what answers on a port need not be an activator.
+
+Names the field that is wrong. Must not know what the fields mean. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_SHOWN_OF_ODD_VALUE: Final = 60  # characters of a value that is shown in an error
+
+
+class UnexpectedAnswer(Exception):
+    """Something answers, but not as an activator does; says what it was."""
+
+
+class Node:
+    """An object of JSON that came from outside, and where it is in the answer.
+
+    Each method raises ValueError where a field is not of the kind that is asked for.
+    """
+
+    __slots__ = ("_fields", "_path")
+
+    def __init__(self, value: object, path: str) -> None:
+        self._fields: dict[str, Any] = _is(value, dict, path or "the answer")
+        self._path = path
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._fields.get(name) is not None
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a text without control characters: it must not steer the terminal.
+
+        Arguments:
+            default: taken where the field is absent or null; without it that is an error.
+        """
+        return printable(self._get(name, str, default))
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """Return a whole number."""
+        return self._get(name, int, default)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return a number."""
+        return float(self._get(name, (int, float), default))
+
+    def flag(self, name: str) -> bool:
+        """Return whether it is true; absent is false."""
+        return self._fields.get(name) is True
+
+    def node(self, name: str) -> Node | None:
+        """Return an object, None where it is absent or null."""
+        return Node(self._fields[name], self._at(name)) if name in self else None
+
+    def nodes(self, name: str, required: bool = True) -> list[Node]:
+        """Return an array of objects."""
+        values = self._get(name, list, None if required else [])
+        return [Node(value, f"{self._at(name)}[{i}]") for i, value in enumerate(values)]
+
+    def items(self) -> Iterator[tuple[str, object]]:
+        """Yield each field with its value, whatever that is."""
+        for name, value in self._fields.items():
+            yield printable(name), value
+
+    def _get(self, name: str, kind: type[T] | tuple[type[T], ...], default: T | None) -> T:
+        value = self._fields.get(name)
+        if value is None and default is not None:
+            return default
+        if name not in self._fields:
+            raise ValueError(f"{self._at(name)} is missing")
+        return _is(value, kind, self._at(name))
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}.{name}".lstrip(".")
+
+
+def parse(text: str) -> Node:
+    """Return an answer's object.
+
+    Raises:
+        ValueError: it is no JSON, or no object.
+    """
+    try:
+        return Node(json.loads(text), "")
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters: what a server sends must not steer the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _is(value: object, kind: type[T] | tuple[type[T], ...], path: str) -> T:
+    # JSON's true is no number, although Python's is.
+    if not isinstance(value, kind) or isinstance(value, bool):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        expected = " or ".join(_JSON_NAMES[one] for one in kinds)
+        shown = repr(value)[:_SHOWN_OF_ODD_VALUE]
+        raise ValueError(f"{path}: expected {expected}, got {shown}")
+    return value
+
+
+_JSON_NAMES: Final[dict[type, str]] = {
+    dict: "an object",
+    list: "an array",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+}

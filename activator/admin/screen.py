@@ -1,0 +1,123 @@
+"""What our commands show: drawn for a terminal, plain aligned columns for anything else.
+
+A page consists of texts, facts (a label and what there is to say) and tables. Must not know what
+they tell. Imports rich only when it draws, so that the command line stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:  # imported when something is drawn
+    from rich.console import RenderableType
+    from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A label and what there is to say of it, in lines."""
+
+    label: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns with a heading, and rows.
+
+    Attributes:
+        right: the columns whose cells are numbers.
+        styles: how each row is coloured on a terminal, empty for not at all.
+        caption: what the columns mean, shown on a terminal alone.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[str] = frozenset()
+    styles: tuple[str, ...] = ()
+    caption: str = ""
+
+
+Part = str | tuple[Fact, ...] | Table
+Page = tuple[Part, ...]
+
+
+def show(page: Page, out: TextIO) -> None:
+    """Write a page once."""
+    if out.isatty():
+        from rich.console import Console
+
+        Console(file=out).print(_drawn(page))
+    else:
+        out.write(plain(page))
+
+
+@contextmanager
+def redrawing(out: TextIO) -> Iterator[Callable[[Page, str], None]]:
+    """Give what draws a page in place of the last; its second argument is to be seen first."""
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(file=out), auto_refresh=False) as live:
+        yield lambda page, note: live.update(_drawn(page, note), refresh=True)
+
+
+def plain(page: Page) -> str:
+    """Return a page as text, an empty line between its parts."""
+    return "\n".join(_plain_part(part) for part in page)
+
+
+def _plain_part(part: Part) -> str:
+    if isinstance(part, str):
+        return part + "\n"
+    if isinstance(part, Table):
+        heading = tuple(name.upper().replace(" ", "-") for name in part.columns)
+        return _aligned((heading, *part.rows))
+    return _aligned(
+        (fact.label if number == 0 else "", line)
+        for fact in part
+        for number, line in enumerate(fact.lines)
+    )
+
+
+def _aligned(lines: Iterable[tuple[str, ...]]) -> str:
+    """Return columns with two blanks between them."""
+    rows = list(lines)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
+
+
+def _drawn(page: Page, note: str = "") -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(note + "\n", style="bold red")] if note else []
+    for number, part in enumerate(page):
+        if number:
+            parts.append(Text())
+        # Text, not markup: a name in brackets is no colour.
+        parts.append(Text(part, style="bold") if isinstance(part, str) else _drawn_part(part))
+    return Group(*parts)
+
+
+def _drawn_part(part: Table | tuple[Fact, ...]) -> RichTable:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    if isinstance(part, Table):
+        table = RichTable(caption=part.caption or None)
+        for name in part.columns:
+            table.add_column(name, justify="right" if name in part.right else "left")
+        styles: Sequence[str] = part.styles or ("",) * len(part.rows)
+        for row, style in zip(part.rows, styles, strict=True):
+            table.add_row(*map(Text, row), style=style)
+        return table
+    grid = RichTable.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for fact in part:
+        grid.add_row(Text(fact.label), Text("\n".join(fact.lines)))
+    return grid

@@ -1,0 +1,145 @@
+"""Shows a page again and again: redrawn on a terminal, a block a change anywhere else.
+
+Goes on while nobody answers, such as through a restart. Must not know what is on the page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from threading import Event
+from typing import Any, Final, NamedTuple, Protocol, TextIO
+
+from activator.admin.client import NoAnswer, NotKnown
+from activator.admin.reading import UnexpectedAnswer
+from activator.admin.screen import Page, plain, redrawing
+
+#: Seconds between two looks.
+INTERVAL: Final = 1.0
+
+#: Fields that are different with each look although nothing has happened.
+_AGES: Final = frozenset({"oldestWaiterSeconds", "uptimeSeconds", "expectedWaitSeconds"})
+_AGE_ENDS: Final = ("SecondsAgo", "AgeSeconds")
+
+
+class Seen(NamedTuple):
+    """What one look found: the answer, and the page of it."""
+
+    text: str
+    page: Page
+
+
+class Screen(Protocol):
+    """Where pages go."""
+
+    def show(self, seen: Seen) -> None:
+        """Show what is there now."""
+
+    def miss(self, why: str) -> None:
+        """Tell that there is nothing to show now; what was seen last may stay."""
+
+
+class Blocks:
+    """A text block whenever anything has changed, with the time above it; or a line of JSON.
+
+    Arguments:
+        now: gives the time of day.
+    """
+
+    def __init__(
+        self, out: TextIO, as_json: bool, now: Callable[[], datetime] = datetime.now
+    ) -> None:
+        self._out = out
+        self._as_json = as_json
+        self._now = now
+        self._last: object = None
+
+    def show(self, seen: Seen) -> None:
+        """See Screen."""
+        values = json.loads(seen.text)
+        if (this := without_ages(values)) == self._last:
+            return
+        self._last = this
+        if self._as_json:
+            self._write(json.dumps(values, separators=(",", ":")) + "\n")
+        else:
+            self._write(f"--- {self._time()}\n{plain(seen.page)}\n")
+
+    def miss(self, why: str) -> None:
+        """See Screen. JSON's readers are told nothing; they see the next change."""
+        if why != self._last and not self._as_json:
+            self._write(f"--- {self._time()}\n{why}\n\n")
+        self._last = why
+
+    def _time(self) -> str:
+        return self._now().isoformat(sep=" ", timespec="seconds")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+class Terminal:
+    """The page, redrawn in its place.
+
+    Arguments:
+        redraw: takes a page and what is to be seen first, see screen.redrawing.
+    """
+
+    def __init__(self, redraw: Callable[[Page, str], None]) -> None:
+        self._redraw = redraw
+        self._page: Page = ()
+
+    def show(self, seen: Seen) -> None:
+        """See Screen."""
+        self._page = seen.page
+        self._redraw(seen.page, "")
+
+    def miss(self, why: str) -> None:
+        """See Screen."""
+        self._redraw(self._page, why)
+
+
+@contextmanager
+def screen(out: TextIO, as_json: bool) -> Iterator[Screen]:
+    """Give what fits the place where it is written."""
+    if as_json or not out.isatty():
+        yield Blocks(out, as_json)
+        return
+    with redrawing(out) as redraw:
+        yield Terminal(redraw)
+
+
+def watch(look: Callable[[], Seen], on: Screen, wait: Callable[[], bool] | None = None) -> None:
+    """Look again and again, until somebody interrupts.
+
+    Arguments:
+        wait: pauses between looks; returns whether to end.
+
+    Raises:
+        NoAnswer, NotKnown, UnexpectedAnswer: the first look failed. A later one that does is
+            shown, for what was there may come back.
+    """
+    on.show(look())
+    while not (wait or _pause)():
+        try:
+            on.show(look())
+        except (NoAnswer, NotKnown, UnexpectedAnswer) as error:
+            on.miss(str(error).splitlines()[0])
+
+
+def _pause() -> bool:
+    return Event().wait(INTERVAL)
+
+
+def without_ages(value: Any) -> Any:
+    """Return JSON's values without those that only say how much time has passed."""
+    if isinstance(value, dict):
+        return {
+            name: without_ages(inner)
+            for name, inner in value.items()
+            if name not in _AGES and not name.endswith(_AGE_ENDS)
+        }
+    return [without_ages(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,28 @@
+"""What people are told of a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.admin.advice import meaning, what_to_do
+from activator.admin.views import WAITING
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_each_reason_to_wait_is_explained(reason):
+    lines = what_to_do(reason, "shop", "cart-00007")
+    assert meaning(reason).endswith(".")
+    assert lines[-1].startswith("kubectl ")
+    assert "{" not in "".join(lines)
+    if reason != "autoscaler-unreachable":
+        assert "-n shop -l serving.knative.dev/revision=cart-00007" in lines[-1]
+
+
+def test_names_cannot_add_to_the_command_that_is_shown():
+    lines = what_to_do("no-endpoints", "a;b", "$(c)")
+    assert "-n 'a;b' -l serving.knative.dev/revision='$(c)'" in lines[-1]
+
+
+def test_a_word_of_a_newer_activator_is_shown_without_advice():
+    assert meaning("never-heard-of") == ""
+    assert what_to_do("never-heard-of", "a", "b") == []

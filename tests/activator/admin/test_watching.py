@@ -1,0 +1,91 @@
+"""A page that is shown again and again, through whatever happens to who answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import datetime
+
+import pytest
+
+from activator.admin.client import NoAnswer, NotKnown
+from activator.admin.reading import UnexpectedAnswer
+from activator.admin.watching import Blocks, Seen, Terminal, screen, watch, without_ages
+
+
+class Script:
+    """What each look finds, one after the other; ends when there is no more."""
+
+    def __init__(self, *finds) -> None:
+        self.finds = list(finds)
+
+    def look(self) -> Seen:
+        found = self.finds.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return Seen(json.dumps(found), (f"state {found['state']}",))
+
+    def wait(self) -> bool:
+        return not self.finds
+
+
+def watched(*finds, as_json: bool = False) -> str:
+    script, out = Script(*finds), io.StringIO()
+    watch(script.look, Blocks(out, as_json, lambda: datetime(2026, 1, 2, 3, 4, 5)), script.wait)
+    return out.getvalue()
+
+
+NOW = "--- 2026-01-02 03:04:05\n"
+
+
+def test_a_block_is_written_whenever_anything_has_changed():
+    said = watched({"state": 1}, {"state": 1}, {"state": 2}, {"state": 2}, {"state": 1})
+    assert said == f"{NOW}state 1\n\n{NOW}state 2\n\n{NOW}state 1\n\n"
+
+
+def test_time_that_passes_is_no_change():
+    ages = {"oldestWaiterSeconds": 1.0, "pods": [{"lastProbeSecondsAgo": 2.0}]}
+    later = {"oldestWaiterSeconds": 2.0, "pods": [{"lastProbeSecondsAgo": 3.0}]}
+    assert watched({"state": 1} | ages, {"state": 1} | later).count("state 1") == 1
+    assert without_ages(ages) == {"pods": [{}]}
+
+
+def test_it_goes_on_through_a_restart_and_says_so_once():
+    gone = NoAnswer("no activator answers at http://x: refused.\nStart one with…")
+    said = watched({"state": 1}, gone, gone, NotKnown("default/x is not known"), {"state": 1})
+    assert said == (
+        f"{NOW}state 1\n\n{NOW}no activator answers at http://x: refused.\n\n"
+        f"{NOW}default/x is not known\n\n{NOW}state 1\n\n"
+    )
+
+
+@pytest.mark.parametrize("error", [NoAnswer, NotKnown, UnexpectedAnswer])
+def test_a_first_look_that_fails_is_the_end(error):
+    with pytest.raises(error):
+        watched(error("no"))
+
+
+def test_json_is_a_line_a_change_and_nothing_else():
+    said = watched({"state": 1}, NoAnswer("no"), {"state": 1}, {"state": 2}, as_json=True)
+    assert said == '{"state":1}\n{"state":1}\n{"state":2}\n'
+
+
+def test_a_terminal_keeps_the_last_page_below_what_is_wrong():
+    drawn: list[object] = []
+    script = Script({"state": 1}, NoAnswer("gone"), {"state": 2})
+    watch(script.look, Terminal(lambda page, note: drawn.append((page, note))), script.wait)
+    assert drawn == [(("state 1",), ""), (("state 1",), "gone"), (("state 2",), "")]
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_drawn_on_unless_json_is_wanted(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    with screen(Tty(), as_json=False) as on:
+        assert isinstance(on, Terminal)
+    for out, as_json in ((Tty(), True), (io.StringIO(), False)):
+        with screen(out, as_json) as on:
+            assert isinstance(on, Blocks)
