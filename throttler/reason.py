@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # a revision asks for its reason
     from throttler.revision import RevisionThrottler
 
 
+_DRAINING, _HEALTHY = PodState.DRAINING, PodState.HEALTHY
+
+
 class Reason(Enum):
     """Why a request has no pod (yet), or got our own answer; the first five are of waiting."""
 
@@ -43,7 +46,7 @@ MEANINGS: Final[Mapping[Reason, str]] = {
     Reason.AT_CAPACITY: "All pods have as many requests as they may have at a time.",
     Reason.QUEUE_FULL: "The activator holds as much as it may.",
     Reason.WAIT_TOO_LONG: "The wait would be longer than the request may take.",
-    Reason.RESPONSE_LATE: "A pod had the request and did not begin to answer in time.",
+    Reason.RESPONSE_LATE: "A pod was given the request and did not begin to answer in time.",
     Reason.UPSTREAM_FAILED: "The pod failed with the request in its hands.",
     Reason.DRAINING: "This activator ends before it could serve the request.",
     Reason.UNKNOWN_REVISION: "No such revision is known.",
@@ -63,7 +66,7 @@ def waiting_reason(
         autoscaler_lost: there should be a connection to the autoscaler, and is none. That matters
             only while there is no pod: of those that are there Kubernetes tells.
     """
-    pods = [pod for pod in revision.pods() if pod.state is not PodState.DRAINING]
+    pods = [pod for pod in revision.pods() if pod.state is not _DRAINING]
     if not pods:
         return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
     service = revision.service
@@ -73,13 +76,13 @@ def waiting_reason(
         return _service_reason(service, pods)
     if in_use := [pod for pod in pods if pod.bit]:
         return Reason.AT_CAPACITY, _of(*in_use)
-    if any(pod.state is PodState.HEALTHY for pod in pods):
+    if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
-    failing = [pod for pod in pods if pod.last_error]
-    if at_fault := next((pod for pod in failing if pod.ready), None):
-        both = filter(None, (_met(at_fault), _met(service)))
+    failing = next((pod for pod in pods if pod.last_error and pod.ready), None)
+    if failing is not None:
+        both = filter(None, (_met(failing), _met(service)))
         return Reason.PROBE_FAILING, "; ".join(both)
-    return Reason.PODS_NOT_READY, _met(failing[0] if failing else None)
+    return Reason.PODS_NOT_READY, _met(next((pod for pod in pods if pod.last_error), None))
 
 
 def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) -> tuple[Reason, str]:

@@ -484,12 +484,14 @@ class Exchange:
         return min(self.ticket.deadline, limits.next())
 
     def _expire(self, *, idle: bool) -> None:
-        """A time-out passed while a pod had the request."""
+        """A time-out passed while a pod had the request, or was about to get it."""
         if self.answering:
             self._abort("timed-out")
         else:
-            self._drop_upstream()
             limit = name_of(self.entry.throttler.revision, idle=idle)
+            if self.upstream is None:
+                limit += "; still connecting"
+            self._drop_upstream()
             self._reply(replies.timed_out(Reason.RESPONSE_LATE, limit), "timed-out")
 
     def drain(self) -> None:

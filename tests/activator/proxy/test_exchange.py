@@ -390,6 +390,7 @@ async def test_the_deadline_holds_while_a_connection_is_opened(new_world):
     answer = await client.answer()
 
     assert (answer.status, answer.body) == (504, b"activator request timeout")
+    assert answer.get(b"activator-reason") == b"response-late; timeoutSeconds 0.3; still connecting"
     assert world.now() - started == pytest.approx(0.3, abs=0.15)
 
 
