@@ -39,10 +39,15 @@ class Reason(Enum):
 
 #: Each word in a sentence, for people.
 MEANINGS: Final[Mapping[Reason, str]] = {
-    Reason.AUTOSCALER_UNREACHABLE: "There is no pod, and the autoscaler cannot be asked for one.",
+    Reason.AUTOSCALER_UNREACHABLE: (
+        "Kubernetes lists no pod of this revision, and the autoscaler, which has one made, cannot "
+        "be reached."
+    ),
     Reason.NO_ENDPOINTS: "Kubernetes lists no pod of this revision.",
-    Reason.PODS_NOT_READY: "There are pods of this revision, and none is ready yet.",
-    Reason.PROBE_FAILING: "Kubernetes lists pods as ready, and none of them answers as it should.",
+    Reason.PODS_NOT_READY: "Pods are listed, but none may be used yet.",
+    Reason.PROBE_FAILING: (
+        "Kubernetes lists pods as ready, but the activator's own probe of them fails."
+    ),
     Reason.AT_CAPACITY: "All pods have as many requests as they may have at a time.",
     Reason.QUEUE_FULL: "The activator holds as much as it may.",
     Reason.WAIT_TOO_LONG: "The wait would be longer than the request may take.",

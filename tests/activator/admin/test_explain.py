@@ -43,7 +43,7 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
     assert shown(view(world, throttler)) == [
         "default/hello: 2 requests wait, pods-not-ready",
         "",
-        "Reason      There are pods of this revision, and none is ready yet. (probe passed, not "
+        "Reason      Pods are listed, but none may be used yet. (probe passed, not "
         "listed as ready)",
         "What to do  The table of pods says which rule keeps each of them; why a container is not "
         "ready:",
