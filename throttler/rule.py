@@ -40,77 +40,110 @@ class Rule(Enum):
 
 
 class Verdict(NamedTuple):
-    """What follows for a pod, and from which rule."""
+    """What follows for a pod, and from which rule.
+
+    Attributes:
+        sentence: the same for people; names no pod, so that pods with one verdict have one
+            sentence.
+    """
 
     decision: Decision
     rule: Rule
-
-    @property
-    def sentence(self) -> str:
-        """The same for people; names no pod, so that pods with one verdict have one sentence."""
-        return SENTENCES[self]
+    sentence: str
 
 
 _USE, _WAIT, _LEAVE = Decision
 
-#: Why Kubernetes has the last word, by rule.
+_PROBE_PASSED = Verdict(
+    *(_USE, Rule.PROBE_PASSED),
+    "Used: our own probe passed, which is enough for this revision, whatever Kubernetes says.",
+)
+_KUBERNETES_READY = Verdict(
+    *(_USE, Rule.KUBERNETES_READY),
+    "Used: Kubernetes lists it as ready, which is enough where mesh-compatibility-mode is "
+    "disabled.",
+)
+_BORROWED = Verdict(
+    *(_USE, Rule.BEYOND_SHARE),
+    "Used once all pods of our own share are full: it belongs to another activator's.",
+)
+_OF_OTHERS = Verdict(
+    *(_LEAVE, Rule.BEYOND_SHARE),
+    "Left to the activator to whose share it belongs, since borrowing is off.",
+)
+_AWAITING_PROBE = Verdict(
+    *(_WAIT, Rule.AWAITING_PROBE),
+    "Waits for an answer to our own probe: there is none since Kubernetes lists it as it does.",
+)
+_PROBE_FAILING = Verdict(
+    *(_WAIT, Rule.PROBE_FAILING),
+    "Waits: our last probe of it failed, or a request that it was given did. It is used when a "
+    "probe passes, after a pause if that was soon followed by failures before.",
+)
+_MESH = Verdict(
+    *(_LEAVE, Rule.MESH),
+    "Left alone: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and pods are "
+    "not probed.",
+)
+_DRAINING = Verdict(
+    *(_LEAVE, Rule.DRAINING),
+    "Left alone: Kubernetes lists it no more. The requests that it has may finish.",
+)
+
+#: Why Kubernetes has the last word.
 _BLIND = {
-    Rule.EXEC_READINESS_PROBE: "a container has an exec readiness probe, which queue-proxy "
-    "cannot run",
-    Rule.STARTUP_PROBE: "a container has a startup probe, in which queue-proxy has no part",
-    Rule.SIDECAR_READINESS_PROBE: "a sidecar has a readiness probe, which queue-proxy may not ask",
-    Rule.KUBERNETES_POLICY: "the readiness policy of the revision says so",
+    ReadinessRule.EXEC_READINESS_PROBE: "a container has an exec readiness probe, which "
+    "queue-proxy cannot run",
+    ReadinessRule.STARTUP_PROBE: "a container has a startup probe, in which queue-proxy has no "
+    "part",
+    ReadinessRule.SIDECAR_READINESS_PROBE: "a sidecar has a readiness probe, which queue-proxy may "
+    "not ask",
+    ReadinessRule.KUBERNETES_POLICY: "the readiness policy of the revision says so",
+}
+_BOTH_SAY_YES = {
+    readiness: Verdict(
+        *(_USE, Rule(readiness.value)),
+        f"Used: our own probe passed, and Kubernetes lists it as ready, which counts since {why}.",
+    )
+    for readiness, why in _BLIND.items()
+}
+_KUBERNETES_SAYS_NO = {
+    readiness: Verdict(
+        *(_WAIT, Rule(readiness.value)),
+        f"Waits: our own probe passed, but Kubernetes does not list it as ready, which counts "
+        f"since {why}.",
+    )
+    for readiness, why in _BLIND.items()
 }
 
-#: Every verdict that there is. A pair that is absent cannot happen.
-SENTENCES: dict[tuple[Decision, Rule], str] = {
-    (_USE, Rule.PROBE_PASSED): "Used: our own probe passed, which is enough for this revision, "
-    "whatever Kubernetes says.",
-    (_USE, Rule.KUBERNETES_READY): "Used: Kubernetes lists it as ready, which is enough where "
-    "mesh-compatibility-mode is disabled.",
-    (_USE, Rule.BEYOND_SHARE): "Used once all pods of our own share are full: it belongs to "
-    "another activator's.",
-    (_LEAVE, Rule.BEYOND_SHARE): "Left to the activator to whose share it belongs, since "
-    "borrowing is off.",
-    (_WAIT, Rule.AWAITING_PROBE): "Waits for an answer to our own probe: there is none since "
-    "Kubernetes lists it as it does.",
-    (_WAIT, Rule.PROBE_FAILING): "Waits: our last probe of it, or a connection for a request, "
-    "failed. It is used as soon as a probe passes.",
-    (_LEAVE, Rule.MESH): "Left alone: mesh-compatibility-mode is enabled, so requests go to the "
-    "ClusterIP and pods are not probed.",
-    (_LEAVE, Rule.DRAINING): "Left alone: Kubernetes lists it no more. The requests that it has "
-    "may finish.",
-}
-for _rule, _why in _BLIND.items():
-    SENTENCES[_USE, _rule] = (
-        f"Used: our own probe passed, and Kubernetes lists it as ready, which counts since {_why}."
-    )
-    SENTENCES[_WAIT, _rule] = (
-        f"Waits: our own probe passed, but Kubernetes does not list it as ready, which counts "
-        f"since {_why}."
-    )
+#: All that there are, in the order of the rules.
+VERDICTS: tuple[Verdict, ...] = (
+    *(_PROBE_PASSED, _KUBERNETES_READY),
+    *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
+    *(_AWAITING_PROBE, _PROBE_FAILING, _BORROWED, _OF_OTHERS, _MESH, _DRAINING),
+)
 
 
 def verdict(pod: PodTracker) -> Verdict:
     """Return what follows for a pod, or for the ClusterIP, at this moment."""
     revision = pod.revision
     if pod.state in (PodState.DRAINING, PodState.GONE):
-        return Verdict(_LEAVE, Rule.DRAINING)
+        return _DRAINING
     if pod.bit:
-        return Verdict(_USE, _rule_of_use(pod) if pod.in_slice else Rule.BEYOND_SHARE)
+        return _of_use(pod) if pod.in_slice else _BORROWED
     if not (revision.reach.pods or pod.is_service):
-        return Verdict(_LEAVE, Rule.MESH)
+        return _MESH
     if pod.state is PodState.HEALTHY:
         if pod.ready or revision.revision.probe_suffices:
-            return Verdict(_LEAVE, Rule.BEYOND_SHARE)
-        return Verdict(_WAIT, Rule(revision.revision.readiness.value))
-    return Verdict(_WAIT, Rule.PROBE_FAILING if pod.failures else Rule.AWAITING_PROBE)
+            return _OF_OTHERS
+        return _KUBERNETES_SAYS_NO[revision.revision.readiness]
+    return _PROBE_FAILING if pod.failures else _AWAITING_PROBE
 
 
-def _rule_of_use(pod: PodTracker) -> Rule:
-    readiness = pod.revision.revision.readiness
-    if pod.is_service:
-        return Rule.PROBE_PASSED
-    if pod.revision.reach.trusted and pod.ready:
-        return Rule.KUBERNETES_READY
-    return Rule.PROBE_PASSED if readiness is ReadinessRule.PROBE else Rule(readiness.value)
+def _of_use(pod: PodTracker) -> Verdict:
+    revision = pod.revision
+    if pod.is_service or (revision.revision.probe_suffices and not revision.reach.trusted):
+        return _PROBE_PASSED
+    if revision.reach.trusted and pod.ready:
+        return _KUBERNETES_READY
+    return _BOTH_SAY_YES.get(revision.revision.readiness, _PROBE_PASSED)

@@ -6,6 +6,7 @@ the answers are made. https://spec.openapis.org/oas/v3.1.0
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,7 @@ OPENAPI: Final = "3.1.0"
 _REF: Final = "#/components/schemas/{name}"
 
 
+@cache  # takes some milliseconds, in which traffic would wait
 def document(version: str) -> dict[str, Any]:
     """Return the document as JSON's values.
 

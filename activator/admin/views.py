@@ -18,7 +18,7 @@ from msgspec import Meta
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
 from throttler.reason import Reason
-from throttler.rule import SENTENCES, Decision, Rule
+from throttler.rule import VERDICTS, Decision, Rule
 
 #: Those reasons for which a request can wait.
 WAITING: Final = (
@@ -226,16 +226,8 @@ def table(heading: str, view: Any) -> str:
 
 def rules() -> str:
     """Return the table of rules in Markdown."""
-    rows = (f"| `{rule.value}` | {text} |" for (_, rule), text in sorted(_SENTENCES, key=_by_rule))
+    rows = (f"| `{one.rule.value}` | {one.sentence} |" for one in VERDICTS)
     return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
-
-
-_SENTENCES: Final = tuple(SENTENCES.items())
-_RULES: Final = tuple(Rule)
-
-
-def _by_rule(item: tuple[tuple[Decision, Rule], str]) -> int:
-    return _RULES.index(item[0][1])
 
 
 def _fields(view: Any) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from throttler.capacity import ActivatorShare
 from throttler.health import PodState
 from throttler.model import MeshMode, ReadinessRule
 from throttler.pod import PodTracker
-from throttler.rule import SENTENCES, Decision, Rule, verdict
+from throttler.rule import VERDICTS, Decision, Rule, verdict
 
 A, B, C = addresses(3)
 VIP = "10.96.0.5:80"
@@ -101,11 +101,12 @@ def test_the_words_of_a_readiness_rule_are_rules() -> None:
 
 
 def test_every_rule_has_a_sentence_and_each_says_its_decision() -> None:
-    assert {rule for _, rule in SENTENCES} == set(Rule)
+    assert list(dict.fromkeys(one.rule for one in VERDICTS)) == list(Rule)
+    assert len({one.sentence for one in VERDICTS}) == len(VERDICTS)
     begins = {Decision.USE: "Used", Decision.WAIT: "Waits", Decision.LEAVE: "Left"}
-    for (decision, _), sentence in SENTENCES.items():
-        assert sentence.startswith(begins[decision])
-        assert sentence.endswith(".")
+    for one in VERDICTS:
+        assert one.sentence.startswith(begins[one.decision])
+        assert one.sentence.endswith(".")
 
 
 def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
@@ -118,7 +119,7 @@ def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
                 _step(one, draw)
                 for pod in one.throttler.pods():
                     found = verdict(pod)
-                    assert found.sentence
+                    assert found in VERDICTS
                     assert (found.decision is Decision.USE) == (pod.bit != 0)
                     if pod.state is PodState.DRAINING:
                         assert found.rule is Rule.DRAINING

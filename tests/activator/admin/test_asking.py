@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
 import respx
@@ -12,6 +24,7 @@ from activator.admin.asking import Explain, Status, run
 from activator.admin.client import NotKnown
 from activator.admin.reading import UnexpectedAnswer
 
+ROOT = Path(__file__).parents[3]
 URL = "http://127.0.0.1:18080"
 REVISIONS = URL + "/api/v1/revisions"
 HELLO = {
@@ -81,3 +94,104 @@ def test_who_knows_no_revisions_at_all_is_no_activator():
     respx.get(REVISIONS).respond(**UNKNOWN)
     with pytest.raises(UnexpectedAnswer, match="not an activator's admin side"):
         ask(Status(None))
+
+
+class Server:
+    """Answers every GET with ``answer``, on a port of its own that it can come back to."""
+
+    def __init__(self, answer: dict) -> None:
+        self.answer = answer
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = json.dumps(server.answer).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        # Its sockets' SO_REUSEADDR lets it listen where it did a moment ago.
+        self._http = HTTPServer(("127.0.0.1", self.port), Handler)
+        self.port = self._http.server_port
+        self._thread = Thread(target=self._http.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server():
+    made = Server(HELLO)
+    yield made
+    made.stop()
+
+
+#: A shell without job control starts what it puts into the background with SIGINT ignored, and that
+#: is inherited.
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from activator.cli import main
+sys.exit(main())
+"""
+
+
+class Terminal:
+    """A command in a terminal of 100 columns."""
+
+    def __init__(self, *words: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, 100, 0, 0))
+        environment = {**os.environ, "TERM": "xterm"}
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            environment.pop(name, None)
+        command = [sys.executable, "-c", PROGRAM, *words]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def until(self, text: str) -> str:
+        """Read until the text has come; return all since the last call."""
+        while text not in self.seen:
+            assert select.select([self._ours], [], [], 60)[0], f"no {text!r} in {self.seen!r}"
+            self.seen += os.read(self._ours, 65536).decode()
+        before, self.seen = self.seen, ""
+        return before
+
+    def end(self) -> int:
+        status = self.process.wait(60)
+        os.close(self._ours)
+        return status
+
+
+def test_a_terminal_gets_a_drawn_page(server):
+    terminal = Terminal("explain", "hello-00001", "--admin-url", f"http://127.0.0.1:{server.port}")
+    seen = terminal.until("In flight")
+    assert "\x1b[1mdefault/hello-00001: no request waits" in seen
+    assert terminal.end() == 0
+
+
+def test_a_watch_survives_a_restart_and_ends_with_ctrl_c(server):
+    url = f"http://127.0.0.1:{server.port}"
+    terminal = Terminal("explain", "hello-00001", "--watch", "--admin-url", url)
+    terminal.until("no request waits")
+    server.stop()
+    terminal.until("no activator answers at")
+    server.answer = HELLO | {"queued": 3, "reason": "no-endpoints"}
+    server.start()
+    terminal.until("3 requests wait, no-endpoints")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
