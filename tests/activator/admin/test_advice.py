@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from activator.admin.advice import meaning, what_to_do
+from activator.admin.advice import meaning, page_of, what_to_do
 from activator.admin.views import WAITING
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
 def test_each_reason_to_wait_is_explained(reason):
     lines = what_to_do(reason, "shop", "cart-00007")
     assert meaning(reason).endswith(".")
+    assert (ROOT / page_of(reason)).exists()
     assert lines[-1].startswith("kubectl ")
     assert "{" not in "".join(lines)
     if reason != "autoscaler-unreachable":
