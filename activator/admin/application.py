@@ -105,6 +105,9 @@ class _Handlers:
         view = revision_view(throttler, driver.clock(), driver.autoscaler_lost())
         return Response(encode(view), media_type=JSON_TYPE)
 
+    async def activator(self, request: Request) -> Response:
+        return Response(encode(self._activator()), media_type=JSON_TYPE)
+
     async def openapi(self, request: Request) -> Response:
         return Response(encode(document(__version__)), media_type=JSON_TYPE)
 
@@ -158,6 +161,7 @@ def create_app(
         Route("/metrics", handlers.metrics),
         Route("/api/v1/revisions", handlers.revisions),
         Route("/api/v1/revisions/{namespace}/{name}", handlers.revision),
+        Route("/api/v1/activator", handlers.activator),
         Route("/api/v1/openapi.json", handlers.openapi),
         Route("/api/v1/events", handlers.events),
     ]

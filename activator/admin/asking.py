@@ -9,7 +9,7 @@ from typing import Protocol, TextIO
 from urllib.parse import quote
 
 from activator.admin import explain, status
-from activator.admin.client import REVISIONS, Admin, NotKnown, unexpected
+from activator.admin.client import ACTIVATOR, REVISIONS, Admin, NotKnown, unexpected
 from activator.admin.reading import Node, UnexpectedAnswer, parse
 from activator.admin.screen import Page, show
 from activator.admin.watching import Seen, screen, watch
@@ -24,8 +24,12 @@ class Question(Protocol):
 
     path: str
 
-    def page(self, answer: Node, for_terminal: bool) -> Page:
-        """Return what there is to show; raises ValueError where the answer is none of ours."""
+    def page(self, answer: Node, admin: Admin, for_terminal: bool) -> Page:
+        """Return what there is to show; raises ValueError where the answer is none of ours.
+
+        Arguments:
+            admin: who answered, for what has to be asked besides.
+        """
 
     def warnings(self, answer: Node) -> list[str]:
         """Return what there is to say besides, a line each."""
@@ -42,7 +46,7 @@ class Status:
         if namespace is not None:
             self.path += f"?namespace={quote(namespace, safe='')}"
 
-    def page(self, answer: Node, for_terminal: bool) -> Page:
+    def page(self, answer: Node, admin: Admin, for_terminal: bool) -> Page:
         """See Question."""
         return status.page(status.read_rows(answer), for_terminal)
 
@@ -62,9 +66,13 @@ class Explain:
         self._namespace, self._name = namespace, name
         self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
-    def page(self, answer: Node, for_terminal: bool) -> Page:
+    def page(self, answer: Node, admin: Admin, for_terminal: bool) -> Page:
         """See Question."""
-        return explain.page(answer)
+        try:
+            activator = parse(admin.get(ACTIVATOR))
+        except (NotKnown, UnexpectedAnswer, ValueError):  # one that is older than this question
+            return explain.page(answer)
+        return explain.page(answer, activator)
 
     def warnings(self, answer: Node) -> list[str]:
         """See Question."""
@@ -111,7 +119,7 @@ def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
         raise question.not_known(admin) from None
     answer = _read(admin, question.path, text)
     try:
-        return Seen(text, question.page(answer, out.isatty()))
+        return Seen(text, question.page(answer, admin, out.isatty()))
     except ValueError as error:
         raise UnexpectedAnswer(unexpected(admin.url + question.path, str(error))) from None
 

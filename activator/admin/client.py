@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imported when somebody asks
     import httpx
 
 REVISIONS: Final = "/api/v1/revisions"
+ACTIVATOR: Final = "/api/v1/activator"
 
 # Between two reads and in all: far above any answer on the same machine or through kubectl
 # port-forward, short for somebody who waits at a prompt.

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from activator.admin import advice, status
+from activator.admin.knowledge import knowledge
 from activator.admin.reading import Node
 from activator.admin.screen import Fact, Page, Part, Table
 
@@ -26,14 +27,18 @@ WAKE_UP_COLUMNS: Final = ("wake-up", "outcome", "seconds", "requests", "pod", "p
 OFFERED: Final = 5
 
 
-def page(one: Node) -> Page:
+def page(one: Node, activator: Node | None = None) -> Page:
     """Return what there is to show of a revision.
+
+    Arguments:
+        activator: who answered; None if it does not tell.
 
     Raises:
         ValueError: the answer is not what the API is to send; names the field.
     """
     pods = [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]
-    parts: list[Part] = [_headline(one), tuple(_facts(one))]
+    known = knowledge(activator) if activator is not None else ()
+    parts: list[Part] = [_headline(one), (*_facts(one), *known)]
     if pods:
         rows = tuple(map(_pod_row, pods))
         styles = tuple(map(_style, pods))
@@ -154,15 +159,14 @@ def _style(pod: Node) -> str:
 
 def _wake_up_row(wake_up: Node) -> tuple[str, ...]:
     phases = wake_up.node("phases")
+    reached = phases.numbers() if phases is not None else ()
     return (
         wake_up.text("began", default="-"),
         wake_up.text("outcome", default="under-way"),
         f"{wake_up.number('seconds'):.3f}" if "seconds" in wake_up else "-",
         str(wake_up.whole("requests")) if "requests" in wake_up else "-",
         wake_up.text("pod", default="-"),
-        " ".join(f"{name}+{phases.number(name):.3f}" for name, _ in phases.items())
-        if phases is not None
-        else "-",
+        " ".join(f"{phase}+{seconds:.3f}" for phase, seconds in reached),
     )
 
 

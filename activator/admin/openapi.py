@@ -103,6 +103,10 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
         _parameter("header", "Last-Event-ID", "The last event that the client has had."),
     ),
     (
+        *("/api/v1/activator", "activator", "Who answers, and what it knows."),
+        {200: (_json("ActivatorView"), "As in the list of revisions.")},
+    ),
+    (
         *("/api/v1/openapi.json", "openapi", "This document."),
         {200: ({"application/json": {"schema": {"type": "object"}}}, "OpenAPI 3.1.")},
     ),

@@ -11,6 +11,7 @@ ENDPOINTS = (
     ("/metrics", True, "metrics for Prometheus"),
     ("/api/v1/revisions", True, "every revision, with its pods and its queue, as JSON"),
     ("/api/v1/revisions/{namespace}/{name}", False, "one revision"),
+    ("/api/v1/activator", True, "this activator: whether it is ready, and what it knows"),
     ("/api/v1/openapi.json", True, "all of this as an OpenAPI document"),
     ("/api/v1/events", False, "what happens to them, as it happens (server-sent events)"),
 )

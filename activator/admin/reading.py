@@ -63,6 +63,18 @@ class Node:
         values = self._get(name, list, None if required else [])
         return [Node(value, f"{self._at(name)}[{i}]") for i, value in enumerate(values)]
 
+    def children(self) -> Iterator[tuple[str, Node]]:
+        """Yield the name and the object of each field that is not null."""
+        for name, value in self._fields.items():
+            if value is not None:
+                yield printable(name), Node(value, self._at(name))
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        """Yield the name and the number of each field that is not null."""
+        for name, value in self._fields.items():
+            if value is not None:
+                yield printable(name), self.number(name)
+
     def items(self) -> Iterator[tuple[str, object]]:
         """Yield each field with its value, whatever that is."""
         for name, value in self._fields.items():

@@ -20,8 +20,10 @@ from activator.admin.screen import Page, plain, redrawing
 INTERVAL: Final = 1.0
 
 #: Fields that are different with each look although nothing has happened.
-_AGES: Final = frozenset({"oldestWaiterSeconds", "uptimeSeconds", "expectedWaitSeconds"})
-_AGE_ENDS: Final = ("SecondsAgo", "AgeSeconds")
+_AGES: Final = frozenset(
+    {"oldestWaiterSeconds", "uptimeSeconds", "expectedWaitSeconds", "ageSeconds"}
+)
+_AGE_END: Final = "SecondsAgo"
 
 
 class Seen(NamedTuple):
@@ -140,6 +142,6 @@ def without_ages(value: Any) -> Any:
         return {
             name: without_ages(inner)
             for name, inner in value.items()
-            if name not in _AGES and not name.endswith(_AGE_ENDS)
+            if name not in _AGES and not name.endswith(_AGE_END)
         }
     return [without_ages(inner) for inner in value] if isinstance(value, list) else value

@@ -200,6 +200,7 @@ NOT_FOUND = {"status_code": 404, "headers": {"Content-Type": "application/proble
 @pytest.mark.parametrize("words", ["hello-00001", "default/hello-00001"])
 def test_explain_prints_a_page_or_the_raw_answer(words, capsys):
     respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
+    respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)
     assert cli.main(["explain", words, "--admin-url", URL]) == 0
     assert capsys.readouterr().out.startswith("default/hello-00001: no request waits")
     assert cli.main(["explain", words, "--admin-url", URL, "--json"]) == 0
@@ -231,6 +232,7 @@ def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
     monkeypatch.setattr("activator.admin.watching.Event.wait", interrupt)
     respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
     respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
+    respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)
     assert cli.main([*words, "--watch", "--admin-url", URL]) == 130
     told = capsys.readouterr()
     assert "default/hello-00001" in told.out

@@ -78,6 +78,7 @@ async def test_revisions_are_sorted_and_complete(world):
     assert names == [("a", "b"), ("a", "y"), ("a-b", "z"), ("b", "x")]
     activator = answer.json()["activator"]
     assert activator.pop("version")
+    assert (await get(world, "/api/v1/activator")).json().pop("podName") == "activator-1"
     assert activator == {
         "podName": "activator-1",
         "uptimeSeconds": 60,

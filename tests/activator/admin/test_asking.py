@@ -59,8 +59,20 @@ def test_status_asks_for_all_or_for_one_namespace(namespace, path):
 
 
 @respx.mock
+def test_explain_says_what_the_activator_knows():
+    respx.get(f"{REVISIONS}/default/hello").respond(json=HELLO)
+    activator = respx.get(URL + "/api/v1/activator")
+    activator.respond(json={"autoscaler": {"connected": True}})
+    assert "Activator  the autoscaler is connected\n" in ask(Explain("default", "hello"))[0]
+    for older in (UNKNOWN, {"text": "[]"}):
+        activator.respond(**older)
+        assert "Activator" not in ask(Explain("default", "hello"))[0]
+
+
+@respx.mock
 def test_explain_asks_for_one_and_prints_the_page_or_the_raw_answer():
     raw = json.dumps(HELLO, indent=3)
+    respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
     respx.get(f"{REVISIONS}/a%2Fb/hello").respond(text=raw)
     assert ask(Explain("a/b", "hello"))[0].startswith("default/hello-00001: no request waits")
     assert ask(Explain("a/b", "hello"), as_json=True) == (raw + "\n", [])
@@ -85,6 +97,7 @@ def test_a_revision_that_is_not_known(revisions, meant):
 @pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
 def test_what_is_no_activators_answer_is_named(question, text):
     respx.get(URL + question.path).respond(text=text)
+    respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
     with pytest.raises(UnexpectedAnswer, match="not an activator's admin side"):
         ask(question)
 

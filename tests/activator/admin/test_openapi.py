@@ -86,6 +86,7 @@ async def test_every_answer_is_as_the_document_says(world):
     answer = (await get(world, "/api/v1/revisions")).json()
     validator("RevisionsView").validate(answer)
     assert len(answer["revisions"]) == 5
+    validator("ActivatorView").validate((await get(world, "/api/v1/activator")).json())
     for one in answer["revisions"]:
         path = f"/api/v1/revisions/{one['namespace']}/{one['name']}"
         validator("RevisionView").validate((await get(world, path)).json())

@@ -19,6 +19,9 @@ def test_fields_of_each_kind():
     assert inner.text("t") == "b"
     assert [one.whole("w") for one in node.nodes("l")] == [1]
     assert list(inner.items()) == [("t", "b")]
+    nested = parse('{"a\\u0007": {"w": 1}, "b": null}')
+    assert [(name, one.whole("w")) for name, one in nested.children()] == [("a?", 1)]
+    assert list(parse('{"a": 1, "b": null}').numbers()) == [("a", 1.0)]
 
 
 def test_what_is_absent_or_null():
