@@ -120,6 +120,7 @@ def cli() -> None:
       activator run                      in a cluster, in place of Knative's activator
       activator status                   what a running one knows and what waits
       activator explain REVISION         why requests of one revision wait
+      activator lab                      what it does when pods fail, played on this machine
     """
 
 
@@ -323,6 +324,50 @@ def _ask(command: str, settings: Settings, question: Any, as_json: bool, watch: 
         click.echo(f"activator {command}: {error}", err=True)
         return statuses[type(error)]
     return OK
+
+
+@cli.command(
+    "lab",
+    epilog="""\b
+Exit status:
+    0  each scenario passed, or the list was shown
+    1  one did not pass, as its timeline says
+    2  there is no such scenario, or options contradict each other
+  130  ended by Ctrl-C; no process is left
+""",
+)
+@click.argument("words", nargs=-1, metavar="[SCENARIO]...")
+@click.option("--list", "as_list", is_flag=True, help="Print numbers, names and titles; end.")
+@click.option("--keep", is_flag=True, help="Leave one scenario running, with switches to turn.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document at the end.")
+def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
+    """Replay on this machine what was seen on real clusters, and say what happens.
+
+    Twelve scenarios: probes that fail, containers that are restarted, Endpoints that are stale.
+    Each starts an activator, pods and a toy kubelet as processes on loopback addresses, does what
+    happened there, and prints a timeline: what was done, what Kubernetes said, what the activator
+    did, what the client saw, and whether that is what must happen. All of them take a minute.
+
+    \b
+    Examples:
+      activator lab                    all of them
+      activator lab 1 stale-endpoints  two, by number and by name
+      activator lab --list             what there is
+      activator lab 5 --keep           leave it running: turn switches and send requests
+
+    \b
+    For scripts:
+      activator lab --json | jq -r '.scenarios[] | select(.passed | not) | .name'
+    """
+    from activator.lab.command import Misuse, run, show_list
+
+    if as_list:
+        show_list()
+        return OK
+    try:
+        return run(words, keep=keep, as_json=as_json)
+    except Misuse as error:
+        raise click.UsageError(str(error)) from None
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ import respx
 
 from activator import cli
 from activator.config import Settings, settings_of
+from activator.lab import command as lab_command
 
 SERVERS = ("run", "local", "demo")
 KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
@@ -187,6 +188,28 @@ def test_status_of_nobody_is_3(capsys):
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         assert cli.main(["status", "--admin-url", url]) == 3
     assert url in capsys.readouterr().err
+
+
+def test_lab_lists_what_there_is(capsys):
+    assert cli.main(["lab", "--list"]) == 0
+    assert "exec-readiness" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("args", [["13"], ["1", "--keep", "--json"], ["--keep"]])
+def test_lab_refuses_what_it_cannot_do(args, capsys):
+    assert cli.main(["lab", *args]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "activator lab --help" in told.err
+
+
+def test_lab_passes_on_what_it_is_asked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        lab_command, "run", lambda *args, **kwargs: asked.append((args, kwargs)) or 1
+    )
+    assert cli.main(["lab", "1", "drain", "--json"]) == 1
+    assert asked == [((("1", "drain"),), {"keep": False, "as_json": True})]
 
 
 HELLO = (

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import fetch, free_ports
+from activator.lab.client import fetch
+from tests.e2e.world import free_ports
 from tests.process import until
 
 #: The service's host, and the revision that the route names for it.

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
+from activator.lab.client import Reply
 from tests.activator.discovery.fake_api_server import event, expired
 from tests.activator.discovery.recording import config_map
 from tests.e2e.ingress import HOST, REVISION, Ingress, need_nginx
 from tests.e2e.knative import ApiServer, Autoscaler, Deployment, gather
-from tests.e2e.world import Reply, at
+from tests.e2e.world import at
 from tests.process import ANY_PORTS, Activator, activator, until
 
 pytestmark = pytest.mark.e2e

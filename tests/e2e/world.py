@@ -7,30 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import socket
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
+from activator.lab.client import Reply, fetch
 from activator.lab.kubelet import pod_arguments
+from activator.lab.local_activator import LocalActivator
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.lab.pod import PodOptions
-from tests.process import ENVIRONMENT, PATIENCE, ROOT, until
+from tests.process import PATIENCE, ROOT
 
 POD_PORT, SWITCH_PORT = 8012, 8022
-
-
-class Reply(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: str
 
 
 class Pod:
@@ -85,14 +80,6 @@ class Pod:
         name = self.options.name
         return PodAddress(self.options.address, POD_PORT, f"uid-of-{name}", name, ready)
 
-    async def switch(self, path: str) -> Reply:
-        """Asks the pod's switchboard."""
-        return await fetch(self.options.address, SWITCH_PORT, path)
-
-    async def counters(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((await self.switch("/counters")).body)
-        return found
-
     async def _read(self, process: Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
@@ -111,11 +98,10 @@ class World:
         # one of our addresses.
         self._network = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
         self._pods: list[Pod] = []
-        self._activator: Process | None = None
-        self._log = folder / "activator.log"
+        self._log: list[Any] = []
         self._manifests = folder / "manifests"
         self._manifests.mkdir()
-        self._port, self._admin_port = free_ports(2)
+        self._activator = LocalActivator(self._manifests, self._log.append)
 
     async def __aenter__(self) -> World:
         return self
@@ -128,37 +114,13 @@ class World:
     ) -> None:
         for pod in self._pods:
             await pod.end(kill=True)
-        if self._activator is not None:
-            with suppress(ProcessLookupError):
-                self._activator.kill()
-            await self._activator.wait()
-        if error is not None and self._log.exists():
-            print(self._log.read_text()[-8000:])  # pytest shows it with the failure
+        await self._activator.close()
+        if error is not None:
+            print(*self._log[-50:], sep="\n")  # pytest shows it with the failure
 
     async def start_activator(self) -> None:
         """Starts ``activator local`` on the manifests and waits until it is ready."""
-        with self._log.open("w") as log:
-            self._activator = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "activator", "local"),
-                *("--manifests", str(self._manifests), "--metrics-port", "0"),
-                *("--bind", "127.0.0.1", "--http-port", str(self._port), "--h2c-port", "0"),
-                *("--admin-bind", "127.0.0.1", "--admin-port", str(self._admin_port)),
-                stdin=DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-                env={key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
-            )
-        await until(self._is_ready, "the activator is ready")
-
-    async def _is_ready(self) -> bool:
-        assert self._activator is not None
-        status = self._activator.returncode
-        assert status is None, f"activator ended with {status}: {self._log.read_text()[-4000:]}"
-        try:
-            return (await fetch("127.0.0.1", self._admin_port, "/readyz")).status == 200
-        except OSError:
-            return False
+        await self._activator.start()
 
     async def start_pod(self, name: str, address: str = "", **options: Any) -> Pod:
         """Starts a pod, at an address of its own unless one is given, and waits until it listens.
@@ -187,31 +149,7 @@ class World:
     ) -> Reply:
         """One request to default/app through the activator, over a connection of its own."""
         given = {"Host": "app.default.svc.cluster.local", **(headers or {})}
-        return await fetch("127.0.0.1", self._port, path, method, given)
-
-    async def status(self) -> dict[str, Any]:
-        """What the admin API tells of default/app."""
-        reply = await fetch("127.0.0.1", self._admin_port, "/api/v1/revisions/default/app")
-        assert reply.status == 200, reply
-        found: dict[str, Any] = json.loads(reply.body)
-        return found
-
-    async def until_queued(self, count: int) -> None:
-        async def look() -> bool:
-            return bool((await self.status())["queued"] == count)
-
-        await until(look, f"{count} requests wait")
-
-    async def until_listed(self, **said: str) -> None:
-        """Waits until the activator knows each named pod's address as ``ready``, ``not-ready``…"""
-
-        async def look() -> bool:
-            pods = (await self.status())["pods"]
-            known = {pod["uid"]: pod["kubernetes"] for pod in pods}
-            wanted = {f"uid-of-{name.replace('_', '-')}": what for name, what in said.items()}
-            return all(known.get(uid) == what for uid, what in wanted.items())
-
-        await until(look, f"the activator knows of {said}")
+        return await fetch(*self._activator.traffic, path, method, given)
 
 
 async def at(moment: float) -> None:
@@ -224,42 +162,6 @@ async def at(moment: float) -> None:
         await reached
     finally:
         handle.cancel()
-
-
-async def fetch(
-    ip: str,
-    port: int,
-    path: str,
-    method: str = "GET",
-    headers: Mapping[str, str] | None = None,
-) -> Reply:
-    """One request as curl sends it, on a new connection that the answer ends.
-
-    Raises:
-        OSError: no connection, or it broke before the answer was complete.
-    """
-    given = {"Host": f"{ip}:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
-    async with asyncio.timeout(PATIENCE * 3):
-        reader, writer = await asyncio.open_connection(ip, port)
-        try:
-            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
-            return parse_reply(await reader.read())
-        finally:
-            writer.close()
-            await writer.wait_closed()
-
-
-def parse_reply(data: bytes) -> Reply:
-    """Takes a whole answer apart; its body must be as long as it says."""
-    head, end, body = data.partition(b"\r\n\r\n")
-    if not end:
-        raise ConnectionError(f"no whole answer: {data[:200]!r}")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
-    if len(body) != int(headers.get("content-length", len(body))):
-        raise ConnectionError(f"body of {len(body)} bytes, announced {headers['content-length']}")
-    return Reply(int(first.split()[1]), headers, body.decode())
 
 
 def free_ports(count: int) -> list[int]:

@@ -32,10 +32,11 @@ from typing import Any
 import trustme
 import websockets
 
+from activator.lab.client import fetch
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.lab.pod import PodOptions
 from tests.activator.discovery.fake_api_server import FakeApiServer
-from tests.e2e.world import Pod, at, fetch
+from tests.e2e.world import Pod, at
 from tests.image.build import base, build
 from tests.image.dockerfile import ROOT, Stage, read
 from tests.manifests.knative import config_map, routing_certificate

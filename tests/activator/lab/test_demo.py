@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
-from activator.lab.addresses import AddressPool
 from activator.lab.cluster import Service
 from activator.lab.demo import Demo, guide
+from tests.process import addresses
 
 
 async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
@@ -19,7 +19,7 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
             listening.set()
 
     service = Service("hello", start_after=0.0)
-    with Demo([service], addresses=AddressPool("127.0.0.195")) as demo:
+    with Demo([service], addresses=addresses()) as demo:
         assert len(list(demo.manifests.iterdir())) == 2
         running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
         async with asyncio.timeout(5):

@@ -1,0 +1,58 @@
+"""All scenarios, and how one is called.
+
+Must not know how they are played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from activator.lab.scenario import Scenario
+from activator.lab.scenarios import (
+    drain,
+    exec_readiness,
+    first_start,
+    ingress_probe,
+    liveness,
+    other_port,
+    probes_of_others,
+    readiness,
+    serving_container,
+    sidecar_liveness,
+    sidecar_readiness,
+    stale_endpoints,
+)
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    exec_readiness.SCENARIO,
+    liveness.SCENARIO,
+    serving_container.SCENARIO,
+    sidecar_liveness.SCENARIO,
+    readiness.SCENARIO,
+    sidecar_readiness.SCENARIO,
+    first_start.SCENARIO,
+    other_port.SCENARIO,
+    stale_endpoints.SCENARIO,
+    probes_of_others.SCENARIO,
+    ingress_probe.SCENARIO,
+    drain.SCENARIO,
+)
+
+
+def find(words: Iterable[str]) -> list[Scenario]:
+    """The scenarios that are called by these numbers or names, in that order; all for no word.
+
+    Raises:
+        LookupError: a word is neither; its text names the word and says what there is.
+    """
+    found = [_find(word) for word in words]
+    return found or list(SCENARIOS)
+
+
+def _find(word: str) -> Scenario:
+    for scenario in SCENARIOS:
+        if word in (scenario.name, str(scenario.number)):
+            return scenario
+    names = ", ".join(scenario.name for scenario in SCENARIOS)
+    raise LookupError(f"there is no scenario {word!r}; there are 1 to {len(SCENARIOS)}: {names}")

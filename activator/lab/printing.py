@@ -1,0 +1,76 @@
+"""Puts rows onto a terminal in colours, or plainly into anything else.
+
+Must not know what the rows say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from activator.lab.report import Row
+
+#: rich's styles, by the words of `Row`; NO_COLOR is heeded by rich.
+STYLES = {
+    "title": "bold",
+    "text": "",
+    "fault": "bold magenta",
+    "pod": "blue",
+    "kubernetes": "cyan",
+    "activator": "yellow",
+    "client": "",
+    "passed": "green",
+    "failed": "bold red",
+}
+
+
+class Printer:
+    """Writes rows to one stream, and says what is under way where somebody sits in front of it."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._drawing = out.isatty()
+        if self._drawing:  # elsewhere nothing of rich is needed
+            from rich.console import Console
+
+            self._console = Console(file=out, highlight=False)
+
+    def rows(self, rows: Iterable[Row]) -> None:
+        """Writes lines; they are out when this returns."""
+        for row in rows:
+            if self._drawing:
+                self._draw(row)
+            else:
+                self._out.write(f"{row.plain}\n")
+        self._out.flush()
+
+    def _draw(self, row: Row) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        style = STYLES[row.style]
+        # Text, not markup: what a pod answers in brackets is no colour.
+        if len(row.columns) == 1:
+            self._console.print(Text(row.columns[0], style), soft_wrap=True)
+            return
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(*(Text(_printable(column), style) for column in row.columns))
+        self._console.print(grid)
+
+    @contextmanager
+    def under_way(self, what: str) -> Iterator[None]:
+        """Shows on a terminal that something is being done, while the block runs."""
+        if not self._drawing:
+            yield
+            return
+        with self._console.status(what):
+            yield
+
+
+def _printable(text: str) -> str:
+    """Without control characters: what a pod sends must not steer the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from activator.lab import command
+from activator.lab.command import Misuse, run, show_list
+from activator.lab.timeline import Entry, Outcome, Who
+
+
+@pytest.fixture
+def failing(monkeypatch) -> set[int]:
+    """Numbers of the scenarios that shall fail; none is really played."""
+    numbers: set[int] = set()
+
+    async def play(scenario, addresses, *more):
+        passed = scenario.number not in numbers
+        entries = [Entry(0.0, Who.CHECK, "so", passed)]
+        texts = (scenario.name, scenario.title, scenario.knative, scenario.ours)
+        return Outcome(scenario.number, *texts, entries, passed, "", 1.0)
+
+    monkeypatch.setattr(command, "play", play)
+    return numbers
+
+
+def test_all_are_played_and_summed_up(failing):
+    out = io.StringIO()
+    assert run([], out=out) == 0
+    assert "12 of 12 passed in 12 s" in out.getvalue()
+    assert "(12 of 12)" in out.getvalue()
+
+
+def test_one_that_fails_is_named_and_is_the_exit_status(failing):
+    failing.add(7)
+    out = io.StringIO()
+    assert run(["readiness", "7"], out=out) == 1
+    assert "1 of 2 passed in 2 s; failed: 7 first-start" in out.getvalue()
+
+
+def test_json_is_one_document_and_nothing_else(failing):
+    failing.add(2)
+    out = io.StringIO()
+    assert run(["1", "2"], as_json=True, out=out) == 1
+    document = json.loads(out.getvalue())
+    assert (document["version"], document["passed"], document["seconds"]) == (1, False, 2.0)
+    assert [(one["name"], one["passed"]) for one in document["scenarios"]] == [
+        *(("exec-readiness", True), ("liveness", False))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "says"),
+    [
+        (["thirteen"], {}, "no scenario 'thirteen'"),
+        (["1", "2"], {"keep": True}, "one scenario"),
+        ([], {"keep": True}, "one scenario"),
+        (["1"], {"keep": True, "as_json": True}, "--json"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_started(failing, words, options, says):
+    out = io.StringIO()
+    with pytest.raises(Misuse, match=says):
+        run(words, out=out, **options)
+    assert out.getvalue() == ""
+
+
+def test_list_names_all():
+    out = io.StringIO()
+    show_list(out)
+    assert len(out.getvalue().splitlines()) == 12

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from activator.lab.keeping import SWITCHES, Place, guide
+from activator.lab.switchboard import ALL_SWITCHES
+
+
+def test_guide_names_all_that_can_be_asked():
+    pods = [Place("app-1", "127.0.0.11:8012", "127.0.0.11:8022")]
+    text = "\n".join(
+        row.plain for row in guide("127.0.0.1:1", "127.0.0.1:2", "/m", ["app", "other"], pods)
+    )
+    for name in ("app", "other"):
+        assert f"curl -H 'Host: {name}.default.svc.cluster.local' http://127.0.0.1:1/" in text
+    assert "--admin-url http://127.0.0.1:2" in text
+    assert "app-1" in text
+    assert "http://127.0.0.11:8022/" in text
+    assert "/m" in text
+
+
+def test_each_switch_that_is_named_exists():
+    assert {f"/{name}" for name, _ in SWITCHES} <= set(ALL_SWITCHES)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from activator.lab import local_activator
+from activator.lab.client import fetch
+from activator.lab.local_activator import DidNotStart, LocalActivator
+from activator.lab.objects import revision, write_object
+
+
+async def test_activator_starts_on_free_ports_answers_and_ends(tmp_path):
+    lines: list[dict[str, Any]] = []
+    write_object(tmp_path, revision("app"))
+    activator = LocalActivator(tmp_path, lines.append)
+    await activator.start()
+    try:
+        found = await activator.get("/api/v1/revisions/default/app")
+        assert found["name"] == "app"
+        assert await activator.get("/api/v1/revisions/default/other") is None
+        assert (await fetch(*activator.traffic, "/", headers={"Host": "nobody"})).status == 404
+    finally:
+        await activator.close()
+    assert any("listening: " in line["message"] for line in lines)
+    with pytest.raises(OSError, match="refused"):
+        await fetch(*activator.traffic, "/")
+
+
+async def test_activator_that_cannot_start_says_why(tmp_path):
+    activator = LocalActivator(tmp_path / "nowhere", lambda line: None)
+    try:
+        with pytest.raises(DidNotStart, match="nowhere"):
+            await activator.start()
+    finally:
+        await activator.close()
+
+
+async def test_activator_that_is_not_ready_in_time_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_activator, "START_PATIENCE", 0.0)
+    activator = LocalActivator(tmp_path, lambda line: None)
+    try:
+        with pytest.raises(DidNotStart, match="not ready"):
+            await activator.start()
+    finally:
+        await activator.close()

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from activator.lab.catalogue import SCENARIOS
+from activator.lab.scenario import Scenario
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_scenario_says_what_it_is(scenario: Scenario):
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", scenario.name)
+    assert not scenario.title.endswith(".")
+    assert scenario.knative.endswith(".")
+    assert scenario.ours.endswith(".")

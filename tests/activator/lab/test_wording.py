@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from activator.lab.client import Reply
+from activator.lab.state import Switches
+from activator.lab.timeline import Who
+from activator.lab.wording import SWITCHES, answered, known, told
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "who", "what"),
+    [
+        ("started", {"address": "127.0.0.11:1"}, Who.KUBERNETES, "starts p at 127.0.0.11:1"),
+        (
+            "listed",
+            {"revision": "app", "ready": ["p", "q"], "not_ready": []},
+            Who.KUBERNETES,
+            "Endpoints of app: addresses p, q; notReadyAddresses none",
+        ),
+        ("killing", {"container": "it"}, Who.KUBERNETES, "p: liveness failed; kills it"),
+        ("restarted", {"container": "it"}, Who.KUBERNETES, "p: started it again"),
+        (
+            "switched",
+            {"ready": False, "live": True, "new": True},
+            Who.POD,
+            "p: its readiness probe fails, its liveness probe passes",
+        ),
+        ("listening", {}, Who.POD, "p: listens"),
+        ("probe passed", {"status": 200}, Who.POD, "p: answers the activator's probe 200"),
+        ("probe failed", {"status": 503}, Who.POD, "p: answers the activator's probe 503"),
+        ("draining", {"in_flight": 2}, Who.POD, "p: drains, 2 requests in it"),
+        ("stopped", {"status": 0}, Who.POD, "p: stopped, status 0"),
+        ("ended by itself", {"status": 1}, Who.POD, "p: ended by itself, status 1"),
+    ],
+)
+def test_each_event_has_its_words(kind, details, who, what):
+    assert told(kind, "p", details) == (who, what)
+
+
+def test_what_clients_are_told_anyway_is_left_out():
+    assert told("answered", "p", {"status": 200}) is None
+
+
+def test_each_switch_of_a_pod_has_words():
+    assert set(SWITCHES) == set(asdict(Switches()))
+
+
+@pytest.mark.parametrize(
+    ("reply", "line"),
+    [
+        (Reply(200, {}, "Hello\nyou", 1.5), "GET /: 200 after 1,500 ms: Hello"),
+        (Reply(204, {}, "", 0.001), "GET /: 204 after 1 ms: no body"),
+        (Reply(200, {}, "x" * 80, 0.0), f"GET /: 200 after 0 ms: {'x' * 70}…"),
+        (
+            Reply(504, {"activator-reason": "no-endpoints"}, "late", 2.0),
+            "GET /: 504 after 2,000 ms: late (Activator-Reason: no-endpoints)",
+        ),
+        (Reply(0, {}, "refused", 0.002), "GET /: no answer after 2 ms: refused"),
+    ],
+)
+def test_answer_is_told_in_a_line(reply, line):
+    assert answered("GET", "/", reply) == line
+
+
+def test_what_the_activator_knows_is_told_in_a_line():
+    pod = {"address": "a:1", "kubernetes": "ready", "probe": "passed", "inFlight": 2}
+    pod |= {"decision": "use", "decidedBy": "probe-passed"}
+    line = "a:1: Kubernetes ready, own probe passed, use (probe-passed), 2 in flight"
+    view = {"queued": 1, "reason": "at-capacity", "pods": [pod]}
+    assert known(view) == f"1 queued, reason at-capacity; pods: {line}"
+    assert known({"queued": 0, "reason": None, "pods": []}).endswith("pods: none")
+    assert known({}) == "nothing"

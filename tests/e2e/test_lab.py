@@ -1,0 +1,139 @@
+"""Each scenario of the lab, as ``activator lab`` plays it, and what the command leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from activator.lab import report
+from activator.lab.catalogue import SCENARIOS
+from activator.lab.client import fetch
+from activator.lab.playing import play
+from activator.lab.scenario import Scenario
+from tests.process import PATIENCE, ROOT, addresses, until
+
+pytestmark = pytest.mark.e2e
+
+
+#: Until answers of queue-proxy itself are told from the application's.
+NOT_YET = {"liveness", "serving-container"}
+
+
+def cases() -> list[ParameterSet]:
+    late = pytest.mark.xfail(reason="a 502 of queue-proxy's is passed on", strict=False)
+    return [
+        pytest.param(each, id=each.name, marks=[late] if each.name in NOT_YET else [])
+        for each in SCENARIOS
+    ]
+
+
+@pytest.mark.parametrize("scenario", cases())
+async def test_scenario_passes(scenario: Scenario) -> None:
+    outcome = await play(scenario, addresses())
+    assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])
+
+
+COMMAND = """
+import sys
+from activator.lab.addresses import AddressPool
+from activator.lab.command import run
+sys.exit(run([sys.argv[1]], keep=True, addresses=AddressPool(sys.argv[2])))
+"""
+
+
+@asynccontextmanager
+async def kept(scenario: str) -> AsyncIterator[Process]:
+    """``activator lab SCENARIO --keep``, with addresses that no other test has."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", COMMAND, scenario, addresses().take().ip),
+        stdout=PIPE,
+        cwd=ROOT,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def printed(process: Process, text: str) -> list[str]:
+    """Wait for a line that holds a text, and return all that were read up to it."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    async with asyncio.timeout(PATIENCE * 2):
+        async for line in process.stdout:
+            lines.append(line.decode())
+            if text in lines[-1]:
+                return lines
+    raise AssertionError(f"ended without {text!r}: {''.join(lines)}")
+
+
+def descendants(process: Process) -> set[int]:
+    """The processes that this one has started, and theirs."""
+    found, new = set[int](), {process.pid}
+    while new:
+        found |= new
+        new = {
+            int(child)
+            for pid in new
+            for task in Path(f"/proc/{pid}/task").glob("*/children")
+            for child in task.read_text().split()
+        } - found
+    return found - {process.pid}
+
+
+async def gone(pids: set[int]) -> None:
+    async def look() -> bool:
+        return not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # noqa: ASYNC240
+
+    await until(look, f"no process is left of {pids}")
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux alone says")
+
+
+@needs_proc
+async def test_interrupted_lab_leaves_no_process() -> None:
+    async with kept("readiness") as lab:
+        await printed(lab, "app-1: listens")
+        started = descendants(lab)
+        assert len(started) >= 2  # an activator and a pod
+        lab.send_signal(signal.SIGINT)
+        async with asyncio.timeout(PATIENCE):
+            assert await lab.wait() == 130
+        await gone(started)
+
+
+@needs_proc
+async def test_kept_lab_can_be_played_with_until_it_is_interrupted() -> None:
+    async with kept("ingress-probe") as lab:
+        lines = await printed(lab, "What happens:")
+        started = descendants(lab)
+        row = next(line.split() for line in lines if line.startswith("  app-1"))
+        host, _, port = row[2].removeprefix("http://").rstrip("/").rpartition(":")
+        await fetch(host, int(port), "/toggleReady")
+        await printed(lab, "app-1: its readiness probe fails")
+        await printed(lab, "notReadyAddresses app-1")
+        lab.send_signal(signal.SIGINT)
+        async with asyncio.timeout(PATIENCE):
+            assert await lab.wait() == 0
+        await gone(started)
+
+
+@needs_proc
+async def test_killed_lab_leaves_no_process() -> None:
+    async with kept("readiness") as lab:
+        await printed(lab, "app-1: listens")
+        started = descendants(lab)
+        lab.kill()
+        await gone(started)

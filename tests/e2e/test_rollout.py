@@ -1,0 +1,78 @@
+"""A rollout under load: all pods are replaced, one after the other, while clients ask."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from activator.lab.client import Reply
+from activator.lab.objects import PodAddress
+from tests.e2e.world import Pod, World, at
+
+pytestmark = pytest.mark.e2e
+
+RATE, SECONDS = 200, 8.0
+
+
+async def test_nothing_is_lost_while_pods_are_replaced(tmp_path: Path) -> None:
+    async with World(tmp_path) as world:
+        world.write_revision(container_concurrency=10)
+        pods = [await world.start_pod(f"roll-{number}") for number in (1, 2)]
+        world.list_pods([pod.listed(ready=True) for pod in pods])
+        await world.start_activator()
+
+        replacing = asyncio.ensure_future(_replace_pods(world, pods))
+        replies = await _ask_steadily(world)
+        every = await replacing
+
+        for pod in every:
+            await pod.end()  # so that all it had to tell is read
+
+        assert len(every) >= 5
+        assert {reply.status for reply in replies.values()} == {200}
+        seen = [told["id"] for pod in every for told in pod.events if told["event"] == "answered"]
+        assert set(seen) == set(replies)
+        posts = [request_id for request_id in seen if request_id.startswith("POST")]
+        assert len(posts) == len(set(posts))
+
+
+async def _ask_steadily(world: World) -> dict[str, Reply]:
+    """A load of new connections, one request in five a POST; answers by request id."""
+    began = monotonic()
+    asked: dict[str, asyncio.Task[Reply]] = {}
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(int(RATE * SECONDS)):
+            method = "GET" if number % 5 else "POST"
+            request_id = f"{method}-{number}"
+            headers = {"x-request-id": request_id}
+            if method == "POST":
+                headers["Content-Length"] = "0"
+            asked[request_id] = tasks.create_task(world.fetch("/", method, headers))
+            await at(began + number / RATE)
+    return {request_id: task.result() for request_id, task in asked.items()}
+
+
+async def _replace_pods(world: World, pods: list[Pod]) -> list[Pod]:
+    """One pod after the other is replaced, as a rollout does; returns all that there were."""
+    every, current = list(pods), list(pods)
+    end = monotonic() + SECONDS - 1.5
+    while monotonic() < end:
+        fresh = await world.start_pod(f"roll-{len(every) + 1}")
+        every.append(fresh)
+        old = current.pop(0)
+        world.list_pods(_listed(current, fresh))
+        await fresh.wait_for("probe passed")
+        current.append(fresh)
+        world.list_pods(_listed(current))
+        await old.end()
+    for pod in current:
+        await pod.wait_for("answered")
+    return every
+
+
+def _listed(ready: list[Pod], fresh: Pod | None = None) -> list[PodAddress]:
+    listed = [pod.listed(ready=True) for pod in ready]
+    return listed if fresh is None else [*listed, fresh.listed(ready=False)]
