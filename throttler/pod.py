@@ -6,6 +6,7 @@ pkg/activator/net/throttler.go.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from throttler.capacity import (
@@ -42,6 +43,10 @@ class PodTracker:
         last_status: of the last probe's answer; None if there was none.
         failures: probes failed since the last that passed; failing_since: when the first did.
         proven_at: when it last answered a probe or a request.
+        strikes: bad answers since its last good one; what follows is in throttler.outliers.
+        on_trial: it was out and is in use again; gets few requests before it has answered one.
+        held_until: until then no probe has it back; well_since: its first good answer after that,
+            infinite before; relapses: how often it was out of late.
     """
 
     __slots__ = (
@@ -53,6 +58,7 @@ class PodTracker:
         "epoch",
         "failing_since",
         "failures",
+        "held_until",
         "in_flight",
         "in_slice",
         "is_service",
@@ -62,10 +68,14 @@ class PodTracker:
         "limit",
         "listed_at",
         "mesh_like",
+        "on_trial",
         "proven_at",
         "ready",
+        "relapses",
         "revision",
         "state",
+        "strikes",
+        "well_since",
     )
 
     def __init__(
@@ -98,6 +108,11 @@ class PodTracker:
         self.listed_at = now
         self.last_probe_at: float | None = None
         self.proven_at = now
+        self.strikes = 0
+        self.on_trial = False
+        self.held_until = -inf
+        self.well_since = -inf
+        self.relapses = 0
 
     @property
     def address(self) -> str:
@@ -116,8 +131,13 @@ class PodTracker:
             self.mesh_like = None
 
     def set_limit(self, container_concurrency: int) -> None:
-        """Take the revision's limit; without one, start slowly from what the pod has now."""
+        """Take the revision's limit; without one, start slowly from what the pod has now.
+
+        On trial it may have one request more than it has: where that fails, no other does.
+        """
         self.limit = container_concurrency or self.in_flight + SLOW_START
+        if self.on_trial:
+            self.limit = min(self.limit, self.in_flight + 1)
         # What it answered in an earlier life says nothing of this start.
         self.answered = self._answered_before = self._held = 0
 

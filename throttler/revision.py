@@ -39,6 +39,9 @@ from throttler.ticket import (
     Ticket,
 )
 
+#: Of the pods that have failed a request, how many are remembered: the last, which are the ones
+#: that may have room.
+MAX_AVOIDED = 3
 #: The default: pods by their own addresses, and the ClusterIP where those cannot be reached.
 ANYTHING = Reach()
 
@@ -64,6 +67,7 @@ class RevisionThrottler:
         "_all",
         "_borrow",
         "_deadlines",
+        "_on_trial",
         "_own_slice",
         "_pods",
         "_policy",
@@ -108,6 +112,8 @@ class RevisionThrottler:
         self._pods: list[PodTracker] = []
         self._room = 0
         self._own_slice = 0
+        # Whether any of them is, see throttler.outliers.
+        self._on_trial = False
 
     # -- one request, the hot path --------------------------------------------------------------
 
@@ -193,15 +199,18 @@ class RevisionThrottler:
         return None
 
     def requeue(self, ticket: Ticket, now: float) -> Changes:
-        """Put a request whose pod never had it back to the front of the queue.
+        """Put a request whose pod failed it back to the front of the queue.
 
-        The caller reports the pod's failure first (``connect_failed``), else it may be given the
-        same pod. A ticket whose deadline has passed ends here.
+        The caller reports the pod's failure first (``connect_failed``, ``answered_badly``). Pods
+        that have failed this request get it again only where no other has room. A ticket whose
+        deadline has passed ends here.
 
         Returns:
             What to carry out; the ticket itself may be among the assigned, or the expired.
         """
         changes = Changes()
+        assert ticket.pod is not None
+        ticket.failed = (*ticket.failed[1 - MAX_AVOIDED :], ticket.pod)
         if ticket.deadline <= now:
             ticket.state = TIMED_OUT
             changes.expired.append(ticket)
@@ -262,6 +271,26 @@ class RevisionThrottler:
             return None
         return self._rebuild(Changes(probe=[pod]), now)
 
+    def answered_badly(
+        self, pod: PodTracker, error: str, now: float, *, untouched: bool
+    ) -> Changes | None:
+        """Take an answer to a request that speaks against the pod: 502, 503, or half a head.
+
+        Arguments:
+            error: what it was, for people.
+            untouched: it is queue-proxy's own, and the application has nothing of the request.
+        """
+        changes = Changes()
+        if not self.roster.answered_badly(pod, error, untouched, changes, now):
+            return None
+        return self._rebuild(changes, now)
+
+    def answered_well(self, pod: PodTracker, now: float) -> Changes | None:
+        """Take any other answer; only of use while the pod has ``strikes``."""
+        if not self.roster.answered_well(pod, now):
+            return None
+        return self._rebuild(Changes(), now)
+
     # -- the revision ---------------------------------------------------------------------------
 
     def set_revision(self, revision: Revision, now: float) -> Changes:
@@ -282,12 +311,19 @@ class RevisionThrottler:
         """Let pods that start slowly have more at a time; due at ``widen_at``."""
         self.widen_at = None
         self._widening.discard(self)
-        if self.revision.container_concurrency:  # it got a limit after this was armed
-            return Changes()
         for pod in self._pods:
             if pod.in_flight >= pod.limit:
-                pod.widen()
+                self._widen(pod, now)
         return self._rebuild(Changes(), now)
+
+    def _widen(self, pod: PodTracker, now: float) -> None:
+        if pod.on_trial:
+            # queue-proxy says within 2 ms that its application is not there. One that is silent
+            # for longer has the request.
+            if now - (pod.last_probe_at or 0.0) >= SLOW_START_STEP:
+                self.roster.end_trial(pod)
+        elif not self.revision.container_concurrency:
+            pod.widen()
 
     @property
     def idle(self) -> bool:
@@ -355,6 +391,7 @@ class RevisionThrottler:
         if self.roster.service.used_since is not None and self.revision.container_concurrency:
             self._pods[0].limit = self.capacity()
         self._room = self._own_slice = 0
+        self._on_trial = False
         for index, pod in enumerate(self._pods):
             pod.in_slice = ours is None or index in ours
             if pod.in_slice or self._borrow:
@@ -363,6 +400,7 @@ class RevisionThrottler:
                 self._own_slice |= pod.bit
             if pod.in_flight < pod.limit:
                 self._room |= pod.bit
+            self._on_trial |= pod.on_trial
         return self._dispatch(changes, now)
 
     def _slice(self, pods: Sequence[PodTracker]) -> frozenset[int] | None:
@@ -376,6 +414,8 @@ class RevisionThrottler:
         while self._room and self.breaker.waiting:
             ticket = self.breaker.popleft()
             room = self._room
+            for pod in ticket.failed:
+                room = room & ~pod.bit or room
             self._give(ticket, self._policy.pick(self._pods, room & self._own_slice or room))
             changes.assigned.append(ticket)
         self._deadlines.trim(self.breaker.total.depth)
@@ -383,8 +423,10 @@ class RevisionThrottler:
         return changes
 
     def _slow_start(self, now: float) -> None:
-        """Arm the next widening while requests wait for pods that have no limit of their own."""
-        if self.revision.container_concurrency or not self._pods or not self.breaker.waiting:
+        """Arm the next widening while requests wait for pods that may have more before long."""
+        if not (self._pods and self.breaker.waiting):
+            return
+        if self.revision.container_concurrency and not self._on_trial:
             return
         if self.widen_at is None:
             self.widen_at = now + SLOW_START_STEP

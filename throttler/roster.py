@@ -14,6 +14,7 @@ from throttler.changes import Changes
 from throttler.health import PodEvent, PodState
 from throttler.mesh import Reach, looks_like_mesh
 from throttler.model import Dest, Dests
+from throttler.outliers import Outliers
 from throttler.pod import PodTracker
 from throttler.service import Service
 
@@ -33,21 +34,24 @@ class Roster:
 
     Attributes:
         pods: all that are known, by identity.
+        outliers: those whose answers speak against them.
     """
 
-    __slots__ = ("_revision", "pods", "reach", "service")
+    __slots__ = ("_revision", "outliers", "pods", "reach", "service")
 
     def __init__(self, revision: RevisionThrottler, reach: Reach) -> None:
         self._revision = revision
         self.reach = reach
         self.pods: dict[Dest, PodTracker] = {}
         self.service = Service(revision)
+        self.outliers = Outliers()
 
     # -- what there is --------------------------------------------------------------------------
 
     def choose(self, changes: Changes, now: float) -> list[PodTracker]:
         """Return what may be given requests: the usable pods by address, or the ClusterIP alone."""
         pods = sorted(filter(self._usable, self.pods.values()), key=by_dest)
+        self.outliers.review(pods, changes, now)
         service = self.service.review(self.reach, self.pods.values(), bool(pods), changes, now)
         return pods if service is None else [service]
 
@@ -94,6 +98,7 @@ class Roster:
         for dest, pod in list(self.pods.items()):
             if dest not in listed and pod.state is not PodState.DRAINING:
                 pod.apply(PodEvent.DELISTED)
+                self.outliers.forget(pod)
                 if not pod.in_flight:
                     self.bury(pod, changes)
         for dest, ready in listed.items():
@@ -150,6 +155,7 @@ class Roster:
                 self._question(pod, changes)
             else:
                 pod.apply(PodEvent.DOUBTED)
+                self.outliers.forget(pod)
 
     def bury(self, pod: PodTracker, changes: Changes) -> None:
         """Let go of a pod that is not listed any more and has no request left."""
@@ -164,6 +170,8 @@ class Roster:
     def passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
         """Take a probe's good answer. One that was asked in an earlier epoch is ignored."""
         if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
+            return False
+        if now < pod.held_until:
             return False
         was_healthy = pod.state is _HEALTHY
         pod.apply(PodEvent.PROBE_PASSED)
@@ -192,7 +200,7 @@ class Roster:
         # Kubernetes' word counts: no answer takes the pod out. One that refused a request is back
         # as soon as it answers anything, for then it listens again.
         _note_failure(pod, error, now)
-        if status is None or pod.state is not PodState.PROBING:
+        if status is None or pod.state is not PodState.PROBING or now < pod.held_until:
             return False
         return self._trust(pod)
 
@@ -200,12 +208,43 @@ class Roster:
         """Take that a pod refused or dropped a request before it had a byte of it."""
         return self._lose(pod, PodEvent.CONNECT_FAILED, error, now)
 
+    def answered_badly(
+        self, pod: PodTracker, error: str, untouched: bool, changes: Changes, now: float
+    ) -> bool:
+        """Take an answer that speaks against a pod; see Outliers.condemns.
+
+        Who of several pods gave it is not known behind the ClusterIP, and a pod that is out
+        already answers what it was asked before.
+        """
+        if pod.state is not _HEALTHY or pod.is_service:
+            return False
+        if self.outliers.condemns(pod, untouched, changes, now):
+            _note_failure(pod, error, now)
+            pod.apply(PodEvent.SUSPECTED)
+            changes.probe.append(pod)
+            return True
+        return self.end_trial(pod) or bool(changes.probe)
+
+    def answered_well(self, pod: PodTracker, now: float) -> bool:
+        """Take any other answer of a pod that has strikes."""
+        if pod.state is not _HEALTHY:
+            return False
+        return self.outliers.absolve(pod, now) | self.end_trial(pod)
+
+    def end_trial(self, pod: PodTracker) -> bool:
+        """Let a pod have what it may have; return whether that is more than before."""
+        was, pod.on_trial = pod.on_trial, False
+        if was:
+            pod.set_limit(self._revision.revision.container_concurrency)
+        return was
+
     def _lose(self, pod: PodTracker, event: PodEvent, error: str, now: float) -> bool:
         if pod.state is PodState.GONE:
             return False
         _note_failure(pod, error, now)
         was_healthy = pod.state is _HEALTHY
         pod.apply(event)
+        self.outliers.forget(pod)
         return was_healthy
 
 

@@ -34,6 +34,7 @@ class Rule(Enum):
     KUBERNETES_POLICY = "kubernetes-policy"
     AWAITING_PROBE = "awaiting-probe"
     PROBE_FAILING = "probe-failing"
+    BAD_ANSWERS = "bad-answers"
     BEYOND_SHARE = "beyond-share"
     MESH = "mesh"
     DRAINING = "draining"
@@ -63,6 +64,13 @@ _KUBERNETES_READY = Verdict(
     "Used: Kubernetes lists it as ready, which is enough where mesh-compatibility-mode is "
     "disabled.",
 )
+_BAD_ANSWERS = Verdict(
+    _WAIT,
+    Rule.BAD_ANSWERS,
+    "Waits: queue-proxy gave back a request that its application had nothing of, or the "
+    "application answered 502 or 503 several times in a row. It is left alone for a moment, then "
+    "used as soon as a probe passes.",
+)
 _BORROWED = Verdict(
     *(_USE, Rule.BEYOND_SHARE),
     "Used once all pods of our own share are full: it belongs to another activator's.",
@@ -77,8 +85,8 @@ _AWAITING_PROBE = Verdict(
 )
 _PROBE_FAILING = Verdict(
     *(_WAIT, Rule.PROBE_FAILING),
-    "Waits: our last probe of it failed, or a request that it was given did. It is used when a "
-    "probe passes, after a pause if that was soon followed by failures before.",
+    "Waits: our last probe of it, or a connection for a request, failed. It is used as soon as a "
+    "probe passes.",
 )
 _MESH = Verdict(
     *(_LEAVE, Rule.MESH),
@@ -120,7 +128,7 @@ _KUBERNETES_SAYS_NO = {
 VERDICTS: tuple[Verdict, ...] = (
     *(_PROBE_PASSED, _KUBERNETES_READY),
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
-    *(_AWAITING_PROBE, _PROBE_FAILING, _BORROWED, _OF_OTHERS, _MESH, _DRAINING),
+    *(_AWAITING_PROBE, _PROBE_FAILING, _BAD_ANSWERS, _BORROWED, _OF_OTHERS, _MESH, _DRAINING),
 )
 
 
@@ -137,6 +145,8 @@ def verdict(pod: PodTracker) -> Verdict:
         if pod.ready or revision.revision.probe_suffices:
             return _OF_OTHERS
         return _KUBERNETES_SAYS_NO[revision.revision.readiness]
+    if pod in revision.roster.outliers:
+        return _BAD_ANSWERS
     return _PROBE_FAILING if pod.failures else _AWAITING_PROBE
 
 

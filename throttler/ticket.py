@@ -58,6 +58,19 @@ class TicketOwner(Protocol):
         """The ticket's deadline passed in the queue; it has ended. See throttler.reason."""
 
 
+class _Nobody:
+    """Whom a ticket that has ended concerns."""
+
+    def ticket_assigned(self) -> None:
+        """See TicketOwner; an ended ticket is not assigned."""
+
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
+        """See TicketOwner; an ended ticket does not expire."""
+
+
+NOBODY: TicketOwner = _Nobody()
+
+
 class Ticket:
     """One request's place.
 
@@ -68,9 +81,10 @@ class Ticket:
         arrived: when it was admitted.
         revision: whose queue or pod has it; set when it is admitted.
         pod: the pod that has it; None while it waits.
+        failed: the pods that had it last and failed it; another is preferred.
     """
 
-    __slots__ = ("arrived", "deadline", "owner", "pod", "revision", "size", "state")
+    __slots__ = ("arrived", "deadline", "failed", "owner", "pod", "revision", "size", "state")
 
     def __init__(self, owner: TicketOwner, deadline: float, size: int = 0) -> None:
         self.owner = owner
@@ -79,4 +93,5 @@ class Ticket:
         self.arrived = 0.0
         self.revision: RevisionThrottler | None = None
         self.pod: PodTracker | None = None
+        self.failed: tuple[PodTracker, ...] = ()
         self.state = NEW

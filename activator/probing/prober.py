@@ -143,7 +143,11 @@ class PodProber:
         if watch is None:
             watch = self._watches[pod] = _Watch(pod, self._timeout, self._come_due)
         self._abandon(watch)
-        self._ask(watch)
+        if pod.held_until > self._driver.clock():
+            self._queue.discard(watch)
+            self._at(watch, pod.held_until)
+        else:
+            self._ask(watch)
 
     def hurry(self, revision: RevisionThrottler) -> None:
         """See driver.Prober."""
@@ -157,8 +161,9 @@ class PodProber:
             pause = delay_after_tls(watch.tls_failures)
             if pod.is_service:
                 pause = max(pause, DELAY_SERVICE)
-            if pause:
-                when = max(watch.started + pause, self._driver.clock())
+            now = self._driver.clock()
+            if pause or pod.held_until > now:
+                when = max(watch.started + pause, pod.held_until, now)
                 if when < watch.due:
                     self._at(watch, when)
             else:
@@ -314,7 +319,8 @@ class PodProber:
         )
         if healthy:
             delay *= 1 + JITTER * (self._random() - 0.5)
-        self._at(watch, now + max(delay, delay_after_tls(watch.tls_failures)))
+        when = now + max(delay, delay_after_tls(watch.tls_failures))
+        self._at(watch, max(when, pod.held_until))
 
     def _at(self, watch: _Watch, when: float) -> None:
         watch.due = when

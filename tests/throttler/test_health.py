@@ -27,15 +27,16 @@ EVENTS = [
     PodEvent.PROBE_PASSED,
     PodEvent.PROBE_FAILED,
     PodEvent.CONNECT_FAILED,
+    PodEvent.SUSPECTED,
     PodEvent.TRUSTED,
     PodEvent.DOUBTED,
     PodEvent.IDLE,
 ]
 TABLE: dict[PodState, list[tuple[PodState, str] | None]] = {
-    P: [(P, ""), (D, ""), (P, ""), (H, ""), (P, ""), (P, ""), (H, ""), (P, ""), NEVER],
-    H: [(H, ""), (D, ""), (P, "+"), (H, ""), (P, "+"), (P, "+"), (H, ""), (P, "+"), NEVER],
-    D: [(P, "+"), NEVER, NEVER, (D, ""), (D, ""), (D, ""), NEVER, NEVER, (G, "")],
-    G: [NEVER] * 9,
+    P: [(P, ""), (D, ""), (P, ""), (H, ""), *[(P, "")] * 3, (H, ""), (P, ""), NEVER],
+    H: [(H, ""), (D, ""), (P, "+"), (H, ""), *[(P, "+")] * 3, (H, ""), (P, "+"), NEVER],
+    D: [(P, "+"), NEVER, NEVER, (D, ""), *[(D, "")] * 3, NEVER, NEVER, (G, "")],
+    G: [NEVER] * 10,
 }
 CELLS = [
     pytest.param(state, event, cell, id=f"{state.value}-{event.value}")

@@ -58,6 +58,13 @@ class Pod:
     state: str = "probing"
     error: str = ""  # what was met last, if it was not good
     generation: int = 0  # answers to probes that were asked in an earlier one are void
+    passed_at: float = 0.0
+    strikes: int = 0
+    suspect: bool = False
+    on_trial: bool = False
+    held: float = -1.0  # until then no probe has it back
+    well_since: float = -1000.0
+    relapses: int = 0
     real: PodTracker | None = None
     has: list[Ticket] = field(default_factory=list)
 
@@ -78,6 +85,7 @@ class Rev:
     address: str = ""
     reach: tuple[bool, bool, bool] = (True, True, False)  # pods, service, trusted
     service: Pod | None = None
+    panics: bool = False
     left: list[Pod] = field(default_factory=list)  # ClusterIPs that only finish their requests
     back: list[Ticket] = field(default_factory=list)  # had a pod and lost it
     queue: list[Ticket] = field(default_factory=list)
@@ -133,6 +141,9 @@ class Walk:
         self.ended: dict[Ticket, int] = {}
         self.via_service = 0
         self.told: set[str] = set()
+        self.failed: dict[Ticket, list[Pod]] = {}
+        self.taken_out = 0
+        self.panicked = 0
         self.new_probes: list[Pod] = []
         self.new_gone: list[Pod] = []
 
@@ -210,6 +221,7 @@ class Walk:
             self.carry_out(pod.real.revision.connect_failed(pod.real, "refused", self.now))
             self.check()
         rev = self.take_from_pod(ticket)
+        self.failed.setdefault(ticket, []).append(pod)
         late = ticket.deadline <= self.now
         if late:
             self.end(ticket)
@@ -219,6 +231,94 @@ class Walk:
         assert changes.expired == ([ticket] if late else [])
         changes.expired.clear()
         self.carry_out(changes)
+
+    def answer_badly(self, a: int, b: int) -> None:
+        """A pod answers 502 or 503 a few times, often the same one as before."""
+        pods = [p for rev in self.all_revs for p in rev.everything()]
+        pods = [p for p in pods if p.state == "healthy" or b % 8 == 0]
+        if pods:
+            pod = pods[a % min(len(pods), 2)]
+            for _ in range(1 if b % 4 == 0 else 5):
+                if pod.state != "gone":
+                    self.bad_answer(pod, untouched=b % 4 == 0)
+                    self.check()
+
+    def bad_answer(self, pod: Pod, untouched: bool) -> None:
+        rev = next(r for r in self.all_revs if pod in r.everything())
+        assert pod.real is not None
+        if pod.state == "healthy" and not pod.is_service:
+            self.condemn(rev, pod, untouched)
+        self.review()
+        text = "answered 502"
+        self.carry_out(
+            pod.real.revision.answered_badly(pod.real, text, self.now, untouched=untouched)
+        )
+
+    def condemn(self, rev: Rev, pod: Pod, untouched: bool) -> None:
+        pod.strikes += 1
+        known = rev.panics and pod.suspect
+        if untouched or (pod.strikes % 5 == 0 and not known):
+            pod.suspect = True
+            self.weigh(rev)
+            if untouched or not rev.panics:
+                self.take_out(rev, pod, untouched)
+                return
+        self.end_trial(rev, pod)
+
+    def take_out(self, rev: Rev, pod: Pod, untouched: bool) -> None:
+        self.taken_out += 1
+        pod.on_trial = untouched
+        if rev.panics:
+            self.panicked += 1
+            pod.held = self.now + min(0.02 * sum(p.suspect for p in rev.pods.values()), 5.0)
+        else:
+            if self.now - pod.well_since > 10:
+                pod.relapses = 0
+            pod.held = self.now + min(0.1 * 2**pod.relapses, 5.0)
+            pod.relapses += 1
+            pod.well_since = float("inf")
+        pod.error = "answered 502"
+        self.suspect(pod)
+        self.new_probes.append(pod)
+
+    def end_trial(self, rev: Rev, pod: Pod) -> None:
+        if pod.on_trial:
+            pod.on_trial = False
+            pod.limit = self.first_limit(rev, pod)
+
+    def weigh(self, rev: Rev) -> None:
+        """Where suspects outnumber the other usable pods, none is left alone for long."""
+        suspects = [p for p in rev.pods.values() if p.suspect]
+        others = [p for p in rev.usable() if not p.suspect]
+        before, rev.panics = rev.panics, len(suspects) > len(others)
+        if rev.panics and not before:
+            until = self.now + min(0.02 * len(suspects), 5.0)
+            for pod in suspects:
+                if pod.held > until:
+                    pod.held = until
+                    self.new_probes.append(pod)
+
+    def answer_well(self, a: int, b: int) -> None:
+        """A pod with strikes answers a request as it should."""
+        pods = [p for rev in self.all_revs for p in rev.everything() if p.strikes]
+        if not pods:
+            return
+        pod = pods[a % len(pods)]
+        assert pod.real is not None
+        if pod.state == "healthy":
+            rev = next(r for r in self.all_revs if pod in r.everything())
+            pod.strikes = 0
+            if pod.suspect:
+                pod.suspect = False
+                pod.well_since = self.now
+            self.end_trial(rev, pod)
+        self.review()
+        self.carry_out(pod.real.revision.answered_well(pod.real, self.now))
+
+    def forget_answers(self, pod: Pod) -> None:
+        pod.suspect = pod.on_trial = False
+        pod.strikes = pod.relapses = 0
+        pod.held, pod.well_since = -1.0, -1000.0
 
     def hold(self, a: int, b: int) -> None:
         waiting = [(rev, t) for rev in self.revs.values() for t in rev.waiting()]
@@ -309,6 +409,7 @@ class Walk:
             if pod.state == "draining":
                 continue
             if not self.reach[0]:
+                self.forget_answers(pod)
                 if pod.state == "healthy":
                     self.suspect(pod)
             elif not self.trust(rev, pod):
@@ -326,6 +427,7 @@ class Walk:
     def review(self) -> None:
         """The ClusterIP is sought or not, for reasons that are all at hand."""
         for rev in self.all_revs:
+            self.weigh(rev)
             was, sought = rev.via_service(), self.sought(rev)
             old = rev.service
             if old and not (sought and old.dest.address == rev.address):
@@ -483,6 +585,11 @@ class Walk:
     def follow_widening(self, rev: Rev, pod: Pod) -> None:
         """A full pod without a limit of its own may have been given twice as much, or no bound."""
         assert pod.real is not None
+        if pod.on_trial and not pod.real.on_trial:
+            assert pod in self.reach_of(rev)
+            assert len(pod.has) >= pod.limit
+            assert self.now >= pod.passed_at + 0.02, "a trial is given the time to fail"
+            self.end_trial(rev, pod)
         if pod.real.limit != pod.limit:
             assert rev.spec.container_concurrency == 0, "widened beyond containerConcurrency"
             assert pod in self.reach_of(rev)
@@ -495,6 +602,7 @@ class Walk:
         for dest, pod in list(rev.pods.items()):
             if dest not in listed:
                 pod.state = "draining"
+                self.forget_answers(pod)
                 self.bury_if_idle(rev, pod)
         for dest, ready in listed.items():
             news = dest not in rev.pods
@@ -521,6 +629,7 @@ class Walk:
         pod.mesh_like = None
 
     def fail(self, pod: Pod) -> None:
+        self.forget_answers(pod)
         if pod.state == "healthy":
             self.suspect(pod)
             self.new_probes.append(pod)
@@ -529,9 +638,10 @@ class Walk:
         pod = asked.pod
         real = pod.real
         assert real is not None
-        if (rev := self.counting(asked)) is not None:
+        if (rev := self.counting(asked)) is not None and self.now >= pod.held:
             pod.mesh_like = False
             pod.error = ""
+            pod.passed_at = self.now
             if pod.state == "probing":
                 pod.state = "healthy"
                 pod.limit = self.first_limit(rev, pod)
@@ -554,13 +664,14 @@ class Walk:
             pod.error = "bad"
             if not (rev.reach[2] and pod.ready and not pod.is_service):
                 self.fail(pod)
-            elif status is not None:
+            elif status is not None and self.now >= pod.held:
                 self.trust(rev, pod)
         self.review()
         self.carry_out(real.revision.probe_failed(real, asked.epoch, "bad", self.now, status))
 
     def first_limit(self, rev: Rev, pod: Pod) -> int:
-        return rev.spec.container_concurrency or len(pod.has) + SMALL_START
+        most = rev.spec.container_concurrency or len(pod.has) + SMALL_START
+        return min(most, len(pod.has) + 1) if pod.on_trial else most
 
     def find_share(self, id: RevisionID, rev: Rev) -> None:
         present = sorted(self.activators[id])
@@ -634,6 +745,8 @@ class Walk:
         room = self.with_room(rev)
         pod = next((p for p in room if p.real is ticket.pod), None)
         assert pod is not None, f"{ticket} on {ticket.pod}, but only {room} have room"
+        for failed in self.failed.get(ticket, [])[-3:]:
+            room = [p for p in room if p is not failed] or room
         preferred = [p for p in room if p in rev.slice()] or room
         assert pod in preferred, f"{ticket} borrows {pod} beside {preferred}"
         if 1 <= rev.spec.container_concurrency <= 3:
@@ -701,8 +814,13 @@ class Walk:
         assert real.breaker.oldest() is (waiting[0] if waiting else None)
         assert statistics.in_flight == sum(len(p.has) for p in rev.everything())
         assert statistics.in_reach == (0 if rev.via_service() else len(self.reach_of(rev)))
-        limits = sum(p.limit for p in self.reach_of(rev))
-        assert statistics.capacity == (limits if rev.spec.container_concurrency else limits and MAX)
+        limit = rev.spec.container_concurrency
+        if rev.via_service():
+            assert rev.service is not None
+            capacity = rev.service.limit if limit else MAX
+        else:
+            capacity = len(self.reach_of(rev)) * (limit or MAX)
+        assert statistics.capacity == min(capacity, MAX)
         if rev in self.known.values():
             assert (statistics.share.index, statistics.share.count) == rev.share
         for pod in rev.everything():
@@ -712,6 +830,8 @@ class Walk:
             assert pod.real.ready == pod.ready
             assert pod.real.in_flight == len(pod.has)
             assert pod.real.limit == pod.limit
+            assert pod.real.on_trial == pod.on_trial
+            assert (pod.real in real.roster.outliers) == pod.suspect
             assert all(t.pod is pod.real for t in pod.has)
 
     def check_reason(self, rev: Rev) -> None:
@@ -766,7 +886,9 @@ class Walk:
             assert wakeup is not None
             assert wakeup <= min(t.deadline for t in waiting)
         for rev in self.all_revs:
-            if rev.waiting() and self.reach_of(rev) and rev.spec.container_concurrency == 0:
+            reach = self.reach_of(rev)
+            grows = rev.spec.container_concurrency == 0 or any(p.on_trial for p in reach)
+            if rev.waiting() and reach and grows:
                 assert wakeup is not None
                 assert wakeup <= self.now + 0.02, "a slow start that nobody widens"
 
@@ -813,13 +935,15 @@ WEIGHTS = {
     "hold": 3,
     "probe": 6,
     "answer": 6,
-    "prove": 14,
+    "prove": 17,
     "endpoints": 7,
     "revise": 3,
     "delete": 1,
     "change_activators": 2,
     "change_service": 2,
-    "refuse": 2,
+    "refuse": 5,
+    "answer_badly": 6,
+    "answer_well": 2,
     "set_mesh": 1,
     "later": 9,
 }
@@ -890,12 +1014,15 @@ def test_the_walks_go_where_it_matters() -> None:
     paths: set[tuple[str, ...]] = set()
     told: set[str] = set()
     gone = via_service = 0
+    gone = via_service = taken_out = panicked = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
         paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
         gone += len(walk.gone)
         via_service += walk.via_service
         told |= walk.told
+        taken_out += walk.taken_out
+        panicked += walk.panicked
     assert ("new", "assigned", "released") in paths
     assert ("new", "queued", "assigned", "released") in paths
     assert ("new", "queued", "timed-out") in paths
@@ -905,7 +1032,9 @@ def test_the_walks_go_where_it_matters() -> None:
     assert ("new", "assigned", "timed-out") in paths
     assert told == {reason.value for reason in list(Reason)[:5]}
     assert gone > 100
-    assert via_service > 30, via_service
+    assert via_service > 15, via_service
+    assert taken_out - panicked > 30, taken_out
+    assert panicked > 15, panicked
 
 
 def test_a_failing_walk_is_cut_down_to_the_steps_that_it_needs() -> None:

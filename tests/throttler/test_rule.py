@@ -42,6 +42,15 @@ def test_a_pod_fails_its_probe_or_a_request() -> None:
     assert said(pod) == ("wait", "probe-failing")
 
 
+def test_a_pod_is_left_alone_for_its_answers() -> None:
+    one = One(1)
+    pod, *_ = one.healthy([A, B, C])
+    one.throttler.answered_badly(pod, "answered 502", one.now, untouched=True)
+    assert said(pod) == ("wait", "bad-answers")
+    one.failed(pod)
+    assert said(pod) == ("wait", "probe-failing")
+
+
 @pytest.mark.parametrize("readiness", [rule for rule in ReadinessRule if rule.value != "probe"])
 def test_kubernetes_has_the_last_word_and_the_rule_says_why(readiness: ReadinessRule) -> None:
     one = One(1, probe_suffices=False)

@@ -238,6 +238,34 @@ async def test_pod_that_dropped_a_request_is_probed_at_once() -> None:
     assert world.pods[A].at == [0.0, 5.0]
 
 
+async def test_pod_that_is_out_for_its_answers_is_probed_when_it_may_be_back() -> None:
+    world = World()
+    world.list_pods(A, B, C)
+    await until(5.0)
+    pod = world.tracker(A)
+    world.driver.answered_badly(pod, "answered 502", untouched=True)
+    world.driver.prober.hurry(pod.revision)
+    await until(5.09)
+    assert world.pods[A].at == [0.0]
+    await until(5.2)
+    assert world.pods[A].at == [0.0, pytest.approx(5.1)]
+    assert pod.state is PodState.HEALTHY
+
+
+async def test_a_request_that_comes_does_not_shorten_the_pause_of_the_only_pod() -> None:
+    world = World()
+    world.list_pods(A)
+    await until(5.0)
+    pod = world.tracker(A)
+    world.driver.answered_badly(pod, "answered 502", untouched=True)
+    waiting = world.ask()
+    await until(5.019)
+    assert world.pods[A].at == [0.0]
+    await until(5.03)
+    assert world.pods[A].at == [0.0, pytest.approx(5.02)]
+    assert waiting.state is ASSIGNED
+
+
 # None waits for another.
 
 

@@ -438,14 +438,16 @@ class _Load:
 
 
 class _Prober:
-    """A prober whose pods pass at once where the world's ``healthy`` says so."""
+    """A prober whose pods pass at once, or when they may, where the world's ``healthy`` says so."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.hurried = 0
 
     def probe(self, pod: PodTracker) -> None:
-        asyncio.get_running_loop().call_soon(self._verdict, pod, pod.epoch)
+        loop = asyncio.get_running_loop()
+        # A loop's timers may be early by the resolution of its clock.
+        loop.call_at(max(loop.time(), pod.held_until + 1e-6), self._verdict, pod, pod.epoch)
 
     def _verdict(self, pod: PodTracker, epoch: int) -> None:
         if self._world.healthy(pod):

@@ -1,0 +1,338 @@
+"""Pods whose answers speak against them: out, left alone, on trial, and never the last of all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.throttler.world import One, WatchedTicket, addresses
+from throttler.capacity import ActivatorShare
+from throttler.health import PodState
+from throttler.model import MeshMode
+from throttler.outliers import FORGET_AFTER, HOLD, HOLD_MAX, PAUSE, STRIKES, hold_down
+from throttler.pod import PodTracker
+from throttler.ticket import QUEUED
+
+A, B, C, D = addresses(4)
+
+
+def bad(one: One, pod: PodTracker, *, untouched: bool = False, times: int = 1) -> None:
+    for _ in range(times):
+        one.throttler.answered_badly(pod, "answered 503", one.now, untouched=untouched)
+
+
+def well(one: One, pod: PodTracker) -> None:
+    one.throttler.answered_well(pod, one.now)
+
+
+def is_out(pod: PodTracker) -> bool:
+    return pod.state is PodState.PROBING
+
+
+def back(one: One, pod: PodTracker, after: float) -> bool:
+    """Pass a probe so much later; return whether that has the pod back."""
+    one.now += after
+    one.passed(pod)
+    return pod.state is PodState.HEALTHY
+
+
+def test_an_application_that_fails_now_and_then_stays() -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    for _ in range(20):
+        bad(one, pod, times=STRIKES - 1)
+        well(one, pod)
+    assert not is_out(pod)
+
+
+def test_a_run_of_bad_answers_takes_a_pod_out_and_has_it_probed() -> None:
+    one = One(1)
+    pod, other, _ = one.healthy([A, B, C])
+    bad(one, pod, times=STRIKES - 1)
+    changes = one.throttler.answered_badly(pod, "answered 503", one.now, untouched=False)
+    assert changes is not None
+    assert changes.probe == [pod]
+    assert one.request().pod is other
+    assert pod.last_error == "answered 503"
+
+
+def test_one_answer_of_queue_proxy_alone_is_enough() -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    bad(one, pod, untouched=True)
+    assert is_out(pod)
+
+
+def test_a_probe_that_passes_too_soon_proves_nothing() -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    bad(one, pod, untouched=True)
+    assert not back(one, pod, HOLD * 0.9)
+    assert back(one, pod, HOLD * 0.2)
+
+
+def test_each_relapse_leaves_it_alone_for_twice_as_long_up_to_a_bound() -> None:
+    assert [hold_down(n) for n in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert hold_down(10**9) == HOLD_MAX
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    for relapse in range(8):
+        bad(one, pod, untouched=True)
+        assert not back(one, pod, hold_down(relapse) * 0.99)
+        assert back(one, pod, hold_down(relapse) * 0.02)
+
+
+@pytest.mark.parametrize(("served", "hold"), [(0.9, hold_down(1)), (1.1, hold_down(0))])
+def test_relapses_are_forgotten_once_it_has_served_well_for_a_while(
+    served: float, hold: float
+) -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    bad(one, pod, untouched=True)
+    assert back(one, pod, HOLD)
+    well(one, pod)
+    one.now += FORGET_AFTER * served
+    bad(one, pod, untouched=True)
+    assert pod.held_until == one.now + hold
+
+
+def test_a_pod_that_is_never_well_is_not_forgiven_for_being_left_alone_long() -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    for _ in range(6):
+        bad(one, pod, untouched=True)
+        assert back(one, pod, FORGET_AFTER * 2)
+    bad(one, pod, untouched=True)
+    assert pod.held_until == one.now + HOLD_MAX
+
+
+# -- on trial ------------------------------------------------------------------------------------
+
+
+def on_trial(container_concurrency: int) -> tuple[One, PodTracker, list[WatchedTicket]]:
+    """Return a revision of one pod that is back, and ten requests that waited for it."""
+    one = One(container_concurrency)
+    (pod,) = one.healthy([A])
+    bad(one, pod, untouched=True)
+    waiting = one.requests(10)
+    assert back(one, pod, PAUSE)
+    return one, pod, waiting
+
+
+@pytest.mark.parametrize("container_concurrency", [0, 10])
+def test_a_pod_that_is_back_gets_one_request_until_that_is_answered(
+    container_concurrency: int,
+) -> None:
+    one, pod, waiting = on_trial(container_concurrency)
+    assert [t.pod for t in waiting] == [pod] + [None] * 9
+    well(one, pod)
+    assert all(t.pod is pod for t in waiting)
+
+
+def test_an_answer_of_the_application_is_an_answer() -> None:
+    one, pod, waiting = on_trial(10)
+    bad(one, pod)
+    assert all(t.pod is pod for t in waiting)
+
+
+@pytest.mark.parametrize("container_concurrency", [0, 10])
+def test_a_request_that_queue_proxy_does_not_give_back_at_once_has_reached_the_application(
+    container_concurrency: int,
+) -> None:
+    one, pod, waiting = on_trial(container_concurrency)
+    assert one.widen_at == one.now + 0.02
+    one.now += 0.02
+    one.throttler.widen(one.now)
+    assert all(t.pod is pod for t in waiting)
+
+
+def test_a_trial_that_has_just_begun_is_not_over_because_a_timer_was_armed_before() -> None:
+    one = One(0)
+    (pod,) = one.healthy([A])
+    bad(one, pod, untouched=True)
+    waiting = one.requests(10)
+    assert back(one, pod, PAUSE)
+    one.now += 0.005
+    one.throttler.widen(one.now)
+    assert [t.pod for t in waiting].count(pod) == 1
+
+
+def test_another_containerconcurrency_does_not_end_a_trial() -> None:
+    one, pod, waiting = on_trial(10)
+    one.throttler.set_revision(one.throttler.revision, one.now)
+    assert [t.pod for t in waiting].count(pod) == 1
+
+
+# -- never the last ------------------------------------------------------------------------------
+
+
+def test_the_only_pod_stays_whatever_its_application_answers() -> None:
+    one = One(1)
+    (pod,) = one.healthy([A])
+    bad(one, pod, times=100)
+    assert one.request().pod is pod
+
+
+def test_the_only_pod_is_asked_again_in_a_moment_when_queue_proxy_has_no_application() -> None:
+    one = One(1)
+    (pod,) = one.healthy([A])
+    for _ in range(20):
+        bad(one, pod, untouched=True)
+        assert not back(one, pod, PAUSE * 0.9)
+        assert back(one, pod, PAUSE * 0.2)
+
+
+def test_half_of_the_pods_may_be_out_and_with_one_more_all_are_back() -> None:
+    one = One(1)
+    pods = one.healthy([A, B, C, D])
+    for pod in pods[:2]:
+        bad(one, pod, times=STRIKES)
+        assert is_out(pod)
+    bad(one, pods[2], times=STRIKES - 1)
+    changes = one.throttler.answered_badly(pods[2], "answered 503", one.now, untouched=False)
+    assert not is_out(pods[2])
+    assert changes is not None
+    assert set(changes.probe) == set(pods[:2]), "those that were left alone are asked"
+    one.now += 3 * PAUSE
+    for pod in pods[:2]:
+        one.passed(pod)
+    assert {t.pod for t in one.requests(4)} == set(pods)
+
+
+def test_one_that_answers_well_again_ends_the_panic() -> None:
+    one = One(1)
+    pods = one.healthy([A, B])
+    for pod in pods:
+        bad(one, pod, times=STRIKES)
+    assert [is_out(pod) for pod in pods] == [True, False]
+    well(one, pods[1])
+    assert back(one, pods[0], PAUSE * 3)
+    bad(one, pods[0], times=STRIKES)
+    assert is_out(pods[0])
+
+
+def test_a_suspect_that_is_left_alone_is_asked_when_the_other_pods_go() -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    bad(one, pod, untouched=True, times=1)
+    pod.held_until = one.now + HOLD_MAX  # after many relapses
+    changes = one.set_dests([A])
+    assert changes.probe == [pod]
+    assert back(one, pod, PAUSE)
+
+
+def test_pods_that_do_not_answer_their_probe_are_none_that_are_left() -> None:
+    one = One(1)
+    pod, *dead = one.healthy([A, B, C, D])
+    for other in dead:
+        one.failed(other, None)
+    bad(one, pod, times=STRIKES)
+    assert one.request().pod is pod
+
+
+def test_while_all_are_suspect_the_revision_is_tried_fifty_times_a_second_in_all() -> None:
+    one = One(1)
+    pods = one.healthy(addresses(10))
+    for pod in pods:
+        bad(one, pod, untouched=True)
+    assert pods[-1].held_until == pytest.approx(one.now + 10 * PAUSE)
+
+
+def test_while_the_application_is_ill_its_answers_decide_nothing_more() -> None:
+    one = One(1)
+    pods = one.healthy(addresses(100))
+    for pod in pods:
+        bad(one, pod, times=STRIKES)
+    in_use = [pod for pod in pods if not is_out(pod)]
+    before = [pod.bit for pod in in_use]
+    for pod in in_use:
+        assert one.throttler.answered_badly(pod, "503", one.now, untouched=False) is None
+    assert [pod.bit for pod in in_use] == before
+
+
+# -- other evidence ------------------------------------------------------------------------------
+
+
+def test_a_connect_that_fails_decides_over_answers() -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    bad(one, pod, untouched=True)
+    one.throttler.connect_failed(pod, "refused", one.now)
+    assert back(one, pod, 0.0), "its probe knows, so nothing else is waited for"
+    assert pod.limit == 1
+
+
+def test_a_probe_that_fails_decides_over_answers() -> None:
+    one = One(10)
+    pod, _, _ = one.healthy([A, B, C])
+    bad(one, pod, untouched=True)
+    one.failed(pod)
+    assert back(one, pod, 0.0)
+    assert pod.limit == 10
+
+
+def test_a_late_answer_of_a_pod_that_is_out_says_nothing() -> None:
+    one = One(1)
+    pod, _, _ = one.healthy([A, B, C])
+    bad(one, pod, untouched=True)
+    held = pod.held_until
+    well(one, pod)
+    bad(one, pod, untouched=True, times=10)
+    assert is_out(pod)
+    assert pod.held_until == held
+
+
+def test_nobody_knows_which_pod_answers_behind_the_cluster_ip() -> None:
+    one = One(1, service="10.96.0.5:80")
+    one.set_dests([A])
+    one.failed(one.pod(A), 503)
+    service = one.throttler.service
+    assert service is not None
+    one.passed(service)
+    bad(one, service, untouched=True, times=10)
+    assert one.request().pod is service
+
+
+def test_where_the_word_of_kubernetes_is_enough_a_suspect_is_left_alone_all_the_same() -> None:
+    one = One(1, mode=MeshMode.DISABLED)
+    one.set_dests([A, B, C])
+    pod = one.pod(A)
+    bad(one, pod, untouched=True)
+    one.failed(pod, 404)
+    assert is_out(pod)
+    one.now += HOLD
+    one.failed(pod, 404)
+    assert not is_out(pod)
+
+
+# -- another pod first ---------------------------------------------------------------------------
+
+
+def test_a_request_that_a_pod_failed_is_given_to_another_first() -> None:
+    one = One(10)
+    one.healthy([A, B, C])
+    ticket = one.request()
+    failed = []
+    for _ in range(3):
+        failed.append(ticket.pod)
+        one.throttler.requeue(ticket, one.now)
+    assert len(set(failed)) == 3
+
+
+def test_the_pod_that_failed_it_gets_it_where_no_other_has_room() -> None:
+    one = One(1)
+    pod, other = one.healthy([A, B])
+    ticket = one.request()
+    blocking = one.request()
+    one.throttler.requeue(ticket, one.now)
+    assert (ticket.pod, blocking.pod) == (pod, other)
+
+
+def test_it_goes_beyond_our_slice_rather_than_to_the_pod_that_failed_it() -> None:
+    one = One(10)
+    one.healthy([A, B])
+    one.throttler.set_share(ActivatorShare(0, 2), one.now)
+    ticket = one.request()
+    mine = ticket.pod
+    one.throttler.requeue(ticket, one.now)
+    assert ticket.pod is not mine
+    assert ticket.state is not QUEUED
