@@ -73,6 +73,15 @@ class HttpCounters:
 OUTCOMES = ("served", "timed-out", "cancelled", "queue-full", "upstream-failed", "draining")
 
 
+#: Why a request was given to a pod once more, for RevisionCounters.requeues: no connection came
+#: about (refused, late, TLS), one that was kept or a new one ended without an answer, or
+#: queue-proxy gave it back untouched by its application.
+CAUSES = (
+    *("connect-failed", "connect-timeout", "tls-failed"),
+    *("connection-closed", "connection-lost", "untouched"),
+)
+
+
 class RevisionCounters:
     """All that is counted for one revision.
 
@@ -81,7 +90,7 @@ class RevisionCounters:
         client: by (pod address, method, status), what we asked of pods.
         waits: seconds that requests were queued, only of those that were.
         outcomes: ends of requests, see OUTCOMES.
-        requeues: by cause, requests that went back to the queue because a pod never had them.
+        requeues: by cause, see CAUSES, how often requests were given to a pod once more.
     """
 
     __slots__ = ("client", "outcomes", "requeues", "server", "waits")
@@ -108,7 +117,7 @@ class RevisionCounters:
         return counters
 
     def requeued(self, cause: str) -> None:
-        """Count a request that went back to the queue."""
+        """Count a request that is given to a pod once more."""
         self.requeues[cause] = self.requeues.get(cause, 0) + 1
 
     def forget_pod(self, address: str) -> None:

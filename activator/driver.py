@@ -212,6 +212,22 @@ class Driver:
         self._tell(pod, before, why)
         self.carry_out(changes)
 
+    def answered_badly(self, pod: PodTracker, error: str, *, untouched: bool) -> None:
+        """Take an answer to a request that speaks against its pod.
+
+        Arguments:
+            error: what it was, for people.
+            untouched: queue-proxy says that its application has nothing of the request.
+        """
+        before = pod.state
+        changes = pod.revision.answered_badly(pod, error, self.clock(), untouched=untouched)
+        self._tell(pod, before, f"its answers speak against it: {error}")
+        self.carry_out(changes)
+
+    def answered_well(self, pod: PodTracker) -> None:
+        """Take any other answer; only of use while the pod has ``strikes``."""
+        self.carry_out(pod.revision.answered_well(pod, self.clock()))
+
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Take a probe's good answer."""
         before, why = pod.state, "it passed its probe"

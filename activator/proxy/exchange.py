@@ -1,8 +1,8 @@
 """One request and its answer: waits for a pod, sends, passes the answer on, tries again if it may.
 
 Between a downstream (the client's connection) and an upstream (a pod's). Everything is a plain
-call; nothing here waits. When a request may be sent again is decided by ``_may_repeat`` alone
-(RFC 9110 section 9.2.2). Knative's counterpart: pkg/activator/handler/handler.go.
+call; nothing here waits. When a request is sent again is decided by ``proxy.retry``. Knative's
+counterpart: pkg/activator/handler/handler.go.
 """
 
 from __future__ import annotations
@@ -10,41 +10,27 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from activator.proxy import presence, replies
+from activator.proxy import presence, replies, retry
 from activator.proxy.answer import Reframed
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.lookup import find
 from activator.proxy.observers import Trace, begin_trace, record_of
 from activator.proxy.problem import fitted, negotiated
-from activator.proxy.request import IDEMPOTENT, Request, pod_head
+from activator.proxy.queue_proxy import DOUBTFUL, complaint, is_untouched
+from activator.proxy.request import Request, pod_head
 from activator.proxy.response import Response, interim_head, switching_head
+from activator.proxy.retry import Blame, Failure, Then
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.tunnel import tunnel
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.reason import Reason
-from throttler.ticket import ASSIGNED, QUEUED, Ticket
+from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
 
 if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
     from activator.driver import Entry
     from activator.proxy.downstream import Downstream
     from activator.proxy.pool import Pool
     from activator.proxy.upstream import Upstream
-
-#: How often one request is sent again after it was sent, where that is allowed.
-MAX_REPEATS = 3
-
-
-class _Nobody:
-    """Whom the ticket of an exchange that has ended concerns."""
-
-    def ticket_assigned(self) -> None:
-        """See throttler.ticket.TicketOwner; an ended ticket is not assigned."""
-
-    def ticket_expired(self, reason: Reason, detail: str) -> None:
-        """See throttler.ticket.TicketOwner; an ended ticket does not expire."""
-
-
-_NOBODY = _Nobody()
 
 
 class Exchange:
@@ -54,13 +40,13 @@ class Exchange:
         begun: a revision has been found, and the request has a place there.
         to_head: the request is a HEAD, see upstream.Answered.
         entry: what belongs to its revision; trace: its spans, None while nothing is traced.
+        attempts: how often it was given to a pod.
         answering: a byte of the pod's final answer has been passed on.
         notes: field lines of ours for the answer, whoever makes it, each preceded by its CRLF.
     """
 
     __slots__ = (
         "_answer",
-        "_attempts",
         "_body",
         "_continued",
         "_counted_as",
@@ -68,12 +54,14 @@ class Exchange:
         "_keep_alive",
         "_limits",
         "_proxy",
+        "_repeats",
         "_response_size",
         "_rest",
         "_sent_at",
         "_start",
         "_status",
         "answering",
+        "attempts",
         "begun",
         "done",
         "downstream",
@@ -102,7 +90,8 @@ class Exchange:
         self.paused = False
         self.upstream: Upstream | None = None
         self._answer: Reframed | None = None
-        self._attempts = 0
+        self.attempts = 0
+        self._repeats = 0
         self._fresh = False
         self._keep_alive = request.keep_alive
         self._continued = False
@@ -183,24 +172,21 @@ class Exchange:
 
     def _connect(self, now: float) -> None:
         """Take a connection to the ticket's pod, or open one."""
+        self.attempts += 1
         pool = self._pool()
         if self.trace is not None:
             self.trace.assigned(pool.pod.address)
         upstream = None
         if not self._fresh:
             # What must not be sent twice goes on no connection that might be closed already.
-            upstream = pool.take() if self._may_be_lost() else pool.take_alive()
+            lossy = retry.may_be_lost(self.request)
+            upstream = pool.take() if lossy else pool.take_alive()
         if upstream is None:
             pool.dial(self)
             if self.ticket.deadline < self.downstream.armed:
                 self._proxy.timers.arm(self.downstream, self.ticket.deadline)
         else:
             self._send(upstream, now)
-
-    def _may_be_lost(self) -> bool:
-        """Whether this request can be sent again for certain, see ``_may_repeat``."""
-        request = self.request
-        return request.method in IDEMPOTENT and request.body is None and not request.upgrade
 
     def _pool(self) -> Pool:
         pod = self.ticket.pod
@@ -224,19 +210,7 @@ class Exchange:
         if not self.done:
             if self.trace is not None:
                 self.trace.failed(error)
-            self._requeue(cause, error)
-
-    def _requeue(self, cause: str, error: str) -> None:
-        """Back to the front of the queue, after telling that the pod failed."""
-        pod = self.ticket.pod
-        assert pod is not None
-        self.entry.counters.requeued(cause)
-        if self.trace is not None:
-            self.trace.waiting()
-        driver = self._proxy.driver
-        driver.connect_failed(pod, error)
-        if not self.done:
-            driver.requeue(self.ticket, driver.clock())
+            self._go_on(Failure.NO_CONNECTION, error, cause)
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -286,18 +260,7 @@ class Exchange:
                 return
         body.keep(data)
         if self.begun:
-            self._count_held(data)
-
-    def _count_held(self, data: bytes) -> None:
-        """Charge what is held to the budgets; beyond them nothing more is read."""
-        ticket = self.ticket
-        if ticket.state is not QUEUED:
-            ticket.size += len(data)
-            if self.upstream is not None:
-                self._body.on_sent()
-        elif self._body.replayable:
-            assert ticket.revision is not None
-            self._body.replayable = ticket.revision.breaker.hold(ticket, len(data))
+            body.charge(self.ticket, len(data), sent=self.upstream is not None)
 
     def pause_sending(self) -> None:
         """See upstream.Answered."""
@@ -333,13 +296,19 @@ class Exchange:
         self, response: Response, raw: bytes | None, payload: list[bytes], complete: bool
     ) -> None:
         """See upstream.Answered."""
+        pod = self.ticket.pod
+        assert pod is not None
+        if pod.strikes or response.status in DOUBTFUL:
+            whole = complete and raw is not None
+            if not self._stands(response, payload if whole else None):
+                return
         downstream = self.downstream
         self.answering = True
         self._status = response.status
         if self._body is not NO_BODY:
             self._body.pieces = []
-        pod = self.ticket.pod
-        assert pod is not None
+        if self.attempts > 1:
+            self._note_attempts()
         now = self._proxy.driver.clock()
         pod.proven_at = now
         self._answer_began(now)
@@ -362,6 +331,34 @@ class Exchange:
             downstream.write(self._reframed(response, payload, complete))
         if complete:
             self._finish(now)
+
+    def _stands(self, response: Response, body: list[bytes] | None) -> bool:
+        """Take what an answer says of its pod; return whether it is for the client.
+
+        Arguments:
+            body: all of it, where it came in one piece with the head.
+        """
+        pod = self.ticket.pod
+        assert pod is not None
+        driver = self._proxy.driver
+        if response.status not in DOUBTFUL:
+            driver.answered_well(pod)
+            return True
+        untouched = body is not None and is_untouched(response, body)
+        text = complaint(response, body if untouched else None)
+        if not (untouched and retry.may_repeat(self.request, self._body)):
+            driver.answered_badly(pod, text, untouched=untouched)
+            return True
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None and not self._body.complete:
+            upstream.transport.abort()  # the pod would take what comes next for the rest of it
+        if self.trace is not None:
+            self.trace.failed(text)
+        self._go_on(Failure.UNTOUCHED, text, "untouched")
+        return False
+
+    def _note_attempts(self) -> None:
+        self.notes += b"\r\nActivator-Attempts: %d" % self.attempts
 
     def _answer_began(self, now: float) -> None:
         """From here on only its whole duration and silence can end the request."""
@@ -420,42 +417,40 @@ class Exchange:
             self.trace.failed(error)
         if self.answering:
             self._abort("upstream-failed")
-        elif not answered and self._may_repeat():
-            self._repeat(upstream.reused, error)
         else:
-            pod = self.ticket.pod
-            assert pod is not None
-            text = f"{pod.address}: {error}"
-            self._reply(replies.upstream_failed(text), "upstream-failed")
+            failure = retry.lost(answered=answered, reused=upstream.reused)
+            self._go_on(failure, error, "connection-lost")
 
-    @property
-    def attempts(self) -> int:
-        """How often it was sent to a pod, the first time and those that lost their answer."""
-        return self._attempts + 1
-
-    def _may_repeat(self) -> bool:
-        """Whether a request that a pod may have seen can be sent to a pod again.
-
-        Only a method that has no second effect (RFC 9110 section 9.2.2), only with all of its
-        body still held, and a few times at most.
-        """
-        return (
-            self.request.method in IDEMPOTENT
-            and self._body.replayable
-            and self._attempts < MAX_REPEATS
-            and not self.request.upgrade
-        )
-
-    def _repeat(self, reused: bool, error: str) -> None:
-        """Send the request again: a pod may close a connection that was idle at any time, which
-        says nothing against the pod; closing a new one does."""
-        self._attempts += 1
-        if reused and not self._fresh:
+    def _go_on(self, failure: Failure, error: str, cause: str) -> None:
+        """An attempt has failed: do what the rules say."""
+        repeatable = retry.may_repeat(self.request, self._body)
+        then, blame = retry.judge(failure, repeatable=repeatable, repeats=self._repeats)
+        self._repeats += failure in retry.SEEN
+        pod = self.ticket.pod
+        assert pod is not None
+        driver = self._proxy.driver
+        if blame is Blame.UNREACHABLE:
+            driver.connect_failed(pod, error)
+        elif blame is Blame.ANSWER:
+            driver.answered_badly(pod, error, untouched=failure is Failure.UNTOUCHED)
+        if self.done:
+            return
+        if then is Then.PASS_ON:
+            self._reply(replies.upstream_failed(f"{pod.address}: {error}"), "upstream-failed")
+        elif then is Then.SAME_POD:
             self._fresh = True
             self.entry.counters.requeued("connection-closed")
-            self._connect(self._proxy.driver.clock())
+            self._connect(driver.clock())
         else:
-            self._requeue("connection-lost", error)
+            self._requeue(cause)
+
+    def _requeue(self, cause: str) -> None:
+        """Back to the front of the queue."""
+        self.entry.counters.requeued(cause)
+        if self.trace is not None:
+            self.trace.waiting()
+        driver = self._proxy.driver
+        driver.requeue(self.ticket, driver.clock())
 
     def on_client_gone(self) -> None:
         """The client has left: nobody wants the answer."""
@@ -529,6 +524,8 @@ class Exchange:
 
     def _reply(self, reply: replies.Reply, outcome: str) -> None:
         now = self._proxy.driver.clock()
+        if self.attempts > 1:
+            self._note_attempts()
         reply = fitted(reply, self, now)
         self._response_size = len(reply.body)
         if self.trace is not None and reply.reason is not None:
@@ -557,7 +554,7 @@ class Exchange:
                 record_of(self, status, self._response_size, now - self.ticket.arrived, why)
             )
         ticket = self.ticket
-        ticket.owner = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
+        ticket.owner = NOBODY  # breaks the cycle: nothing is left for the garbage collector
         state = ticket.state
         if state is ASSIGNED:
             driver.release(ticket, now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from activator.proxy.body import ChunkedBody, chunk
 from activator.proxy.fields import clean_trailers
 from activator.proxy.request import IDEMPOTENT, Request, wants_trailers
+from throttler.ticket import QUEUED, Ticket
 
 
 class HeldBody:
@@ -54,6 +55,20 @@ class HeldBody:
         """A pod has all that is held: keep it only where it may be sent once more."""
         if self.size > self._limit or (self.size and self._request.method not in IDEMPOTENT):
             self.forget()
+
+    def charge(self, ticket: Ticket, size: int, *, sent: bool) -> None:
+        """Count what is held against the budgets; beyond them nothing more is read.
+
+        Arguments:
+            size: of what was held just now, in bytes; sent: whether a pod has it already.
+        """
+        if ticket.state is not QUEUED:
+            ticket.size += size
+            if sent:
+                self.on_sent()
+        elif self.replayable:
+            assert ticket.revision is not None
+            self.replayable = ticket.revision.breaker.hold(ticket, size)
 
     def forget(self) -> None:
         """From here on this body cannot be sent again."""

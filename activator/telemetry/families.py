@@ -163,7 +163,8 @@ REQUEUES = Family(
     "activator_requeues_total",
     _C,
     (*REVISION, "cause"),
-    "Requests that went back to the queue because their pod had nothing of them.",
+    "Requests that were given to a pod once more, by why: connect-failed, connect-timeout, "
+    "tls-failed, connection-closed, connection-lost or untouched.",
 )
 OLDEST_WAITER = Family(
     "activator_oldest_waiter_seconds",

@@ -1,0 +1,115 @@
+"""When a request is sent again, and where: one table over what became of an attempt.
+
+Pure: what was met goes in, what to do comes out. RFC 9110 section 9.2.2: what a pod may have seen
+is sent again only where a second time has no second effect. RFC 9112 section 9.3.1: a connection
+that was kept may end as it is used, which says nothing against the pod. Knative's counterpart:
+Go's transport (shouldRetryRequest), and the dialer of knative.dev/pkg/network/transports.go.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from activator.proxy.held import HeldBody
+from activator.proxy.request import IDEMPOTENT, Request
+
+#: How often one request is sent again after a pod may have seen it. What queue-proxy gives back
+#: untouched does not count: there the deadline is the bound.
+MAX_REPEATS = 3
+
+
+class Failure(Enum):
+    """What became of an attempt to have a request answered."""
+
+    NO_CONNECTION = "no-connection"
+    REUSED_LOST = "reused-lost"
+    NEW_LOST = "new-lost"
+    UNTOUCHED = "untouched"
+    ANSWER_LOST = "answer-lost"
+
+
+class Then(Enum):
+    """What follows for the request."""
+
+    PASS_ON = "pass-on"
+    SAME_POD = "same-pod"
+    REQUEUE = "requeue"
+
+
+class Blame(Enum):
+    """What the attempt says of the pod."""
+
+    NONE = "none"
+    UNREACHABLE = "unreachable"
+    ANSWER = "answer"
+
+
+class Rule(NamedTuple):
+    """What follows from a failure: for a request that may be repeated, for any other, for the pod.
+
+    Attributes:
+        repeatable: what follows where ``may_repeat``; other: where not.
+        blame: of the pod at the first failure; again: at a later one of the same request.
+    """
+
+    repeatable: Then
+    other: Then
+    blame: Blame
+    again: Blame
+
+
+#: NO_CONNECTION: refused or not answered in time: no pod has a byte of it, of whatever method.
+#: REUSED_LOST, NEW_LOST: the connection, kept from before or opened for this request, ended after
+#: the request was sent and before a byte of an answer. A request that meets the second once more
+#: may be what breaks them: the pod is not blamed for it again.
+#: UNTOUCHED: queue-proxy says that its application had nothing of it (proxy.queue_proxy).
+#: ANSWER_LOST: a byte of an answer has come, so the pod has it: never again.
+RULES: dict[Failure, Rule] = {
+    Failure.NO_CONNECTION: Rule(
+        Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
+    ),
+    Failure.REUSED_LOST: Rule(Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
+    Failure.NEW_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE),
+    Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
+    Failure.ANSWER_LOST: Rule(Then.PASS_ON, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
+}
+
+#: Failures after which a pod may have seen the request.
+SEEN = frozenset((Failure.REUSED_LOST, Failure.NEW_LOST))
+
+
+def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Blame]:
+    """Return what follows from a failed attempt, for the request and of the pod.
+
+    Arguments:
+        repeatable: see ``may_repeat``.
+        repeats: failures of this request before, of those that count (``SEEN``).
+    """
+    rule = RULES[failure]
+    if failure in SEEN and repeats >= MAX_REPEATS:
+        repeatable = False
+    return rule.repeatable if repeatable else rule.other, rule.again if repeats else rule.blame
+
+
+def lost(*, answered: bool, reused: bool) -> Failure:
+    """Return which failure the end of a connection with a request on it is.
+
+    Arguments:
+        answered: whether a byte of an answer had come; reused: whether it was kept from before.
+    """
+    if answered:
+        return Failure.ANSWER_LOST
+    return Failure.REUSED_LOST if reused else Failure.NEW_LOST
+
+
+def may_repeat(request: Request, body: HeldBody) -> bool:
+    """Whether a request that a pod may have seen can be sent to a pod again: only a method that
+    has no second effect, and only with all that came of its body still held."""
+    return request.method in IDEMPOTENT and body.replayable and not request.upgrade
+
+
+def may_be_lost(request: Request) -> bool:
+    """Whether a request can be sent again for certain, so that it may go out on a connection of
+    which nobody has asked whether it is still open."""
+    return request.method in IDEMPOTENT and request.body is None and not request.upgrade

@@ -1,0 +1,77 @@
+"""Which answers are queue-proxy's own, so that the application has nothing of the request."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.queue_proxy import complaint, is_untouched
+from activator.proxy.response import read_response
+
+REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
+FULL = b"pending request queue full\n"
+GO = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
+
+
+def judged(status: int, body: bytes, fields: bytes = GO, length: int | None = None) -> bool:
+    size = len(body) if length is None else length
+    head = b"HTTP/1.1 %d Reason\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, size)
+    return is_untouched(read_response(head, to_head=False), [body])
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (502, REFUSED),
+        (502, b"dial tcp [::1]:3000: connect: connection refused\n"),
+        (502, b"dial tcp 127.0.0.1:8080: i/o timeout\n"),
+        (503, FULL),
+    ],
+)
+def test_its_own_words(status: int, body: bytes) -> None:
+    assert judged(status, body)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (502, FULL),
+        (503, REFUSED),
+        (500, REFUSED),
+        (200, REFUSED),
+        (502, b"EOF\n"),
+        (502, b"read tcp 127.0.0.1:4000->127.0.0.1:8080: read: connection reset by peer\n"),
+        (502, b"dial tcp 10.0.0.7:5432: connect: connection refused\n"),
+        (502, REFUSED + b"more"),
+        (502, REFUSED.strip()),
+        (502, b"dial tcp 127.0.0.1:8080: " + b"x" * 600 + b"\n"),
+        (503, b"try later\n"),
+        (503, b"upstream connect error or disconnect/reset before headers\n"),
+    ],
+    ids=range(12),
+)
+def test_words_of_the_application_or_of_a_mesh(status: int, body: bytes) -> None:
+    assert not judged(status, body)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"",
+        b"Content-Type: text/plain; charset=utf-8\r\n",
+        b"X-Content-Type-Options: nosniff\r\nContent-Type: text/html\r\n",
+    ],
+)
+def test_the_same_words_without_the_fields_that_go_writes(fields: bytes) -> None:
+    assert not judged(502, REFUSED, fields)
+
+
+def test_an_answer_to_head_has_no_words_to_know_it_by() -> None:
+    head = b"HTTP/1.1 502 Bad Gateway\r\n%bContent-Length: 53\r\n\r\n" % GO
+    assert not is_untouched(read_response(head, to_head=True), [])
+
+
+def test_people_are_told_the_words_of_queue_proxy_alone() -> None:
+    head = b"HTTP/1.1 502 Bad Gateway\r\n%bContent-Length: 53\r\n\r\n" % GO
+    response = read_response(head, to_head=False)
+    assert complaint(response, [REFUSED]) == f"answered 502: {REFUSED.decode().strip()}"
+    assert complaint(response, None) == "answered 502"
