@@ -14,6 +14,41 @@ def test_no_pod_is_listed() -> None:
     assert waiting_reason(One().throttler) == (Reason.NO_ENDPOINTS, "")
 
 
+def test_the_autoscaler_matters_only_while_no_pod_is_listed() -> None:
+    one = One()
+    assert waiting_reason(one.throttler, True) == (Reason.AUTOSCALER_UNREACHABLE, "")
+    one.set_dests([], [A])
+    assert waiting_reason(one.throttler, True) == (Reason.PODS_NOT_READY, "")
+
+
+def test_a_pod_is_not_at_fault_for_what_another_met() -> None:
+    one = One()
+    one.set_dests([A], [B])
+    one.throttler.probe_failed(one.pod(B), one.pod(B).epoch, "refused", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, f"{B}: refused")
+    one.throttler.probe_failed(one.pod(A), one.pod(A).epoch, "late", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: late")
+
+
+def test_what_a_pod_met_in_an_earlier_life_is_forgotten_when_it_is_listed_anew() -> None:
+    one = One(1)
+    one.healthy([A])
+    one.request()
+    one.throttler.connect_failed(one.pod(A), "refused", 1.0)
+    one.set_dests([])
+    one.set_dests([A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+
+
+def test_requests_that_pods_only_finish_do_not_count_against_the_limit() -> None:
+    one = One(2)
+    one.healthy([A, B])
+    one.requests(4)
+    one.set_dests([B])
+    one.request()
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
+
+
 def test_a_pod_that_only_finishes_its_requests_does_not_count() -> None:
     one = One(1)
     one.healthy([A])

@@ -111,6 +111,12 @@ def test_an_answer_in_full(name):
     assert render(reply) == head + tail(body)
 
 
+@pytest.mark.parametrize("name", ANSWERS)
+def test_each_answer_but_those_to_probes_says_why(name):
+    reply, _, _ = ANSWERS[name]
+    assert bool(reply.why) is not ("probe" in name or "healthy" in name)
+
+
 def test_the_time_out_is_25_bytes_as_knatives():
     assert len(replies.timed_out(Reason.NO_ENDPOINTS, "").body) == 25
 
