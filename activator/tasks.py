@@ -26,6 +26,12 @@ class Tasks:
             context = {"message": "a task failed", "exception": error, "task": task}
             task.get_loop().call_exception_handler(context)
 
+    async def finish(self, within: float) -> None:
+        """Wait for what runs, for as many seconds at most, and cancel the rest."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within)
+        await self.close()
+
     async def close(self) -> None:
         """Cancel what runs, and wait for it."""
         tasks = list(self._tasks)

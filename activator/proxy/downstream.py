@@ -104,8 +104,9 @@ class Downstream(asyncio.Protocol):
         if self._tls:
             presence.bound_tls_buffer(self.transport)
         proxy = self.proxy
+        refused = not self._tls and not proxy.has_room()  # over TLS: before the handshake
         proxy.connections.add(self)
-        if len(proxy.connections) > proxy.max_connections:
+        if refused:
             self._closed = True
             self.write(proxy.too_many_connections())
             self._end()

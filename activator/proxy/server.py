@@ -27,6 +27,8 @@ from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
 from activator.proxy.replies import Reply, too_many_connections
 from activator.proxy.request import RequestLimits
+from activator.proxy.tls_listener import TlsListener
+from activator.tasks import Tasks
 from activator.timers import Timers
 from throttler.model import RevisionID
 
@@ -82,6 +84,8 @@ class Proxy:
         #: so that clients go elsewhere before it is closed.
         self.draining = False
         self.connections: set[Downstream] = set()
+        #: Clients that are no connections yet: their TLS has not begun.
+        self.handshakes = Tasks()
         self._repeats = Repeats()
         self._date = b""
         self._date_of = 0
@@ -94,13 +98,28 @@ class Proxy:
             self._date = formatdate(now, usegmt=True).encode()
         return self._date
 
+    def has_room(self) -> bool:
+        """Whether one more client may be connected."""
+        return len(self.connections) + len(self.handshakes) < self.max_connections
+
+    def admit_handshake(self) -> bool:
+        """Return whether one more client may begin TLS; if not, that is logged now and then."""
+        most = int(_SHARE_FOR_HANDSHAKES * self.max_connections)
+        if not self.has_room():
+            self._tell_too_many("connections are open", self.max_connections)
+        elif len(self.handshakes) >= most:
+            self._tell_too_many("clients have not ended their TLS handshakes", most)
+        else:
+            return True
+        return False
+
+    def _tell_too_many(self, what: str, count: int) -> None:
+        if self._repeats.admit(what, self.clock()) is not None:
+            logger.warning("%d %s, more are refused: raise the limit of open files", count, what)
+
     def too_many_connections(self) -> bytes:
         """Return the answer to a connection beyond the bound, and log it now and then."""
-        if self._repeats.admit("connections", self.clock()) is not None:
-            logger.warning(
-                "%d connections are open, more are refused: raise the limit of open files",
-                self.max_connections,
-            )
+        self._tell_too_many("connections are open", self.max_connections)
         reply = too_many_connections()
         return reply.render(date=self.date(), head_only=False, keep_alive=False, minor=1)
 
@@ -133,10 +152,8 @@ class Proxy:
 
 #: Connections that the kernel keeps for us until they are accepted.
 BACKLOG = 4096
-#: Seconds for a TLS handshake with a client; whoever sends nothing holds no file for longer.
-_HANDSHAKE_TIMEOUT = 10.0
-#: Seconds for a client to take the rest of its last answer, and to answer the end of TLS.
-_SHUTDOWN_TIMEOUT = 60.0
+#: Seconds for handshakes that are under way when the ports close.
+_LAST_HANDSHAKES = 1.0
 
 
 class QuietServer(uvicorn.Server):
@@ -144,13 +161,24 @@ class QuietServer(uvicorn.Server):
     certificate for some of its sockets, where uvicorn has one for all or none. The connections of
     all sockets end together.
 
+    Arguments:
+        admit_handshake: whether one more client may begin TLS.
+        handshakes: is to hold those under way.
+
     Attributes:
         secure: by listening socket, what its clients are shown.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        admit_handshake: Callable[[], bool] = lambda: True,
+        handshakes: Tasks | None = None,
+    ) -> None:
         super().__init__(config)
         self.secure: dict[socket.socket, ssl.SSLContext] = {}
+        self._admit_handshake = admit_handshake
+        self._handshakes = Tasks() if handshakes is None else handshakes
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -160,17 +188,19 @@ class QuietServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn.Server."""
         await super().startup([sock for sock in sockets or () if sock not in self.secure])
-        loop = asyncio.get_running_loop()
         for sock, context in self.secure.items():
-            server = await loop.create_server(
-                self._protocol,
-                sock=sock,
-                ssl=context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
-                ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT,
+            listener = TlsListener(
+                sock, context, self._protocol, self._admit_handshake, self._handshakes
             )
-            self.servers.append(server)
+            # It has the two methods that uvicorn calls.
+            self.servers.append(listener)  # type: ignore[arg-type] # see above
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn.Server. Who is in the middle of a handshake may bring one request."""
+        for server in self.servers:
+            server.close()
+        await self._handshakes.finish(_LAST_HANDSHAKES)
+        await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
         """Return the protocol object of a new connection."""
@@ -202,7 +232,7 @@ def data_server(proxy: Proxy) -> QuietServer:
         access_log=False,
         backlog=BACKLOG,
     )
-    return QuietServer(config)
+    return QuietServer(config, proxy.admit_handshake, proxy.handshakes)
 
 
 async def _no_application(scope: Any, receive: Any, send: Any) -> None:
@@ -222,6 +252,9 @@ def _find_the_dead(sock: socket.socket) -> None:
 #: Share of the process's files that connections of clients may take. A request needs two, one of
 #: them its pod's; those that wait need one.
 _SHARE_FOR_CLIENTS = 0.75
+#: Share of those for clients whose TLS has not begun, so that who sends nothing takes no place from
+#: those on other ports.
+_SHARE_FOR_HANDSHAKES = 0.5
 
 
 def _file_limit() -> float:

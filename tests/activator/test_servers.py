@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import socket
 import ssl
 import struct
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from activator.config import load
 from activator.proxy.server import ListenError
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
+from tests.activator.proxy.world import until
 
 #: Connections that the kernel lets wait on any port.
 LONGEST = int(Path("/proc/sys/net/core/somaxconn").read_text())
@@ -129,6 +134,82 @@ async def _status(client: httpx.AsyncClient, url: str) -> int:
         return (await client.get(url)).status_code
     except httpx.ConnectError:
         return 0
+
+
+#: Clients of their own process, which send their first words with their connection: each connects,
+#: asks once, and leaves. Prints what went wrong, once per kind.
+CLIENTS = """
+import concurrent.futures, socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[2])
+
+def ask(number):
+    try:
+        with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10) as plain:
+            with context.wrap_socket(plain, server_hostname="localhost") as tls:
+                tls.sendall(b"GET / HTTP/1.1\\r\\nHost: nobody\\r\\n\\r\\n")
+                status = tls.recv(4096)[9:12]
+                return "" if status == b"404" else f"was told {status}"
+    except Exception as error:
+        return repr(error)
+
+with concurrent.futures.ThreadPoolExecutor(16) as threads:
+    print(*sorted(set(threads.map(ask, range(int(sys.argv[3]))))), sep="\\n")
+"""
+
+
+@asynccontextmanager
+async def encrypted(folder: Path, ca: trustme.CA) -> AsyncIterator[Servers]:
+    """All listeners, also the one for TLS."""
+    encrypt(folder)
+    write_secret(folder, ca)
+    servers = Servers(runtime(folder))
+    try:
+        await servers.start()
+        yield servers
+    finally:
+        await servers.stop_data(1.0)
+        await servers.stop()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_many_clients_of_another_process_each_get_their_answer_over_tls(
+    tmp_path: Path,
+) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with encrypted(tmp_path, ca) as servers:
+        port = servers.describe()["https"].rpartition(":")[2]
+        before = open_files()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", CLIENTS, port, str(tmp_path / "ca.pem"), "500"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(60):
+                said, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert said == b"\n"
+        await until(lambda: open_files() == before)
+
+
+async def test_clients_that_never_begin_tls_take_no_place_from_other_ports(tmp_path: Path) -> None:
+    async with encrypted(tmp_path, trustme.CA()) as servers:
+        servers._runtime.proxy.max_connections = 60
+        at = servers.describe()
+        port = int(at["https"].rpartition(":")[2])
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        await until(lambda: sum(reader.at_eof() for reader, _ in silent) == 70)
+        async with httpx.AsyncClient(trust_env=False) as client:
+            assert (await client.get(f"http://{at['http']}/")).status_code == 404
+            assert (await client.get(f"http://{at['metrics']}/healthz")).status_code == 200
+        assert sum(reader.at_eof() for reader, _ in silent) == 70
+        for _, writer in silent:
+            writer.close()
 
 
 async def test_a_hanging_handshake_does_not_hold_up_the_end(tmp_path: Path) -> None:

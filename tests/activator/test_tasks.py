@@ -70,3 +70,26 @@ async def test_closing_cancels_what_runs_and_waits_for_it():
 
 async def test_closing_nothing_is_fine():
     await Tasks().close()
+
+
+async def test_what_runs_may_be_given_time_to_finish_and_no_more():
+    tasks = Tasks()
+    ended: list[str] = []
+    go = asyncio.Event()
+
+    async def quick() -> None:
+        await go.wait()
+        ended.append("quick")
+
+    async def hanging() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    tasks.start(quick())
+    tasks.start(hanging())
+    asyncio.get_running_loop().call_soon(go.set)
+    await tasks.finish(0.1)
+    assert ended == ["quick", "cancelled"]
+    await tasks.finish(0.1)  # nothing runs

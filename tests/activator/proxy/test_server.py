@@ -11,6 +11,7 @@ import pytest
 from activator.proxy import downstream
 from activator.proxy.replies import refused
 from activator.proxy.server import ListenError, data_server, listen
+from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, ok, request, until
 from throttler.model import RevisionID
 
@@ -155,6 +156,42 @@ async def test_a_new_connection_may_bring_its_first_request_while_the_server_sto
     silent.close()
     await asyncio.wait([task])
     assert len(pod.requests) == 1
+
+
+@pytest.fixture
+async def tls_world(anyio_backend):
+    world = TlsWorld()
+    await world.start()
+    yield world
+    await world.close()
+
+
+async def test_who_is_in_the_middle_of_a_handshake_when_the_server_stops_has_a_second(tls_world):
+    world = tls_world
+    await world.serving()
+    server = data_server(world.proxy)
+    sock = listen("127.0.0.1", 0, "--https-port")
+    world.port = sock.getsockname()[1]
+    server.secure[sock] = world.tls.server.context
+    task = world.tasks.start(server.serve([sock]))
+    await until(lambda: server.started)
+    busy, silent = ByHand(await world.plain(), world.trusted), await world.plain()
+    await until(lambda: len(world.proxy.handshakes) == 2)
+
+    world.proxy.draining = server.should_exit = True
+    while sock.fileno() >= 0:
+        await world.clock_moves(0.02)
+    with pytest.raises(ConnectionRefusedError):
+        await world.plain()
+    await busy.shake(behind=request(method=b"POST", body=b"x"))
+    head = await busy.read_until(b"\r\n\r\n")
+    assert b"200 OK" in head
+    assert b"connection: close" in head.lower()
+    busy.client.abort()
+
+    await silent.ended()
+    await asyncio.wait([task])
+    assert not len(world.proxy.handshakes)
 
 
 async def test_a_drain_answers_the_connections_of_a_server(world):

@@ -15,6 +15,8 @@ from typing import Any
 import trustme
 
 from activator.proxy.downstream import Downstream
+from activator.proxy.server import listen
+from activator.proxy.tls_listener import TlsListener
 from activator.tls.internal import DATA_PLANE, POD_PORT, InternalTls
 from activator.tls.parameters import TlsParameters
 from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until
@@ -79,6 +81,48 @@ class TlsClient(Client):
         self.transport.close()
 
 
+class ByHand:
+    """A client's side of TLS over a plain connection, which does only what it is told."""
+
+    def __init__(self, client: Client, context: ssl.SSLContext) -> None:
+        self.client = client
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._in, self._out, server_hostname=DATA_PLANE)
+
+    def pump(self) -> None:
+        """Pass bytes on, both ways."""
+        self._in.write(bytes(self.client.unread))
+        self.client.unread.clear()
+        if data := self._out.read():
+            self.client.send(data)
+
+    async def shake(self, behind: bytes = b"") -> None:
+        """Do the handshake; what is ``behind`` it leaves with our last part of it."""
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.pump()
+                await self.client.change()
+                self.pump()
+            else:
+                break
+        if behind:
+            self.tls.write(behind)
+        self.pump()
+
+    async def read_until(self, end: bytes) -> bytes:
+        """Read what comes, to these bytes."""
+        read = b""
+        while end not in read:
+            self.pump()
+            try:
+                read += self.tls.read(1 << 16)
+            except ssl.SSLWantReadError:
+                await self.client.change()
+        return read
+
+
 class TlsWorld(World):
     """A proxy whose clients and pods speak TLS.
 
@@ -96,13 +140,15 @@ class TlsWorld(World):
         self.tls.set_secret(secret(self.ca))
         self.tls.start()
         self.pools.use_tls(self.tls.pods)
-        self._server = await self.loop.create_server(
+        sock = listen("127.0.0.1", 0, "--https-port")
+        self.port = sock.getsockname()[1]
+        self._server = TlsListener(
+            sock,
+            self.tls.server.context,
             lambda: Downstream(self.proxy),
-            "127.0.0.1",
-            ssl=self.tls.server.context,
-            ssl_handshake_timeout=10.0,
+            self.proxy.admit_handshake,
+            self.proxy.handshakes,
         )
-        self.port = self._server.sockets[0].getsockname()[1]
         self.trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.ca.configure_trust(self.trusted)
 
@@ -126,6 +172,12 @@ class TlsWorld(World):
         _, client = await self.loop.create_connection(
             TlsClient, sock=sock, ssl=self.trusted, server_hostname=DATA_PLANE
         )
+        self.clients.append(client)
+        return client
+
+    async def plain(self) -> Client:
+        """A connection on which no TLS is spoken unless the test does so itself."""
+        _, client = await self.loop.create_connection(Client, "127.0.0.1", self.port)
         self.clients.append(client)
         return client
 
