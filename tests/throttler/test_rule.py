@@ -76,13 +76,16 @@ def test_a_pod_that_leaves_with_a_request() -> None:
     assert said(pod) == ("leave", "draining")
 
 
+@pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize(("borrow", "decision"), [(True, "use"), (False, "leave")])
-def test_a_pod_of_another_activators_share(borrow: bool, decision: str) -> None:
+def test_a_pod_of_another_activators_share(borrow: bool, decision: str, ready: bool) -> None:
     one = One(1, borrow=borrow)
-    own, other = one.healthy([A, B])
+    one.set_dests([A, B] if ready else [], [] if ready else [A, B])
+    for address in (A, B):
+        one.passed(one.pod(address))
     one.throttler.set_share(ActivatorShare(0, 2), one.now)
-    assert said(own) == ("use", "probe-passed")
-    assert said(other) == (decision, "beyond-share")
+    assert said(one.pod(A)) == ("use", "probe-passed")
+    assert said(one.pod(B)) == (decision, "beyond-share")
 
 
 def test_kubernetes_word_is_enough_where_no_mesh_is() -> None:
