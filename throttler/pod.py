@@ -33,7 +33,7 @@ class PodTracker:
         mesh_like: whether its last probe failed in a way that a mesh might be the cause of; None
             while it has answered none since it was listed as it is.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
-        state: what we think of it, see throttler.health.
+        state: what we think of it, see throttler.health; state_since: when it came to that.
         epoch: grows when answers to earlier probes become void.
         in_flight: requests that it has from us now.
         limit: requests that it may have at a time.
@@ -74,6 +74,7 @@ class PodTracker:
         "relapses",
         "revision",
         "state",
+        "state_since",
         "strikes",
         "well_since",
     )
@@ -93,6 +94,7 @@ class PodTracker:
         self.mesh_like: bool | None = None
         self.ready = ready
         self.state = PodState.PROBING
+        self.state_since = now
         self.epoch = 0
         self.in_flight = 0
         self.limit = limit
@@ -119,13 +121,16 @@ class PodTracker:
         """``ip:port``, IPv6 in brackets."""
         return self.dest.address
 
-    def apply(self, event: PodEvent) -> None:
+    def apply(self, event: PodEvent, now: float) -> None:
         """Move to the state that follows from ``event``.
 
         Raises:
             LookupError: the pair is not in the table.
         """
-        self.state, new_epoch = transition(self.state, event)
+        before = self.state
+        self.state, new_epoch = transition(before, event)
+        if self.state is not before:
+            self.state_since = now
         if new_epoch:
             self.epoch += 1
             self.mesh_like = None

@@ -178,7 +178,7 @@ class RevisionThrottler:
             return None
         if pod.state is PodState.DRAINING and not pod.in_flight:
             changes = Changes()
-            self.roster.bury(pod, changes)
+            self.roster.bury(pod, changes, now)
             return changes
         return None
 
@@ -243,7 +243,7 @@ class RevisionThrottler:
     def set_reach(self, reach: Reach, now: float) -> Changes:
         """Take what requests may be sent to; what runs finishes where it is."""
         changes = Changes()
-        self.roster.set_reach(reach, changes)
+        self.roster.set_reach(reach, changes, now)
         return self._rebuild(changes, now)
 
     def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> Changes | None:

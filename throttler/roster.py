@@ -97,10 +97,10 @@ class Roster:
         listed = dict.fromkeys(dests.ready, True) | dict.fromkeys(dests.not_ready, False)
         for dest, pod in list(self.pods.items()):
             if dest not in listed and pod.state is not PodState.DRAINING:
-                pod.apply(PodEvent.DELISTED)
+                pod.apply(PodEvent.DELISTED, now)
                 self.outliers.forget(pod)
                 if not pod.in_flight:
-                    self.bury(pod, changes)
+                    self.bury(pod, changes, now)
         for dest, ready in listed.items():
             self._list(dest, ready, changes, now)
 
@@ -114,34 +114,34 @@ class Roster:
             was_ready, pod.ready = pod.ready, ready
             before = pod.epoch
             if pod.state is PodState.DRAINING:
-                pod.apply(PodEvent.LISTED)
+                pod.apply(PodEvent.LISTED, now)
                 pod.last_error = ""  # what was met in its earlier life is void
             elif was_ready and not ready:
-                pod.apply(PodEvent.BECAME_NOT_READY)
+                pod.apply(PodEvent.BECAME_NOT_READY, now)
             if pod.epoch == before and (was_ready or not ready):
                 return
             if ready:
                 pod.mesh_like = None  # what a pod answered while it started says nothing of a mesh
-        self._question(pod, changes)
+        self._question(pod, changes, now)
 
-    def _question(self, pod: PodTracker, changes: Changes) -> None:
+    def _question(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Have a pod probed; not where Kubernetes' word is enough, nor where it is out of reach."""
-        if not self._trust(pod) and self._in_question(pod):
+        if not self._trust(pod, now) and self._in_question(pod):
             changes.probe.append(pod)
 
-    def _trust(self, pod: PodTracker) -> bool:
+    def _trust(self, pod: PodTracker, now: float) -> bool:
         """Take a pod for healthy without a probe, where Kubernetes' word is enough for that."""
         if not self._trusts(pod):
             return False
         if pod.state is not _HEALTHY:
-            pod.apply(PodEvent.TRUSTED)
+            pod.apply(PodEvent.TRUSTED, now)
             pod.set_limit(self._revision.revision.container_concurrency)
         return True
 
     def _trusts(self, pod: PodTracker) -> bool:
         return self.reach.trusted and pod.ready and not pod.is_service
 
-    def set_reach(self, reach: Reach, changes: Changes) -> None:
+    def set_reach(self, reach: Reach, changes: Changes, now: float) -> None:
         """Take what requests may be sent to.
 
         Pods in use stay in use until the probe that follows says otherwise, so that a change of
@@ -152,14 +152,14 @@ class Roster:
             if pod.state is PodState.DRAINING:
                 continue
             if reach.pods:
-                self._question(pod, changes)
+                self._question(pod, changes, now)
             else:
-                pod.apply(PodEvent.DOUBTED)
+                pod.apply(PodEvent.DOUBTED, now)
                 self.outliers.forget(pod)
 
-    def bury(self, pod: PodTracker, changes: Changes) -> None:
+    def bury(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Let go of a pod that is not listed any more and has no request left."""
-        pod.apply(PodEvent.IDLE)
+        pod.apply(PodEvent.IDLE, now)
         pod.bit = 0
         if not pod.is_service:
             del self.pods[pod.dest]
@@ -174,7 +174,7 @@ class Roster:
         if now < pod.held_until:
             return False
         was_healthy = pod.state is _HEALTHY
-        pod.apply(PodEvent.PROBE_PASSED)
+        pod.apply(PodEvent.PROBE_PASSED, now)
         pod.mesh_like = False
         pod.last_error = ""
         pod.last_status = 200
@@ -202,7 +202,7 @@ class Roster:
         _note_failure(pod, error, now)
         if status is None or pod.state is not PodState.PROBING or now < pod.held_until:
             return False
-        return self._trust(pod)
+        return self._trust(pod, now)
 
     def unreachable(self, pod: PodTracker, error: str, now: float) -> bool:
         """Take that a pod refused or dropped a request before it had a byte of it."""
@@ -220,7 +220,7 @@ class Roster:
             return False
         if self.outliers.condemns(pod, untouched, changes, now):
             _note_failure(pod, error, now)
-            pod.apply(PodEvent.SUSPECTED)
+            pod.apply(PodEvent.SUSPECTED, now)
             changes.probe.append(pod)
             return True
         return self.end_trial(pod) or bool(changes.probe)
@@ -243,7 +243,7 @@ class Roster:
             return False
         _note_failure(pod, error, now)
         was_healthy = pod.state is _HEALTHY
-        pod.apply(event)
+        pod.apply(event, now)
         self.outliers.forget(pod)
         return was_healthy
 

@@ -35,6 +35,7 @@ class Rule(Enum):
     AWAITING_PROBE = "awaiting-probe"
     PROBE_FAILING = "probe-failing"
     BAD_ANSWERS = "bad-answers"
+    ON_TRIAL = "on-trial"
     BEYOND_SHARE = "beyond-share"
     MESH = "mesh"
     DRAINING = "draining"
@@ -70,6 +71,11 @@ _BAD_ANSWERS = Verdict(
     "Waits: queue-proxy gave back a request that its application had nothing of, or the "
     "application answered 502 or 503 several times in a row. It is left alone for a moment, then "
     "used as soon as a probe passes.",
+)
+_ON_TRIAL = Verdict(
+    *(_USE, Rule.ON_TRIAL),
+    "Used for one request more than it has, until one is answered well: its answers spoke against "
+    "it.",
 )
 _BORROWED = Verdict(
     *(_USE, Rule.BEYOND_SHARE),
@@ -128,7 +134,16 @@ _KUBERNETES_SAYS_NO = {
 VERDICTS: tuple[Verdict, ...] = (
     *(_PROBE_PASSED, _KUBERNETES_READY),
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
-    *(_AWAITING_PROBE, _PROBE_FAILING, _BAD_ANSWERS, _BORROWED, _OF_OTHERS, _MESH, _DRAINING),
+    *(
+        _AWAITING_PROBE,
+        _PROBE_FAILING,
+        _BAD_ANSWERS,
+        _ON_TRIAL,
+        _BORROWED,
+        _OF_OTHERS,
+        _MESH,
+        _DRAINING,
+    ),
 )
 
 
@@ -138,7 +153,7 @@ def verdict(pod: PodTracker) -> Verdict:
     if pod.state in (PodState.DRAINING, PodState.GONE):
         return _DRAINING
     if pod.bit:
-        return _of_use(pod) if pod.in_slice else _BORROWED
+        return _of_use(pod)
     if not (revision.reach.pods or pod.is_service):
         return _MESH
     if pod.state is PodState.HEALTHY:
@@ -152,6 +167,10 @@ def verdict(pod: PodTracker) -> Verdict:
 
 def _of_use(pod: PodTracker) -> Verdict:
     revision = pod.revision
+    if pod.on_trial:
+        return _ON_TRIAL
+    if not pod.in_slice:
+        return _BORROWED
     if pod.is_service or (revision.revision.probe_suffices and not revision.reach.trusted):
         return _PROBE_PASSED
     if revision.reach.trusted and pod.ready:

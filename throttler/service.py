@@ -60,7 +60,7 @@ class Service:
         sought = self.address and self._needed and self._seek(reach, pods)
         old = self.tracker
         if old is not None and not (sought and old.address == self.address):
-            self._leave(old, changes)
+            self._leave(old, changes, now)
         if sought and self.tracker is None:
             dest = Dest(self.address, UID)
             limit = self._revision.revision.container_concurrency
@@ -109,10 +109,10 @@ class Service:
         self._awaited = next((pod for pod in reversed(ready) if not pod.mesh_like), None)
         return self._awaited is None
 
-    def _leave(self, tracker: PodTracker, changes: Changes) -> None:
+    def _leave(self, tracker: PodTracker, changes: Changes, now: float) -> None:
         """Send nothing there any more; requests that it has finish."""
         self.tracker = None
-        tracker.apply(PodEvent.DELISTED)
+        tracker.apply(PodEvent.DELISTED, now)
         if not tracker.in_flight:
-            tracker.apply(PodEvent.IDLE)
+            tracker.apply(PodEvent.IDLE, now)
             changes.gone.append(tracker)

@@ -74,6 +74,7 @@ def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:
         "probeStatus": pod.last_status,
         "lastProbeSecondsAgo": _ago(pod.last_probe_at, now),
         "state": pod.state.value,
+        "stateSecondsAgo": _ago(pod.state_since, now),
         "usable": pod.bit != 0,
         "decision": decided.decision.value,
         "decidedBy": decided.rule.value,

@@ -18,7 +18,7 @@ from activator.admin.reading import Node
 from activator.admin.screen import Fact, Page, Part, Table
 
 POD_COLUMNS: Final = (
-    *("address", "kubernetes", "probe", "status", "probed", "state"),
+    *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
     *("decision", "decided by", "in flight", "last error"),
 )
 WAKE_UP_COLUMNS: Final = ("wake-up", "outcome", "seconds", "requests", "pod", "phases")
@@ -42,7 +42,7 @@ def page(one: Node, activator: Node | None = None) -> Page:
     if pods:
         rows = tuple(map(_pod_row, pods))
         styles = tuple(map(_style, pods))
-        parts.append(Table(POD_COLUMNS, rows, frozenset({"status", "probed"}), styles))
+        parts.append(Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles))
         parts.append(tuple(_rules(pods)))
     if wake_ups := one.nodes("wakeUps", required=False):
         rows = tuple(map(_wake_up_row, wake_ups))
@@ -128,6 +128,7 @@ def _pod_row(pod: Node) -> tuple[str, ...]:
         str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
         _ago(pod, "lastProbeSecondsAgo"),
         pod.text("state", default="-"),
+        _ago(pod, "stateSecondsAgo"),
         pod.text("decision", default="-"),
         pod.text("decidedBy", default="-"),
         f"{pod.whole('inFlight')}/{limit}",

@@ -94,6 +94,7 @@ class PodView(TypedDict):
     state: Annotated[
         str, says("where it is in its life; only healthy ones are sent requests", PodState)
     ]
+    stateSecondsAgo: Annotated[float | None, says("how long ago it came to that state")]
     usable: Annotated[
         bool,
         says(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import One
+from tests.throttler.world import One, addresses
 from throttler.capacity import MAX_CAPACITY, WIDEN_ANYWAY
 from throttler.health import PodEvent, PodState
 from throttler.model import Dest
 from throttler.pod import PodTracker
+
+(A,) = addresses(1)
 
 
 @pytest.fixture
@@ -32,14 +34,14 @@ def test_only_some_events_make_older_probes_void(pod: PodTracker) -> None:
         PodEvent.DELISTED,
         PodEvent.LISTED,
     ):
-        pod.apply(event)
+        pod.apply(event, 1.0)
         epochs.append(pod.epoch)
     assert epochs == [0, 0, 1, 1, 2, 2, 3]
 
 
 def test_an_impossible_event_is_reported_and_changes_nothing(pod: PodTracker) -> None:
     with pytest.raises(LookupError, match="a pod that is probing cannot have idle"):
-        pod.apply(PodEvent.IDLE)
+        pod.apply(PodEvent.IDLE, 1.0)
     assert (pod.state, pod.epoch) == (PodState.PROBING, 0)
 
 
@@ -104,3 +106,22 @@ def test_a_new_slow_start_is_not_measured_by_the_answers_of_the_last(pod: PodTra
 
 def test_it_shows_what_a_person_wants_to_know(pod: PodTracker) -> None:
     assert repr(pod) == "<pod [fd00::1]:8012 probing 0/10>"
+
+
+def test_it_is_known_since_when_a_pod_is_in_its_state() -> None:
+    one = One(1)
+    one.now = 5.0
+    one.set_dests([A])
+    pod = one.pod(A)
+    assert pod.state_since == 5.0
+    one.now = 7.0
+    one.failed(pod)
+    assert pod.state_since == 5.0
+    one.passed(pod)
+    assert pod.state_since == 7.0
+    one.request()
+    one.now = 9.0
+    one.passed(pod)
+    assert pod.state_since == 7.0
+    one.set_dests([])
+    assert pod.state_since == 9.0

@@ -10,6 +10,7 @@ from tests.throttler.world import One, addresses, revision
 from throttler.capacity import ActivatorShare
 from throttler.health import PodState
 from throttler.model import MeshMode, ReadinessRule
+from throttler.outliers import HOLD
 from throttler.pod import PodTracker
 from throttler.rule import VERDICTS, Decision, Rule, verdict
 
@@ -47,6 +48,12 @@ def test_a_pod_is_left_alone_for_its_answers() -> None:
     pod, *_ = one.healthy([A, B, C])
     one.throttler.answered_badly(pod, "answered 502", one.now, untouched=True)
     assert said(pod) == ("wait", "bad-answers")
+    one.now += HOLD
+    one.passed(pod)
+    assert said(pod) == ("use", "on-trial")
+    one.throttler.answered_well(pod, one.now)
+    assert said(pod) == ("use", "probe-passed")
+    one.throttler.answered_badly(pod, "answered 502", one.now, untouched=True)
     one.failed(pod)
     assert said(pod) == ("wait", "probe-failing")
 

@@ -79,6 +79,7 @@ def test_a_full_pod_and_a_queue(world):
             "probeStatus": 200,
             "lastProbeSecondsAgo": 1.26,
             "state": "healthy",
+            "stateSecondsAgo": 1.26,
             "usable": True,
             "decision": "use",
             "decidedBy": "probe-passed",

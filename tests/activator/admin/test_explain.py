@@ -55,12 +55,12 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "Readiness   our own probe has to pass and Kubernetes to list the pod as ready: "
         "exec-readiness-probe",
         "",
-        "ADDRESS        KUBERNETES  PROBE    STATUS  PROBED  STATE    DECISION  DECIDED-BY        "
-        "    IN-FLIGHT  LAST-ERROR",
-        "10.0.0.1:8012  not-ready   passed   200     3.5s    healthy  wait      "
+        "ADDRESS        KUBERNETES  PROBE    STATUS  PROBED  STATE    SINCE  DECISION  DECIDED-BY"
+        "            IN-FLIGHT  LAST-ERROR",
+        "10.0.0.1:8012  not-ready   passed   200     3.5s    healthy  3.5s   wait      "
         "exec-readiness-probe  0/2        -",
-        "10.0.0.2:8012  not-ready   unknown  -       -       probing  wait      awaiting-probe    "
-        "    0/2        -",
+        "10.0.0.2:8012  not-ready   unknown  -       -       probing  3.5s   wait      "
+        "awaiting-probe        0/2        -",
         "",
         "exec-readiness-probe  (1) Waits: our own probe passed, but Kubernetes does not list it as "
         "ready, which counts since a container has an exec readiness probe, which queue-proxy "
@@ -108,11 +108,11 @@ def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
     world.driver.probe_passed(throttler.service, throttler.service.epoch)
     world.request(throttler)
     lines = [line.split() for line in shown(view(world, throttler))]
-    assert ["10.0.0.1:8012", "ready", "failed", "503", "0.0s", "probing", "wait"] in [
-        line[:7] for line in lines
+    assert ["10.0.0.1:8012", "ready", "failed", "503", "0.0s", "probing", "0.0s", "wait"] in [
+        line[:8] for line in lines
     ]
-    assert ["10.96.0.5:80", "service", "passed", "200", "0.0s", "healthy", "use"] in [
-        line[:7] for line in lines
+    assert ["10.96.0.5:80", "service", "passed", "200", "0.0s", "healthy", "0.0s", "use"] in [
+        line[:8] for line in lines
     ]
     way = "1 ready pod without limit (containerConcurrency is 0), by way of the ClusterIP"
     assert f"Capacity   {way}" in shown(view(world, throttler))
@@ -147,11 +147,11 @@ def test_an_older_activator_tells_less(world):
     answer = view(world, throttler)
     for name in ("readinessRule", "capacityBreakdown", "clusterIP"):
         del answer[name]
-    for name in ("decision", "decidedBy", "explanation", "probeStatus"):
+    for name in ("decision", "decidedBy", "explanation", "probeStatus", "stateSecondsAgo"):
         del answer["pods"][0][name]
     lines = shown(answer)
     assert lines[-1].split() == [
-        *(POD, "ready", "passed", "-", "0.0s", "healthy", "-", "-", "0/2", "-")
+        *(POD, "ready", "passed", "-", "0.0s", "healthy", "-", "-", "-", "0/2", "-")
     ]
 
 
