@@ -340,6 +340,18 @@ class Settings:
         "Whether an idle pod outside the own share is used before a request waits.",
         "A wait beside an idle pod helps nobody; turn it off to share pods as Knative does.",
     )
+    server_timing: bool = setting(
+        values.BOOLEAN, "ACTIVATOR_SERVER_TIMING", WAITING, "false",
+        "Whether answers to requests that waited say for how long and for what, in the header "
+        "`Server-Timing`.",
+        "Any client can read it, and Knative's activator adds nothing to an answer.",
+    )
+    cold_start_header: bool = setting(
+        values.BOOLEAN, "ACTIVATOR_COLD_START_HEADER", WAITING, "false",
+        "Whether each answer says in the header `Activator-Cold-Start`, true or false, whether "
+        "its request waited for a pod to start.",
+        "Knative's activator adds nothing to an answer, and each answer costs a little more.",
+    )
 
     idle_from_arrival: bool = setting(
         values.BOOLEAN, "ACTIVATOR_IDLE_FROM_ARRIVAL", WAITING, "false",

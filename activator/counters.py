@@ -91,9 +91,10 @@ class RevisionCounters:
         waits: seconds that requests were queued, only of those that were.
         outcomes: ends of requests, see OUTCOMES.
         requeues: by cause, see CAUSES, how often requests were given to a pod once more.
+        wake_ups: by outcome, wake-ups that have ended.
     """
 
-    __slots__ = ("client", "outcomes", "requeues", "server", "waits")
+    __slots__ = ("client", "outcomes", "requeues", "server", "waits", "wake_ups")
 
     def __init__(self) -> None:
         self.server: dict[tuple[bytes, int, int], HttpCounters] = {}
@@ -101,6 +102,7 @@ class RevisionCounters:
         self.waits = Histogram(WAIT_BOUNDS)
         self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         self.requeues: dict[str, int] = {}
+        self.wake_ups: dict[str, int] = {}
 
     def server_of(self, key: tuple[bytes, int, int]) -> HttpCounters:
         """Return the counters for requests of this kind."""

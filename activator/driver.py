@@ -15,6 +15,7 @@ from typing import Protocol
 from activator.counters import RevisionCounters
 from activator.events import Events
 from activator.narration import Narration
+from activator.wake_ups import WakeUps
 from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
@@ -86,6 +87,7 @@ class Driver:
         bundle_listener: who is told of the certificates to trust, PEM, all of them each time.
         events: what happens to revisions and pods, for whoever listens.
         autoscaler_lost: says whether there should be a connection to the autoscaler and is none.
+        wake_ups: the wake-ups of revisions, as they happen.
     """
 
     prober: Prober
@@ -114,6 +116,7 @@ class Driver:
         self.events = Events()
         self.autoscaler_lost: Callable[[], bool] = lambda: False
         self._narration = Narration(throttler, self.events, clock, self.why)
+        self.wake_ups = WakeUps(self.events)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
@@ -230,9 +233,11 @@ class Driver:
 
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Take a probe's good answer."""
-        before, why = pod.state, "it passed its probe"
+        before, why, now = pod.state, "it passed its probe", self.clock()
         with self._narration.of_pod(pod, why):
-            changes = pod.revision.probe_passed(pod, epoch, self.clock())
+            changes = pod.revision.probe_passed(pod, epoch, now)
+        if changes is not None:
+            self.wake_ups.probe_passed(pod, now)
         self._tell(pod, before, why)
         self.carry_out(changes)
 
@@ -287,6 +292,7 @@ class Driver:
     def delete_revision(self, revision: RevisionID) -> None:
         """Forget a Revision."""
         self.carry_out(self.throttler.delete_revision(revision))
+        self.wake_ups.forget(revision)
         entry = self._entries.pop(_key(revision), None)
         if entry is not None:
             self._forget_load(revision)
@@ -295,8 +301,10 @@ class Driver:
 
     def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
         """Take the pods of a private Endpoints object, by protocol."""
+        now = self.clock()
         with self._narration.of_revision(revision, "Kubernetes lists other pods than before"):
-            changes = self.throttler.set_dests(revision, dests, self.clock())
+            changes = self.throttler.set_dests(revision, dests, now)
+        self.wake_ups.listed(revision, now)
         self.carry_out(changes)
 
     def set_activators(
@@ -375,6 +383,7 @@ class Driver:
     def _forget(self, pod: PodTracker) -> None:
         self.prober.forget(pod)
         self.pools.forget(pod)
+        self.wake_ups.leads.forget(pod)
         if (entry := self._entries.get(_key(pod.revision.revision.id))) is not None:
             entry.counters.forget_pod(pod.address)
 

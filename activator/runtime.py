@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from activator import logs
+from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.config import Settings
 from activator.configmaps import network
@@ -185,6 +186,8 @@ class Runtime:
             header_timeout=settings.header_timeout,
             idle_from_arrival=settings.idle_from_arrival,
             unhealthy=self.ready,
+            server_timing=settings.server_timing,
+            cold_start_header=settings.cold_start_header,
         )
 
     def _make_link(self) -> AutoscalerLink | None:
@@ -198,7 +201,13 @@ class Runtime:
         from activator.autoscaler.wire import frame_sink
 
         assert self.link is not None
-        return frame_sink(self.link.send, self.settings.pod_name)
+        return frame_sink(self.link.send, self.settings.pod_name, self._stats_leave)
+
+    def _stats_leave(self, stats: list[Stat]) -> Callable[[], None]:
+        """Return what notes that these have left, should they: wake-ups wait for that."""
+        arose, clock = self._clock(), self._clock
+        revisions = [stat.revision_id for stat in stats]
+        return lambda: self.driver.wake_ups.stats_sent(revisions, arose, clock())
 
     # -- what ConfigMaps change -----------------------------------------------------------------
 

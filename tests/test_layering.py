@@ -34,11 +34,13 @@ BASE: Final = frozenset(
         "log_lines",
         "logs",
         "names",
+        "probe_lead",
         "setting",
         "tasks",
         "timers",
         "tls",
         "values",
+        "wake_ups",
     )
 )
 SIBLINGS: Final = frozenset(
@@ -57,6 +59,10 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.log_lines": frozenset(),
     "activator.logs": frozenset({"activator.log_lines"}),
     "activator.names": frozenset(),
+    "activator.probe_lead": frozenset({"throttler", "activator.counters"}),
+    "activator.wake_ups": frozenset(
+        {"throttler", "activator.counters", "activator.events", "activator.probe_lead"}
+    ),
     "activator.tls": frozenset({"activator.values"}),
     "activator.metrics_tls": BASE,
     "activator.tasks": frozenset(),
@@ -69,7 +75,11 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     ),
     "activator.narration": frozenset({"throttler", "activator.events"}),
     "activator.driver": frozenset(
-        {"throttler", "activator.counters", "activator.events", "activator.narration"}
+        {
+            "throttler",
+            *("activator.counters", "activator.events"),
+            *("activator.narration", "activator.wake_ups"),
+        }
     ),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.lab": frozenset(),

@@ -330,6 +330,11 @@ class RevisionThrottler:
         """Whether no request waits or runs."""
         return not (self.breaker.waiting or self.in_flight)
 
+    @property
+    def asleep(self) -> bool:
+        """Whether nothing can be sent a request: no pod is usable, and the ClusterIP not in use."""
+        return not self._pods
+
     def pods(self) -> Collection[PodTracker]:
         """Return all pods that are known, in no order."""
         return self.roster.pods.values()

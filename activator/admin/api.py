@@ -7,7 +7,16 @@ strings: whoever shows them escapes them. Knative has no counterpart.
 
 from __future__ import annotations
 
-from activator.admin.views import CapacityBreakdown, PodView, RevisionView
+from typing import cast
+
+from activator.admin.views import (
+    CapacityBreakdown,
+    PodView,
+    RevisionDetailView,
+    RevisionView,
+    WakeUpView,
+)
+from activator.wake_ups import WakeUps
 from throttler.capacity import CapacityTerms
 from throttler.health import PodState
 from throttler.pod import PodTracker
@@ -56,6 +65,18 @@ def revision_view(
         "clusterIP": pod_view(service, limited, now) if service else None,
         "pods": [pod_view(pod, limited, now) for pod in statistics.pods],
     }
+
+
+def detail_view(
+    throttler: RevisionThrottler, wake_ups: WakeUps, now: float, autoscaler_lost: bool = False
+) -> RevisionDetailView:
+    """Return a revision as it is told of alone: in the list of all, wake-ups would be most of it.
+
+    Arguments:
+        now, autoscaler_lost: as for ``revision_view``.
+    """
+    seen = cast("list[WakeUpView]", wake_ups.views(throttler.revision.id))
+    return {**revision_view(throttler, now, autoscaler_lost), "wakeUps": seen}
 
 
 def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:

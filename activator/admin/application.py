@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from activator import __version__
 from activator.admin import event_stream
-from activator.admin.api import revision_view
+from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
 from activator.admin.headers import SecurityHeaders
 from activator.admin.hosts import OwnHosts
@@ -102,7 +102,8 @@ class _Handlers:
         driver = self._runtime.driver
         wanted = request.path_params
         throttler = driver.throttler.find(wanted["namespace"], wanted["name"])
-        view = revision_view(throttler, driver.clock(), driver.autoscaler_lost())
+        lost = driver.autoscaler_lost()
+        view = detail_view(throttler, driver.wake_ups, driver.clock(), lost)
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def activator(self, request: Request) -> Response:

@@ -25,7 +25,7 @@ def document(version: str) -> dict[str, Any]:
     Arguments:
         version: of the activator.
     """
-    types = (views.RevisionsView, views.RevisionView, views.ProblemView)
+    types = (views.RevisionsView, views.RevisionDetailView, views.ProblemView)
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     return {
         "openapi": OPENAPI,
@@ -85,7 +85,7 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("/api/v1/revisions/{namespace}/{name}", "revision", "One revision."),
         {
-            200: (_json("RevisionView"), "The revision, with the fields that it has in the list."),
+            200: (_json("RevisionDetailView"), "The revision as in the list, and its wake-ups."),
             404: (_PROBLEM, "It is not known."),
         },
         _parameter("path", "namespace", "Of the Revision."),

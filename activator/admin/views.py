@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypedDict, get_args, get_type_hints
 
 from msgspec import Meta
 
+from activator.counters import OUTCOMES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
 from throttler.reason import Reason
@@ -180,6 +181,60 @@ class RevisionView(TypedDict):
     pods: Annotated[list[PodView], says("every known pod, by address")]
 
 
+#: Its names are words of ours and no identifiers.
+PhasesView = TypedDict(
+    "PhasesView",
+    {
+        "stat-sent": Annotated[float, says("a report on the revision left for the autoscaler")],
+        "address": Annotated[float, says("Kubernetes listed a pod that was not there before")],
+        "probe": Annotated[float, says("a pod was asked whether it is ready")],
+        "probe-passed": Annotated[float, says("one had answered that it is")],
+        "dispatched": Annotated[
+            float, says("the request that was answered first was given to its pod")
+        ],
+        "first-byte": Annotated[float, says("the first byte of that answer came")],
+    },
+    total=False,
+)
+
+
+class WakeUpView(TypedDict):
+    """A wake-up: what happened from the first request that waited to the first answer."""
+
+    began: Annotated[
+        str, says("when a request first waited while no pod was usable; UTC, RFC 3339")
+    ]
+    outcome: Annotated[
+        str | None,
+        says(
+            "how it ended: with an answer, or as the last request that waited did; "
+            "`null` while it is under way",
+            (*OUTCOMES, None),
+        ),
+    ]
+    seconds: Annotated[float | None, says("how long it took; `null` while it is under way")]
+    requests: Annotated[int, says("how many waited for it")]
+    pod: Annotated[
+        str | None, says("the address of the pod that answered first; `null` while there is none")
+    ]
+    phases: Annotated[
+        PhasesView, says("what was seen, in order, with the seconds since the beginning; see below")
+    ]
+    probeAheadSeconds: Annotated[
+        float | None,
+        says(
+            "for how long that pod was in use before Kubernetes listed it as ready; `null` while "
+            "that is not known, or if Kubernetes was first"
+        ),
+    ]
+
+
+class RevisionDetailView(RevisionView):
+    """A revision, with what is told of it only where it is asked for alone."""
+
+    wakeUps: Annotated[list[WakeUpView], says("the last ten wake-ups, the newest first")]
+
+
 class ActivatorView(TypedDict):
     """Who answers."""
 
@@ -216,6 +271,8 @@ TABLES: Final = (
     ("field of `capacityBreakdown`", CapacityBreakdown),
     ("field of a pod", PodView),
     ("field of `activator`", ActivatorView),
+    ("field of a wake-up", WakeUpView),
+    ("phase: until", PhasesView),
 )
 
 

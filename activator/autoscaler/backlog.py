@@ -15,6 +15,7 @@ Knative has no counterpart: what pkg/activator/stat_reporter.go cannot send is l
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 # Each poke is a frame of its own (about 60 bytes), and a thousand revisions may be called in one
@@ -23,10 +24,15 @@ MAX_FRAMES = 1024
 
 
 class Frame(NamedTuple):
-    """A frame and when it arose (seconds)."""
+    """A frame, when it arose (seconds), and whom to tell when it has been sent."""
 
     payload: bytes
     arose: float
+    on_sent: Callable[[], None]
+
+
+def _nobody() -> None:
+    pass
 
 
 class Backlog:
@@ -41,9 +47,9 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._frames)
 
-    def push(self, payload: bytes, now: float) -> None:
+    def push(self, payload: bytes, now: float, on_sent: Callable[[], None] = _nobody) -> None:
         """Queue a frame that arose ``now`` (seconds); the oldest goes when there is no room."""
-        self._frames.append(Frame(payload, now))
+        self._frames.append(Frame(payload, now, on_sent))
         self._trim(now)
 
     def pop(self, now: float) -> Frame | None:

@@ -132,14 +132,15 @@ class AutoscalerLink:
             return 0.0
         return asyncio.get_running_loop().time() - self._lost_at
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, on_sent: Callable[[], None] = lambda: None) -> None:
         """Queue one binary frame; it goes out in the next turn of the loop when connected.
 
         Never blocks and never fails. While disconnected, frames wait, and the next dial is made
         now instead of after the back-off's wait; those that have grown stale by the time of the
-        reconnect are dropped (``frames_dropped``). Call it in the event loop.
+        reconnect are dropped (``frames_dropped``). ``on_sent`` is called when it has left, and must
+        not raise. Call it in the event loop.
         """
-        self._backlog.push(frame, asyncio.get_running_loop().time())
+        self._backlog.push(frame, asyncio.get_running_loop().time(), on_sent)
         self._queued.set()
         self._wanted.set()
 
@@ -294,6 +295,7 @@ class AutoscalerLink:
                 raise
             self.frames_sent += 1
             self._last_sent = loop.time()
+            frame.on_sent()
 
     async def _heartbeat(self, connection: ClientConnection) -> NoReturn:
         loop = asyncio.get_running_loop()

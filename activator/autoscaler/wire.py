@@ -55,10 +55,18 @@ def _stat_of(message: stat_pb2.WireStatMessage) -> Stat:
     )
 
 
-def frame_sink(send: Callable[[bytes], None], pod_name: str) -> Callable[[list[Stat]], None]:
-    """A listener for ``StatReporter`` that hands each batch of stats to ``send`` as one frame."""
+def frame_sink(
+    send: Callable[[bytes, Callable[[], None]], None],
+    pod_name: str,
+    leave: Callable[[list[Stat]], Callable[[], None]] = lambda _stats: lambda: None,
+) -> Callable[[list[Stat]], None]:
+    """A listener for ``StatReporter`` that hands each batch of stats to ``send`` as one frame.
+
+    ``send`` (``AutoscalerLink.send``) is given what to call when the frame has left; ``leave``
+    makes that of the stats.
+    """
 
     def sink(stats: list[Stat]) -> None:
-        send(encode(stats, pod_name))
+        send(encode(stats, pod_name), leave(stats))
 
     return sink

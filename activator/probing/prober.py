@@ -240,6 +240,7 @@ class PodProber:
         self.in_flight += 1
         self.attempts += 1
         watch.started = self._driver.clock()
+        self._driver.wake_ups.probe_started(watch.pod, watch.started)
         probe = watch.probe = Probe(watch.pod, watch.timeout, self._done)
         probe.start(self._pools.of(watch.pod))
 

@@ -22,6 +22,7 @@ from activator.proxy.response import Response, interim_head, switching_head
 from activator.proxy.retry import Blame, Failure, Then
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.tunnel import tunnel
+from activator.proxy.wait import Wait, begin_wait
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.reason import Reason
 from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
@@ -43,6 +44,7 @@ class Exchange:
         attempts: how often it was given to a pod.
         answering: a byte of the pod's final answer has been passed on.
         notes: field lines of ours for the answer, whoever makes it, each preceded by its CRLF.
+        wait: its wait for a pod; None for one that got its pod at once.
     """
 
     __slots__ = (
@@ -73,6 +75,7 @@ class Exchange:
         "to_head",
         "trace",
         "upstream",
+        "wait",
     )
 
     def __init__(self, downstream: Downstream, request: Request) -> None:
@@ -100,7 +103,8 @@ class Exchange:
         self._response_size = 0
         self._sent_at = 0.0
         self.trace: Trace | None = None
-        self.notes = b""
+        self.notes = downstream.proxy.notes
+        self.wait: Wait | None = None
 
     ticket: Ticket
     entry: Entry
@@ -147,6 +151,7 @@ class Exchange:
         if pod is None:
             if self.trace is not None:
                 self.trace.held(driver.why(throttler)[0].value)
+            begin_wait(self, now)
             driver.began_waiting(throttler)
         else:
             self._connect(now)
@@ -163,6 +168,8 @@ class Exchange:
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner."""
         now = self._proxy.driver.clock()
+        assert self.wait is not None
+        self.wait.assigned(now)
         self.entry.counters.waits.observe(now - self.ticket.arrived)
         self._connect(now)
 
@@ -311,6 +318,8 @@ class Exchange:
             self._note_attempts()
         now = self._proxy.driver.clock()
         pod.proven_at = now
+        if self.wait is not None:
+            self.notes += self.wait.answered(pod, now)
         self._answer_began(now)
         key = (pod.address, self._counted_as, response.status)
         client = self.entry.counters.client_of(key)
@@ -450,7 +459,9 @@ class Exchange:
         if self.trace is not None:
             self.trace.waiting()
         driver = self._proxy.driver
-        driver.requeue(self.ticket, driver.clock())
+        now = driver.clock()
+        begin_wait(self, now)
+        driver.requeue(self.ticket, now)
 
     def on_client_gone(self) -> None:
         """The client has left: nobody wants the answer."""
@@ -526,6 +537,8 @@ class Exchange:
         now = self._proxy.driver.clock()
         if self.attempts > 1:
             self._note_attempts()
+        if self.wait is not None:
+            self.notes += self.wait.fields(now)
         reply = fitted(reply, self, now)
         self._response_size = len(reply.body)
         if self.trace is not None and reply.reason is not None:
@@ -547,6 +560,8 @@ class Exchange:
         record = counters.server_of((self._counted_as, request.minor, status))
         record.observe(now - self.ticket.arrived, request.length, self._response_size)
         entry.load.leave(now)
+        if self.wait is not None:
+            self.wait.ended(outcome, now)
         if self.trace is not None:
             self.trace.ended(status, outcome)
         if self._proxy.request_log is not None:
@@ -571,10 +586,13 @@ class Exchange:
             return
         self._status = 101
         self.answering = True
-        self._answer_began(self._proxy.driver.clock())
+        now = self._proxy.driver.clock()
+        if self.wait is not None and self.ticket.pod is not None:
+            self.notes += self.wait.answered(self.ticket.pod, now)
+        self._answer_began(now)
         if self.trace is not None:
             self.trace.answered(101)
-        self.downstream.write(switching_head(response))
+        self.downstream.write(switching_head(response, self.notes))
         tunnel(self, self.downstream, upstream)
 
     def tunnel_closed(self) -> None:

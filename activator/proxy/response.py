@@ -151,10 +151,11 @@ def interim_head(response: Response) -> bytes:
     return b"HTTP/1.1 %d%b%b\r\n\r\n" % (response.status, response.reason, response.block)
 
 
-def switching_head(response: Response) -> bytes:
-    """Write the 101 head for the client."""
-    return b"HTTP/1.1 101%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
+def switching_head(response: Response, notes: bytes = b"") -> bytes:
+    """Write the 101 head for the client; ``notes`` as for ``client_head``."""
+    return b"HTTP/1.1 101%b%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
         response.reason,
         response.block,
+        notes,
         response.upgrade,
     )

@@ -28,6 +28,7 @@ from activator.proxy.pool import ConnectionPools
 from activator.proxy.replies import Reply, too_many_connections
 from activator.proxy.request import RequestLimits
 from activator.proxy.tls_listener import TlsListener
+from activator.proxy.wait import WARM
 from activator.tasks import Tasks
 from activator.timers import Timers
 from throttler.model import RevisionID
@@ -51,6 +52,11 @@ class Proxy:
         header_timeout: seconds for a request head to arrive.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         unhealthy: says why we are not ready, or nothing.
+        server_timing: whether answers that waited say for how long, in ``Server-Timing``.
+        cold_start_header: whether answers say whether they waited for a pod to start.
+
+    Attributes:
+        notes: field lines of ours for each answer, unless something else becomes known of it.
     """
 
     def __init__(
@@ -63,6 +69,8 @@ class Proxy:
         header_timeout: float,
         idle_from_arrival: bool = False,
         unhealthy: Callable[[], str],
+        server_timing: bool = False,
+        cold_start_header: bool = False,
     ) -> None:
         self.driver = driver
         self.pools = pools
@@ -73,6 +81,8 @@ class Proxy:
         self.header_timeout = header_timeout
         self.idle_from_arrival = idle_from_arrival
         self.unhealthy = unhealthy
+        self.server_timing = server_timing
+        self.notes = WARM if cold_start_header else b""
         self.counters = ProxyCounters()
         #: Who watches requests; None while that is off. May change at any time.
         self.tracer: Tracer | None = None

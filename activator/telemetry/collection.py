@@ -120,6 +120,7 @@ class Collection(Generic[L, P]):
         yield from self._gauges()
         yield from self._counts()
         yield from self._http()
+        yield from self._wake_ups()
         yield from self._totals()
         yield from self._link()
         yield from self._sent()
@@ -206,6 +207,7 @@ class Collection(Generic[L, P]):
     def _counts(self) -> Iterator[P]:
         yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
         yield from self._labelled(f.REQUEUES, "cause", lambda counters: counters.requeues)
+        yield from self._labelled(f.WAKE_UPS, "outcome", lambda counters: counters.wake_ups)
         yield self._writer.header(f.WAIT)
         for row, entry in self._asked_for():
             yield self._writer.histogram(f.WAIT, row.labels, entry.counters.waits)
@@ -293,7 +295,20 @@ class Collection(Generic[L, P]):
             )
         return kind
 
-    # -- one number in all ----------------------------------------------------------------------
+    # -- in all ------------------------------------------------------------------------------------
+
+    def _wake_ups(self) -> Iterator[P]:
+        writer, wake_ups = self._writer, self._sources.driver.wake_ups
+        yield writer.header(f.WAKE_UP_PHASES)
+        for phase, histogram in wake_ups.phase_seconds.items():
+            labels = writer.labels(("phase", phase.value))
+            yield writer.histogram(f.WAKE_UP_PHASES, labels, histogram)
+        for family, histogram in (
+            (f.WAKE_UP, wake_ups.seconds),
+            (f.PROBE_AHEAD, wake_ups.leads.seconds),
+        ):
+            yield writer.header(family)
+            yield writer.histogram(family, writer.labels(), histogram)
 
     def _totals(self) -> Iterator[P]:
         sources = self._sources

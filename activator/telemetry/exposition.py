@@ -53,9 +53,12 @@ class HistogramText:
         self._template = "".join(lines)
 
     def render(self, labels: str, histogram: Histogram) -> str:
-        """Return the lines of one series; ``labels`` as for ``sample``, not empty."""
+        """Return the lines of one series; ``labels`` as for ``sample``."""
         counts = (*accumulate(histogram.counts),)
-        return (self._template % (*counts, histogram.total, counts[-1])).replace(_LABELS, labels)
+        text = self._template % (*counts, histogram.total, counts[-1])
+        if not labels:
+            text = text.replace(f"{_LABELS},", "")
+        return text.replace(_LABELS, labels)
 
 
 class TextWriter:

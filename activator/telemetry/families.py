@@ -166,6 +166,35 @@ REQUEUES = Family(
     "Requests that were given to a pod once more, by why: connect-failed, connect-timeout, "
     "tls-failed, connection-closed, connection-lost or untouched.",
 )
+WAKE_UPS = Family(
+    "activator_wake_ups_total",
+    _C,
+    (*REVISION, "outcome"),
+    "Wake-ups that have ended, by how: served, or how the last request that waited ended.",
+)
+WAKE_UP = Family(
+    "activator_wake_up_seconds",
+    _H,
+    (),
+    "Time from the first request that waited while no pod was usable to the first byte of an "
+    "answer, of wake-ups that were served.",
+    WAIT_BOUNDS,
+)
+WAKE_UP_PHASES = Family(
+    "activator_wake_up_phase_seconds",
+    _H,
+    ("phase",),
+    "Time from one phase of a wake-up to the next, by the one that it ended with: stat-sent, "
+    "address, probe, probe-passed, dispatched or first-byte.",
+    WAIT_BOUNDS,
+)
+PROBE_AHEAD = Family(
+    "activator_probe_ahead_seconds",
+    _H,
+    (),
+    "Time for which pods were in use by our own probe before Kubernetes listed them as ready.",
+    WAIT_BOUNDS,
+)
 OLDEST_WAITER = Family(
     "activator_oldest_waiter_seconds",
     _G,
@@ -278,18 +307,8 @@ FAMILIES = (
     *(KN_CONCURRENCY, KN_QUEUED, KN_ACTIVE),
     *(SERVER_DURATION, SERVER_REQUEST_SIZE, SERVER_RESPONSE_SIZE),
     *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
-    *(
-        QUEUED,
-        WAITING,
-        ACTIVE,
-        WAIT,
-        REQUESTS,
-        REQUEUES,
-        OLDEST_WAITER,
-        QUEUE_BYTES,
-        PODS,
-        CAPACITY,
-    ),
+    *(QUEUED, WAITING, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES),
+    *(PODS, CAPACITY, WAKE_UPS, WAKE_UP, WAKE_UP_PHASES, PROBE_AHEAD),
     *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),
     *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),

@@ -80,6 +80,21 @@ async def test_the_readiness_policy_of_the_cluster_counts_for_each_revision(
         assert not throttler.revision.probe_suffices
 
 
+@pytest.mark.parametrize(
+    ("flags", "seen"),
+    [
+        ({}, (False, b"")),
+        ({"server_timing": "true"}, (True, b"")),
+        ({"cold_start_header": "true"}, (False, b"\r\nActivator-Cold-Start: false")),
+    ],
+)
+async def test_answers_say_of_their_wait_what_the_settings_say(
+    tmp_path: Path, flags: dict[str, str], seen: tuple[bool, bytes]
+) -> None:
+    proxy = Runtime(settings(tmp_path, **flags)).proxy
+    assert (proxy.server_timing, proxy.notes) == seen
+
+
 async def test_a_broken_file_is_told_of_and_the_rest_is_served(tmp_path: Path) -> None:
     write_object(tmp_path, revision("hello"))
     (tmp_path / "broken.yaml").write_text("kind: [")

@@ -144,6 +144,7 @@ class Deployment:
 
     Attributes:
         gate: while it is not set, no pod answers a request.
+        kubelet: while it is not set, no further pod is listed as ready.
         pods: those of the present; every: those of the past as well.
     """
 
@@ -151,6 +152,8 @@ class Deployment:
         self.name = name
         self.gate = asyncio.Event()
         self.gate.set()
+        self.kubelet = asyncio.Event()
+        self.kubelet.set()
         self.pods: list[Pod] = []
         self.every: list[Pod] = []
         self._api = api
@@ -225,6 +228,7 @@ class Deployment:
         self._publish()
         # kubelet asks once a second at best, the activator at once: it is the first.
         await pod.told("probe passed")
+        await self.kubelet.wait()
         pod.events.append("ready")
         self._publish()
 

@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator
 
 from activator.admin.application import create_app
 from activator.admin.openapi import document
+from activator.wake_ups import Phase
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, ReadinessRule
+from throttler.model import AppProtocol, Dest, ReadinessRule
 
 DOCUMENT = json.loads(json.dumps(document("1.2.3")))
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -89,7 +90,25 @@ async def test_every_answer_is_as_the_document_says(world):
     validator("ActivatorView").validate((await get(world, "/api/v1/activator")).json())
     for one in answer["revisions"]:
         path = f"/api/v1/revisions/{one['namespace']}/{one['name']}"
-        validator("RevisionView").validate((await get(world, path)).json())
+        validator("RevisionDetailView").validate((await get(world, path)).json())
+
+
+async def test_wake_ups_are_as_the_document_says(world):
+    throttler = world.revision()
+    wake_ups = world.driver.wake_ups
+    for outcome in ("timed-out", "served", None):
+        wake_up = wake_ups.join(throttler, {}, world.clock.now)
+        for phase in Phase:
+            wake_up.reached(phase, world.clock.now)
+        if outcome == "served":
+            wake_ups.answered(wake_up, world.clock.now, Dest(POD), world.clock.now)
+            wake_up.lead = 0.5
+        if outcome is not None:
+            wake_ups.left(wake_up, outcome, world.clock.now)
+    answer = (await get(world, "/api/v1/revisions/default/hello")).json()
+    assert [one["outcome"] for one in answer["wakeUps"]] == [None, "served", "timed-out"]
+    assert [*answer["wakeUps"][0]["phases"]] == [phase.value for phase in Phase]
+    validator("RevisionDetailView").validate(answer)
 
 
 async def test_a_problem_is_as_the_document_says(world):

@@ -260,6 +260,16 @@ async def test_frames_are_binary_and_in_order(peer):
         assert {opcode for opcode, _ in connection.frames_seen} == {Opcode.BINARY}
 
 
+async def test_who_sends_is_told_when_it_has_left_and_not_before(peer):
+    async with running(peer.url) as (link, _states):
+        told = asyncio.Event()
+        link.send(b"frame", told.set)
+        assert not told.is_set()  # it is queued, and the dial takes its time
+        await soon(told.wait())
+        assert link.frames_sent == 1
+        assert await soon(peer.frames.get()) == b"frame"
+
+
 async def test_pings_are_empty_and_keep_coming(peer):
     timings = replace(QUICK, ping_interval=0.01, read_deadline=PATIENCE)
     async with running(peer.url, timings):

@@ -52,11 +52,25 @@ def test_rubbish_is_refused_with_its_size(frame):
 
 def test_the_sink_sends_one_frame_per_batch():
     frames = []
-    sink = wire.frame_sink(frames.append, "act-0")
+    sink = wire.frame_sink(lambda frame, on_sent: frames.append(frame), "act-0")
     sink([Stat(A, 1.0, 1), Stat(B, 2.0, 2)])
     assert [wire.decode(frame) for frame in frames] == [
         ([Stat(A, 1.0, 1), Stat(B, 2.0, 2)], {"act-0"})
     ]
+
+
+def test_when_a_frame_has_left_it_is_known_what_was_in_it():
+    waiting, left = [], []
+
+    def leave(stats):
+        return lambda: left.append(stats)
+
+    sink = wire.frame_sink(lambda frame, on_sent: waiting.append(on_sent), "act-0", leave)
+    sink([Stat(A, 1.0, 1)])
+    sink([Stat(B, 2.0, 2)])
+    assert not left
+    waiting[1]()
+    assert left == [[Stat(B, 2.0, 2)]]
 
 
 def test_the_generated_code_is_of_the_checked_in_proto(tmp_path):

@@ -6,6 +6,8 @@ import pytest
 
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.request import RequestLimits, read_request
+from tests.activator.telemetry.world import World
+from throttler.throttler import Limits
 
 
 def held(fields: bytes = b"Content-Length: 100\r\n", method: bytes = b"PUT", limit: int = 10):
@@ -63,3 +65,29 @@ def test_after_sending_only_what_may_be_sent_again_is_kept(method, data, kept):
 
 def test_requests_without_a_body_share_one_that_is_complete_and_may_be_repeated():
     assert (NO_BODY.complete, NO_BODY.replayable, NO_BODY.pieces) == (True, True, [])
+
+
+def test_a_waiting_body_is_read_as_far_as_the_budgets_go():
+    world = World(Limits(queue_bytes=10))
+    ticket = world.request(world.revision())
+    body = held(limit=100)
+    body.charge(ticket, 10, sent=False)
+    assert body.replayable
+    assert ticket.size == 10
+    body.charge(ticket, 1, sent=False)
+    assert body.full
+    assert ticket.size == 10
+
+
+def test_a_body_that_a_pod_has_costs_no_budget():
+    world = World(Limits(queue_bytes=10))
+    throttler = world.revision()
+    world.healthy(throttler, "10.0.0.1:8012")
+    ticket = world.request(throttler)
+    body = held(limit=10)
+    body.keep(bytes(20))
+    body.charge(ticket, 20, sent=False)
+    assert body.replayable
+    body.charge(ticket, 20, sent=True)
+    assert not body.replayable
+    assert ticket.size == 40

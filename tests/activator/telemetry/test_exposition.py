@@ -55,3 +55,12 @@ def test_a_histogram_comes_back(label, values):
         assert samples["a_seconds_bucket", written] == sum(one <= bound for one in values)
     assert samples["a_seconds_count", None] == len(values)
     assert samples["a_seconds_sum", None] == pytest.approx(sum(values))
+
+
+def test_a_histogram_without_labels_comes_back():
+    histogram = Histogram(HISTOGRAM.bounds)
+    histogram.observe(0.5)
+    text = HistogramText(HISTOGRAM).render("", histogram)
+    samples = {(s.name, s.labels.get("le")): s for s in parse(header(HISTOGRAM) + text).samples}
+    assert samples["a_seconds_bucket", "1"].value == samples["a_seconds_count", None].value == 1
+    assert samples["a_seconds_sum", None].labels == {}

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
+from activator.wake_ups import Phase
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, MeshMode, RevisionID
 from throttler.throttler import Limits
@@ -47,6 +48,7 @@ def with_everything(world):
     counters.server_of((b"GET", 1, 200)).duration.observe(0.3)
     counters.client_of(("10.0.0.1:8012", b"GET", 200)).duration.observe(0.2)
     counters.requeued("connect-failed")
+    counters.wake_ups["served"] = 1
     world.link = SimpleNamespace(connected=True, ever_connected=True, connection_losses=4)
     world.inventory = SimpleNamespace(counts={"Revision": 1}, rejected={"Revision": 0})
     counted = {"Revision": SimpleNamespace(failures=0)}
@@ -334,6 +336,29 @@ def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world)
     types = [line for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types))
     list(text_string_to_metric_families(text))
+
+
+def test_a_wake_up_is_counted_by_revision_and_its_time_by_phase_for_all(world):
+    throttler = world.revision()
+    counts = world.entry(throttler).counters.wake_ups
+    wake_ups = world.driver.wake_ups
+    wake_up = wake_ups.join(throttler, counts, world.clock.now)
+    world.clock.now += 2
+    (pod,) = world.pods(throttler, not_ready=("10.0.0.1:8012",))
+    world.clock.now += 0.5
+    world.driver.probe_passed(pod, pod.epoch)
+    wake_up.reached(Phase.DISPATCHED, world.clock.now)
+    wake_ups.answered(wake_up, world.clock.now, pod.dest, world.clock.now)
+    world.clock.now += 0.75
+    world.pods(throttler, "10.0.0.1:8012")
+    assert value(world, "activator_wake_ups_total", **REVISION, outcome="served") == 1
+    assert value(world, "activator_wake_up_seconds_sum") == 2.5
+    assert value(world, "activator_wake_up_seconds_bucket", le="2.5") == 1
+    assert value(world, "activator_probe_ahead_seconds_sum") == 0.75
+    sums = [value(world, "activator_wake_up_phase_seconds_sum", phase=p.value) for p in Phase]
+    assert sums == [0, 2, 0, 0.5, 0, 0]
+    seen = [value(world, "activator_wake_up_phase_seconds_count", phase=p.value) for p in Phase]
+    assert seen == [0, 1, 0, 1, 1, 1]
 
 
 def test_names_follow_prometheus_rules():

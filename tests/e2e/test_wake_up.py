@@ -1,0 +1,84 @@
+"""One wake-up of a whole activator, with an autoscaler that starts the pod, as its client and the
+API are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.activator.discovery.recording import config_map
+from tests.e2e.knative import ApiServer, Autoscaler, Deployment
+from tests.process import ANY_PORTS, Activator, activator, until
+
+pytestmark = pytest.mark.e2e
+
+PHASES = ["stat-sent", "address", "probe", "probe-passed", "dispatched", "first-byte"]
+FIELDS = ("--server-timing", "true", "--cold-start-header", "true")
+
+
+async def no_ingress() -> bool:
+    return True
+
+
+async def fetch(running: Activator, name: str) -> dict[str, str]:
+    """One request; the fields of its answer."""
+    reader, writer = await asyncio.open_connection(*await running.address("http"))
+    host = f"{name}.default.svc.cluster.local"
+    writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    head, _, _ = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    status, *lines = head.decode().split("\r\n")
+    assert "200" in status, head
+    return {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+
+
+async def test_all_phases_of_a_wake_up_are_seen_in_their_order(tmp_path: Path) -> None:
+    async with ApiServer() as api:
+        for name in ("config-network", "config-logging", "config-observability"):
+            api.put(config_map(name))
+        async with (
+            Deployment(api, "sleeper", 2) as deployment,
+            Autoscaler(deployment, 2.0, no_ingress) as autoscaler,
+            activator(
+                "run",
+                *ANY_PORTS,
+                *FIELDS,
+                environment={
+                    "POD_NAME": "activator-1",
+                    "POD_IP": "10.0.0.11",
+                    "SYSTEM_NAMESPACE": "knative-serving",
+                    "KUBECONFIG": api.kubeconfig(tmp_path),
+                    "ACTIVATOR_AUTOSCALER_URL": autoscaler.url,
+                },
+            ) as running,
+        ):
+            await running.logged("autoscaler connected")
+            deployment.kubelet.clear()
+            cold = await fetch(running, "sleeper")
+            warm = await fetch(running, "sleeper")
+            deployment.kubelet.set()
+            path = "/api/v1/revisions/default/sleeper"
+
+            async def listed() -> bool:
+                _, body = await running.get(path, listener="admin")
+                return bool(json.loads(body)["wakeUps"][0]["probeAheadSeconds"] is not None)
+
+            await until(listed, "Kubernetes lists the pod as ready")
+            (wake_up,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
+            _, metrics = await running.get("/metrics", listener="admin")
+    assert list(wake_up["phases"]) == PHASES
+    times = list(wake_up["phases"].values())
+    assert times == sorted(times)
+    assert (wake_up["outcome"], wake_up["requests"]) == ("served", 1)
+    assert wake_up["seconds"] == times[-1]
+    assert cold["activator-cold-start"] == "true"
+    assert cold["server-timing"].startswith("queue;dur=")
+    assert warm["activator-cold-start"] == "false"
+    assert "server-timing" not in warm
+    for phase in PHASES:
+        assert f'activator_wake_up_phase_seconds_count{{phase="{phase}"}} 1\n' in metrics
+    assert "activator_wake_up_seconds_count{} 1\n" in metrics
+    assert "activator_probe_ahead_seconds_count{} 1\n" in metrics
