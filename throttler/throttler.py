@@ -17,6 +17,7 @@ from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
 from throttler.mesh import REACH, Reach
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
+from throttler.owners import Owners
 from throttler.revision import RevisionThrottler
 
 _NO_DESTS = Dests()
@@ -66,6 +67,7 @@ class Throttler:
         self._leaving: dict[tuple[str, str], RevisionThrottler] = {}
         # What Kubernetes lists, also for revisions that we have not seen (yet).
         self._dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
+        self._owners = Owners()
         self._services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self._activators: dict[RevisionID, Mapping[AppProtocol, Collection[str]]] = {}
 
@@ -120,16 +122,20 @@ class Throttler:
     ) -> Changes:
         """Take the pods that a private Endpoints object lists, by protocol; empty if deleted.
 
-        While the revision is unknown, what is listed is kept for it.
+        While the revision is unknown, what is listed is kept for it. An address that another
+        revision has listed for another pod is taken from that revision, see throttler.owners.
         """
+        others = self._owners.change(revision, self._dests.get(revision, {}), dests)
         if any(d.ready or d.not_ready for d in dests.values()):
             self._dests[revision] = dests
         else:
             self._dests.pop(revision, None)
         changes = self._forget_idle()
-        throttler = self._revisions.get(revision) or self._leaving.get(revision)
-        if throttler is not None:
-            changes.add(throttler.set_dests(self._dests_of(throttler.revision), now))
+        # First from those that lose a pod, so that it never has two at a time.
+        for each in (*(others - {revision}), revision):
+            throttler = self._revisions.get(each) or self._leaving.get(each)
+            if throttler is not None:
+                changes.add(throttler.set_dests(self._dests_of(throttler.revision), now))
         return changes
 
     def set_activators(
@@ -217,7 +223,8 @@ class Throttler:
         return self._services.get(revision.id, {}).get(revision.protocol, "")
 
     def _dests_of(self, revision: Revision) -> Dests:
-        return self._dests.get(revision.id, {}).get(revision.protocol, _NO_DESTS)
+        listed = self._dests.get(revision.id, {}).get(revision.protocol, _NO_DESTS)
+        return self._owners.kept(revision.id, listed)
 
     def _join_share(self, throttler: RevisionThrottler, now: float) -> Changes | None:
         """Tell a revision which of its activators we are.

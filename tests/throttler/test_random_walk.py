@@ -86,6 +86,7 @@ class Rev:
     reach: tuple[bool, bool, bool] = (True, True, False)  # pods, service, trusted
     service: Pod | None = None
     panics: bool = False
+    lists: dict[Dest, bool] = field(default_factory=dict)
     left: list[Pod] = field(default_factory=list)  # ClusterIPs that only finish their requests
     back: list[Ticket] = field(default_factory=list)  # had a pod and lost it
     queue: list[Ticket] = field(default_factory=list)
@@ -142,6 +143,9 @@ class Walk:
         self.via_service = 0
         self.told: set[str] = set()
         self.failed: dict[Ticket, list[Pod]] = {}
+        self.claims: list[tuple[RevisionID, Dest]] = []  # the newest last
+        self.flat: dict[RevisionID, dict[Dest, bool]] = {}
+        self.taken_away = 0
         self.taken_out = 0
         self.panicked = 0
         self.new_probes: list[Pod] = []
@@ -473,6 +477,15 @@ class Walk:
             new.update(dict.fromkeys(chance.sample(PLACES, chance.randrange(4)), True))
             new = {dest: chance.random() < 0.7 for dest in new}
             self.listed[id] = self.listed[id] | {protocol: new}
+        self.tell_dests(id)
+
+    def tell_dests(self, id: RevisionID) -> None:
+        before = self.flat.get(id, {})
+        after = self.flat[id] = self.all_listed(id)
+        self.claims = [c for c in self.claims if c[0] != id or c[1] in after]
+        for dest, ready in after.items():
+            if before.get(dest) != ready:
+                self.claims = [c for c in self.claims if c != (id, dest)] + [(id, dest)]
         changes = self.throttler.set_dests(
             id,
             {
@@ -485,11 +498,31 @@ class Walk:
             self.now,
         )
         self.forget_idle()
-        rev = self.revs.get(id)
-        if rev is not None and (id in self.known or self.has_requests(rev)):
-            self.list_pods(rev, self.listed[id].get(rev.spec.protocol, {}))
+        for each in (*(other for other in IDS if other != id), id):
+            rev = self.revs.get(each)
+            if rev is not None and (each in self.known or self.has_requests(rev)):
+                kept = self.kept(each, rev.spec.protocol)
+                if each == id or kept.keys() != rev.lists.keys():
+                    self.list_pods(rev, kept)
+                    self.review()
         self.review()
         self.carry_out(changes)
+
+    def all_listed(self, id: RevisionID) -> dict[Dest, bool]:
+        """What a revision lists, of whatever protocol."""
+        listed = self.listed[id].values()
+        return {d: any(one.get(d) for one in listed) for each in listed for d in each}
+
+    def kept(self, id: RevisionID, protocol: AppProtocol) -> dict[Dest, bool]:
+        """What a revision lists, but for what another has listed since for another pod."""
+        kept = {}
+        for dest, ready in self.listed[id].get(protocol, {}).items():
+            owner = [c[0] for c in self.claims if c[1].address == dest.address][-1]
+            if owner == id or (dest.uid and dest in self.flat[owner]):
+                kept[dest] = ready
+            else:
+                self.taken_away += 1
+        return kept
 
     def revise(self, a: int, b: int) -> None:
         """A Revision comes, changes, is replaced under its name, or comes back."""
@@ -520,7 +553,7 @@ class Walk:
         self.find_share(id, rev)
         self.find_service(id, rev)
         self.review()
-        self.list_pods(rev, self.listed[id].get(spec.protocol, {}))
+        self.list_pods(rev, self.kept(id, spec.protocol))
         self.review()
         self.carry_out(changes)
 
@@ -599,6 +632,7 @@ class Walk:
             pod.limit = wider
 
     def list_pods(self, rev: Rev, listed: dict[Dest, bool]) -> None:
+        rev.lists = listed
         for dest, pod in list(rev.pods.items()):
             if dest not in listed:
                 pod.state = "draining"
@@ -908,9 +942,9 @@ class Walk:
             self.carry_out(rev.real.release(ticket, self.now))
         self.check()
         for number, id in enumerate(IDS):
-            self.listed[id] = {}
             self.delete(number, 0)
-            self.carry_out_empty(id)
+            self.listed[id] = {}
+            self.tell_dests(id)
         assert set(self.ended) == set(self.tickets)
         assert self.throttler.total.depth == self.throttler.total.bytes == 0
         assert list(self.throttler) == []
@@ -918,13 +952,6 @@ class Walk:
         assert self.throttler.next_wakeup() is None
         for ticket in self.tickets:
             assert [s.value in ENDS for s in ticket.states].count(True) == 1
-
-    def carry_out_empty(self, id: RevisionID) -> None:
-        changes = self.throttler.set_dests(id, {}, self.now)
-        if id in self.revs:
-            self.list_pods(self.revs[id], {})
-            self.review()
-            self.carry_out(changes)
 
 
 WEIGHTS = {
@@ -1014,7 +1041,7 @@ def test_the_walks_go_where_it_matters() -> None:
     paths: set[tuple[str, ...]] = set()
     told: set[str] = set()
     gone = via_service = 0
-    gone = via_service = taken_out = panicked = 0
+    gone = via_service = taken_out = taken_away = panicked = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
         paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
@@ -1022,6 +1049,7 @@ def test_the_walks_go_where_it_matters() -> None:
         via_service += walk.via_service
         told |= walk.told
         taken_out += walk.taken_out
+        taken_away += walk.taken_away
         panicked += walk.panicked
     assert ("new", "assigned", "released") in paths
     assert ("new", "queued", "assigned", "released") in paths
@@ -1035,6 +1063,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert via_service > 15, via_service
     assert taken_out - panicked > 30, taken_out
     assert panicked > 15, panicked
+    assert taken_away > 30, taken_away
 
 
 def test_a_failing_walk_is_cut_down_to_the_steps_that_it_needs() -> None:

@@ -9,7 +9,17 @@ import pytest
 
 from activator.proxy.pool import IDLE_TIMEOUT, PoolLimits
 from activator.proxy.upstream import Upstream
-from tests.activator.proxy.world import PodConnection, ok, request, turns, until
+from tests.activator.proxy.world import (
+    NAME,
+    NAMESPACE,
+    TO_REVISION,
+    PodConnection,
+    ok,
+    request,
+    turns,
+    until,
+)
+from throttler.model import AppProtocol, Dest, Dests, RevisionID
 
 
 class Dialer:
@@ -263,3 +273,40 @@ async def test_a_pod_that_closes_behind_each_answer_costs_nothing_but_connection
     for method in (b"GET", b"POST", b"POST", b"GET"):
         assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
     assert len(pod.requests) == 4
+
+
+async def test_an_address_that_another_revision_has_by_now_gets_nothing_of_the_first(world):
+    """Its kept connections lead to a stranger."""
+    pod = await world.serving()
+    assert (await world.ask()).status == 200
+    kept = pod.connections[0]
+    world.revise(name="other")
+    other = RevisionID(NAMESPACE, "other")
+    taken = Dests(frozenset([Dest(pod.dest.address, "another pod")]))
+    world.healthy = lambda tracker: True
+    world.driver.set_dests(other, {AppProtocol.HTTP1: taken})
+    await until(lambda: kept.closed, "the connection to the former pod is closed")
+
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.waiting == 1)
+    fields = TO_REVISION.replace(b"Revision: rev", b"Revision: other")
+    answer = await world.ask(b"GET /theirs HTTP/1.1\r\nHost: a\r\n%b\r\n" % fields)
+
+    assert answer.status == 200
+    assert [seen.target for seen in pod.requests] == [b"/", b"/theirs"]
+    client.abort()
+
+
+async def test_an_address_of_another_pod_of_the_revision_inherits_nothing(world):
+    pod = await world.serving()
+    assert (await world.ask()).status == 200
+    world.healthy = lambda tracker: False
+    replaced = Dests(frozenset([Dest(pod.dest.address, "another pod")]))
+    world.driver.set_dests(RevisionID(NAMESPACE, NAME), {AppProtocol.HTTP1: replaced})
+    await until(lambda: pod.connections[0].closed)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.waiting == 1)
+    assert len(pod.requests) == 1
+    client.abort()

@@ -1,0 +1,134 @@
+"""An address that another pod has by now, of the same revision or of another."""
+
+from __future__ import annotations
+
+from tests.throttler.world import H2C, HTTP1, NAME, Many, dests, revision
+from throttler.health import PodState
+from throttler.model import Dest, Dests, RevisionID
+from throttler.owners import Owners
+
+OTHER = RevisionID("elsewhere", "theirs-00001")
+A, B = "10.0.0.1:8012", "10.0.0.2:8012"
+OLD, NEW = Dest(A, "old"), Dest(A, "new")
+
+
+def two() -> Many:
+    many = Many()
+    for id in (NAME, OTHER):
+        many.throttler.set_revision(revision(1, id=id), 0.0)
+    return many
+
+
+def known(many: Many, id: RevisionID = NAME) -> set[Dest]:
+    return {pod.dest for pod in many.find(id).pods() if pod.state is not PodState.DRAINING}
+
+
+def test_an_address_that_another_revision_lists_is_lost_at_once_and_its_pool_with_it() -> None:
+    many = two()
+    many.pass_all(many.set_dests([OLD, B]))
+    changes = many.set_dests([NEW], id=OTHER)
+    assert known(many) == {Dest(B)}
+    assert changes is not None
+    assert [pod.dest for pod in changes.gone] == [OLD]
+    assert [(pod.dest, pod.state) for pod in changes.probe] == [(NEW, PodState.PROBING)]
+
+
+def test_what_runs_there_finishes_and_nothing_new_is_sent() -> None:
+    many = two()
+    many.pass_all(many.set_dests([OLD]))
+    running = many.request()
+    many.set_dests([], [NEW], id=OTHER)
+    assert running.pod is not None
+    assert running.pod.state is PodState.DRAINING
+    many.find().release(running, many.now)
+    assert many.request().pod is None
+
+
+def test_a_list_that_repeats_the_address_does_not_take_it_back() -> None:
+    many = two()
+    many.set_dests([OLD])
+    many.set_dests([NEW], id=OTHER)
+    many.set_dests([OLD, B])
+    assert known(many) == {Dest(B)}
+    assert known(many, OTHER) == {NEW}
+
+
+def test_it_is_back_when_the_other_lists_it_no_more() -> None:
+    many = two()
+    many.set_dests([OLD])
+    many.set_dests([NEW], id=OTHER)
+    changes = many.set_dests([], id=OTHER)
+    assert known(many) == {OLD}
+    assert changes is not None
+    assert [pod.dest for pod in changes.probe] == [OLD], "and it has to prove itself anew"
+
+
+def test_it_is_back_when_it_is_listed_anew_or_otherwise_than_before() -> None:
+    many = two()
+    many.set_dests([OLD])
+    many.set_dests([NEW], id=OTHER)
+    many.set_dests([], [OLD])
+    assert (known(many), known(many, OTHER)) == ({OLD}, set())
+    many.set_dests([], [NEW], id=OTHER)
+    many.set_dests([])
+    many.set_dests([OLD])
+    assert (known(many), known(many, OTHER)) == ({OLD}, set())
+
+
+def test_one_pod_in_two_lists_is_one_pod() -> None:
+    many = two()
+    many.set_dests([OLD])
+    many.set_dests([OLD], id=OTHER)
+    assert known(many) == known(many, OTHER) == {OLD}
+
+
+def test_without_a_uid_the_address_alone_is_the_pod() -> None:
+    for first, second in ((Dest(A), NEW), (OLD, Dest(A)), (Dest(A), Dest(A))):
+        many = two()
+        many.set_dests([first])
+        many.set_dests([second], id=OTHER)
+        assert (known(many), known(many, OTHER)) == (set(), {second})
+
+
+def test_another_port_of_the_address_is_another_matter() -> None:
+    many = two()
+    many.set_dests([OLD])
+    many.set_dests([Dest("10.0.0.1:8013", "new")], id=OTHER)
+    assert known(many) == {OLD}
+
+
+def test_two_protocols_of_one_revision_are_one_pod() -> None:
+    many = two()
+    both = {HTTP1: dests([OLD]), H2C: dests([OLD])}
+    many.throttler.set_dests(NAME, both, 0.0)
+    assert known(many) == {OLD}
+
+
+def test_a_revision_that_is_not_known_yet_has_its_pods_all_the_same() -> None:
+    many = Many()
+    many.throttler.set_revision(revision(1), 0.0)
+    many.set_dests([OLD])
+    many.set_dests([NEW], id=OTHER)
+    assert known(many) == set()
+    many.throttler.set_revision(revision(1, id=OTHER), 0.0)
+    assert known(many, OTHER) == {NEW}
+
+
+def test_a_revision_that_changes_does_not_get_back_what_it_has_lost() -> None:
+    many = two()
+    many.set_dests([OLD])
+    many.set_dests([NEW], id=OTHER)
+    many.throttler.set_revision(revision(10), 0.0)
+    assert known(many) == set()
+
+
+def test_of_what_nobody_lists_nothing_is_kept() -> None:
+    owners = Owners()
+    listed = {HTTP1: Dests(frozenset(Dest(f"10.0.0.{n}:8012", "a") for n in range(100)))}
+    theirs = {HTTP1: Dests(frozenset(Dest(f"10.0.0.{n}:8012", "b") for n in range(100)))}
+    owners.change(NAME, {}, listed)
+    assert owners.change(OTHER, {}, theirs) == {NAME}
+    assert owners.change(OTHER, theirs, {}) == {NAME}
+    assert owners.change(NAME, listed, {}) == set()
+    assert owners._claims == {}
+    assert owners._lost == {}

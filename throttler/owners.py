@@ -1,0 +1,107 @@
+"""Whose an address is, over all revisions: Kubernetes gives one to another pod within seconds.
+
+Until the object of the revision that had it before says so too, its requests would reach a
+stranger, and no probe can tell: each queue-proxy answers alike. So whoever lists an address last
+has it. Pure. Knative has no counterpart; kube-proxy's is kubernetes/kubernetes#135593.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+from throttler.model import AppProtocol, Dest, Dests, RevisionID
+
+_Listed = Mapping[AppProtocol, Dests]
+
+
+class _Claim(NamedTuple):
+    revision: RevisionID
+    dest: Dest
+
+
+class Owners:
+    """Who lists which address, the newest last. Nothing is kept of what nobody lists."""
+
+    __slots__ = ("_claims", "_lost")
+
+    def __init__(self) -> None:
+        self._claims: dict[str, tuple[_Claim, ...]] = {}
+        # What another has by now; few revisions are in here at any time.
+        self._lost: dict[RevisionID, set[Dest]] = {}
+
+    def change(self, revision: RevisionID, before: _Listed, after: _Listed) -> set[RevisionID]:
+        """Take what a revision listed until now and what it lists from now on.
+
+        News of an address is that it is listed, or listed otherwise (ready, not ready). A list
+        that repeats an address says nothing new of it: the object may be older than the other's.
+
+        Returns:
+            The revisions whose pods are others by that; the one that changed may be among them.
+        """
+        old, new = _by_dest(before), _by_dest(after)
+        changed: set[RevisionID] = set()
+        for dest in old.keys() - new.keys():
+            self._drop(_Claim(revision, dest))
+            self._settle(dest.address, changed)
+        for dest, ready in new.items():
+            if old.get(dest) is not ready:
+                claim = _Claim(revision, dest)
+                self._drop(claim)
+                self._claims[dest.address] = (*self._claims.get(dest.address, ()), claim)
+                self._settle(dest.address, changed)
+        return changed
+
+    def kept(self, revision: RevisionID, listed: Dests) -> Dests:
+        """Return what a revision lists without what another has by now."""
+        lost = self._lost.get(revision)
+        return listed if not lost else Dests(listed.ready - lost, listed.not_ready - lost)
+
+    def _drop(self, claim: _Claim) -> None:
+        claims = self._claims.get(claim.dest.address, ())
+        if claim not in claims:
+            return
+        if left := tuple(other for other in claims if other != claim):
+            self._claims[claim.dest.address] = left
+        else:
+            del self._claims[claim.dest.address]
+        self._mark(claim, lost=False)
+
+    def _settle(self, address: str, changed: set[RevisionID]) -> None:
+        claims = self._claims.get(address, ())
+        if len(claims) < 2 and not self._lost:
+            return
+        changed.update(
+            claim.revision for claim in claims if self._mark(claim, lost=_is_lost(claim, claims))
+        )
+
+    def _mark(self, claim: _Claim, *, lost: bool) -> bool:
+        """Record whether the claim's pod is another's by now; return whether that is new."""
+        known = self._lost.get(claim.revision, set())
+        if lost is (claim.dest in known):
+            return False
+        if lost:
+            self._lost.setdefault(claim.revision, known).add(claim.dest)
+        else:
+            known.remove(claim.dest)
+            if not known:
+                del self._lost[claim.revision]
+        return True
+
+
+def _is_lost(claim: _Claim, claims: Collection[_Claim]) -> bool:
+    """Whether the newest claim is another revision's, for another pod. Where one of the two says
+    no uid, the address alone is the pod."""
+    *_, newest = claims
+    if claim.revision == newest.revision:
+        return False
+    theirs = [other.dest for other in claims if other.revision == newest.revision]
+    return not claim.dest.uid or claim.dest not in theirs
+
+
+def _by_dest(listed: _Listed) -> dict[Dest, bool]:
+    """Return whether each pod is ready, for any protocol."""
+    found = dict.fromkeys(chain(*(dests.not_ready for dests in listed.values())), False)
+    found.update(dict.fromkeys(chain(*(dests.ready for dests in listed.values())), True))
+    return found
