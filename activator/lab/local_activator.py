@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from activator.lab.client import fetch
+from activator.lab.event_stream import EventStream, Take
 
 #: Seconds for its start, on a machine that does much else.
 START_PATIENCE = 30.0
@@ -43,13 +44,20 @@ class LocalActivator:
         traffic, admin: where it takes requests, and where it is asked; set by `start`.
     """
 
-    def __init__(self, manifests: Path, log: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        manifests: Path,
+        log: Callable[[dict[str, Any]], None],
+        event: Take = lambda kind, data: None,
+    ) -> None:
         """
         Arguments:
             log: called with each line of its log; must return at once.
+            event: called with each of its events; must return at once.
         """
         self._manifests = manifests
         self._log = log
+        self._events = EventStream(event)
         self._process: Process | None = None
         self._reading: asyncio.Future[None] | None = None
         self._listens: asyncio.Future[dict[str, Any]] | None = None
@@ -76,10 +84,11 @@ class LocalActivator:
         try:
             async with asyncio.timeout(START_PATIENCE):
                 listening = await self._listens
+                self.traffic = _address(listening["http"])
+                self.admin = _address(listening["admin"])
+                await self._events.open(*self.admin)
         except TimeoutError:
             raise DidNotStart(f"the activator was not ready after {START_PATIENCE:g} s") from None
-        self.traffic = _address(listening["http"])
-        self.admin = _address(listening["admin"])
 
     async def _read(self, process: Process) -> None:
         assert process.stderr is not None
@@ -105,6 +114,7 @@ class LocalActivator:
 
     async def close(self) -> None:
         """Ends it at once; nothing that it still has to do is of interest."""
+        await self._events.close()
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()

@@ -41,6 +41,7 @@ async def play(
             timeline.begin(time.monotonic())
             stage.live = live
             error = await _run_script(scenario, stage)
+            await stage.settle()
             passed = timeline.passed and not error
             entries = timeline.entries  # what the end of all processes adds is of no interest
             if afterwards is not None:

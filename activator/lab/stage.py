@@ -31,6 +31,8 @@ from activator.lab.timeline import Entry, Timeline, Who
 PATIENCE = 30.0
 #: Seconds between two looks at the admin API, while something is waited for that nobody tells.
 LOOK_AGAIN = 0.01
+#: Seconds by which events may be late: the activator sends them ten times a second at most.
+EVENTS_LATE = 0.15
 #: Seconds between kubelet's checks: a tenth of the least that Kubernetes has, so that it takes
 #: moments what takes half a minute in a cluster.
 PERIOD = 0.1
@@ -66,7 +68,7 @@ class Stage:
         self.log_lines = 0
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
-        self.activator = LocalActivator(manifests, self._activator_said)
+        self.activator = LocalActivator(manifests, self._activator_said, self._activator_did)
 
     # -- what is told ---------------------------------------------------------------------------
 
@@ -81,15 +83,23 @@ class Stage:
     def _activator_said(self, line: Mapping[str, Any]) -> None:
         self.log_lines += 1
         message = str(line["message"])
-        if not message.startswith("listening: "):
-            self.note(Who.ACTIVATOR, message, at=self._moment(line))
+        if not message.startswith(("listening: ", "pod ")):  # what pods do is in the events as well
+            self.note(Who.ACTIVATOR, message, at=self._moment(line.get("timestamp")))
 
-    def _moment(self, line: Mapping[str, Any]) -> float | None:
+    def _activator_did(self, kind: str, data: Mapping[str, Any]) -> None:
+        if words := wording.did(kind, data):
+            self.note(Who.ACTIVATOR, words, at=self._moment(data.get("time")))
+
+    def _moment(self, written: object) -> float | None:
         try:  # nanoseconds are more than Python takes
-            wall = datetime.fromisoformat(f"{str(line['timestamp'])[:26]}+00:00")
-        except (KeyError, ValueError):
+            wall = datetime.fromisoformat(f"{str(written).rstrip('Z')[:26]}+00:00")
+        except ValueError:
             return None
         return wall.timestamp() - self._clocks_apart
+
+    async def settle(self) -> None:
+        """Returns when what the activator did until now is in the timeline, as far as it tells."""
+        await asyncio.sleep(EVENTS_LATE)
 
     # -- waiting --------------------------------------------------------------------------------
 

@@ -61,6 +61,34 @@ def told(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, str] | N
     return None
 
 
+def did(kind: str, data: Mapping[str, Any]) -> str | None:
+    """What the activator did, of one of its events; None for what a timeline leaves out."""
+    name = str(data.get("revision", "")).partition("/")[2]
+    match kind:
+        case "pod-changed":
+            listed = "ready" if data["ready"] else "not ready"
+            return (
+                f"{name}: {data['address']} {_change(data)} (Kubernetes: {listed}): {data['why']}"
+            )
+        case "capacity-changed":
+            return f"{name}: capacity {_limit(data['was'])} -> {_limit(data['capacity'])}"
+        case "queue-began":
+            detail = f"; {data['detail']}" if data.get("detail") else ""
+            return f"{name}: requests begin to wait: {data['reason']}{detail}"
+        case "queue-ended":
+            return f"{name}: nobody waits any more, after {data['seconds']:.3f} s"
+    return None
+
+
+def _change(data: Mapping[str, Any]) -> str:
+    was, state = data["was"] or "new", data["state"]
+    return f"is {state}" if was == state else f"{was} -> {state}"
+
+
+def _limit(capacity: int | None) -> str:
+    return "without limit" if capacity is None else str(capacity)
+
+
 def _lists(details: Mapping[str, Any]) -> str:
     return f"addresses {_names(details['ready'])}; notReadyAddresses {_names(details['not_ready'])}"
 

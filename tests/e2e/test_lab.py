@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from activator.lab import report
 from activator.lab.catalogue import SCENARIOS
@@ -24,19 +23,7 @@ from tests.process import PATIENCE, ROOT, addresses, until
 pytestmark = pytest.mark.e2e
 
 
-#: Until answers of queue-proxy itself are told from the application's.
-NOT_YET = {"liveness", "serving-container"}
-
-
-def cases() -> list[ParameterSet]:
-    late = pytest.mark.xfail(reason="a 502 of queue-proxy's is passed on", strict=False)
-    return [
-        pytest.param(each, id=each.name, marks=[late] if each.name in NOT_YET else [])
-        for each in SCENARIOS
-    ]
-
-
-@pytest.mark.parametrize("scenario", cases())
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_scenario_passes(scenario: Scenario) -> None:
     outcome = await play(scenario, addresses())
     assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])

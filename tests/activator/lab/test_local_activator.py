@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,18 +8,28 @@ import pytest
 from activator.lab import local_activator
 from activator.lab.client import fetch
 from activator.lab.local_activator import DidNotStart, LocalActivator
-from activator.lab.objects import revision, write_object
+from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from tests.process import PATIENCE
 
 
-async def test_activator_starts_on_free_ports_answers_and_ends(tmp_path):
+async def test_activator_starts_on_free_ports_tells_answers_and_ends(tmp_path):
     lines: list[dict[str, Any]] = []
+    pod_came = asyncio.Event()
+
+    def event(kind: str, data: dict[str, Any]) -> None:
+        if kind == "pod-changed":
+            pod_came.set()
+
     write_object(tmp_path, revision("app"))
-    activator = LocalActivator(tmp_path, lines.append)
+    activator = LocalActivator(tmp_path, lines.append, event)
     await activator.start()
     try:
         found = await activator.get("/api/v1/revisions/default/app")
         assert found["name"] == "app"
         assert await activator.get("/api/v1/revisions/default/other") is None
+        write_object(tmp_path, private_endpoints("app", [PodAddress("127.0.0.1", 1)]))
+        async with asyncio.timeout(PATIENCE):
+            await pod_came.wait()
         assert (await fetch(*activator.traffic, "/", headers={"Host": "nobody"})).status == 404
     finally:
         await activator.close()

@@ -7,7 +7,7 @@ import pytest
 from activator.lab.client import Reply
 from activator.lab.state import Switches
 from activator.lab.timeline import Who
-from activator.lab.wording import SWITCHES, answered, known, told
+from activator.lab.wording import SWITCHES, answered, did, known, told
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,31 @@ def test_what_the_activator_knows_is_told_in_a_line():
     assert known(view) == f"1 queued, reason at-capacity; pods: {line}"
     assert known({"queued": 0, "reason": None, "pods": []}).endswith("pods: none")
     assert known({}) == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "line"),
+    [
+        (
+            "pod-changed",
+            {"address": "a:1", "was": None, "state": "probing", "ready": False, "why": "w"},
+            "app: a:1 new -> probing (Kubernetes: not ready): w",
+        ),
+        (
+            "pod-changed",
+            {"address": "a:1", "was": "healthy", "state": "healthy", "ready": True, "why": "w"},
+            "app: a:1 is healthy (Kubernetes: ready): w",
+        ),
+        ("capacity-changed", {"was": None, "capacity": 0}, "app: capacity without limit -> 0"),
+        (
+            "queue-began",
+            {"reason": "at-capacity", "detail": "2/2"},
+            "app: requests begin to wait: at-capacity; 2/2",
+        ),
+        ("queue-began", {"reason": "no-endpoints"}, "app: requests begin to wait: no-endpoints"),
+        ("queue-ended", {"seconds": 0.25}, "app: nobody waits any more, after 0.250 s"),
+        ("something-new", {}, None),
+    ],
+)
+def test_events_of_the_activator_have_their_words(kind, data, line):
+    assert did(kind, {"revision": "default/app", **data}) == line
