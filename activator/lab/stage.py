@@ -74,7 +74,8 @@ class Stage:
 
     def note(self, who: Who, what: str, at: float | None = None) -> None:
         """Puts something into the timeline; ``at`` is of time.monotonic(), now if left out."""
-        self.live(self._timeline.note(time.monotonic() if at is None else at, who, what))
+        if entry := self._timeline.note(time.monotonic() if at is None else at, who, what):
+            self.live(entry)
 
     def expect(self, what: str, passed: object, seen: object = "") -> None:
         """Says what must be so, and whether it is; the scenario goes on in either case."""
@@ -178,10 +179,16 @@ class Stage:
         self.note(Who.CLIENT, wording.answered(method, target, reply))
         return reply
 
-    def begin(self, app: App, target: str = "/", method: str = "GET") -> Task[Reply]:
+    def begin(
+        self,
+        app: App,
+        target: str = "/",
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+    ) -> Task[Reply]:
         """Sends a request that the script does not wait for at once."""
         self.note(Who.CLIENT, f"{method} {target}: sent")
-        return self.tasks.create_task(self.ask(app, target, method))
+        return self.tasks.create_task(self.ask(app, target, method, headers))
 
     async def _send(
         self,

@@ -6,6 +6,7 @@ any clock that all of them use.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -36,20 +37,53 @@ class Entry(NamedTuple):
     passed: bool | None = None
 
 
+#: Seconds within which the same words of the activator's are the same thing going on: a pod that is
+#: tried again forty times a second shall not bury what else happens.
+GOING_ON = 0.5
+#: How often they are then told; further times are counted.
+TOLD = 2
+
+
+@dataclass(slots=True)
+class _Run:
+    """The same words, again and again."""
+
+    last: float
+    count: int = 0
+
+
 class Timeline:
     """The record of one scenario."""
 
     def __init__(self) -> None:
         self._began = 0.0
+        self._runs: dict[str, _Run] = {}
+        self._ended: list[tuple[str, _Run]] = []
         self._entries: list[Entry] = []
 
     def begin(self, at: float) -> None:
         """The scenario begins; what is noted with an earlier time is of time 0."""
         self._began = at
 
-    def note(self, at: float, who: Who, what: str) -> Entry:
-        """Takes something that happened at a time, which may be earlier than the last one's."""
+    def note(self, at: float, who: Who, what: str) -> Entry | None:
+        """Takes something that happened at a time, which may be earlier than the last one's.
+
+        Returns:
+            The entry; None if it only goes on, and is counted.
+        """
+        if who is Who.ACTIVATOR and self._goes_on(at, what):
+            return None
         return self._take(Entry(max(0.0, at - self._began), who, what))
+
+    def _goes_on(self, at: float, what: str) -> bool:
+        run = self._runs.get(what)
+        if run is None or at - run.last > GOING_ON:
+            if run is not None:
+                self._ended.append((what, run))
+            run = self._runs[what] = _Run(at)
+        run.last = at
+        run.count += 1
+        return run.count > TOLD
 
     def check(self, at: float, expected: str, passed: bool, seen: str) -> Entry:
         """Takes what must be so, and whether it was.
@@ -68,7 +102,12 @@ class Timeline:
     @property
     def entries(self) -> list[Entry]:
         """All of it by time; what is of the same time in the order in which it was taken."""
-        return sorted(self._entries, key=lambda entry: entry.at)
+        counted = [
+            Entry(run.last - self._began, Who.ACTIVATOR, f"{what} ({run.count - TOLD} times more)")
+            for what, run in [*self._ended, *self._runs.items()]
+            if run.count > TOLD
+        ]
+        return sorted([*self._entries, *counted], key=lambda entry: entry.at)
 
     @property
     def passed(self) -> bool:

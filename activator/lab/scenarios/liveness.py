@@ -27,14 +27,13 @@ async def script(stage: Stage) -> None:
         )
         stage.expect("Kubernetes lists the pod as ready all the while", pod.listed_ready)
         await app.until_view("requests wait", lambda view: view["queued"] >= 3)
-        headers = {"x-request-id": "post-1"}
-        post = await stage.ask(app, "/", "POST", headers, b"an order")
+        post = stage.begin(app, "/", "POST", {"x-request-id": "post-1"})
         pod.let(Step.RESTART)
         await pod.until("restarted")
         await load.more(20)
     gets = load.statuses("GET")
     stage.expect("each GET is answered 200 in the end", set(gets) == {200}, gets)
-    _check_post(stage, post.status, await pod.counters())
+    _check_post(stage, (await post).status, await pod.counters())
 
 
 def _check_post(stage: Stage, status: int, counters: dict[str, object]) -> None:

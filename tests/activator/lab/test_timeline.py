@@ -60,3 +60,18 @@ def test_json_has_the_shape_that_the_page_describes():
         ],
     }
     assert outcome(timeline).as_json()["error"] is None
+
+
+def test_what_the_activator_does_again_and_again_is_counted():
+    timeline = Timeline()
+    told = [timeline.note(at / 10, Who.ACTIVATOR, "tries") for at in range(10)]
+    assert [entry is None for entry in told] == [False, False, *[True] * 8]
+    assert timeline.note(5.0, Who.ACTIVATOR, "tries") is not None
+    assert [(entry.at, entry.what) for entry in timeline.entries] == [
+        *((0.0, "tries"), (0.1, "tries"), (0.9, "tries (8 times more)"), (5.0, "tries"))
+    ]
+
+
+def test_what_anybody_else_does_again_is_told_each_time():
+    timeline = Timeline()
+    assert all(timeline.note(0.0, Who.CLIENT, "GET") for _ in range(5))
