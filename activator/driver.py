@@ -222,9 +222,10 @@ class Driver:
             error: what it was, for people.
             untouched: queue-proxy says that its application has nothing of the request.
         """
-        before = pod.state
-        changes = pod.revision.answered_badly(pod, error, self.clock(), untouched=untouched)
-        self._tell(pod, before, f"its answers speak against it: {error}")
+        before, why = pod.state, f"its answers speak against it: {error}"
+        with self._narration.of_pod(pod, why):
+            changes = pod.revision.answered_badly(pod, error, self.clock(), untouched=untouched)
+        self._tell(pod, before, why)
         self.carry_out(changes)
 
     def answered_well(self, pod: PodTracker) -> None:

@@ -137,6 +137,19 @@ async def test_what_changes_nothing_is_not_told() -> None:
     assert world.take() == []
 
 
+async def test_a_pod_whose_answers_speak_against_it_is_told_with_the_reason() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    world.listen()
+    (pod,) = revision.pods()
+    world.driver.answered_badly(pod, "answered 502", untouched=True)
+    heard = world.take()
+    assert pods(heard) == [("healthy", "probing", True)]
+    assert heard[0][1]["why"] == "its answers speak against it: answered 502"
+
+
 async def test_a_pod_that_fails_is_told_with_the_reason() -> None:
     world = World()
     world.revision()
