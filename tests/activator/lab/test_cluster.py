@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from activator.lab.cluster import Cluster, Event, Service
-from tests.process import addresses
+from tests.process import PATIENCE, addresses
 
 FAST = {"start_after": 0.0, "idle": 1.0}
 
@@ -40,11 +41,23 @@ class Town:
     def count(self, kind: str) -> int:
         return sum(event.kind == kind for event in self.events)
 
-    async def until(self, kind: str, count: int = 1) -> None:
-        async with asyncio.timeout(15):
+    def asked(self) -> None:
+        self.cluster.on_stats([(("default", "app"), 0.5, 1)])
+
+    async def until(self, kind: str, count: int = 1, *, busy: bool = False) -> None:
+        """Wait for an event.
+
+        Arguments:
+            busy: requests go on; without them a pod that starts slowly is idle before it listens.
+        """
+        async with asyncio.timeout(PATIENCE):
             while self.count(kind) < count:
                 self._told.clear()
-                await self._told.wait()
+                if busy:
+                    self.asked()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await self._told.wait()
 
     def listed(self) -> dict[str, list[str]]:
         """The addresses in the Endpoints file, by the list that they are in."""
@@ -61,11 +74,11 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     running = asyncio.ensure_future(town.cluster.run())
     town.cluster.on_stats([(("default", "other"), 9, 9), (("default", "app"), 1, 1)])
     await town.until("started")
-    await town.until("listening")
+    await town.until("listening", busy=True)
     assert town.listed() in ({"notReadyAddresses": [town.first]}, {"addresses": [town.first]})
     # What is reported of the first second tells of no request that waits: there is a pod now.
     town.cluster.on_stats([(("default", "app"), 0.5, 0)])
-    await town.until("ready")
+    await town.until("ready", busy=True)
     assert town.listed() == {"addresses": [town.first]}
     await town.until("draining")
     assert town.listed() == {}
@@ -89,8 +102,9 @@ async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):
 async def test_cancellation_that_comes_with_a_statistic_is_not_lost(tmp_path):
     town = Town(tmp_path)
     running = asyncio.ensure_future(town.cluster.run())
-    town.cluster.on_stats([(("default", "app"), 1, 1)])
-    await town.until("listening")
+    town.asked()
+    await town.until("started")
+    await town.until("listening", busy=True)
     town.cluster.on_stats([(("default", "app"), 1, 1)])
     running.cancel()
     async with asyncio.timeout(10):
