@@ -335,6 +335,13 @@ class Settings:
         "Four revisions at their bound. With full queues up to 656 MiB: less than the 1 GiB of our "
         "manifests, more than Knative's 600 MiB, within which to lower this and the depth.",
     )
+    shed_early: bool = setting(
+        values.BOOLEAN, "ACTIVATOR_SHED_EARLY", WAITING, "false",
+        "Whether a request that would wait beyond its time-out, by what was seen of the revision, "
+        "is answered 503 at once.",
+        "Knative lets it wait. Turn it on where a quick no is worth more than a late one; clients "
+        "that will have left the queue by then are not foreseen.",
+    )
     borrow: bool = setting(
         values.BOOLEAN, "ACTIVATOR_BORROW", WAITING, "true",
         "Whether an idle pod outside the own share is used before a request waits.",

@@ -70,7 +70,7 @@ class HttpCounters:
 
 
 #: How a request can end, for RevisionCounters.outcomes.
-OUTCOMES = ("served", "timed-out", "cancelled", "queue-full", "upstream-failed", "draining")
+OUTCOMES = ("served", "timed-out", "cancelled", "queue-full", "shed", "upstream-failed", "draining")
 
 
 #: Why a request was given to a pod once more, for RevisionCounters.requeues: no connection came

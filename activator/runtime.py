@@ -130,6 +130,7 @@ class Runtime:
             queue_bytes=settings.hold_bytes_per_revision,
             queue_depth_total=settings.queue_depth_total,
             queue_bytes_total=settings.hold_bytes_total,
+            shed_early=settings.shed_early,
         )
         throttler = Throttler(limits, random.random, settings.pod_ip, settings.borrow)
         return Driver(

@@ -45,6 +45,7 @@ class Statistics:
 
     Attributes:
         service: the ClusterIP while pods cannot be reached; it is in use if it has a ``bit``.
+        start, turnover: seconds, see throttler.forecast; None while nothing is known.
     """
 
     waiting: int
@@ -59,3 +60,5 @@ class Statistics:
     share: ActivatorShare
     pods: tuple[PodTracker, ...]
     service: PodTracker | None = None
+    start: float | None = None
+    turnover: float | None = None

@@ -4,7 +4,8 @@
 
     ActivatorError
     ├── RevisionNotFound   404  the client's: no such revision
-    └── RequestQueueFull   503  ours: a bound of the breaker is reached
+    ├── RequestQueueFull   503  ours: a bound of the breaker is reached
+    └── WaitTooLong        503  ours: it would wait beyond its deadline
 
 A deadline that passes is no error but an end of its ticket (``Changes.expired``).
 """
@@ -49,3 +50,17 @@ class RequestQueueFull(ActivatorError):
     def __init__(self, bound: str) -> None:
         super().__init__("pending request queue full")
         self.bound = bound
+
+
+class WaitTooLong(ActivatorError):
+    """A request would wait longer than it may last, and is told so at once (``shed_early``).
+
+    Attributes:
+        expected: seconds that it would wait.
+    """
+
+    status = 503
+
+    def __init__(self, expected: float) -> None:
+        super().__init__("expected wait exceeds the time-out")
+        self.expected = expected

@@ -22,13 +22,15 @@ from throttler.capacity import (
 )
 from throttler.changes import Changes, Statistics
 from throttler.deadlines import Deadlines
-from throttler.errors import RequestQueueFull
+from throttler.errors import ActivatorError
+from throttler.forecast import Forecast, retry_after
 from throttler.health import PodState
 from throttler.lb_policy import policy_for
 from throttler.mesh import Reach
 from throttler.model import Dests, Revision
 from throttler.pod import PodTracker
 from throttler.roster import Roster, by_dest
+from throttler.slow_start import SlowStart
 from throttler.ticket import (
     ASSIGNED,
     CANCELLED,
@@ -53,13 +55,16 @@ class RevisionThrottler:
         revision: its specification.
         own: its budget of waiting requests; total: that of all revisions together.
         deadlines: where the deadlines of queued tickets are kept, shared by all revisions.
-        widening: the revisions whose ``widen_at`` is set, shared by all revisions.
+        widening: the revisions whose ``slow_start`` is armed, shared by all revisions.
         random: returns numbers in [0, 1), for the policies that draw lots.
         borrow: whether pods beyond our slice are used before a request waits.
         reach: what requests may be sent to.
+        shed_early: whether a request that would wait beyond its deadline may not wait at all.
 
     Attributes:
         roster: its pods and its Service.
+        forecast: what starts and turnovers of it took.
+        slow_start: when its pods may have more, without a limit of their own.
         last_release: when a pod was last done with a request.
     """
 
@@ -73,14 +78,15 @@ class RevisionThrottler:
         "_policy",
         "_random",
         "_room",
-        "_widening",
+        "_shed_early",
         "breaker",
+        "forecast",
         "in_flight",
         "last_release",
         "revision",
         "roster",
         "share",
-        "widen_at",
+        "slow_start",
     )
 
     def __init__(
@@ -93,6 +99,7 @@ class RevisionThrottler:
         random: Callable[[], float],
         borrow: bool = True,
         reach: Reach = ANYTHING,
+        shed_early: bool = False,
     ) -> None:
         self.revision = revision
         self.breaker = Breaker(own, total)
@@ -100,12 +107,12 @@ class RevisionThrottler:
         self.share = ActivatorShare()
         self.in_flight = 0
         self.last_release = -inf
-        #: When the limits of pods that start slowly double; None while nobody waits for that.
-        self.widen_at: float | None = None
+        self.forecast = Forecast(self)
+        self.slow_start = SlowStart(self, widening)
         self._deadlines = deadlines
-        self._widening = widening
         self._random = random
         self._borrow = borrow
+        self._shed_early = shed_early
         self._policy = policy_for(revision.container_concurrency, random)
         # What may be given requests: the usable pods, sorted by address, or the ClusterIP alone.
         # Number i owns bit 1 << i of the masks: those with room, and those of our slice.
@@ -126,6 +133,7 @@ class RevisionThrottler:
 
         Raises:
             RequestQueueFull: it may not even wait; the ticket has ended.
+            WaitTooLong: nor may it where it would be in vain (``shed_early``).
         """
         ticket.arrived = now
         ticket.revision = self
@@ -135,14 +143,21 @@ class RevisionThrottler:
             self._give(ticket, pod)
             return pod
         try:
+            if self._shed_early:
+                self.forecast.check(ticket, now, asleep=not self._pods)
             self.breaker.append(ticket)
-        except RequestQueueFull:
+        except ActivatorError:
             ticket.state = REJECTED
             raise
-        ticket.state = QUEUED
-        self._deadlines.add(ticket, self.breaker.total.depth)
+        self._queued(ticket, now)
         self._slow_start(now)
         return None
+
+    def _queued(self, ticket: Ticket, now: float) -> None:
+        ticket.state = QUEUED
+        self._deadlines.add(ticket, self.breaker.total.depth)
+        if self.breaker.waiting == 1:
+            self.forecast.queue_began(now)
 
     def release(self, ticket: Ticket, now: float) -> Changes | None:
         """End a request that has a pod.
@@ -174,6 +189,7 @@ class RevisionThrottler:
                 self._room |= pod.bit
                 if self.breaker.waiting:
                     pod.answered += 1
+                    self.forecast.place_taken(now)
                     return self._dispatch(Changes(), now)
             return None
         if pod.state is PodState.DRAINING and not pod.in_flight:
@@ -215,9 +231,8 @@ class RevisionThrottler:
             ticket.state = TIMED_OUT
             changes.expired.append(ticket)
         else:
-            ticket.state = QUEUED
             self.breaker.restore(ticket)
-            self._deadlines.add(ticket, self.breaker.total.depth)
+            self._queued(ticket, now)
         if follow := self._take_back(ticket, now):
             changes.add(follow)
         return self._dispatch(changes, now)
@@ -308,9 +323,8 @@ class RevisionThrottler:
         return self._rebuild(Changes(), now)
 
     def widen(self, now: float) -> Changes:
-        """Let pods that start slowly have more at a time; due at ``widen_at``."""
-        self.widen_at = None
-        self._widening.discard(self)
+        """Let pods that start slowly have more at a time; due at ``slow_start.at``."""
+        self.slow_start.disarm()
         for pod in self._pods:
             if pod.in_flight >= pod.limit:
                 self._widen(pod, now)
@@ -353,6 +367,14 @@ class RevisionThrottler:
         """The ClusterIP while pods cannot be reached; it is in use if it has a ``bit``."""
         return self.roster.service.tracker
 
+    def expected_wait(self, now: float) -> float | None:
+        """Return how long a request that comes now would wait, seconds; None if not known."""
+        return 0.0 if self._room else self.forecast.expected_wait(now, asleep=not self._pods)
+
+    def retry_after(self, now: float) -> int:
+        """Return when a client that is refused now may come again: whole seconds, at least 1."""
+        return retry_after(self.expected_wait(now), self._random())
+
     def capacity(self) -> int:
         """Return how many requests may be in flight at a time; O(pods)."""
         return self.capacity_terms().capacity
@@ -382,6 +404,8 @@ class RevisionThrottler:
             share=self.share,
             pods=tuple(sorted(self.roster.pods.values(), key=by_dest)),
             service=self.service,
+            start=self.forecast.starts.median,
+            turnover=self.forecast.turnovers.median,
         )
 
     # -- inside ---------------------------------------------------------------------------------
@@ -391,7 +415,10 @@ class RevisionThrottler:
         for pod in self._pods:
             pod.bit = 0
             pod.in_slice = False
+        had_none = not self._pods
         self._pods = self.roster.choose(changes, now)
+        if had_none and self._pods:
+            self.forecast.pods_came(now)
         ours = self._slice(self._pods)
         if self.roster.service.used_since is not None and self.revision.container_concurrency:
             self._pods[0].limit = self.capacity()
@@ -433,9 +460,7 @@ class RevisionThrottler:
             return
         if self.revision.container_concurrency and not self._on_trial:
             return
-        if self.widen_at is None:
-            self.widen_at = now + SLOW_START_STEP
-            self._widening.add(self)
+        self.slow_start.arm(now)
 
 
 def _probe_again(pod: PodTracker, epoch: int) -> list[PodTracker]:

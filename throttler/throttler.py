@@ -15,6 +15,7 @@ from throttler.capacity import infer_share
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
+from throttler.forecast import retry_after
 from throttler.mesh import REACH, Reach
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.owners import Owners
@@ -29,12 +30,14 @@ class Limits:
 
     Attributes:
         queue_depth, queue_bytes: of one revision; queue_depth_total, queue_bytes_total: of all.
+        shed_early: whether a request that would wait beyond its deadline may not wait at all.
     """
 
     queue_depth: int = 10_000
     queue_bytes: int = 64 << 20
     queue_depth_total: int = 100_000
     queue_bytes_total: int = 256 << 20
+    shed_early: bool = False
 
 
 class Throttler:
@@ -189,7 +192,7 @@ class Throttler:
 
     def next_wakeup(self) -> float | None:
         """Return when ``wake`` has to be called next, or None: no request waits for time."""
-        times = [revision.widen_at for revision in self._widening if revision.widen_at is not None]
+        times = [at for revision in self._widening if (at := revision.slow_start.at) is not None]
         if (deadline := self._deadlines.next()) is not None:
             times.append(deadline)
         return min(times, default=None)
@@ -201,9 +204,14 @@ class Throttler:
             assert ticket.revision is not None
             ticket.revision.expire(ticket)
             changes.expired.append(ticket)
-        for revision in [r for r in self._widening if r.widen_at is not None and r.widen_at <= now]:
-            changes.add(revision.widen(now))
+        for revision in list(self._widening):
+            if (at := revision.slow_start.at) is not None and at <= now:
+                changes.add(revision.widen(now))
         return changes
+
+    def retry_after(self) -> int:
+        """Return when a client whose revision is not known may come again: whole seconds."""
+        return retry_after(None, self._random())
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -217,6 +225,7 @@ class Throttler:
             self._random,
             self._borrow,
             self._reach,
+            self._limits.shed_early,
         )
 
     def _service_of(self, revision: Revision) -> str:

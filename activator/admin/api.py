@@ -18,6 +18,7 @@ from activator.admin.views import (
 )
 from activator.wake_ups import WakeUps
 from throttler.capacity import CapacityTerms
+from throttler.changes import Statistics
 from throttler.health import PodState
 from throttler.pod import PodTracker
 from throttler.reason import waiting_reason
@@ -59,6 +60,11 @@ def revision_view(
         "heldBytes": statistics.held_bytes,
         "reason": reason.value if reason else None,
         "reasonDetail": detail or None,
+        "forecast": {
+            "startSeconds": _rounded(statistics.start),
+            "drainSecondsPerRequest": _rounded(_per_request(statistics)),
+            "expectedWaitSeconds": _rounded(throttler.expected_wait(now)),
+        },
         "reachableHealthyPods": statistics.in_reach,
         "activatorIndex": statistics.share.index,
         "activatorCount": statistics.share.count,
@@ -132,6 +138,17 @@ def _probe(pod: PodTracker) -> str:
     if pod.failures:
         return "failed"
     return "unknown" if pod.last_probe_at is None else "passed"
+
+
+def _per_request(statistics: Statistics) -> float | None:
+    """Return how far apart requests leave the queue, seconds; None if that cannot be known."""
+    if statistics.turnover is None or not statistics.in_flight:
+        return None
+    return statistics.turnover / statistics.in_flight
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
 
 
 def _ago(when: float | None, now: float) -> float | None:

@@ -118,6 +118,32 @@ class PodView(TypedDict):
     inSlice: Annotated[bool, says("whether it is usable and belongs to this activator's own share")]
 
 
+class ForecastView(TypedDict):
+    """How long a request would wait."""
+
+    startSeconds: Annotated[
+        float | None,
+        says(
+            "the median of the last 15 starts, from the first request that found no pod listed "
+            "to the first pod in use; `null` before the first"
+        ),
+    ]
+    drainSecondsPerRequest: Annotated[
+        float | None,
+        says(
+            "how far apart requests leave the queue, with as many running as now; `null` while "
+            "that is not known, or none runs"
+        ),
+    ]
+    expectedWaitSeconds: Annotated[
+        float | None,
+        says(
+            "how long a request that came now would wait, which `Retry-After` says to those "
+            "that are refused; `null` while that is not known"
+        ),
+    ]
+
+
 class RevisionView(TypedDict):
     """A revision: what it may have, what it has, what waits, and why."""
 
@@ -160,6 +186,7 @@ class RevisionView(TypedDict):
         str | None,
         says("more about it, for people, such as what a probe met"),
     ]
+    forecast: Annotated[ForecastView, says("how long it takes, see below")]
     reachableHealthyPods: Annotated[
         int, says("healthy pods that this activator may send requests to")
     ]
@@ -269,6 +296,7 @@ class ProblemView(TypedDict):
 TABLES: Final = (
     ("field of a revision", RevisionView),
     ("field of `capacityBreakdown`", CapacityBreakdown),
+    ("field of `forecast`", ForecastView),
     ("field of a pod", PodView),
     ("field of `activator`", ActivatorView),
     ("field of a wake-up", WakeUpView),

@@ -23,7 +23,7 @@ from activator.proxy.retry import Blame, Failure, Then
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.tunnel import tunnel
 from activator.proxy.wait import Wait, begin_wait
-from throttler.errors import RequestQueueFull, RevisionNotFound
+from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
 
@@ -146,7 +146,10 @@ class Exchange:
         try:
             pod = throttler.admit(ticket, now)
         except RequestQueueFull as error:
-            self._reply(replies.queue_full(error.bound), "queue-full")
+            self._reply(replies.queue_full(error.bound, throttler.retry_after(now)), "queue-full")
+            return
+        except WaitTooLong as error:
+            self._reply(replies.shed(error.expected, throttler.retry_after(now)), "shed")
             return
         if pod is None:
             if self.trace is not None:
@@ -175,7 +178,11 @@ class Exchange:
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
         """See throttler.ticket.TicketOwner."""
-        self._reply(replies.timed_out(reason, detail), "timed-out")
+        self._reply_late(reason, detail)
+
+    def _reply_late(self, reason: Reason, detail: str) -> None:
+        again = self.entry.throttler.retry_after(self._proxy.driver.clock())
+        self._reply(replies.timed_out(reason, detail, again), "timed-out")
 
     def _connect(self, now: float) -> None:
         """Take a connection to the ticket's pod, or open one."""
@@ -498,7 +505,7 @@ class Exchange:
             if self.upstream is None:
                 limit += "; still connecting"
             self._drop_upstream()
-            self._reply(replies.timed_out(Reason.RESPONSE_LATE, limit), "timed-out")
+            self._reply_late(Reason.RESPONSE_LATE, limit)
 
     def drain(self) -> None:
         """The process ends, and this request has no pod: tell the client to ask elsewhere."""

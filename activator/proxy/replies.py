@@ -11,7 +11,7 @@ import html
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
-from throttler.errors import RevisionNotFound
+from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 
 #: Bytes of a request's or a pod's text that an answer repeats.
@@ -153,6 +153,12 @@ _NAME_IT = (
 def queue_full(bound: str, retry_after: int | None = None) -> Reply:
     """No more requests may wait; ``bound`` as in throttler.errors.RequestQueueFull."""
     return _error(503, "pending request queue full", Reason.QUEUE_FULL, bound, retry_after)
+
+
+def shed(expected: float, retry_after: int | None = None) -> Reply:
+    """It would wait in vain; see throttler.errors.WaitTooLong."""
+    detail = f"{expected:.0f} s expected"
+    return _error(503, str(WaitTooLong(expected)), Reason.WAIT_TOO_LONG, detail, retry_after)
 
 
 def too_many_connections(retry_after: int | None = None) -> Reply:

@@ -130,7 +130,7 @@ class Proxy:
     def too_many_connections(self) -> bytes:
         """Return the answer to a connection beyond the bound, and log it now and then."""
         self._tell_too_many("connections are open", self.max_connections)
-        reply = too_many_connections()
+        reply = too_many_connections(self.driver.throttler.retry_after())
         return reply.render(date=self.date(), head_only=False, keep_alive=False, minor=1)
 
     def tell(self, revision: RevisionID, reply: Reply) -> None:

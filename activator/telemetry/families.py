@@ -156,7 +156,7 @@ REQUESTS = Family(
     "activator_requests_total",
     _C,
     (*REVISION, "outcome"),
-    "Requests that have ended, by how: served, timed-out, cancelled, queue-full, "
+    "Requests that have ended, by how: served, timed-out, cancelled, queue-full, shed, "
     "upstream-failed or draining.",
 )
 REQUEUES = Family(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.throttler.world import WatchedTicket, dests
 from throttler import budget as budget_module
 from throttler import pod as pod_module
 from throttler.changes import Changes
-from throttler.errors import RequestQueueFull, RevisionNotFound
+from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dest, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
@@ -126,9 +126,12 @@ class Walk:
 
     def __init__(self, seed: int) -> None:
         self.borrow = seed % 3 != 0
+        self.sheds = seed % 2 == 0
+        limits = replace(LIMITS, shed_early=self.sheds)
         self.throttler = Throttler(
-            LIMITS, random.Random(seed).random, own_ip=OWN_IP, borrow=self.borrow
+            limits, random.Random(seed).random, own_ip=OWN_IP, borrow=self.borrow
         )
+        self.shed = 0
         self.now = 100.0
         self.known: dict[RevisionID, Rev] = {}
         self.revs: dict[RevisionID, Rev] = {}  # also those that were deleted
@@ -170,6 +173,10 @@ class Walk:
             pod = rev.real.admit(ticket, self.now)
         except RequestQueueFull as refusal:
             refused = refusal.bound
+        except WaitTooLong as refusal:
+            self.check_shed(rev, ticket, refusal.expected)
+            self.end(ticket)
+            return
         if refused:
             assert not room
             assert refused == full
@@ -183,6 +190,15 @@ class Walk:
         else:
             assert not rev.waiting(), f"{ticket} overtakes {rev.waiting()}"
             self.assigned(rev, ticket)
+
+    def check_shed(self, rev: Rev, ticket: WatchedTicket, expected: float) -> None:
+        """Nobody is shed who has room, has time, or is among the first."""
+        self.shed += 1
+        assert self.sheds
+        assert not self.with_room(rev)
+        assert expected > ticket.deadline - self.now
+        assert len(rev.waiting()) >= max(1, sum(len(p.has) for p in rev.everything()))
+        assert ticket.state is REJECTED
 
     def release(self, a: int, b: int) -> None:
         if running := self.running():
@@ -847,6 +863,10 @@ class Walk:
         assert statistics.held_bytes == real.breaker.own.bytes == self.bytes(rev)
         assert real.breaker.oldest() is (waiting[0] if waiting else None)
         assert statistics.in_flight == sum(len(p.has) for p in rev.everything())
+        expected = real.expected_wait(self.now)
+        assert expected is None or expected >= 0
+        assert expected == 0 or not self.with_room(rev)
+        assert 1 <= real.retry_after(self.now) <= 120
         assert statistics.in_reach == (0 if rev.via_service() else len(self.reach_of(rev)))
         limit = rev.spec.container_concurrency
         if rev.via_service():
@@ -1040,8 +1060,7 @@ def test_the_walks_go_where_it_matters() -> None:
     """Else they would agree on nothing much."""
     paths: set[tuple[str, ...]] = set()
     told: set[str] = set()
-    gone = via_service = 0
-    gone = via_service = taken_out = taken_away = panicked = 0
+    gone = via_service = taken_out = taken_away = panicked = shed = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
         paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
@@ -1051,6 +1070,7 @@ def test_the_walks_go_where_it_matters() -> None:
         taken_out += walk.taken_out
         taken_away += walk.taken_away
         panicked += walk.panicked
+        shed += walk.shed
     assert ("new", "assigned", "released") in paths
     assert ("new", "queued", "assigned", "released") in paths
     assert ("new", "queued", "timed-out") in paths
@@ -1064,6 +1084,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert taken_out - panicked > 30, taken_out
     assert panicked > 15, panicked
     assert taken_away > 30, taken_away
+    assert shed > 30, shed
 
 
 def test_a_failing_walk_is_cut_down_to_the_steps_that_it_needs() -> None:

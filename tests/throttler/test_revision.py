@@ -523,7 +523,7 @@ class TestSlowStart:
         one.now += SLOW_START_STEP
         assert one.throttler.widen(one.now).assigned == []
         assert pod.limit == 10
-        assert one.throttler.widen_at is None
+        assert one.throttler.slow_start.at is None
         assert not one.widening
         for ticket in tickets[:55]:
             one.release(ticket)
@@ -544,7 +544,7 @@ class TestSlowStart:
         one.requests(70)
         one.set_dests([])
         one.throttler.widen(one.now)
-        assert one.throttler.widen_at is None
+        assert one.throttler.slow_start.at is None
         waiting = one.throttler.breaker.waiting
         assert len(one.set_dests([B]).assigned) == 0
         assert len(some(one.passed(one.pod(B))).assigned) == waiting == 6
@@ -553,7 +553,7 @@ class TestSlowStart:
         one = One(1)
         one.healthy([A])
         one.requests(3)
-        assert one.throttler.widen_at is None
+        assert one.throttler.slow_start.at is None
 
 
 class TestStatistics:

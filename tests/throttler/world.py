@@ -106,6 +106,7 @@ class One:
         mode: MeshMode = MeshMode.AUTO,
         addressable: bool = False,
         service: str = "",
+        shed_early: bool = False,
     ) -> None:
         self.now = 0.0
         self.deadlines = Deadlines()
@@ -120,13 +121,14 @@ class One:
             random.Random(seed).random,
             borrow,
             REACH[mode, addressable],
+            shed_early,
         )
         self.throttler.set_service(service, self.now)
         self.tickets: list[WatchedTicket] = []
 
     @property
     def widen_at(self) -> float | None:
-        return self.throttler.widen_at
+        return self.throttler.slow_start.at
 
     def set_dests(
         self, ready: Iterable[Dest | str] = (), not_ready: Iterable[Dest | str] = ()

@@ -52,6 +52,11 @@ def test_a_revision_at_zero(world):
         "heldBytes": 0,
         "reason": None,
         "reasonDetail": None,
+        "forecast": {
+            "startSeconds": None,
+            "drainSecondsPerRequest": None,
+            "expectedWaitSeconds": None,
+        },
         "reachableHealthyPods": 0,
         "activatorIndex": -1,
         "activatorCount": 0,
@@ -91,6 +96,27 @@ def test_a_full_pod_and_a_queue(world):
             "inSlice": True,
         }
     ]
+
+
+async def test_how_long_it_takes_to_get_a_pod(world):
+    throttler = world.revision(concurrency=2)
+    first = world.request(throttler)
+    world.clock.now += 4.0
+    world.healthy(throttler, POD)
+    assert view(world, throttler)["forecast"] == {
+        "startSeconds": 4.0,
+        "drainSecondsPerRequest": None,
+        "expectedWaitSeconds": 0.0,
+    }
+    second, *_ = [world.request(throttler) for _ in range(4)]
+    for ticket in (first, second):
+        world.clock.now += 0.5
+        throttler.release(ticket, world.clock.now)
+    assert view(world, throttler)["forecast"] == {
+        "startSeconds": 4.0,
+        "drainSecondsPerRequest": 0.5,
+        "expectedWaitSeconds": 1.0,
+    }
 
 
 async def test_a_request_waits_for_an_address(world):

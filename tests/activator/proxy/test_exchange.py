@@ -806,6 +806,7 @@ async def test_the_deadline_of_a_waiting_request_is_exact(world):
     assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
     assert answer.get(b"x-content-type-options") is None
     assert answer.get(b"activator-reason") == b"no-endpoints"
+    assert answer.get(b"retry-after") == b"4"
     assert world.now() - started == pytest.approx(0.25, abs=0.1)
     assert not client.eof
     assert world.counters().outcomes["timed-out"] == 1
@@ -827,6 +828,7 @@ async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(wor
     client.send(request())
     answer = await client.answer()
     assert (answer.status, answer.body) == (504, b"activator request timeout")
+    assert answer.get(b"retry-after") == b"1"
     await until(lambda: not pod.open)
     assert len(pod.requests) == 1
     client.send(request())
@@ -929,8 +931,48 @@ async def test_a_full_queue_is_answered_503_at_once(new_world):
 
     assert (answer.status, answer.body) == (503, b"pending request queue full\n")
     assert answer.get(b"activator-reason") == b"queue-full; revision-depth"
+    assert answer.get(b"retry-after") == b"4"
     assert not second.eof
     first.abort()
+
+
+async def test_who_is_refused_is_told_when_to_come_again_by_how_long_it_took(new_world):
+    world = await new_world(queue=Limits(queue_depth=2))
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    clients = [await world.client() for _ in range(4)]
+    for number, client in enumerate(clients):
+        client.send(request())
+        await until(lambda number=number: world.waiting == min(number, 2))
+    assert (await clients[3].answer()).get(b"retry-after") == b"4", "nothing is known yet"
+    world.revision().forecast.turnovers.add(20.0)
+
+    again = await world.ask()
+
+    # Two wait, the third turn is expected after 60 s; the luck of these tests takes off a fifth.
+    assert (again.status, again.get(b"retry-after")) == (503, b"48")
+    for client in clients[:3]:
+        client.abort()
+
+
+async def test_with_early_shedding_who_would_wait_in_vain_is_told_at_once(new_world):
+    world = await new_world(queue=Limits(shed_early=True))
+    pod = await world.serving(container_concurrency=1, timeout=50.0)
+    pod.on_data = lambda connection: None
+    world.revision().forecast.turnovers.add(30.0)
+    clients = [await world.client() for _ in range(3)]
+    for number, client in enumerate(clients):
+        client.send(request())
+        await until(lambda number=number: world.waiting == min(number, 1) and pod.requests)
+
+    answer = await clients[2].answer()
+
+    assert (answer.status, answer.body) == (503, b"expected wait exceeds the time-out\n")
+    assert answer.get(b"activator-reason") == b"wait-too-long; 60 s expected"
+    assert answer.get(b"retry-after") == b"48"
+    assert world.counters().outcomes["shed"] == 1
+    for client in clients[:2]:
+        client.abort()
 
 
 async def test_a_drain_answers_those_who_have_no_pod(world):

@@ -62,6 +62,13 @@ ANSWERS = {
         + b"Activator-Reason: queue-full; revision-depth\r\n",
         b"pending request queue full\n",
     ),
+    "shed": (
+        replies.shed(71.4, retry_after=64),
+        b"HTTP/1.1 503 Service Unavailable\r\n"
+        + NOSNIFF
+        + b"Retry-After: 64\r\nActivator-Reason: wait-too-long; 71 s expected\r\n",
+        b"expected wait exceeds the time-out\n",
+    ),
     "timed-out": (
         replies.timed_out(Reason.NO_ENDPOINTS, ""),
         b"HTTP/1.1 504 Gateway Timeout\r\n" + PLAIN + b"Activator-Reason: no-endpoints\r\n",

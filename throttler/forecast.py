@@ -1,0 +1,182 @@
+"""How long a request would wait, from what was seen: how long starts and turnovers took.
+
+A *start* is the time from the first request that finds no pod listed until one may be used. A
+*turnover* is the time in which as many waiters get a pod as requests run: by Little's law the time
+for which a request keeps its place. So the forecast follows the number of places by itself when
+pods come and go. Of both the lower median of a few is believed: one pull of a large image is not
+what the next start costs, and a wrong forecast is overruled by the next few. Knows no clock.
+Knative has no counterpart: it sends no ``Retry-After``, and refuses nobody.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from throttler.errors import WaitTooLong
+from throttler.ticket import Ticket
+
+if TYPE_CHECKING:  # a forecast knows its revision and a revision its forecast
+    from throttler.revision import RevisionThrottler
+
+#: So many starts are remembered; the eighth that differs is believed.
+STARTS = 15
+#: So many turnovers; the third that differs is believed.
+TURNOVERS = 5
+#: Seconds for which a start goes on after its only request has left: the autoscaler wants a pod
+#: for so long (Knative: stable-window of config-autoscaler). Later it is another start.
+SAME_START = 60.0
+
+#: Seconds to stay away where nothing is known. It is a start as a rule, which takes some seconds;
+#: who asks again sooner finds the same, and a full queue would be asked by all whom it refused.
+UNKNOWN = 5.0
+#: Seconds; a longer wait is no forecast that anybody should plan by.
+LONGEST_RETRY = 100.0
+#: A client is told up to this part more or less, so that those refused together return apart.
+JITTER = 0.2
+
+
+class Recent:
+    """The lower median of the last few values; None before the first."""
+
+    __slots__ = ("_size", "_values", "median")
+
+    def __init__(self, size: int) -> None:
+        self.median: float | None = None
+        self._values: list[float] = []
+        self._size = size
+
+    def add(self, value: float) -> None:
+        """Take one more value, for the oldest if there are enough; bounded by the size."""
+        self._values.append(value)
+        if len(self._values) > self._size:
+            del self._values[0]
+        self.median = sorted(self._values)[(len(self._values) - 1) // 2]
+
+
+class Forecast:
+    """What is known of one revision's starts and turnovers, and what follows from it.
+
+    Each method costs O(1), and is called for requests that wait or are refused, never for one
+    that finds room. ``now`` is in seconds of the caller's clock.
+
+    Attributes:
+        starts, turnovers: what was seen, seconds.
+    """
+
+    __slots__ = ("_dispatched", "_revision", "_round_began", "_start_began", "starts", "turnovers")
+
+    def __init__(self, revision: RevisionThrottler) -> None:
+        self.starts = Recent(STARTS)
+        self.turnovers = Recent(TURNOVERS)
+        self._revision = revision
+        self._start_began: float | None = None
+        self._round_began = 0.0
+        self._dispatched = 0
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def queue_began(self, now: float) -> None:
+        """Take that a request waits and nobody did before it.
+
+        Where no pod is listed a start begins, unless one is under way, whose first client has
+        left.
+        """
+        self._begin_round(now)
+        if self._revision.roster.pods:
+            return
+        if self._start_began is None or now - self._start_began > SAME_START:
+            self._start_began = now
+
+    def pods_came(self, now: float) -> None:
+        """Take that there is a pod to use, and was none."""
+        if self._start_began is not None:
+            self.starts.add(now - self._start_began)
+            self._start_began = None
+        self._begin_round(now)
+
+    def place_taken(self, now: float) -> None:
+        """Take that a waiter gets the place of a request that ended: this is what drains a queue.
+
+        A round ends when as many waiters have got one as requests run. In a shorter piece of it,
+        requests that end all at once would pass for a queue that drains in no time.
+        """
+        self._dispatched += 1
+        if self._dispatched > self._revision.in_flight:  # which lacks the one that takes the place
+            self.turnovers.add(now - self._round_began)
+            self._begin_round(now)
+
+    def _begin_round(self, now: float) -> None:
+        self._round_began = now
+        self._dispatched = 0
+
+    # -- what follows ---------------------------------------------------------------------------
+
+    def check(self, ticket: Ticket, now: float, *, asleep: bool) -> None:
+        """Refuse a request that would wait in vain.
+
+        As many as run at a time, or one, may wait in any case: thus the next turnover, or start,
+        is seen, and a wrong forecast is overruled.
+
+        Raises:
+            WaitTooLong: it would wait beyond its deadline.
+        """
+        revision = self._revision
+        expected = self.expected_wait(now, asleep=asleep)
+        if expected is None or revision.breaker.waiting < max(revision.in_flight, 1):
+            return
+        if expected > ticket.deadline - now:
+            raise WaitTooLong(expected)
+
+    def expected_wait(self, now: float, *, asleep: bool) -> float | None:
+        """Return how long a request that finds no room now would wait.
+
+        Clients ahead of it that will have left by then are not foreseen.
+
+        Arguments:
+            asleep: there is no pod to use.
+
+        Returns:
+            Seconds; None if nothing like it was seen yet.
+        """
+        position = self._revision.breaker.waiting + 1
+        limit = self._revision.revision.container_concurrency
+        if asleep:
+            return self._start(position, limit, now)
+        if not limit:
+            return 0.0  # pods are given more at a time until all are served, see slow_start
+        turnover = self.turnovers.median
+        if turnover is None:
+            return None
+        if position > 1:  # somebody waits, so a round is under way; it has taken so long already
+            turnover = max(turnover, now - self._round_began)
+        return position * turnover / max(self._revision.in_flight, 1)
+
+    def _start(self, position: int, limit: int, now: float) -> float | None:
+        """Return how long the start will take yet, and the queue that its first pod leaves.
+
+        One that is overdue is expected to take as long again as it is overdue.
+        """
+        start = self.starts.median
+        if start is None:
+            return None
+        began = now if self._start_began is None else self._start_began
+        left = abs(start - (now - began))
+        turnover = self.turnovers.median
+        if not limit or turnover is None or position <= limit:
+            return left
+        return left + (position - limit) * turnover / limit
+
+
+def retry_after(expected: float | None, luck: float) -> int:
+    """Return what ``Retry-After`` says to a client (RFC 9110 section 10.2.3).
+
+    Arguments:
+        expected: seconds that a request would wait; None if that is not known.
+        luck: in [0, 1), random, for the jitter.
+
+    Returns:
+        Whole seconds, 1 to 120.
+    """
+    seconds = UNKNOWN if expected is None else min(expected, LONGEST_RETRY)
+    return max(ceil(seconds * (1 - JITTER + 2 * JITTER * luck)), 1)
