@@ -79,7 +79,7 @@ class Stage:
 
     def expect(self, what: str, passed: object, seen: object = "") -> None:
         """Says what must be so, and whether it is; the scenario goes on in either case."""
-        self.live(self._timeline.check(time.monotonic(), what, bool(passed), str(seen)))
+        self.live(self._timeline.check(time.monotonic(), what, bool(passed), wording.seen(seen)))
 
     def _activator_said(self, line: Mapping[str, Any]) -> None:
         self.log_lines += 1

@@ -113,6 +113,15 @@ def answered(method: str, target: str, reply: Reply) -> str:
     return f"{method} {target}: {reply.status} after {took}: {body or 'no body'}{why}"
 
 
+def seen(value: object) -> str:
+    """What was seen in place of what must be so."""
+    if isinstance(value, Reply):
+        return f"{value.status} {value.body!r}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(seen, value))}]"
+    return str(value)
+
+
 def known(view: Mapping[str, Any]) -> str:
     """What the activator's API says of a revision, in a line."""
     if not view:

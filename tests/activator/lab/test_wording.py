@@ -7,7 +7,7 @@ import pytest
 from activator.lab.client import Reply
 from activator.lab.state import Switches
 from activator.lab.timeline import Who
-from activator.lab.wording import SWITCHES, answered, did, known, told
+from activator.lab.wording import SWITCHES, answered, did, known, seen, told
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,15 @@ def test_what_the_activator_knows_is_told_in_a_line():
 )
 def test_events_of_the_activator_have_their_words(kind, data, line):
     assert did(kind, {"revision": "default/app", **data}) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Reply(502, {"date": "today"}, "no\n", 1.0), r"502 'no\n'"),
+        ([Reply(200, {}, ""), Reply(0, {}, "refused")], "[200 '', 0 'refused']"),
+        ({200: 3}, "{200: 3}"),
+    ],
+)
+def test_what_was_seen_is_told_shortly(value, words):
+    assert seen(value) == words
