@@ -75,10 +75,10 @@ OUTCOMES = ("served", "timed-out", "cancelled", "queue-full", "shed", "upstream-
 
 #: Why a request was given to a pod once more, for RevisionCounters.requeues: no connection came
 #: about (refused, late, TLS), one that was kept or a new one ended without an answer, or
-#: queue-proxy gave it back untouched by its application.
+#: queue-proxy gave it back untouched by its application, or lost its application with it.
 CAUSES = (
     *("connect-failed", "connect-timeout", "tls-failed"),
-    *("connection-closed", "connection-lost", "untouched"),
+    *("connection-closed", "connection-lost", "untouched", "application-lost"),
 )
 
 

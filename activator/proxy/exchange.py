@@ -16,7 +16,7 @@ from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.lookup import find
 from activator.proxy.observers import Trace, begin_trace, record_of
 from activator.proxy.problem import fitted, negotiated
-from activator.proxy.queue_proxy import DOUBTFUL, complaint, is_untouched
+from activator.proxy.queue_proxy import DOUBTFUL, complaint, own_failure
 from activator.proxy.request import Request, pod_head
 from activator.proxy.response import Response, interim_head, switching_head
 from activator.proxy.retry import Blame, Failure, Then
@@ -360,17 +360,18 @@ class Exchange:
         if response.status not in DOUBTFUL:
             driver.answered_well(pod)
             return True
-        untouched = body is not None and is_untouched(response, body)
-        text = complaint(response, body if untouched else None)
-        if not (untouched and retry.may_repeat(self.request, self._body)):
-            driver.answered_badly(pod, text, untouched=untouched)
+        failure = None if body is None else own_failure(response, body)
+        text = complaint(response, body if failure else None)
+        repeatable = retry.may_repeat(self.request, self._body)
+        if failure is None or not retry.again(failure, repeatable, self._repeats):
+            driver.answered_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
             return True
         upstream, self.upstream = self.upstream, None
         if upstream is not None and not self._body.complete:
             upstream.transport.abort()  # the pod would take what comes next for the rest of it
         if self.trace is not None:
             self.trace.failed(text)
-        self._go_on(Failure.UNTOUCHED, text, "untouched")
+        self._go_on(failure, text, failure.value)
         return False
 
     def _note_attempts(self) -> None:

@@ -26,6 +26,7 @@ class Failure(Enum):
     REUSED_LOST = "reused-lost"
     NEW_LOST = "new-lost"
     UNTOUCHED = "untouched"
+    APPLICATION_LOST = "application-lost"
     ANSWER_LOST = "answer-lost"
 
 
@@ -64,6 +65,8 @@ class Rule(NamedTuple):
 #: the request was sent and before a byte of an answer. A request that meets the second once more
 #: may be what breaks them: the pod is not blamed for it again.
 #: UNTOUCHED: queue-proxy says that its application had nothing of it (proxy.queue_proxy).
+#: APPLICATION_LOST: queue-proxy says that its application dropped it without an answer, which is
+#: NEW_LOST one step further on; of several in a row the pod is out, as for any bad answers.
 #: ANSWER_LOST: a byte of an answer has come, so the pod has it: never again.
 RULES: dict[Failure, Rule] = {
     Failure.NO_CONNECTION: Rule(
@@ -72,11 +75,14 @@ RULES: dict[Failure, Rule] = {
     Failure.REUSED_LOST: Rule(Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
     Failure.NEW_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE),
     Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
+    Failure.APPLICATION_LOST: Rule(
+        Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE
+    ),
     Failure.ANSWER_LOST: Rule(Then.PASS_ON, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
 }
 
 #: Failures after which a pod may have seen the request.
-SEEN = frozenset((Failure.REUSED_LOST, Failure.NEW_LOST))
+SEEN = frozenset((Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST))
 
 
 def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Blame]:
@@ -90,6 +96,11 @@ def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Bl
     if failure in SEEN and repeats >= MAX_REPEATS:
         repeatable = False
     return rule.repeatable if repeatable else rule.other, rule.again if repeats else rule.blame
+
+
+def again(failure: Failure, repeatable: bool, repeats: int) -> bool:
+    """Whether the request is sent again; see ``judge``."""
+    return judge(failure, repeatable=repeatable, repeats=repeats)[0] is not Then.PASS_ON
 
 
 def lost(*, answered: bool, reused: bool) -> Failure:

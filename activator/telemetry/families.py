@@ -164,7 +164,7 @@ REQUEUES = Family(
     _C,
     (*REVISION, "cause"),
     "Requests that were given to a pod once more, by why: connect-failed, connect-timeout, "
-    "tls-failed, connection-closed, connection-lost or untouched.",
+    "tls-failed, connection-closed, connection-lost, untouched or application-lost.",
 )
 WAKE_UPS = Family(
     "activator_wake_ups_total",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.queue_proxy import complaint, is_untouched
+from activator.proxy.queue_proxy import complaint, own_failure
 from activator.proxy.response import read_response
 
 REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
@@ -12,10 +12,11 @@ FULL = b"pending request queue full\n"
 GO = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
 
 
-def judged(status: int, body: bytes, fields: bytes = GO, length: int | None = None) -> bool:
+def judged(status: int, body: bytes, fields: bytes = GO, length: int | None = None) -> str:
     size = len(body) if length is None else length
     head = b"HTTP/1.1 %d Reason\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, size)
-    return is_untouched(read_response(head, to_head=False), [body])
+    failure = own_failure(read_response(head, to_head=False), [body])
+    return failure.value if failure else ""
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,20 @@ def judged(status: int, body: bytes, fields: bytes = GO, length: int | None = No
     ],
 )
 def test_its_own_words(status: int, body: bytes) -> None:
-    assert judged(status, body)
+    assert judged(status, body) == "untouched"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"EOF\n",
+        b"read tcp 127.0.0.1:4000->127.0.0.1:8080: read: connection reset by peer\n",
+        b"write tcp 127.0.0.1:4000->127.0.0.1:8080: write: broken pipe\n",
+    ],
+)
+def test_its_words_where_the_application_may_have_had_the_request(body: bytes) -> None:
+    assert judged(502, body) == "application-lost"
+    assert not judged(503, body)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +52,8 @@ def test_its_own_words(status: int, body: bytes) -> None:
         (503, REFUSED),
         (500, REFUSED),
         (200, REFUSED),
-        (502, b"EOF\n"),
-        (502, b"read tcp 127.0.0.1:4000->127.0.0.1:8080: read: connection reset by peer\n"),
+        (502, b"unexpected EOF\n"),
+        (502, b"read tcp 10.0.0.1:4000->10.0.0.7:5432: read: connection reset by peer\n"),
         (502, b"dial tcp 10.0.0.7:5432: connect: connection refused\n"),
         (502, REFUSED + b"more"),
         (502, REFUSED.strip()),
@@ -67,7 +81,7 @@ def test_the_same_words_without_the_fields_that_go_writes(fields: bytes) -> None
 
 def test_an_answer_to_head_has_no_words_to_know_it_by() -> None:
     head = b"HTTP/1.1 502 Bad Gateway\r\n%bContent-Length: 53\r\n\r\n" % GO
-    assert not is_untouched(read_response(head, to_head=True), [])
+    assert own_failure(read_response(head, to_head=True), []) is None
 
 
 def test_people_are_told_the_words_of_queue_proxy_alone() -> None:

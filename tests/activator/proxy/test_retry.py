@@ -9,7 +9,7 @@ import pytest
 
 from activator.counters import CAUSES
 from activator.proxy.held import NO_BODY, HeldBody
-from activator.proxy.queue_proxy import is_untouched
+from activator.proxy.queue_proxy import own_failure
 from activator.proxy.request import Request
 from activator.proxy.response import read_response
 from activator.proxy.retry import (
@@ -39,6 +39,8 @@ TABLE: dict[tuple[Failure, bool], tuple[tuple[Then, Blame], tuple[Then, Blame]]]
     (F.NEW_LOST, False): ((T.PASS_ON, B.UNREACHABLE), (T.PASS_ON, B.NONE)),
     (F.UNTOUCHED, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.ANSWER)),
     (F.UNTOUCHED, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
+    (F.APPLICATION_LOST, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.NONE)),
+    (F.APPLICATION_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.NONE)),
     (F.ANSWER_LOST, True): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
     (F.ANSWER_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
 }
@@ -60,7 +62,7 @@ def test_only_what_a_pod_may_have_seen_is_counted_against_the_bound() -> None:
     def then(failure: Failure, repeats: int) -> Then:
         return judge(failure, repeatable=True, repeats=repeats)[0]
 
-    for failure in (F.REUSED_LOST, F.NEW_LOST):
+    for failure in (F.REUSED_LOST, F.NEW_LOST, F.APPLICATION_LOST):
         assert then(failure, MAX_REPEATS - 1) is not T.PASS_ON
         assert then(failure, MAX_REPEATS) is T.PASS_ON
     for failure in (F.NO_CONNECTION, F.UNTOUCHED):
@@ -118,6 +120,7 @@ def own(status: int, text: bytes) -> bytes:
 
 NOT_THERE = own(502, b"dial tcp 127.0.0.1:8080: connect: connection refused\n")
 FULL = own(503, b"pending request queue full\n")
+CUT_OFF = own(502, b"EOF\n")
 APP_503 = b"HTTP/1.1 503 X\r\nContent-Length: 5\r\n\r\nlater"
 
 
@@ -139,9 +142,11 @@ def attempts(answer: Any) -> bytes | None:
 
 
 def test_the_answers_of_these_tests_are_those_that_are_meant() -> None:
-    for answer, meant in ((NOT_THERE, True), (FULL, True), (APP_503, False)):
+    meant = {NOT_THERE: F.UNTOUCHED, FULL: F.UNTOUCHED, CUT_OFF: F.APPLICATION_LOST, APP_503: None}
+    for answer, failure in meant.items():
         head, _, body = answer.partition(b"\r\n\r\n")
-        assert is_untouched(read_response(head + b"\r\n\r\n", to_head=False), [body]) is meant
+        response = read_response(head + b"\r\n\r\n", to_head=False)
+        assert own_failure(response, [body]) is failure
 
 
 @pytest.mark.parametrize("answer", [NOT_THERE, FULL], ids=["not-there", "full"])
@@ -178,6 +183,32 @@ async def test_a_post_that_was_sent_gets_the_answer_as_it_is_and_its_pod_is_out(
     assert len(bare.requests) == 1
     assert not other.requests
     assert states(world) == ["healthy", "probing"]
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+async def test_a_request_that_the_application_had_when_it_ended_is_repeated_if_it_may(
+    world, method
+):
+    cut, other = await pods_of(world, 2)
+    cut.answer = CUT_OFF
+    got = await world.ask(request(b"/x", method), method)
+    if method == b"GET":
+        assert (got.status, attempts(got)) == (200, b"2")
+        assert world.counters().requeues == {"application-lost": 1}
+    else:
+        assert (got.status, got.body, attempts(got)) == (502, b"EOF\n", None)
+        assert not other.requests
+    assert states(world) == ["healthy", "healthy"], "one such answer says little of a pod"
+
+
+async def test_a_request_that_ends_every_application_is_given_up_and_harms_no_pod(world):
+    pods = await pods_of(world, 4)
+    for pod in pods:
+        pod.answer = CUT_OFF
+    got = await world.ask()
+    assert (got.status, got.body, attempts(got)) == (502, b"EOF\n", b"4")
+    assert [len(pod.requests) for pod in pods] == [1] * 4
+    assert states(world) == ["healthy"] * 4
 
 
 async def test_the_only_pod_is_asked_until_its_application_is_back(world):

@@ -445,11 +445,15 @@ class _Prober:
         self.hurried = 0
 
     def probe(self, pod: PodTracker) -> None:
-        loop = asyncio.get_running_loop()
-        # A loop's timers may be early by the resolution of its clock.
-        loop.call_at(max(loop.time(), pod.held_until + 1e-6), self._verdict, pod, pod.epoch)
+        self._verdict(pod, pod.epoch, asyncio.get_running_loop())
 
-    def _verdict(self, pod: PodTracker, epoch: int) -> None:
+    def _verdict(self, pod: PodTracker, epoch: int, loop: asyncio.AbstractEventLoop) -> None:
+        if loop.time() < pod.held_until:  # a loop's timers may be early
+            loop.call_at(pod.held_until + 0.001, self._verdict, pod, epoch, loop)
+        else:
+            loop.call_soon(self._pass, pod, epoch)
+
+    def _pass(self, pod: PodTracker, epoch: int) -> None:
         if self._world.healthy(pod):
             self._world.driver.probe_passed(pod, epoch)
 
