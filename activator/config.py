@@ -273,6 +273,13 @@ class Settings:
         "slices does no harm.",
         commands=("run", "local"),
     )
+    self_check_interval: float = setting(
+        values.duration(zero=True), "ACTIVATOR_SELF_CHECK_INTERVAL", CLUSTER, "10m",
+        "Time between two comparisons of what is known with a fresh list of the cluster, or of the "
+        "files; 0 for none. What differs is counted, logged and mended.",
+        "Seldom enough to cost the API server nothing, and no lost change lasts longer.",
+        commands=("run", "local"),
+    )
     config_logging_name: str = setting(
         values.OBJECT_NAME, "CONFIG_LOGGING_NAME", CLUSTER, "config-logging",
         "ConfigMap with the log levels.",

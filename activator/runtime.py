@@ -27,6 +27,7 @@ from activator.configmaps.network import NetworkConfig
 from activator.configmaps.observability import ObservabilityConfig
 from activator.configmaps.process_log import LoggingConfig
 from activator.discovery.destinations import EndpointsSource, Family
+from activator.discovery.drift import DriftCounters
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
 from activator.discovery.rejections import Rejection, log_rejection
@@ -91,7 +92,7 @@ class Runtime:
         self._told_ignored: tuple[str, ...] = ()
         self.watch: KubernetesWatch | None = None
         self.inventory: Inventory | None = None
-        self._folder: ManifestFolder | None = None
+        self.folder: ManifestFolder | None = None
         self.link = self._make_link()
         if self.link is not None:
             sinks = (*sinks, self._link_sink())
@@ -272,9 +273,16 @@ class Runtime:
             return False
         return not link.ever_connected or link.lost_for() < _LOST_AUTOSCALER
 
+    @property
+    def drift(self) -> DriftCounters | None:
+        """What self-checks found; None before anything is read."""
+        if self.watch is not None:
+            return self.watch.self_check.counters
+        return self.folder.drift if self.folder is not None else None
+
     def manifest_errors(self) -> Mapping[str, str]:
         """Return what is wrong with the manifests at present, by file."""
-        return self._folder.errors if self._folder is not None else {}
+        return self.folder.errors if self.folder is not None else {}
 
     def metrics(self) -> Iterator[bytes]:
         """Return the metrics in Prometheus' text format, in pieces that each take little time."""
@@ -313,9 +321,11 @@ class Runtime:
         if settings.manifests is not None:
             # The folder tells of what is wrong itself, with file and line.
             inventory = self.inventory = self._make_inventory(report=lambda rejection: None)
-            self._folder = ManifestFolder(settings.manifests, inventory)
-            self._folder.load()
-            self._tasks.start(self._folder.run())
+            folder = self.folder = ManifestFolder(
+                settings.manifests, inventory, self_check_interval=settings.self_check_interval
+            )
+            folder.load()
+            self._tasks.start(folder.run())
             return
         from activator.discovery.kubernetes import (
             ClusterConfigError,
@@ -327,7 +337,10 @@ class Runtime:
             system_namespace=settings.system_namespace
         )
         watch = self.watch = KubernetesWatch(
-            inventory, settings.system_namespace, settings.kubeconfig
+            inventory,
+            settings.system_namespace,
+            settings.kubeconfig,
+            self_check_interval=settings.self_check_interval,
         )
         try:
             await watch.check_version(settings.kubernetes_min_version)

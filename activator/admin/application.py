@@ -22,6 +22,15 @@ from activator import __version__
 from activator.admin import event_stream
 from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
+from activator.admin.freshness import (
+    Drift,
+    Folder,
+    Link,
+    Watch,
+    autoscaler_view,
+    manifests_view,
+    watches_view,
+)
 from activator.admin.headers import SecurityHeaders
 from activator.admin.hosts import OwnHosts
 from activator.admin.openapi import document
@@ -51,6 +60,22 @@ class Runtime(Protocol):
     @property
     def driver(self) -> Driver:
         """The revisions and the clock."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """What follows a cluster; None where there is none."""
+
+    @property
+    def drift(self) -> Drift | None:
+        """What self-checks found; None before anything is read."""
+
+    @property
+    def folder(self) -> Folder | None:
+        """The folder of manifests; None where there is none."""
+
+    @property
+    def link(self) -> Link | None:
+        """The link to the autoscaler; None where there is none."""
 
     def ready(self) -> str:
         """Return why we should not be sent traffic; empty if we should."""
@@ -132,6 +157,9 @@ class _Handlers:
             "ready": not reason,
             "notReadyReason": reason or None,
             "manifestErrors": dict(runtime.manifest_errors()),
+            "watches": watches_view(runtime.watch, runtime.drift, runtime.driver.clock()),
+            "manifests": manifests_view(runtime.folder),
+            "autoscaler": autoscaler_view(runtime.link),
         }
 
 

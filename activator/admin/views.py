@@ -262,6 +262,57 @@ class RevisionDetailView(RevisionView):
     wakeUps: Annotated[list[WakeUpView], says("the last ten wake-ups, the newest first")]
 
 
+class WatchView(TypedDict):
+    """What is followed of one kind of objects."""
+
+    ageSeconds: Annotated[
+        float | None,
+        says(
+            "time since the API server last said anything of this kind, about 60 s at most while "
+            "all is well; `null` of what may be missing, and is"
+        ),
+    ]
+    error: Annotated[
+        str | None,
+        says("why the watch fails at present; `null` if it does not. The last state is in force"),
+    ]
+    drifted: Annotated[
+        int,
+        says("objects of which a self-check found that a change was lost, since the start"),
+    ]
+
+
+class ManifestsView(TypedDict):
+    """The folder in the place of a cluster."""
+
+    folder: Annotated[str, says("its path")]
+    ageSeconds: Annotated[
+        float, says("time since it was last looked at, about 5 s at most while all is well")
+    ]
+    lastChangeSecondsAgo: Annotated[
+        float, says("time since an object was last taken from it, or taken away")
+    ]
+
+
+class AutoscalerView(TypedDict):
+    """The link to the autoscaler."""
+
+    connected: Annotated[bool, says("whether it is")]
+    ageSeconds: Annotated[
+        float | None,
+        says(
+            "time since the autoscaler last gave a sign of life, about 4 s at most while all is "
+            "well; since the start if it never did"
+        ),
+    ]
+    lastSentSecondsAgo: Annotated[
+        float | None, says("time since it was last told anything; `null` if it never was")
+    ]
+    lastError: Annotated[
+        str | None, says("why the last dial or connection failed; `null` if none did")
+    ]
+
+
 class ActivatorView(TypedDict):
     """Who answers."""
 
@@ -273,6 +324,16 @@ class ActivatorView(TypedDict):
     manifestErrors: Annotated[
         dict[str, str],
         says("what is wrong with the files of `--manifests` at present, by path"),
+    ]
+    watches: Annotated[
+        dict[str, WatchView],
+        says("what is followed of a cluster, by kind of objects; empty where there is none"),
+    ]
+    manifests: Annotated[
+        ManifestsView | None, says("the folder of `--manifests`; `null` where there is none")
+    ]
+    autoscaler: Annotated[
+        AutoscalerView | None, says("the link to the autoscaler; `null` where there is none")
     ]
 
 
@@ -299,6 +360,9 @@ TABLES: Final = (
     ("field of `forecast`", ForecastView),
     ("field of a pod", PodView),
     ("field of `activator`", ActivatorView),
+    ("field of one of `watches`", WatchView),
+    ("field of `manifests`", ManifestsView),
+    ("field of `autoscaler`", AutoscalerView),
     ("field of a wake-up", WakeUpView),
     ("phase: until", PhasesView),
 )

@@ -102,6 +102,7 @@ class AutoscalerLink:
         self._queued = asyncio.Event()
         self._wanted = asyncio.Event()
         self._last_sent: float | None = None
+        self._alive_at: float | None = None
         self._unreachable = False
         self._short_lived = 0  # connections in a row that were lost soon
         self.connected = False
@@ -122,6 +123,16 @@ class AutoscalerLink:
         if self._last_sent is None:
             return None
         return asyncio.get_running_loop().time() - self._last_sent
+
+    def age(self) -> float | None:
+        """Seconds since the autoscaler last gave a sign of life: a connection, or a pong.
+
+        About three while all is well, since the start if there was none, None before ``run``.
+        Call it in the event loop.
+        """
+        if self._alive_at is None:
+            return None
+        return asyncio.get_running_loop().time() - self._alive_at
 
     def lost_for(self) -> float:
         """Seconds since a connection was lost that was one, 0 while there is one or was none.
@@ -147,6 +158,7 @@ class AutoscalerLink:
     async def run(self) -> NoReturn:
         """Keep the link up until cancelled; then says goodbye to the peer (close code 1001)."""
         loop = asyncio.get_running_loop()
+        self._alive_at = loop.time()
         while True:
             connection = await self._dial()
             start = loop.time()
@@ -249,6 +261,7 @@ class AutoscalerLink:
 
     def _up(self) -> None:
         self.connected = self.ever_connected = True
+        self._alive_at = asyncio.get_running_loop().time()
         self._unreachable = False
         if not self._short_lived:  # a peer that hangs up on every connection is no news
             _log.info("autoscaler connected", url=self._url, failed_dials=self.failed_dials)
@@ -305,7 +318,7 @@ class AutoscalerLink:
         def renew(pong: asyncio.Future[float]) -> None:
             nonlocal last_pong
             if not pong.cancelled() and pong.exception() is None:
-                last_pong = loop.time()
+                last_pong = self._alive_at = loop.time()
 
         next_ping = last_pong + self._timings.ping_interval
         answered: asyncio.Future[float] | None = None

@@ -27,6 +27,9 @@ class Timings:
             not all streams of all clients end together.
         missing: until a resource that may be missing is asked for again.
         watch_brief: a stream that ends sooner counts as a failure.
+        in_flight: in which a change that a list shows must have come by the watch as well: ten
+            times what a busy API server takes.
+        relist: until a list that was asked for because something was wrong is in force.
         credentials: age at which credentials are read again.
         version_interval, version_limit: how often and for how long to ask for the version.
         version_reminder: until the log says again that the version is still waited for.
@@ -43,6 +46,8 @@ class Timings:
     watch_most: float = 600.0
     missing: float = 300.0
     watch_brief: float = 1.0
+    in_flight: float = 10.0
+    relist: float = 120.0
     credentials: float = 60.0
     version_interval: float = 1.0
     version_limit: float = 60.0

@@ -14,6 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from activator.discovery import endpoint_slices, endpoints, revisions, services
 from activator.discovery.destinations import (
@@ -60,6 +61,13 @@ _Parsed = (
     | Secret
     | None
 )
+
+
+class Version(NamedTuple):
+    """Which object it is that has a name, and which state of it."""
+
+    uid: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,16 @@ class Inventory:
 
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._entries
+
+    def version_of(self, key: ObjectKey) -> Version | None:
+        """Which version of an object is in force; None if none is."""
+        entry = self._entries.get(key)
+        return None if entry is None else Version(entry.uid, entry.version)
+
+    @property
+    def in_force(self) -> list[ObjectKey]:
+        """All objects that are, at this moment."""
+        return list(self._entries)
 
     def apply(self, obj: object) -> str | None:
         """Takes in an object that is new, changed or repeated.

@@ -18,7 +18,9 @@ from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.destinations import SERVICE_TYPE_LABEL, EndpointsSource
 from activator.discovery.inventory import Inventory
-from activator.discovery.reflector import Counters, Reflector, Resource
+from activator.discovery.listing import Resource
+from activator.discovery.reflector import Counters, Reflector
+from activator.discovery.self_check import SelfCheck
 from activator.discovery.version import ClusterVersionError
 
 __all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
@@ -66,6 +68,10 @@ class KubernetesWatch:
             cluster that this process runs in, or else ``~/.kube/config``.
         timings: all times.
         environ: environment variables; None for those of the process.
+        self_check_interval: seconds between two comparisons with fresh lists; 0 for none.
+
+    Attributes:
+        self_check: what those comparisons found.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class KubernetesWatch:
         kubeconfig: str | None = None,
         timings: Timings | None = None,
         environ: Mapping[str, str] | None = None,
+        self_check_interval: float = 0.0,
     ) -> None:
         self._inventory = inventory
         self._system_namespace = system_namespace
@@ -83,6 +90,9 @@ class KubernetesWatch:
         self._api = ApiServer(kubeconfig, self._timings, environ)
         self._group: asyncio.TaskGroup | None = None
         self._reflectors: dict[str, Reflector] = {}
+        self.self_check = SelfCheck(
+            self._api, inventory, self._reflectors, self._timings, self_check_interval
+        )
         for resource in resources(system_namespace, inventory.source):
             self._follow(resource)
 
@@ -160,6 +170,7 @@ class KubernetesWatch:
             async with asyncio.TaskGroup() as self._group:
                 for reflector in self._reflectors.values():
                     self._start(reflector)
+                self._group.create_task(self.self_check.run(), name="self-check")
         finally:
             self._group = None
             await self._api.close()

@@ -15,30 +15,31 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from activator.discovery import documents
-from activator.discovery.documents import Document, DocumentError
-from activator.discovery.fields import ManifestError, ObjectKey, identify
-from activator.discovery.inventory import Inventory, kind_of
+from activator.discovery.documents import Document
+from activator.discovery.drift import DriftCounters
+from activator.discovery.fields import ObjectKey
+from activator.discovery.inventory import Inventory
 from activator.discovery.listener import Listener
+from activator.discovery.manifest_file import (
+    Objects,
+    Reading,
+    Signature,
+    digest_of,
+    read,
+    signature_of,
+)
 
 logger = logging.getLogger(__name__)
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
-# A cluster stores objects of at most 1.5 MiB; a file may hold many, and is read into memory.
-MAX_FILE_BYTES = 16 * 2**20
-
 # Larger files are parsed in a thread: the C parser needs about 1 ms for 2 KiB of YAML, and the loop
 # must not stand still for 5.
 _PARSE_IN_THREAD_BYTES = 8 * 2**10
-
-# The kernel dates files by its tick, up to 10 ms: a file that was written just before it was read
-# may be written again under the same date.
-_RACY_NS = 50_000_000
 
 
 class ManifestFolderError(Exception):
@@ -63,34 +64,19 @@ class Timings:
     rescan: float = 5.0 if sys.platform == "linux" else 0.25
 
 
-_Signature = tuple[int, int, int, int, int]
-_Objects = dict[ObjectKey, Document]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What one look at a file gave: its objects, or why there are none."""
-
-    signature: _Signature | None
-    racy: bool = False
-    objects: _Objects = field(default_factory=dict)
-    error: str = ""
-    doubles: tuple[str, ...] = ()
-
-
 @dataclass(slots=True)
 class _Doubt:
     """A look at a file that is not believed yet."""
 
-    signature: _Signature | None
+    signature: Signature | None
     seen_at: float
     since: float
 
 
 @dataclass(slots=True)
 class _File:
-    reading: _Reading
-    objects: _Objects
+    reading: Reading
+    objects: Objects
     doubt: _Doubt | None = None
 
     @property
@@ -105,10 +91,19 @@ class ManifestFolder:
         path: the folder. Its subfolders are not read.
         inventory: is told of every object.
         timings: how quickly changes are noticed and believed.
+        self_check_interval: seconds after which all files are read again although they seem
+            unchanged; 0 for never.
+
+    Attributes:
+        drift: what those readings found; the kind is ``file``.
     """
 
     def __init__(
-        self, path: str | Path, inventory: Inventory, timings: Timings | None = None
+        self,
+        path: str | Path,
+        inventory: Inventory,
+        timings: Timings | None = None,
+        self_check_interval: float = 0.0,
     ) -> None:
         self._path = Path(path)
         self._inventory = inventory
@@ -119,6 +114,22 @@ class ManifestFolder:
         self._rejected: dict[ObjectKey, str] = {}
         self._errors: dict[str, str] = {}
         self._folder_error = ""
+        self.drift = DriftCounters()
+        self._check_after = self_check_interval
+        self._checked_at = self._looked_at = self._changed_at = time.monotonic()
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return str(self._path)
+
+    def looked_ago(self) -> float:
+        """Seconds since the folder was last read through, changed or not."""
+        return time.monotonic() - self._looked_at
+
+    def changed_ago(self) -> float:
+        """Seconds since an object was last taken from it, or taken away."""
+        return time.monotonic() - self._changed_at
 
     @property
     def errors(self) -> Mapping[str, str]:
@@ -138,7 +149,7 @@ class ManifestFolder:
         except OSError as error:
             raise ManifestFolderError(self._explain(error)) from error
         for name in names:
-            reading = _read(self._path / name)
+            reading = read(self._path / name)
             self._files[name] = _File(reading, reading.objects)
         self._resolve()
 
@@ -176,18 +187,42 @@ class ManifestFolder:
             return False
         self._folder_error = ""
         for name in self._files.keys() - names:
-            self._consider(name, _Reading(None))
+            self._consider(name, Reading(None))
         for name, status in names.items():
             if self._is_stale(name, status):
                 self._consider(name, await self._look(name, status))
+        if self._check_after and time.monotonic() - self._checked_at >= self._check_after:
+            await self._check(names)
+        self._looked_at = time.monotonic()
         self._resolve()
         return any(file.doubt for file in self._files.values())
 
-    async def _look(self, name: str, status: os.stat_result) -> _Reading:
+    async def _check(self, names: Mapping[str, os.stat_result]) -> None:
+        """Reads all files again: a file system may change one under the same date and size."""
+        found = 0
+        for name, status in names.items():
+            digest = await asyncio.to_thread(digest_of, self._path / name)
+            known = self._files.get(name)
+            if not digest or known is None or digest == known.reading.digest:
+                continue
+            reading = await self._look(name, status)
+            if reading.signature != known.reading.signature:
+                continue  # it has just been changed, which the next look takes in
+            found += 1
+            logger.warning(
+                "self-check: %s is not what was read, under the same date and size; it is taken "
+                "in now",
+                self._path / name,
+            )
+            self._consider(name, reading)
+        self.drift.note("file", found, 0)
+        self._checked_at = time.monotonic()
+
+    async def _look(self, name: str, status: os.stat_result) -> Reading:
         path = self._path / name
         if status.st_size <= _PARSE_IN_THREAD_BYTES:
-            return _read(path)
-        return await asyncio.to_thread(_read, path)
+            return read(path)
+        return await asyncio.to_thread(read, path)
 
     def _names(self) -> dict[str, os.stat_result]:
         """The files that count, by name, in their order. Raises OSError for the folder itself."""
@@ -207,12 +242,12 @@ class ManifestFolder:
         file = self._files.get(name)
         if file is None or file.doubt or file.reading.racy:
             return True
-        return file.reading.signature != _signature(status)
+        return file.reading.signature != signature_of(status)
 
-    def _consider(self, name: str, reading: _Reading) -> None:
+    def _consider(self, name: str, reading: Reading) -> None:
         """Takes a look at a file for true, or waits for a second one that says the same."""
         if name not in self._files:
-            self._files[name] = _File(_Reading(None), {})
+            self._files[name] = _File(Reading(None), {})
         file = self._files[name]
         if not self._is_believable(file, reading):
             return
@@ -222,7 +257,7 @@ class ManifestFolder:
             objects = file.objects if reading.error else reading.objects
             self._files[name] = _File(reading, objects)
 
-    def _is_believable(self, file: _File, reading: _Reading) -> bool:
+    def _is_believable(self, file: _File, reading: Reading) -> bool:
         if not reading.error and reading.objects.keys() >= file.objects.keys():
             return True
         now = time.monotonic()
@@ -244,6 +279,7 @@ class ManifestFolder:
                 self._apply(key, document)
         for key in [key for key in self._applied if key not in wanted]:
             del self._applied[key]
+            self._changed_at = time.monotonic()
             self._rejected.pop(key, None)
             self._inventory.remove(key.kind, key.namespace, key.name)
         self._publish_errors()
@@ -262,6 +298,9 @@ class ManifestFolder:
         return owner if owner in present else present[0]
 
     def _apply(self, key: ObjectKey, document: Document) -> None:
+        known = self._applied.get(key)
+        if known is None or known.value != document.value:
+            self._changed_at = time.monotonic()
         self._applied[key] = document
         reason = self._inventory.apply(document.value)
         if reason is None:
@@ -305,85 +344,3 @@ class ManifestFolder:
         if isinstance(error, NotADirectoryError):
             return f"{where} is no folder: name the folder that holds the files"
         return f"{where} cannot be read: {error.strerror or error}"
-
-
-def _signature(status: os.stat_result) -> _Signature:
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
-
-
-def _read(path: Path) -> _Reading:
-    """Looks at a file. Never raises: what is wrong is in the reading. Safe in a thread."""
-    try:
-        with open(path, "rb") as file:
-            # Taken before reading: a change meanwhile gives another signature next time.
-            status = os.fstat(file.fileno())
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        return _Reading(None)
-    except OSError as error:
-        return _Reading((0, 0, 0, 0, 0), racy=True, error=f"cannot be read: {error.strerror}")
-    signature = _signature(status)
-    racy = time.time_ns() - status.st_mtime_ns < _RACY_NS
-    if len(data) > MAX_FILE_BYTES:
-        return _Reading(signature, racy, error=f"larger than {MAX_FILE_BYTES} bytes: split it")
-    try:
-        objects, doubles = _objects(documents.parse(data, is_json=path.suffix == ".json"))
-    except DocumentError as error:
-        return _Reading(signature, racy, error=str(error))
-    return _Reading(signature, racy, objects, doubles=tuple(doubles))
-
-
-def _objects(found: list[Document]) -> tuple[_Objects, list[str]]:
-    objects: _Objects = {}
-    doubles = []
-    for document in _flattened(found):
-        kind = kind_of(document.value)
-        if kind is None:
-            continue
-        try:
-            key = identify(document.value, kind)
-        except ManifestError as error:
-            # Which object was meant cannot be told, so no state of the file is safe but the last.
-            raise DocumentError(document.line, 1, str(error)) from None
-        if key in objects:
-            first = objects[key].line
-            doubles.append(f"line {document.line}: {key} is already on line {first}, which stays")
-        else:
-            objects[key] = Document(_without_version(document.value), document.line)
-    return objects, doubles
-
-
-def _flattened(found: list[Document]) -> Iterator[Document]:
-    """The objects of all documents, those inside of lists too."""
-    for document in found:
-        value = document.value
-        kind = value.get("kind") if isinstance(value, dict) else None
-        if not isinstance(value, dict) or not isinstance(kind, str):
-            raise DocumentError(document.line, 1, "no Kubernetes object: it has no `kind`")
-        if not kind.endswith("List"):
-            yield document
-            continue
-        items = value.get("items")
-        if not isinstance(items, list | None):
-            raise DocumentError(document.line, 1, f"`items` of this {kind} is no list")
-        for item in items or ():
-            if not isinstance(item, dict):
-                raise DocumentError(document.line, 1, f"an item of this {kind} is no object")
-            # Lists of one kind do not repeat it in their items.
-            inherited = {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")}
-            yield Document(item if "kind" in item else {**inherited, **item}, document.line)
-
-
-def _without_version(obj: object) -> object:
-    """The object without ``resourceVersion``: here the file is right, however old its dump is."""
-    metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    if not isinstance(obj, dict) or not isinstance(metadata, dict):
-        return obj
-    kept = {key: value for key, value in metadata.items() if key != "resourceVersion"}
-    return {**obj, "metadata": kept}

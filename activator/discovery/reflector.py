@@ -15,11 +15,10 @@ import logging
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import NamedTuple
 
 from activator.discovery.backoff import Backoff, Timings
 from activator.discovery.inventory import Inventory, not_newer
+from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import (
     HTTP_GONE,
     Cluster,
@@ -32,14 +31,10 @@ from activator.discovery.wire import (
     check,
     decode_event,
     decode_object,
-    decode_page,
     status_error,
 )
 
 logger = logging.getLogger(__name__)
-
-# client-go's page size; the answer to a smaller one is not noticeably quicker.
-PAGE_SIZE = 500
 
 # etcd stores at most 1.5 MiB an object by default; the largest line seen held 25,000 addresses in
 # 4 MiB. Whatever is longer is not an event.
@@ -62,22 +57,6 @@ _MISSING = (_HTTP_FORBIDDEN, _HTTP_NOT_FOUND)
 
 # Refusals that a list would meet as well.
 _NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_REQUESTS, 502, 503)
-
-
-class Resource(NamedTuple):
-    """One kind of objects, and how an API server is asked for it.
-
-    Attributes:
-        kind: the kind of the objects.
-        path: where the server lists them.
-        selector: query parameters that choose among them, of lists and watches alike.
-        optional: whether the rest goes on without it where it cannot be read.
-    """
-
-    kind: str
-    path: str
-    selector: Mapping[str, str] = MappingProxyType({})
-    optional: bool = False
 
 
 @dataclass(slots=True)
@@ -126,6 +105,10 @@ class Reflector:
         self._list_version = "0"
         self._failures = 0
         self._suspicions = 0
+        self._watching: asyncio.Timeout | None = None
+        # Whether to forget both before the next attempt, and what says that this has been done.
+        self._relist = False
+        self._relisted = asyncio.Event()
 
     async def run(self) -> None:
         """Follows the resource until cancelled. No fault of the server ends it."""
@@ -134,8 +117,22 @@ class Reflector:
             if pause:
                 await asyncio.sleep(pause)
 
+    async def relist(self) -> None:
+        """Lists anew, from etcd, and watches from there; what is in force stays until then.
+
+        Returns when the list is in force, whatever that takes; ``run`` must be under way.
+        """
+        self._relisted.clear()
+        self._relist = True
+        if self._watching is not None:
+            self._watching.reschedule(self._now())
+        await self._relisted.wait()
+
     async def _attempt(self) -> float:
         """Lists if need be, and watches until something ends that. Returns how long to pause."""
+        if self._relist:
+            self._relist = False
+            self._version = self._list_version = ""
         try:
             if not self._version:
                 await self._list()
@@ -248,25 +245,20 @@ class Reflector:
         """Lists all pages, and only then puts them in force. Raises if any page is not right."""
         self.counters.lists += 1
         objects: list[object] = []
-        params = {"limit": str(PAGE_SIZE), **self.resource.selector}
-        if self._list_version:
-            params["resourceVersion"] = self._list_version
-        while True:
-            page = await self._page(params)
-            if "resourceVersion" in params:
+        asked = self._list_version
+        version = ""
+        async for page in pages(self._cluster, self.resource, self._timings, asked):
+            if asked and not version:
                 self._check_age(page.metadata.resourceVersion)
             await self._decode_items(page, objects)
-            if not page.metadata.continue_:
-                break
-            # The first page's version is part of the token, and may not be repeated.
-            params.pop("resourceVersion", None)
-            params["continue"] = page.metadata.continue_
+            version = page.metadata.resourceVersion
         await self._put_in_force(objects)
-        self._version = self._list_version = page.metadata.resourceVersion
+        self._version = self._list_version = version
         self._alive()
         self._well()
         self.synced.set()
         self.settled.set()
+        self._relisted.set()
 
     def _check_age(self, version: str) -> None:
         """Raises if a list is older than was asked for: a cache that lags must not bring back what
@@ -293,18 +285,6 @@ class Reflector:
                 await asyncio.sleep(0)
                 turn = self._now()
 
-    async def _page(self, params: Mapping[str, str]) -> Page:
-        try:
-            async with asyncio.timeout(self._timings.list_page):
-                async with self._cluster.get(
-                    self.resource.path, params, self._timings.inactivity
-                ) as response:
-                    await check(response)
-                    body = b"".join([chunk async for chunk in response.chunks()])
-        except TimeoutError:
-            raise ConnectionLostError("a page of the list took too long") from None
-        return decode_page(body, self.resource.kind)
-
     async def _decode_items(self, page: Page, into: list[object]) -> None:
         turn = self._now()
         for item in page.items or ():
@@ -322,6 +302,15 @@ class Reflector:
             Whether it ended so soon that watching again at once would be a storm.
         """
         self.counters.watches += 1
+        try:
+            async with asyncio.timeout(None) as self._watching:
+                return await self._stream()
+        except TimeoutError:  # that of relist; all others are ConnectionLostError here
+            return False
+        finally:
+            self._watching = None
+
+    async def _stream(self) -> bool:
         begun = self._now()
         async with self._cluster.get(
             self.resource.path, self._watch_params(), self._timings.inactivity

@@ -92,6 +92,21 @@ class Page(msgspec.Struct):
     items: list[msgspec.Raw] | None
 
 
+class ListedMetadata(msgspec.Struct):
+    """What says which object it is, and which state of it; null where it is not said."""
+
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resourceVersion: str | None = None
+
+
+class Listed(msgspec.Struct):
+    """An object of a list, of which only that much is read."""
+
+    metadata: ListedMetadata
+
+
 class Event(msgspec.Struct):
     """One line of a watch; the object stays undecoded until its kind is known to matter."""
 
@@ -102,6 +117,7 @@ class Event(msgspec.Struct):
 _PAGE = msgspec.json.Decoder(Page)
 _EVENT = msgspec.json.Decoder(Event)
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_LISTED = msgspec.json.Decoder(Listed)
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
 
@@ -137,6 +153,14 @@ def decode_object(raw: msgspec.Raw | bytes) -> dict[str, object]:
     """Reads one object. Raises ``GarbledError``."""
     try:
         return _OBJECT.decode(raw)
+    except _UNDECODABLE as error:
+        raise GarbledError(f"what came is no object: {error}") from None
+
+
+def decode_listed(raw: msgspec.Raw | bytes) -> ListedMetadata:
+    """Reads which object it is, and no more of it. Raises ``GarbledError``."""
+    try:
+        return _LISTED.decode(raw).metadata
     except _UNDECODABLE as error:
         raise GarbledError(f"what came is no object: {error}") from None
 

@@ -324,6 +324,11 @@ class Collection(Generic[L, P]):
         for family, values in known:
             yield from self._by_word(family, "kind", values)
         yield from self._one(f.BUILD_INFO, 1, ("version", __version__))
+        folder, drift = sources.folder, sources.drift
+        yield from self._if_known(f.MANIFESTS_AGE, folder.looked_ago() if folder else None)
+        yield from self._by_word(f.SELF_CHECKS, "result", drift.checks if drift else {})
+        yield from self._by_word(f.DRIFT, "kind", drift.found if drift else {})
+        yield from self._by_word(f.DRIFT_LEFT, "kind", drift.present if drift else {})
 
     def _link(self) -> Iterator[P]:
         link, writer = self._sources.link, self._writer
@@ -334,6 +339,7 @@ class Collection(Generic[L, P]):
         if link is not None:
             yield writer.header(f.CONN_ERRORS)
             yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
+        yield from self._if_known(f.AUTOSCALER_AGE, link.age() if link else None)
 
     def _sent(self) -> Iterator[P]:
         sources, otel = self._sources, self._sources.otel
@@ -359,6 +365,11 @@ class Collection(Generic[L, P]):
         yield writer.header(family)
         for word, value in list(values.items()):
             yield writer.sample(family, writer.labels((label, word)), value)
+
+    def _if_known(self, family: Family, value: float | None) -> Iterator[P]:
+        yield self._writer.header(family)
+        if value is not None:
+            yield self._writer.sample(family, self._writer.labels(), value)
 
     def _one(self, family: Family, value: float, *pairs: tuple[str, str]) -> Iterator[P]:
         yield self._writer.header(family)

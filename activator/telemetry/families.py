@@ -258,6 +258,37 @@ WATCH_AGE = Family(
     "Time since the API server last said anything of a kind of objects; about 60 s at most while "
     "all is well.",
 )
+AUTOSCALER_AGE = Family(
+    "activator_autoscaler_link_age_seconds",
+    _G,
+    (),
+    "Time since the autoscaler last gave a sign of life; about 4 s at most while all is well.",
+)
+MANIFESTS_AGE = Family(
+    "activator_manifests_age_seconds",
+    _G,
+    (),
+    "Time since the folder of manifests was last looked at; about 5 s at most while all is well.",
+)
+SELF_CHECKS = Family(
+    "activator_self_checks_total",
+    _C,
+    ("result",),
+    "Comparisons of what is known of one kind of objects with a fresh list, by result: equal, "
+    "drifted, failed or skipped.",
+)
+DRIFT = Family(
+    "activator_drift_total",
+    _C,
+    ("kind",),
+    "Objects of which a change was lost without a sign, found by a self-check and mended.",
+)
+DRIFT_LEFT = Family(
+    "activator_drifted_objects",
+    _G,
+    ("kind",),
+    "Objects that the last self-check could not mend.",
+)
 CONFIG_ERRORS = Family(
     "activator_config_errors",
     _G,
@@ -312,6 +343,7 @@ FAMILIES = (
     *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),
     *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),
+    *(AUTOSCALER_AGE, MANIFESTS_AGE, SELF_CHECKS, DRIFT, DRIFT_LEFT),
     *(CONFIG_ERRORS, REQUEST_LOG_LINES, REQUEST_LOG_FAILURES, REQUEST_LOG_DROPPED),
     *(TRACES_EXPORTED, TRACES_DROPPED, METRIC_PUSHES, TARGET_INFO),
 )

@@ -53,6 +53,32 @@ class Link(Protocol):
     ever_connected: bool
     connection_losses: int
 
+    def age(self) -> float | None:
+        """Return the seconds since its last sign of life; None before it is dialled."""
+
+
+class Folder(Protocol):
+    """The folder of manifests."""
+
+    def looked_ago(self) -> float:
+        """Return the seconds since it was last read through."""
+
+
+class Drift(Protocol):
+    """What self-checks found."""
+
+    @property
+    def checks(self) -> Mapping[str, int]:
+        """How many there were, by result."""
+
+    @property
+    def found(self) -> Mapping[str, int]:
+        """Objects of which a change was lost, by kind."""
+
+    @property
+    def present(self) -> Mapping[str, int]:
+        """Those that could not be mended, by kind."""
+
 
 class RequestLines(Protocol):
     """What became of the request log's lines."""
@@ -110,6 +136,14 @@ class Sources(Protocol):
     @property
     def watch(self) -> Watch | None:
         """What follows a cluster; None where there is none."""
+
+    @property
+    def folder(self) -> Folder | None:
+        """The folder of manifests; None where there is none."""
+
+    @property
+    def drift(self) -> Drift | None:
+        """What self-checks found; None before anything is read."""
 
     @property
     def link(self) -> Link | None:

@@ -650,6 +650,53 @@ async def test_traffic_goes_on_while_the_watch_has_expired_and_the_api_server_is
             assert "Traceback" not in running.log
 
 
+async def test_traffic_goes_on_without_api_server_and_autoscaler_and_anybody_can_see_it(
+    tmp_path: Path,
+) -> None:
+    autoscaler = Autoscaler()
+    async with FakeApiServer() as api, Pod() as pod:
+        pod.open.set()
+        api.put(revision("hello", uid="uid-of-hello"))
+        api.put(private_endpoints("hello", [pod.address]))
+        gone = AsyncExitStack()
+        peer = await gone.enter_async_context(serve(autoscaler.handle, "127.0.0.1", 0))
+        port = next(iter(peer.sockets)).getsockname()[1]
+        url = f"ws://127.0.0.1:{port}"
+        async with gone, cluster_activator(api, tmp_path, url) as running:
+            assert await running.ask("hello") == (200, "queue")
+            await autoscaler.told("hello")
+            before = await _control_planes(running)
+            assert before["autoscaler"]["connected"]
+            await api.stop()
+            await gone.aclose()
+
+            async def noticed() -> bool:
+                now = await _control_planes(running)
+                return bool(now["watches"]["Endpoints"]["error"] and now["autoscaler"]["lastError"])
+
+            await until(noticed, "both are gone")
+            for _ in range(10):
+                assert await running.ask("hello") == (200, "queue")
+            first, second = [_ages(await _control_planes(running)) for _ in range(2)]
+            assert all(first[what] < second[what] for what in ("Revision", "autoscaler"))
+            metrics = (await running.get("/metrics", listener="metrics"))[1]
+            assert 'activator_watch_age_seconds{kind="Endpoints"}' in metrics
+            assert "activator_autoscaler_link_age_seconds " in metrics
+
+
+def _ages(found: dict[str, Any]) -> dict[str, float]:
+    planes = {**found["watches"], "autoscaler": found["autoscaler"]}
+    return {what: plane["ageSeconds"] for what, plane in planes.items()}
+
+
+async def _control_planes(running: Activator) -> dict[str, Any]:
+    """What the API says of them."""
+    _, text = await running.get("/api/v1/revisions", listener="admin")
+    found, _ = json.JSONDecoder().raw_decode(text, text.index("{"))  # in one chunk
+    activator_view: dict[str, Any] = found["activator"]
+    return activator_view
+
+
 async def test_api_server_that_went_away_is_found_again_with_all_that_changed_meanwhile(
     tmp_path: Path,
 ) -> None:

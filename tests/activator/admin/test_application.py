@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -85,6 +86,9 @@ async def test_revisions_are_sorted_and_complete(world):
         "ready": True,
         "notReadyReason": None,
         "manifestErrors": {"/manifests/x.yaml": "line 3: <b>"},
+        "watches": {},
+        "manifests": None,
+        "autoscaler": None,
     }
 
 
@@ -127,6 +131,10 @@ async def test_the_reference_shows_the_very_fields(world):
     assert found
     throttler = world.revision()
     world.healthy(throttler, POD)
+    world.watch = SimpleNamespace(counters={"Endpoints": 1}, errors={}, ages=lambda now: {})
+    world.link = SimpleNamespace(
+        connected=True, last_error="", age=lambda: 1.0, last_sent_age=lambda: 1.0
+    )
     assert keys(json.loads(found[1])) == keys((await get(world, REVISIONS)).json())
 
 

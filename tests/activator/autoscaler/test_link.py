@@ -276,6 +276,25 @@ async def test_pings_are_empty_and_keep_coming(peer):
         assert [await soon(peer.pings.get()) for _ in range(3)] == [b"", b"", b""]
 
 
+async def test_the_age_is_that_of_the_last_pong_and_grows_without_one(peer, monkeypatch):
+    now = asyncio.get_running_loop().time
+    assert AutoscalerLink(peer.url).age() is None
+    timings = replace(QUICK, ping_interval=0.01, read_deadline=PATIENCE)
+    begun = now()
+    async with running(peer.url, timings) as (link, states):
+        await states.expect(True)
+        assert link.age() <= now() - begun
+        connected_at = now() - link.age()
+        for _ in range(3):  # with the third, the first has been answered
+            await soon(peer.pings.get())
+        assert now() - link.age() > connected_at
+        await peer.stop()
+        await states.expect(False)
+        lost, then = link.age(), now()
+        assert link.age() >= lost + (now() - then) - 0.001
+    await peer.start()
+
+
 async def test_answered_pings_keep_the_link_up_past_the_deadline(peer):
     timings = replace(QUICK, ping_interval=0.02, read_deadline=1.0)
     async with running(peer.url, timings) as (link, states):

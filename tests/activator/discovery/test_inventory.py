@@ -407,3 +407,12 @@ def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
     inventory.apply({"kind": kind, "metadata": value})
     inventory.apply({"kind": kind, "metadata": {"name": "a"}, "data": value, "spec": value})
     inventory.replace(kind, [value, {"metadata": {"name": "a", "uid": value}}])
+
+
+def test_the_version_in_force_is_told_of_each_object(inventory: Inventory) -> None:
+    inventory.apply(private("10.0.0.1", uid="u", version="7"))
+    (key,) = inventory.in_force
+    assert inventory.version_of(key) == ("u", "7")
+    inventory.remove(key.kind, key.namespace, key.name)
+    assert inventory.in_force == []
+    assert inventory.version_of(key) is None

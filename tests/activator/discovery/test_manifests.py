@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvloop
 import yaml
 
-from activator.discovery import manifests
+from activator.discovery import manifest_file, manifests
 from activator.discovery.inventory import Inventory
+from activator.discovery.manifest_file import MAX_FILE_BYTES
 from activator.discovery.manifests import (
-    MAX_FILE_BYTES,
     ManifestFolder,
     ManifestFolderError,
     Timings,
@@ -374,7 +375,7 @@ async def test_an_unreadable_file_is_reported_and_read_when_it_can_be(
 
     file = tmp_path / "a.yaml"
     write(file, private("10.0.0.1"))
-    monkeypatch.setattr(manifests, "open", refuse, raising=False)
+    monkeypatch.setattr(manifest_file, "open", refuse, raising=False)
     async with running(folder):
         assert "cannot be read: Permission denied" in folder.errors[str(file)]
         monkeypatch.undo()
@@ -421,3 +422,49 @@ async def test_an_interrupt_ends_the_process_and_its_watching_thread(tmp_path: P
         if process.returncode is None:
             process.kill()
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
+
+
+async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
+    tmp_path: Path,
+    inventory: Inventory,
+    sink: RecordingSink,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for module in (manifests, manifest_file):  # as on a file system without dates
+        monkeypatch.setattr(module, "signature_of", lambda status: (status.st_size, 0, 0, 0, 0))
+    monkeypatch.setattr(manifest_file, "_RACY_NS", 0)
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    write(tmp_path / "b.yaml", private("10.0.0.9", of="b"))
+    timings = Timings(settle=0.001, rescan=0.01)
+    unchecked = ManifestFolder(tmp_path, inventory, timings)
+    unchecked.load()
+    write(tmp_path / "a.yaml", private("10.0.0.2"))
+    await unchecked._scan()
+    assert sink.ready() == ["10.0.0.1:8012"]
+    folder = ManifestFolder(tmp_path, inventory, timings, self_check_interval=0.02)
+    async with asyncio.timeout(10), running(folder):
+        write(tmp_path / "a.yaml", private("10.0.0.3"))
+        await sink.until(lambda: sink.ready() == ["10.0.0.3:8012"])
+    assert folder.drift.found == {"file": 1}
+    assert folder.drift.checks["drifted"] == 1
+    assert f"{tmp_path / 'a.yaml'} is not what was read" in caplog.text
+
+
+def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
+    tmp_path: Path, inventory: Inventory, sink: RecordingSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(manifests, "time", SimpleNamespace(monotonic=lambda: now))
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    folder = ManifestFolder(tmp_path, inventory)
+    folder.load()
+    now = 130.0
+    asyncio.run(folder._scan())
+    now = 131.0
+    assert (folder.looked_ago(), folder.changed_ago()) == (1.0, 31.0)
+    (tmp_path / "a.yaml").unlink()
+    tmp_path.rmdir()
+    now = 150.0
+    asyncio.run(folder._scan())  # which fails: the last state stays, and ages
+    assert (folder.looked_ago(), folder.changed_ago()) == (20.0, 50.0)

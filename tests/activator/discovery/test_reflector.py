@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from activator.discovery import reflector as reflector_module
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
-from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector, Resource
+from activator.discovery.listing import Resource
+from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
 
@@ -437,3 +439,34 @@ class TestWithProductionsTimings:
             await sink.until_ready("10.0.0.1")
         first, second = server.of("Endpoints", "list")
         assert second.at - first.at < 2
+
+
+async def test_a_list_that_is_asked_for_comes_from_etcd_and_the_watch_goes_on_from_it(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with following(server, inventory, tmp_path) as reflector:
+        await server.watched("Endpoints")
+        server.objects["Endpoints"]["a-private"] = private("10.0.0.2", version="150")
+        server.version = 150
+        await reflector.relist()
+        assert sink.ready() == ["10.0.0.2:8012"]
+        assert "resourceVersion" not in server.of(*LIST)[-1].params
+        await server.asked(*WATCH, times=2)
+        assert server.of("Endpoints", "watch")[-1].params["resourceVersion"] == "150"
+        await server.watched("Endpoints")
+        server.put(private("10.0.0.3"))
+        await sink.until_ready("10.0.0.3")
+        assert reflector.counters.failures == 0
+        assert not sink.emptied
+
+
+async def test_a_list_that_is_asked_for_between_two_watches_comes_next(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    server.script[WATCH].append(Answer(500))
+    async with following(server, inventory, tmp_path, replace(QUICK, backoff_first=0.05)) as one:
+        await server.asked(*WATCH)
+        await one.relist()
+        assert server.count("Endpoints", "list") == 2

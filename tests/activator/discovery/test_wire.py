@@ -81,3 +81,19 @@ def test_a_status_in_a_stream_is_gone_by_its_reason_too() -> None:
     _, status = wire.decode_event(event("ERROR", {**expired(), "code": 500}))
     assert wire.status_error(status).status == 410
     assert wire.status_error({"code": True, "message": 5}).status == 0
+
+
+def test_of_a_listed_object_only_its_identity_is_read() -> None:
+    raw = json.dumps(private_with(name="a", uid=None, labels={"x": 1})).encode()
+    read = wire.decode_listed(raw)
+    assert (read.name, read.namespace, read.uid, read.resourceVersion) == ("a", None, None, None)
+
+
+@pytest.mark.parametrize("raw", [b"", b"5", b"{}", b'{"metadata": {"name": 5}}', b'{"metadata":'])
+def test_what_is_no_listed_object_is_garbled(raw: bytes) -> None:
+    with pytest.raises(GarbledError):
+        wire.decode_listed(raw)
+
+
+def private_with(**metadata: Any) -> dict[str, Any]:
+    return {"metadata": metadata, "subsets": [{"addresses": []}]}

@@ -49,10 +49,16 @@ def with_everything(world):
     counters.client_of(("10.0.0.1:8012", b"GET", 200)).duration.observe(0.2)
     counters.requeued("connect-failed")
     counters.wake_ups["served"] = 1
-    world.link = SimpleNamespace(connected=True, ever_connected=True, connection_losses=4)
+    world.link = SimpleNamespace(
+        connected=True, ever_connected=True, connection_losses=4, age=lambda: 2.5
+    )
     world.inventory = SimpleNamespace(counts={"Revision": 1}, rejected={"Revision": 0})
     counted = {"Revision": SimpleNamespace(failures=0)}
     world.watch = SimpleNamespace(counters=counted, ages=lambda now: {"Revision": 3.0})
+    world.folder = SimpleNamespace(looked_ago=lambda: 4.0)
+    world.drift = SimpleNamespace(
+        checks={"drifted": 1}, found={"Revision": 2}, present={"Revision": 1}
+    )
     return throttler, counters
 
 
@@ -272,11 +278,15 @@ def test_the_link_is_reachable_or_not_only_after_its_first_connection(world):
     peer = {"peer": "autoscaler", "otel_scope_name": "knative.dev/serving/pkg/activator"}
     names = {name for name, _ in scrape(world)}
     assert not {name for name in names if name.startswith("kn_activator_stats")}
-    world.link = SimpleNamespace(connected=False, ever_connected=False, connection_losses=0)
+    world.link = SimpleNamespace(
+        connected=False, ever_connected=False, connection_losses=0, age=lambda: None
+    )
     names = {name for name, _ in scrape(world)}
     assert "kn_activator_stats_conn_reachable" not in names
     assert value(world, "kn_activator_stats_conn_errors_total", **peer) == 0
-    world.link = SimpleNamespace(connected=True, ever_connected=True, connection_losses=4)
+    world.link = SimpleNamespace(
+        connected=True, ever_connected=True, connection_losses=4, age=lambda: 2.5
+    )
     assert value(world, "kn_activator_stats_conn_reachable", **peer) == 1
     world.link.connected = False
     assert value(world, "kn_activator_stats_conn_reachable", **peer) == 0
@@ -386,3 +396,16 @@ def test_wrong_keys_and_the_request_log_are_counted(world):
     names = ("lines", "failures", "dropped")
     totals = [value(world, f"activator_request_log_{name}_total") for name in names]
     assert totals == [31, 37, 41]
+
+
+def test_what_self_checks_found_and_how_old_all_is(world):
+    with_everything(world)
+    assert value(world, "activator_self_checks_total", result="drifted") == 1
+    assert value(world, "activator_drift_total", kind="Revision") == 2
+    assert value(world, "activator_drifted_objects", kind="Revision") == 1
+    assert value(world, "activator_manifests_age_seconds") == 4
+    assert value(world, "activator_autoscaler_link_age_seconds") == 2.5
+    world.link.age = lambda: None
+    world.folder = None
+    names = {name for name, _ in scrape(world)}
+    assert not names & {"activator_manifests_age_seconds", "activator_autoscaler_link_age_seconds"}

@@ -45,6 +45,8 @@ class World:
         self.link: Any = None
         self.inventory: Any = None
         self.watch: Any = None
+        self.folder: Any = None
+        self.drift: Any = None
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
         self.request_log = SimpleNamespace(lines=31, failures=37, dropped=41)

@@ -1,0 +1,117 @@
+"""What a fresh list and the inventory say of one kind, object by object; and how often they differ.
+
+Pure. It must not know where a list comes from, nor what is done about a difference. Knative has
+no counterpart: there a change that was lost is found when everything is restarted (knative/serving
+#16679).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from activator.discovery.fields import ManifestError, ObjectKey, identify
+from activator.discovery.inventory import Inventory, Version
+from activator.discovery.wire import ListedMetadata
+
+
+class Difference(NamedTuple):
+    """Which version is in force, and which one is listed; None for none."""
+
+    ours: Version | None
+    listed: Version | None
+
+    def __str__(self) -> str:
+        if self.ours is None:
+            return "it is not known here"
+        if self.listed is None:
+            return "it is not in the cluster any more"
+        if self.ours.uid != self.listed.uid:
+            return "another object has its name in the cluster"
+        return f"known in version {self.ours.version}, the cluster has {self.listed.version}"
+
+
+class Comparison:
+    """One list, compared as its objects come.
+
+    Arguments:
+        kind: of all objects.
+        inventory: what is known.
+
+    Attributes:
+        differences: what was found; complete after ``finish``.
+    """
+
+    def __init__(self, kind: str, inventory: Inventory) -> None:
+        self.differences: dict[ObjectKey, Difference] = {}
+        self._kind = kind
+        self._inventory = inventory
+        self._listed: set[ObjectKey] = set()
+
+    def take(self, metadata: ListedMetadata) -> None:
+        """Compares one object of the list. What cannot be used has no version to compare."""
+        try:
+            named = {"name": metadata.name, "namespace": metadata.namespace}
+            key = identify({"metadata": named}, self._kind)
+        except ManifestError:
+            return
+        self._listed.add(key)
+        if key in self._inventory.stats.rejected:
+            return
+        ours = self._inventory.version_of(key)
+        listed = Version(metadata.uid or "", metadata.resourceVersion or "")
+        if ours != listed:
+            self.differences[key] = Difference(ours, listed)
+
+    def finish(self) -> Iterator[None]:
+        """Finds what is known and not listed, step by step; others may run between the steps."""
+        for key in self._inventory.in_force:
+            if key.kind == self._kind and key not in self._listed:
+                self.differences[key] = Difference(self._inventory.version_of(key), None)
+            yield
+
+
+def persistent(
+    first: Mapping[ObjectKey, Difference], second: Mapping[ObjectKey, Difference]
+) -> dict[ObjectKey, Difference]:
+    """Returns the differences that no event explains which is still on its way.
+
+    Arguments:
+        first, second: what two lists showed, with time between them for events to come.
+
+    Returns:
+        Of the second those objects that differed before, and of which we heard nothing since.
+    """
+    return {
+        key: found
+        for key, found in second.items()
+        if key in first and first[key].ours == found.ours
+    }
+
+
+@dataclass(slots=True)
+class DriftCounters:
+    """What self-checks found.
+
+    Attributes:
+        checks: how many there were, by result: ``equal``, ``drifted``, ``failed`` or ``skipped``.
+        found: objects that differed, since the start, by kind.
+        present: objects that differ still, as far as the last check can tell, by kind.
+    """
+
+    checks: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    present: dict[str, int] = field(default_factory=dict)
+
+    def note(self, kind: str, drifted: int, left: int) -> None:
+        """Takes in one check.
+
+        Arguments:
+            drifted: how many objects differed.
+            left: how many of them differ after what was done about it.
+        """
+        self.checks["drifted" if drifted else "equal"] += 1
+        self.found[kind] += drifted
+        self.present[kind] = left

@@ -1,0 +1,43 @@
+"""A list page by page; what is done with broken ones is test_reflector.py's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from activator.discovery.api_server import ApiServer
+from activator.discovery.backoff import Timings
+from activator.discovery.listing import Resource, pages
+from activator.discovery.wire import ServerAnswerError
+from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
+from tests.activator.discovery.recording import private
+
+ENDPOINTS = Resource("Endpoints", "/api/v1/endpoints", {"labelSelector": "x"})
+
+
+@pytest.mark.parametrize(("version", "asked"), [("", {}), ("0", {"resourceVersion": "0"})])
+async def test_each_page_asks_for_the_next(
+    server: FakeApiServer, tmp_path: Path, version: str, asked: dict[str, str]
+) -> None:
+    for name in "abc":
+        server.put(private("10.0.0.1", of=name) | {"kind": "Endpoints"})
+        server.objects["Endpoints"][f"{name}-private"]["metadata"]["labels"]["x"] = ""
+    server.page_size = 2
+    api = ApiServer(server.kubeconfig(tmp_path), Timings(), {})
+    await api.connect()
+    found = [page async for page in pages(api, ENDPOINTS, Timings(), version)]
+    await api.close()
+    assert [len(page.items or ()) for page in found] == [2, 1]
+    first, second = server.of("Endpoints", "list")
+    assert first.params == {"limit": "500", "labelSelector": "x", **asked}
+    assert second.params == {"limit": "500", "labelSelector": "x", "continue": "2"}
+
+
+async def test_a_refusal_is_raised(server: FakeApiServer, tmp_path: Path) -> None:
+    server.script["Endpoints", "list"].append(Answer(403))
+    api = ApiServer(server.kubeconfig(tmp_path), Timings(), {})
+    await api.connect()
+    with pytest.raises(ServerAnswerError, match="403"):
+        _ = [page async for page in pages(api, ENDPOINTS, Timings())]
+    await api.close()

@@ -1,0 +1,231 @@
+"""A watch that loses changes without a sign: found, told, counted and mended; all else is not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activator.discovery import self_check as module
+from activator.discovery.backoff import Timings
+from activator.discovery.destinations import EndpointsSource
+from activator.discovery.inventory import Inventory
+from activator.discovery.kubernetes import KubernetesWatch
+from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event
+from tests.activator.discovery.recording import RecordingSink, private, revision
+from tests.conftest import VIRTUAL
+
+TIMINGS = Timings(backoff_first=0.1, watch_brief=0.0)
+
+
+@pytest.fixture(params=[VIRTUAL])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Ten minutes pass."""
+    return request.param
+
+
+@pytest.fixture
+def inventory(sink: RecordingSink) -> Inventory:
+    """Without slices, of which the same would be told."""
+    return Inventory(sink, source=EndpointsSource.ENDPOINTS)
+
+
+@asynccontextmanager
+async def watching(
+    server: FakeApiServer, inventory: Inventory, folder: Path, interval: float = 0.0
+) -> AsyncIterator[KubernetesWatch]:
+    watch = KubernetesWatch(
+        inventory,
+        "knative-serving",
+        server.kubeconfig(folder),
+        TIMINGS,
+        {},
+        self_check_interval=interval,
+    )
+    task = asyncio.get_running_loop().create_task(watch.run())
+    try:
+        await watch.wait_synced()
+        for kind in ("Revision", "Endpoints", "Service", "ConfigMap"):
+            await server.watched(kind)
+        yield watch
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def change_silently(server: FakeApiServer, *ips: str) -> None:
+    """The object changes, and no watch is told."""
+    server.version += 1
+    obj = private(*ips)
+    obj["metadata"]["resourceVersion"] = str(server.version)
+    server.objects["Endpoints"]["a-private"] = obj
+
+
+async def test_a_change_that_the_watch_lost_is_found_told_counted_and_mended(
+    server: FakeApiServer,
+    inventory: Inventory,
+    sink: RecordingSink,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with watching(server, inventory, tmp_path) as watch:
+        change_silently(server, "10.0.0.2")
+        with caplog.at_level(logging.WARNING):
+            await watch.self_check.check()
+        assert sink.ready() == ["10.0.0.2:8012"]
+        counters = watch.self_check.counters
+        assert counters.found == {"Endpoints": 1, "Revision": 0, "Service": 0, "ConfigMap": 0}
+        assert counters.present["Endpoints"] == 0
+        assert counters.checks == {"drifted": 1, "equal": 3}
+        told = [record.getMessage() for record in caplog.records]
+        assert told[0].endswith(
+            "Endpoints default/a-private: known in version 101, the cluster has 102"
+        )
+        assert "1 objects differ" in told[1]
+        # And the watch goes on from there.
+        await server.asked("Endpoints", "watch", 2)
+        await server.watched("Endpoints")
+        server.put(private("10.0.0.3"))
+        await sink.until(lambda: sink.ready() == ["10.0.0.3:8012"])
+
+
+async def test_a_revision_that_is_gone_is_not_routed_to_any_longer(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.put(revision())
+    async with watching(server, inventory, tmp_path) as watch:
+        server.delete("Revision", "a", tell=False)
+        await watch.self_check.check()
+        assert sink.revisions == {}
+        assert watch.self_check.counters.found["Revision"] == 1
+
+
+async def test_an_object_that_was_never_told_of_comes_in(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
+) -> None:
+    async with watching(server, inventory, tmp_path) as watch:
+        change_silently(server, "10.0.0.1")
+        await watch.self_check.check()
+        assert sink.ready() == ["10.0.0.1:8012"]
+
+
+async def test_the_lists_are_of_etcd_and_nothing_is_done_where_all_is_well(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with watching(server, inventory, tmp_path) as watch:
+        told = len(sink.calls)
+        await watch.self_check.check()
+        assert len(sink.calls) == told
+        assert [r.params.get("resourceVersion") for r in server.of("Endpoints", "list")] == [
+            "0",
+            None,
+        ]
+        assert server.count("Endpoints", "watch") == 1
+        assert watch.self_check.counters.checks == {"equal": 4}
+
+
+async def test_an_event_that_is_on_its_way_is_no_drift(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with watching(server, inventory, tmp_path) as watch:
+        change_silently(server, "10.0.0.2")
+        late = event("MODIFIED", server.objects["Endpoints"]["a-private"])
+        loop = asyncio.get_running_loop()
+        loop.call_later(TIMINGS.in_flight / 2, server.send, "Endpoints", late)
+        await watch.self_check.check()
+        assert watch.self_check.counters.found["Endpoints"] == 0
+        assert server.count("Endpoints", "watch") == 1
+        assert sink.ready() == ["10.0.0.2:8012"]
+
+
+async def test_a_watch_that_says_itself_that_it_fails_is_left_to_itself(
+    server: FakeApiServer, inventory: Inventory, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with watching(server, inventory, tmp_path) as watch:
+        server.always["Endpoints", "watch"] = Answer(500)
+        server.send("Endpoints", b"garbage\n")
+        await server.asked("Endpoints", "watch", 3)
+        change_silently(server, "10.0.0.2")
+        lists = server.count("Endpoints", "list")
+        await watch.self_check.check()
+        assert server.count("Endpoints", "list") == lists
+        assert watch.self_check.counters.checks["skipped"] == 1
+
+
+@pytest.mark.parametrize("answer", [Answer(500), Answer(body=b"{}"), Answer(end="reset")])
+async def test_a_list_that_fails_changes_nothing(
+    answer: Answer, server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with watching(server, inventory, tmp_path) as watch:
+        server.script["Endpoints", "list"].append(answer)
+        await watch.self_check.check()
+        assert watch.self_check.counters.checks == {"failed": 1, "equal": 3}
+        assert sink.ready() == ["10.0.0.1:8012"]
+
+
+async def test_it_is_done_every_interval_and_never_with_zero(
+    server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
+) -> None:
+    server.put(private("10.0.0.1"))
+    loop = asyncio.get_running_loop()
+    async with watching(server, inventory, tmp_path, interval=600.0):
+        change_silently(server, "10.0.0.2")
+        await sink.until(lambda: sink.ready() == ["10.0.0.2:8012"])
+        assert 480 <= loop.time() <= 721 + TIMINGS.in_flight
+    never = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), TIMINGS, {})
+    async with asyncio.timeout(1.0):
+        await never.self_check.run()
+
+
+async def test_a_list_that_does_not_come_is_not_waited_for_for_ever(
+    server: FakeApiServer, inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.put(private("10.0.0.1"))
+    async with watching(server, inventory, tmp_path) as watch:
+        change_silently(server, "10.0.0.2")
+        key = ("Endpoints", "list")
+        server.script[key].extend([Answer(body=server.page("Endpoints"))] * 2)
+        server.always[key] = Answer(500)
+        await watch.self_check.check()
+        assert watch.self_check.counters.present["Endpoints"] == 1
+
+
+async def test_others_get_their_turns_meanwhile(
+    server: FakeApiServer,
+    inventory: Inventory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(50):
+        server.put(private("10.0.0.1", of=f"r{number}"))
+    monkeypatch.setattr(module, "_TURN_SECONDS", -1.0)
+    seen: set[int] = set()
+    taken = 0
+    take = module.Comparison.take
+
+    def count(self: module.Comparison, metadata: Any) -> None:
+        nonlocal taken
+        taken += 1
+        take(self, metadata)
+
+    async def others() -> None:
+        while True:
+            seen.add(taken)
+            await asyncio.sleep(0)
+
+    async with watching(server, inventory, tmp_path) as watch:
+        monkeypatch.setattr(module.Comparison, "take", count)
+        task = asyncio.get_running_loop().create_task(others())
+        await watch.self_check.check()
+        task.cancel()
+    assert set(range(51)) <= seen
