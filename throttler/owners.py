@@ -91,13 +91,13 @@ class Owners:
 
 
 def _is_lost(claim: _Claim, claims: Collection[_Claim]) -> bool:
-    """Whether the newest claim is another revision's, for another pod. Where one of the two says
-    no uid, the address alone is the pod."""
+    """Whether the newest claim is another revision's, for another pod. Where neither says a uid
+    the address alone is the pod, and both have it: two revisions of a laptop, with one server."""
     *_, newest = claims
     if claim.revision == newest.revision:
         return False
     theirs = [other.dest for other in claims if other.revision == newest.revision]
-    return not claim.dest.uid or claim.dest not in theirs
+    return claim.dest not in theirs
 
 
 def _by_dest(listed: _Listed) -> dict[Dest, bool]:

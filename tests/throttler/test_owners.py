@@ -82,8 +82,15 @@ def test_one_pod_in_two_lists_is_one_pod() -> None:
     assert known(many) == known(many, OTHER) == {OLD}
 
 
-def test_without_a_uid_the_address_alone_is_the_pod() -> None:
-    for first, second in ((Dest(A), NEW), (OLD, Dest(A)), (Dest(A), Dest(A))):
+def test_without_any_uid_the_address_alone_is_the_pod_and_both_have_it() -> None:
+    many = two()
+    many.set_dests([A])
+    many.set_dests([A], id=OTHER)
+    assert known(many) == known(many, OTHER) == {Dest(A)}
+
+
+def test_a_pod_with_a_uid_is_another_than_one_without() -> None:
+    for first, second in ((Dest(A), NEW), (OLD, Dest(A))):
         many = two()
         many.set_dests([first])
         many.set_dests([second], id=OTHER)

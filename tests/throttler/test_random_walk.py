@@ -534,7 +534,7 @@ class Walk:
         kept = {}
         for dest, ready in self.listed[id].get(protocol, {}).items():
             owner = [c[0] for c in self.claims if c[1].address == dest.address][-1]
-            if owner == id or (dest.uid and dest in self.flat[owner]):
+            if owner == id or dest in self.flat[owner]:
                 kept[dest] = ready
             else:
                 self.taken_away += 1
