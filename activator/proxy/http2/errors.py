@@ -1,0 +1,40 @@
+"""What goes wrong on an HTTP/2 connection, and how far it reaches (RFC 9113 sections 5.4 and 7).
+
+A message that is malformed but leaves the connection in order is a FramingError, as in HTTP/1.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """RFC 9113 section 7. A peer may send others; they are plain integers."""
+
+    NO_ERROR = 0x0
+    PROTOCOL_ERROR = 0x1
+    INTERNAL_ERROR = 0x2
+    FLOW_CONTROL_ERROR = 0x3
+    SETTINGS_TIMEOUT = 0x4
+    STREAM_CLOSED = 0x5
+    FRAME_SIZE_ERROR = 0x6
+    REFUSED_STREAM = 0x7
+    CANCEL = 0x8
+    COMPRESSION_ERROR = 0x9
+    CONNECT_ERROR = 0xA
+    ENHANCE_YOUR_CALM = 0xB
+    INADEQUATE_SECURITY = 0xC
+    HTTP_1_1_REQUIRED = 0xD
+
+
+class ConnectionFault(Exception):
+    """A connection error (RFC 9113 section 5.4.1): say it by GOAWAY, then close.
+
+    Attributes:
+        code: what the GOAWAY says; reason: what a log says.
+    """
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
