@@ -1,0 +1,298 @@
+"""Cut a connection's bytes into frames, and hold each against RFC 9113 sections 4 and 6.
+
+What a frame may be by itself is decided here: where it may stand, how long it is, its padding and
+values. What it means for its stream is up to the handler. Header blocks are put together: nobody
+else sees a CONTINUATION.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.frames import (
+    ACK,
+    DEFAULT_MAX_FRAME,
+    END_HEADERS,
+    END_STREAM,
+    HEAD,
+    HEAD_BYTES,
+    MAX_31_BITS,
+    PADDED,
+    PREFACE,
+    PRIORITY,
+    FrameType,
+)
+from activator.proxy.http2.settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Bytes of a header block, and frames that it may come in (VU#421644: a flood of CONTINUATION).
+MAX_BLOCK: Final = 64 << 10
+MAX_BLOCK_FRAMES: Final = 64
+
+_PRIORITY_BYTES: Final = 5
+_NUMBER: Final = struct.Struct(">L")
+_TWO_NUMBERS: Final = struct.Struct(">LL")
+_CONTINUATION: Final = int(FrameType.CONTINUATION)
+
+
+class FrameHandler(Protocol):
+    """What is told of each frame, in order. It may raise ConnectionFault."""
+
+    def data(self, stream: int, payload: bytes, length: int, ended: bool) -> None:
+        """Payload came. ``length`` counts in flow control: payload and padding."""
+
+    def headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """A whole header block came. It has to be decoded, even if nobody wants the stream."""
+
+    def reset(self, stream: int, code: int) -> None:
+        """The peer ended a stream by RST_STREAM."""
+
+    def settings(self, values: list[tuple[int, int]]) -> None:
+        """Settings came, valid, in order; they are to be acknowledged."""
+
+    def settings_acknowledged(self) -> None:
+        """Our settings hold from here on."""
+
+    def ping(self, opaque: bytes, ack: bool) -> None:
+        """A PING came, to be answered unless it is an answer (``ack``)."""
+
+    def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
+        """Streams of ours beyond ``last_stream`` were not looked at."""
+
+    def window_update(self, stream: int, increment: int) -> None:
+        """So many bytes more may be sent on a stream, or on the connection (0)."""
+
+    def idle_frame(self, kind: int) -> None:
+        """A frame without effect came: PRIORITY, or of an unknown type. Only floods matter."""
+
+    def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """A frame was wrong in a way that costs the peer this stream alone."""
+
+
+class FrameReader:
+    """One direction of one connection.
+
+    After a ConnectionFault it must not be fed again.
+    """
+
+    __slots__ = (
+        "_block",
+        "_block_ended",
+        "_block_size",
+        "_block_stream",
+        "_handler",
+        "_held",
+        "_max_frame",
+        "_preface",
+        "_settled",
+    )
+
+    def __init__(
+        self, handler: FrameHandler, *, preface: bool, max_frame: int = DEFAULT_MAX_FRAME
+    ) -> None:
+        """Arguments:
+        handler: is told of frames.
+        preface: whether a client is on the other side, whose bytes begin with PREFACE.
+        max_frame: bytes of a frame's payload; our SETTINGS_MAX_FRAME_SIZE.
+        """
+        self._handler = handler
+        self._max_frame = max_frame
+        self._preface = preface
+        self._settled = False  # whether the first frame has come
+        self._held = b""
+        # The header block that has begun: its stream, 0 if there is none.
+        self._block_stream = 0
+        self._block: list[bytes] = []
+        self._block_size = 0
+        self._block_ended = False
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived, and tell the handler of each frame that is complete.
+
+        Raises:
+            ConnectionFault: a frame is wrong in a way that ends the connection.
+        """
+        if self._held:
+            # Copied again with each piece, but it is never more than one frame.
+            data = self._held + data
+            self._held = b""
+        at = 0
+        end = len(data)
+        if not self._settled:
+            at = self._begin(data)
+        while end - at >= HEAD_BYTES:
+            word, flags, stream = HEAD.unpack_from(data, at)
+            length = word >> 8
+            if length > self._max_frame:
+                # Section 4.2 would spare the connection where a stream's DATA is too long. Whoever
+                # ignores the limit that every peer knows is not worth 16 MiB of reading.
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "a frame is too long")
+            start = at + HEAD_BYTES
+            if start + length > end:
+                break
+            at = start + length
+            kind = word & 0xFF
+            if self._block_stream and kind != _CONTINUATION:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside of a header block")
+            if kind > _CONTINUATION:
+                self._handler.idle_frame(kind)
+                continue
+            stream &= MAX_31_BITS
+            on_stream, exact, spares, take = RULES[kind]
+            if on_stream is (stream == 0):
+                raise ConnectionFault(
+                    ErrorCode.PROTOCOL_ERROR, f"{FrameType(kind).name} on stream {stream}"
+                )
+            if exact is None or exact == length:
+                take(self, flags, stream, data[start:at])
+            else:
+                self._wrong_length(FrameType(kind), stream, length, spares)
+        if at < end:
+            self._held = data[at:]
+
+    def _begin(self, data: bytes) -> int:
+        """Check what a connection begins with (section 3.4): the preface, and settings.
+
+        Returns:
+            Where the first frame stands; the end of ``data`` as long as its head is not whole.
+        """
+        at = len(PREFACE) if self._preface else 0
+        if data[:at] != PREFACE[: min(at, len(data))]:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "not the preface of HTTP/2")
+        if len(data) - at < HEAD_BYTES:
+            self._held = data
+            return len(data)
+        word, flags, _ = HEAD.unpack_from(data, at)
+        if word & 0xFF != FrameType.SETTINGS or flags & ACK:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
+        self._settled = True
+        return at
+
+    def _wrong_length(self, kind: FrameType, stream: int, length: int, spares: bool) -> None:
+        reason = f"{kind.name} of {length} bytes"
+        if not spares:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, reason)
+        self._handler.stream_error(stream, ErrorCode.FRAME_SIZE_ERROR, reason)
+
+    def _data(self, flags: int, stream: int, payload: bytes) -> None:
+        length = len(payload)
+        if flags & PADDED:
+            payload = _without_padding(payload)
+        self._handler.data(stream, payload, length, flags & END_STREAM != 0)
+
+    def _headers(self, flags: int, stream: int, payload: bytes) -> None:
+        if flags & (PADDED | PRIORITY):
+            payload = _fragment(flags, payload)
+        if flags & END_HEADERS:
+            self._handler.headers(stream, payload, flags & END_STREAM != 0)
+        else:
+            self._block_stream = stream
+            self._block_ended = flags & END_STREAM != 0
+            self._block = [payload]
+            self._block_size = len(payload)
+
+    def _continuation(self, flags: int, stream: int, payload: bytes) -> None:
+        if stream != self._block_stream:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        self._block.append(payload)
+        self._block_size += len(payload)
+        if self._block_size > MAX_BLOCK or len(self._block) > MAX_BLOCK_FRAMES:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block without end")
+        if flags & END_HEADERS:
+            block = b"".join(self._block)
+            self._block_stream = 0
+            self._block = []
+            self._handler.headers(stream, block, self._block_ended)
+
+    def _priority(self, flags: int, stream: int, payload: bytes) -> None:
+        self._handler.idle_frame(FrameType.PRIORITY)
+
+    def _rst_stream(self, flags: int, stream: int, payload: bytes) -> None:
+        self._handler.reset(stream, _NUMBER.unpack(payload)[0])
+
+    def _settings(self, flags: int, stream: int, payload: bytes) -> None:
+        if flags & ACK:
+            if payload:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement with values")
+            self._handler.settings_acknowledged()
+            return
+        self._handler.settings(read_settings(payload))
+
+    def _push_promise(self, flags: int, stream: int, payload: bytes) -> None:
+        # Clients never may, and pods are told not to (SETTINGS_ENABLE_PUSH 0).
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE")
+
+    def _ping(self, flags: int, stream: int, payload: bytes) -> None:
+        self._handler.ping(payload, flags & ACK != 0)
+
+    def _goaway(self, flags: int, stream: int, payload: bytes) -> None:
+        if len(payload) < _TWO_NUMBERS.size:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY without its numbers")
+        last_stream, code = _TWO_NUMBERS.unpack_from(payload)
+        self._handler.goaway(last_stream & MAX_31_BITS, code, payload[_TWO_NUMBERS.size :])
+
+    def _window_update(self, flags: int, stream: int, payload: bytes) -> None:
+        increment = _NUMBER.unpack(payload)[0] & MAX_31_BITS
+        if increment:
+            self._handler.window_update(stream, increment)
+        elif stream:
+            self._handler.stream_error(stream, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by 0")
+        else:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by 0")
+
+
+class Rule(NamedTuple):
+    """What holds for all frames of one type.
+
+    Attributes:
+        on_stream: whether it belongs to a stream; False: to the connection, None: to either.
+        length: bytes of its payload; None: any number.
+        spares: whether a wrong length is an error of its stream alone.
+        take: what else there is to check, and whom to tell.
+    """
+
+    on_stream: bool | None
+    length: int | None
+    spares: bool
+    take: Callable[[FrameReader, int, int, bytes], None]
+
+
+#: By type, in the order of FrameType.
+RULES: Final = (
+    Rule(True, None, False, FrameReader._data),
+    Rule(True, None, False, FrameReader._headers),
+    Rule(True, _PRIORITY_BYTES, True, FrameReader._priority),
+    Rule(True, 4, False, FrameReader._rst_stream),
+    Rule(False, None, False, FrameReader._settings),
+    Rule(True, None, False, FrameReader._push_promise),
+    Rule(False, 8, False, FrameReader._ping),
+    Rule(False, None, False, FrameReader._goaway),
+    Rule(None, 4, False, FrameReader._window_update),
+    Rule(True, None, False, FrameReader._continuation),
+)
+
+
+def _fragment(flags: int, payload: bytes) -> bytes:
+    """Take padding and priority out of HEADERS (section 6.2)."""
+    priority = _PRIORITY_BYTES if flags & PRIORITY else 0
+    if len(payload) < priority + (1 if flags & PADDED else 0):
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without its fields")
+    if flags & PADDED:
+        payload = _without_padding(payload)
+    if len(payload) < priority:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
+    return payload[priority:]
+
+
+def _without_padding(payload: bytes) -> bytes:
+    """Take out the padding (section 6.1), which is at most what stands behind its length."""
+    if not payload:
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "padding without its length")
+    padding = payload[0]
+    if padding >= len(payload):
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
+    return payload[1 : len(payload) - padding]

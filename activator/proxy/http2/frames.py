@@ -1,0 +1,116 @@
+"""HTTP/2 frames as they are sent (RFC 9113 sections 4.1 and 6), and the words both sides share."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+#: What a client's connection begins with (RFC 9113 section 3.4).
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#: Bytes of a frame's head.
+HEAD_BYTES: Final = 9
+#: SETTINGS_MAX_FRAME_SIZE as long as nothing else is said: what every peer takes, and our limit.
+DEFAULT_MAX_FRAME: Final = 1 << 14
+#: SETTINGS_INITIAL_WINDOW_SIZE as long as nothing else is said, and a connection's first window.
+DEFAULT_WINDOW: Final = (1 << 16) - 1
+#: The largest window, window increment, and stream id.
+MAX_31_BITS: Final = (1 << 31) - 1
+
+#: A frame's head: length and type in one number, flags, stream id.
+HEAD: Final = struct.Struct(">IBL")
+_NUMBER: Final = struct.Struct(">L")
+_TWO_NUMBERS: Final = struct.Struct(">LL")
+
+
+class FrameType(IntEnum):
+    """RFC 9113 section 6."""
+
+    DATA = 0
+    HEADERS = 1
+    PRIORITY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PUSH_PROMISE = 5
+    PING = 6
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+# Flags. Plain integers, as everything that is compared or added per frame.
+ACK: Final = 0x1
+END_STREAM: Final = 0x1
+END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+PRIORITY: Final = 0x20
+
+_DATA: Final = int(FrameType.DATA)
+_HEADERS: Final = int(FrameType.HEADERS)
+_CONTINUATION: Final = int(FrameType.CONTINUATION)
+
+
+#: The answer to a peer's settings (section 6.5.3).
+SETTINGS_ACK: Final = HEAD.pack(FrameType.SETTINGS, ACK, 0)
+
+
+def data_head(stream: int, length: int, *, ended: bool) -> bytes:
+    """Return the head of a DATA frame, so that its payload need not be copied behind it.
+
+    Arguments:
+        length: bytes of payload; at most the peer's SETTINGS_MAX_FRAME_SIZE.
+        ended: whether it is the stream's last frame.
+    """
+    return HEAD.pack(length << 8 | _DATA, END_STREAM if ended else 0, stream)
+
+
+def headers(stream: int, block: bytes, *, ended: bool, limit: int = DEFAULT_MAX_FRAME) -> bytes:
+    """Return a header block as HEADERS and as many CONTINUATION as it takes.
+
+    Arguments:
+        ended: whether nothing follows it on the stream.
+        limit: the peer's SETTINGS_MAX_FRAME_SIZE.
+    """
+    flags = END_STREAM if ended else 0
+    if len(block) <= limit:
+        return HEAD.pack(len(block) << 8 | _HEADERS, flags | END_HEADERS, stream) + block
+    parts = [HEAD.pack(limit << 8 | _HEADERS, flags, stream), block[:limit]]
+    for at in range(limit, len(block), limit):
+        part = block[at : at + limit]
+        last = END_HEADERS if at + limit >= len(block) else 0
+        parts += (HEAD.pack(len(part) << 8 | _CONTINUATION, last, stream), part)
+    return b"".join(parts)
+
+
+def rst_stream(stream: int, code: int) -> bytes:
+    """Return a frame that ends a stream for the reason ``code``."""
+    return _frame(FrameType.RST_STREAM, 0, stream, _NUMBER.pack(code))
+
+
+def settings(payload: bytes) -> bytes:
+    """Return a SETTINGS frame; see settings.write_settings."""
+    return _frame(FrameType.SETTINGS, 0, 0, payload)
+
+
+def ping(opaque: bytes, *, ack: bool) -> bytes:
+    """Return a PING with 8 bytes of anything, or the answer to one."""
+    return _frame(FrameType.PING, ACK if ack else 0, 0, opaque)
+
+
+def goaway(last_stream: int, code: int, reason: bytes = b"") -> bytes:
+    """Return a GOAWAY.
+
+    Arguments:
+        last_stream: the last stream that may have had an effect; MAX_31_BITS while none is barred.
+        code: why; reason: the same for a person.
+    """
+    return _frame(FrameType.GOAWAY, 0, 0, _TWO_NUMBERS.pack(last_stream, code) + reason)
+
+
+def window_update(stream: int, increment: int) -> bytes:
+    """Return a frame that widens the window of a stream, or of the connection (0), by bytes."""
+    return _frame(FrameType.WINDOW_UPDATE, 0, stream, _NUMBER.pack(increment))
+
+
+def _frame(kind: FrameType, flags: int, stream: int, payload: bytes) -> bytes:
+    return HEAD.pack(len(payload) << 8 | kind, flags, stream) + payload
