@@ -133,7 +133,12 @@ def without_lookalikes(block: bytes) -> bytes:
     CGI-style environments behind the pod cannot tell ``X_Forwarded_For`` from
     ``X-Forwarded-For`` (Envoy: headers_with_underscores_action).
     """
-    return _filtered(block, lambda name: b"_" in name and _is_protected(name.replace(b"_", b"-")))
+    return _filtered(block, is_lookalike)
+
+
+def is_lookalike(name: bytes) -> bool:
+    """Return whether without_lookalikes takes out a field of this name, in lower case."""
+    return b"_" in name and _is_protected(name.replace(b"_", b"-"))
 
 
 def clean_trailers(trailers: bytes) -> bytes:
@@ -141,7 +146,7 @@ def clean_trailers(trailers: bytes) -> bytes:
     kept = (
         line
         for line in trailers.split(b"\r\n")[:-1]
-        if not _is_barred(line.partition(b":")[0].lower())
+        if not is_barred_from_trailers(line.partition(b":")[0].lower())
     )
     return b"".join(line + b"\r\n" for line in kept)
 
@@ -150,7 +155,8 @@ def _is_protected(name: bytes) -> bool:
     return name in _PROTECTED or name.startswith(_PROTECTED_PREFIXES)
 
 
-def _is_barred(name: bytes) -> bool:
+def is_barred_from_trailers(name: bytes) -> bool:
+    """Return whether a field of this name, in lower case, has no place in a trailer section."""
     return name in _NOT_IN_TRAILERS or name.startswith(_PROTECTED_PREFIXES)
 
 
