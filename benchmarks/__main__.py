@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import core, idle, proxying, startup, waiting, wakeup
+from benchmarks import core, http2_codec, idle, proxying, startup, waiting, wakeup
 from benchmarks.process import RESULTS, CannotMeasure, raise_file_limit
 from benchmarks.report import Row, skipped, table, write_json
 
@@ -24,6 +24,7 @@ PARTS: dict[str, Part] = {
     ),
     "wakeup": lambda folder, o: wakeup.measure(folder, 10 if o.quick else 30),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
+    "http2-codec": lambda folder, o: http2_codec.measure(),
     "idle": lambda folder, o: idle.measure(folder, 1000, 3.0 if o.quick else 10.0),
     "startup": lambda folder, o: startup.measure(folder, 3 if o.quick else 5),
 }
