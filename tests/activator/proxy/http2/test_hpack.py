@@ -218,11 +218,12 @@ def test_a_field_as_large_as_the_table_is_the_only_one():
 
 def test_a_table_may_be_full_to_the_last_byte():
     decoder = Decoder()
-    half = b"\x40\x01a" + string(b"x" * 2015)
-    decoder.decode(half * 2)
+    small, large = b"\x40\x01a" + string(b"x" * 67), b"\x40\x01b" + string(b"x" * 3963)
+    decoder.decode(small + large)  # 100 and 3,996 bytes
     assert len(decoder.decode(b"\xbe\xbf")) == 2
-    decoder.decode(b"\x40\x00\x00")
-    compression_error(decoder.decode, b"\xbe\xbf\xc0")
+    decoder.decode(small)
+    assert [name for name, _ in decoder.decode(b"\xbe\xbf")] == [b"a", b"b"]
+    compression_error(decoder.decode, b"\xc0")
 
 
 def test_a_name_may_be_that_of_the_field_that_makes_room_for_it():
