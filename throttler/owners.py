@@ -7,7 +7,7 @@ has it. Pure. Knative has no counterpart; kube-proxy's is kubernetes/kubernetes#
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -69,12 +69,18 @@ class Owners:
         self._mark(claim, lost=False)
 
     def _settle(self, address: str, changed: set[RevisionID]) -> None:
+        """Find whose the address is now: whoever lists the newest claim's pod, too, keeps it."""
         claims = self._claims.get(address, ())
         if len(claims) < 2 and not self._lost:
             return
-        changed.update(
-            claim.revision for claim in claims if self._mark(claim, lost=_is_lost(claim, claims))
-        )
+        # Where neither says a uid the address alone is the pod, and both have it: two revisions
+        # of a laptop, with one server.
+        owner = claims[-1].revision if claims else None
+        theirs = {claim.dest for claim in claims if claim.revision == owner}
+        for claim in claims:
+            lost = claim.revision != owner and claim.dest not in theirs
+            if (lost or self._lost) and self._mark(claim, lost=lost):
+                changed.add(claim.revision)
 
     def _mark(self, claim: _Claim, *, lost: bool) -> bool:
         """Record whether the claim's pod is another's by now; return whether that is new."""
@@ -88,16 +94,6 @@ class Owners:
             if not known:
                 del self._lost[claim.revision]
         return True
-
-
-def _is_lost(claim: _Claim, claims: Collection[_Claim]) -> bool:
-    """Whether the newest claim is another revision's, for another pod. Where neither says a uid
-    the address alone is the pod, and both have it: two revisions of a laptop, with one server."""
-    *_, newest = claims
-    if claim.revision == newest.revision:
-        return False
-    theirs = [other.dest for other in claims if other.revision == newest.revision]
-    return claim.dest not in theirs
 
 
 def _by_dest(listed: _Listed) -> dict[Dest, bool]:
