@@ -361,6 +361,9 @@ class Exchange:
             driver.answered_well(pod)
             return True
         failure = None if body is None else own_failure(response, body)
+        if failure is Failure.UNTOUCHED and pod.is_service:
+            # Behind the ClusterIP nobody is left alone for it: bounded by number, not by time.
+            failure = Failure.APPLICATION_LOST
         text = complaint(response, body if failure else None)
         repeatable = retry.may_repeat(self.request, self._body)
         if failure is None or not retry.again(failure, repeatable, self._repeats):

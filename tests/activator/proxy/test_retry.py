@@ -254,6 +254,22 @@ async def test_a_request_that_is_given_back_all_the_time_ends_at_its_deadline(wo
     assert world.now() - started == pytest.approx(1.0, abs=0.1)
 
 
+async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most(world):
+    """There nobody is left alone for its answers, so nothing would slow a longer game."""
+    (pod,) = await pods_of(world, 1)
+    pod.answer = NOT_THERE
+    (tracker,) = world.revision().pods()
+    tracker.is_service = True
+
+    got = await world.ask()
+
+    assert (got.status, got.body) == (
+        502,
+        b"dial tcp 127.0.0.1:8080: connect: connection refused\n",
+    )
+    assert len(pod.requests) == 1 + MAX_REPEATS
+
+
 async def test_what_the_application_answers_passes_on_and_the_only_pod_stays(world):
     (pod,) = await pods_of(world, 1)
     pod.answer = APP_503
