@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, cast
 
 from activator.proxy import presence, replies
 from activator.proxy.body import Body, LengthBody
-from activator.proxy.exchange import Exchange
 from activator.proxy.grammar import FramingError
+from activator.proxy.http1_exchange import Http1Exchange
 from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.partial import PartialHead
 from activator.proxy.presence import Inquiry
@@ -39,6 +39,7 @@ class Downstream(asyncio.Protocol):
     """One connection of a client.
 
     Attributes:
+        client: its IP address; secure: whether the connection is encrypted.
         full: the client does not take what has been written for it.
     """
 
@@ -56,13 +57,13 @@ class Downstream(asyncio.Protocol):
         "_partial",
         "_reading",
         "_stopping",
-        "_tls",
         "_unsent",
         "_unsent_at",
         "armed",
         "client",
         "full",
         "proxy",
+        "secure",
         "transport",
     )
 
@@ -74,7 +75,7 @@ class Downstream(asyncio.Protocol):
         self._stopping = False
         self._closed = False
         self.full = False
-        self._tls = False
+        self.secure = False
         self._new_since = -inf
         self._unsent = 0
         self._unsent_at = 0.0
@@ -86,7 +87,7 @@ class Downstream(asyncio.Protocol):
         self._partial: PartialHead | None = None
         self._ahead = b""
         # For the request that is being answered.
-        self._exchange: Exchange | None = None
+        self._exchange: Http1Exchange | None = None
         self._body: Body | None = None
         self._head_only = False
         self._minor = 1
@@ -100,11 +101,11 @@ class Downstream(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
-        self._tls = presence.is_tls(self.transport)
-        if self._tls:
+        self.secure = presence.is_tls(self.transport)
+        if self.secure:
             presence.bound_tls_buffer(self.transport)
         proxy = self.proxy
-        refused = not self._tls and not proxy.has_room()  # over TLS: before the handshake
+        refused = not self.secure and not proxy.has_room()  # over TLS: before the handshake
         proxy.connections.add(self)
         if refused:
             self._closed = True
@@ -244,7 +245,7 @@ class Downstream(asyncio.Protocol):
             self._body = request.body
             self.reply(negotiated(reply, request.block), keep_alive=request.keep_alive)
             return
-        exchange = self._exchange = Exchange(self, request)
+        exchange = self._exchange = Http1Exchange(self, request)
         self._body = request.body
         if self._body is not None and self._ahead:
             # What came with the head goes out with the head: one system call instead of two.
@@ -365,7 +366,7 @@ class Downstream(asyncio.Protocol):
         unread = self._body is not None or self._partial is not None or self._ahead
         if (unread or not self._reading) and not self._eof:
             self.transport.set_protocol(Linger(self, self.transport))
-            if self._tls:
+            if self.secure:
                 self._arm(self.proxy.clock() + MAX_SECONDS + _TLS_END)
         else:
             self._end()
@@ -375,7 +376,7 @@ class Downstream(asyncio.Protocol):
         has taken all we sent need not be waited for."""
         self._closed = True
         self.transport.close()
-        if self._tls:
+        if self.secure:
             self._unsent_at = self.proxy.clock()
             self._arm(self._unsent_at + _TLS_END)
 
@@ -443,7 +444,7 @@ class Downstream(asyncio.Protocol):
         """Drop a client that has taken nothing for too long, or has all and does not say so."""
         unsent = presence.count_unsent(self.transport)
         if not unsent:
-            if self._closed and self._tls:
+            if self._closed and self.secure:
                 self.transport.abort()
             return inf
         if unsent < self._unsent or not self._unsent:
@@ -453,7 +454,7 @@ class Downstream(asyncio.Protocol):
         if now >= late_at:
             self.transport.abort()
             return inf
-        return min(now + _TLS_END, late_at) if self._tls else late_at
+        return min(now + _TLS_END, late_at) if self.secure else late_at
 
     def _look(self, now: float) -> float:
         """Find out whether a client of which the loop tells nothing is there; return when next."""

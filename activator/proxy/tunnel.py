@@ -13,7 +13,7 @@ from activator.proxy import presence
 
 if TYPE_CHECKING:  # called by an exchange
     from activator.proxy.downstream import Downstream
-    from activator.proxy.exchange import Exchange
+    from activator.proxy.http1_exchange import Http1Exchange
     from activator.proxy.upstream import Upstream
 
 
@@ -22,7 +22,7 @@ class _End(asyncio.Protocol):
 
     peer: _End
 
-    def __init__(self, exchange: Exchange, transport: asyncio.Transport) -> None:
+    def __init__(self, exchange: Http1Exchange, transport: asyncio.Transport) -> None:
         self._exchange = exchange
         self.transport = transport
         self.ended = False
@@ -66,7 +66,7 @@ class _End(asyncio.Protocol):
 class _DownstreamEnd(_End):
     """The client's side; its connection goes on being one of the server's."""
 
-    def __init__(self, exchange: Exchange, downstream: Downstream) -> None:
+    def __init__(self, exchange: Http1Exchange, downstream: Downstream) -> None:
         super().__init__(exchange, downstream.transport)
         self._downstream = downstream
 
@@ -79,7 +79,7 @@ class _DownstreamEnd(_End):
 class _UpstreamEnd(_End):
     """The pod's side; its connection goes on being counted by its pool."""
 
-    def __init__(self, exchange: Exchange, upstream: Upstream) -> None:
+    def __init__(self, exchange: Http1Exchange, upstream: Upstream) -> None:
         super().__init__(exchange, upstream.transport)
         self._upstream = upstream
 
@@ -89,7 +89,7 @@ class _UpstreamEnd(_End):
         super().connection_lost(exc)
 
 
-def tunnel(exchange: Exchange, downstream: Downstream, upstream: Upstream) -> None:
+def tunnel(exchange: Http1Exchange, downstream: Downstream, upstream: Upstream) -> None:
     """Join the two connections. ``exchange.tunnel_closed`` is called when they part, maybe twice.
 
     What the client sent behind its request is held until here, and sent now (RFC 9110 section
