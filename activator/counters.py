@@ -18,6 +18,9 @@ WAIT_BOUNDS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
     *(5, 10, 20, 30, 60, 120, 300, 600),
 )
+#: Seconds by which a timer may come late. What holds the loop here on purpose ends within 1 ms;
+#: 0.1 s is a whole CFS period, in which a container that has used up its share gets no CPU.
+LAG_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class Histogram:

@@ -32,6 +32,7 @@ from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
 from activator.discovery.rejections import Rejection, log_rejection
 from activator.driver import Driver
+from activator.loop_lag import LoopLag
 from activator.probing.prober import PodProber
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.probe_pool import ProbePools
@@ -115,6 +116,7 @@ class Runtime:
         self.otel = OpenTelemetry(
             settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
         )
+        self.loop_lag = LoopLag()
         self._lines = LineWriter(_STDOUT)
         self.request_log = RequestLog(self._lines, clock)
         self.cluster = self._make_cluster_config()
@@ -294,6 +296,7 @@ class Runtime:
         # A pod that is asked in plaintext before that is settled would pass for one that
         # requests can reach over TLS.
         self.prober.hold()
+        self.loop_lag.start()
         try:
             await self._start_discovery()
             self._freeze_config()
@@ -306,6 +309,7 @@ class Runtime:
             self._tasks.start(self._housekeep())
             yield
         finally:
+            self.loop_lag.close()
             self.prober.close()
             self.proxy.timers.close()
             self.driver.close()

@@ -33,6 +33,7 @@ BASE: Final = frozenset(
         "events",
         "log_lines",
         "logs",
+        "loop_lag",
         "names",
         "probe_lead",
         "setting",
@@ -58,6 +59,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.events": frozenset({"throttler"}),
     "activator.log_lines": frozenset(),
     "activator.logs": frozenset({"activator.log_lines"}),
+    "activator.loop_lag": frozenset({"activator.counters"}),
     "activator.names": frozenset(),
     "activator.probe_lead": frozenset({"throttler", "activator.counters"}),
     "activator.wake_ups": frozenset(

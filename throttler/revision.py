@@ -387,6 +387,14 @@ class RevisionThrottler:
         own = [number for number, pod in enumerate(self._pods) if pod.in_slice]
         return CapacityTerms(limit, len(self._pods), own, share, borrow)
 
+    def with_room(self) -> int:
+        """Return how many usable pods could take one more request; O(pods).
+
+        Counted from the pods themselves, not from the masks that dispatching goes by: where it is
+        not 0 although requests wait, the two differ.
+        """
+        return sum(pod.bit != 0 and pod.in_flight < pod.limit for pod in self._pods)
+
     def statistics(self) -> Statistics:
         """Return the state at this moment; O(pods), not for the hot path."""
         oldest = self.breaker.oldest()

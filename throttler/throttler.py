@@ -58,7 +58,7 @@ class Throttler:
         borrow: bool = True,
     ) -> None:
         self.total = SharedBudget(limits.queue_depth_total, limits.queue_bytes_total)
-        self._limits = limits
+        self.limits = limits
         self._random = random
         self._own_ip = own_ip
         self._borrow = borrow
@@ -218,14 +218,14 @@ class Throttler:
     def _create(self, revision: Revision) -> RevisionThrottler:
         return RevisionThrottler(
             revision,
-            Budget(self._limits.queue_depth, self._limits.queue_bytes),
+            Budget(self.limits.queue_depth, self.limits.queue_bytes),
             self.total,
             self._deadlines,
             self._widening,
             self._random,
             self._borrow,
             self._reach,
-            self._limits.shed_early,
+            self.limits.shed_early,
         )
 
     def _service_of(self, revision: Revision) -> str:

@@ -3,7 +3,7 @@
 Reads plain integers, changes nothing. Yields small pieces, so that whoever asks can let requests
 pass in between; a histogram is always one piece, so its buckets agree. Series come from revisions
 and pods that exist and from closed sets of words: what clients make up (hosts, methods,
-revisions) never makes one. What a piece is, text or a point, decides a ``Writer``. Knative's
+revisions) never makes one. What belongs to no revision is in ``totals``. Knative's
 counterparts: pkg/activator/handler/metrics.go and otelhttp.
 """
 
@@ -12,46 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple
 
-from activator import __version__
 from activator.counters import Histogram, HttpCounters, RevisionCounters
 from activator.driver import Entry
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
-from activator.telemetry.knowledge import knowledge
 from activator.telemetry.sources import Sources
+from activator.telemetry.totals import Totals
+from activator.telemetry.writer import L, P, Writer
 from activator.tls.internal import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
 from throttler.revision import RevisionThrottler
-
-L = TypeVar("L")
-P = TypeVar("P")
-
-
-class Writer(Protocol[L, P]):
-    """Makes pieces; ``L`` is how it holds labels, of which many series share the same."""
-
-    nothing: P
-    """The piece that says nothing."""
-
-    def labels(self, *pairs: tuple[str, str]) -> L:
-        """Return labels, ready to be used."""
-
-    def joined(self, one: L, other: L) -> L:
-        """Return both together; neither is empty."""
-
-    def header(self, family: Family) -> P:
-        """Return what comes before a metric's series."""
-
-    def sample(self, family: Family, labels: L, value: float) -> P:
-        """Return one number."""
-
-    def histogram(self, family: Family, labels: L, histogram: Histogram) -> P:
-        """Return one histogram as it is now."""
-
 
 #: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others are one.
 METHODS = {
@@ -120,10 +94,7 @@ class Collection(Generic[L, P]):
         yield from self._gauges()
         yield from self._counts()
         yield from self._http()
-        yield from self._wake_ups()
-        yield from self._totals()
-        yield from self._link()
-        yield from self._sent()
+        yield from Totals(self._sources, self._writer, self._identity).pieces()
 
     def _revisions(self) -> Iterator[P]:
         """Find the revisions that have anything to say: requests now or before, or pods."""
@@ -165,7 +136,9 @@ class Collection(Generic[L, P]):
         yield from self._gauge(f.QUEUE_BYTES, lambda throttler: throttler.breaker.own.bytes)
         clock = self._sources.driver.clock
         yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
+        yield from self._gauge(f.TIMEOUT, _timeout)
         yield from self._gauge(f.CAPACITY, _capacity)
+        yield from self._gauge(f.WITH_ROOM, RevisionThrottler.with_room)
         yield from self._gauge(f.CLUSTER_IP, _by_cluster_ip)
         yield writer.header(f.PODS)
         for row in self._rows:
@@ -295,86 +268,6 @@ class Collection(Generic[L, P]):
             )
         return kind
 
-    # -- in all ------------------------------------------------------------------------------------
-
-    def _wake_ups(self) -> Iterator[P]:
-        writer, wake_ups = self._writer, self._sources.driver.wake_ups
-        yield writer.header(f.WAKE_UP_PHASES)
-        for phase, histogram in wake_ups.phase_seconds.items():
-            labels = writer.labels(("phase", phase.value))
-            yield writer.histogram(f.WAKE_UP_PHASES, labels, histogram)
-        for family, histogram in (
-            (f.WAKE_UP, wake_ups.seconds),
-            (f.PROBE_AHEAD, wake_ups.leads.seconds),
-        ):
-            yield writer.header(family)
-            yield writer.histogram(family, writer.labels(), histogram)
-
-    def _totals(self) -> Iterator[P]:
-        sources = self._sources
-        prober, pools, requests = sources.prober, sources.pools, sources.proxy.counters
-        yield from self._one(f.PROBES, prober.attempts)
-        yield from self._by_word(f.PROBE_FAILURES, "reason", prober.failures)
-        yield from self._one(f.PROBES_IN_FLIGHT, prober.in_flight)
-        yield from self._one(f.UPSTREAM, pools.connections)
-        yield from self._one(f.UPSTREAM_IDLE, pools.idle)
-        yield from self._one(f.UNKNOWN_REVISION, requests.unknown_revisions)
-        yield from self._one(f.BAD_REQUESTS, requests.bad_requests)
-        known = knowledge(sources.inventory, sources.watch, sources.driver.clock())
-        for family, values in known:
-            yield from self._by_word(family, "kind", values)
-        yield from self._one(f.BUILD_INFO, 1, ("version", __version__))
-        folder, drift = sources.folder, sources.drift
-        yield from self._if_known(f.MANIFESTS_AGE, folder.looked_ago() if folder else None)
-        yield from self._by_word(f.SELF_CHECKS, "result", drift.checks if drift else {})
-        yield from self._by_word(f.DRIFT, "kind", drift.found if drift else {})
-        yield from self._by_word(f.DRIFT_LEFT, "kind", drift.present if drift else {})
-
-    def _link(self) -> Iterator[P]:
-        link, writer = self._sources.link, self._writer
-        labels = writer.joined(writer.labels(("peer", "autoscaler")), self._own_scope)
-        if link is not None and link.ever_connected:
-            yield writer.header(f.CONN_REACHABLE)
-            yield writer.sample(f.CONN_REACHABLE, labels, int(link.connected))
-        if link is not None:
-            yield writer.header(f.CONN_ERRORS)
-            yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
-        yield from self._if_known(f.AUTOSCALER_AGE, link.age() if link else None)
-
-    def _sent(self) -> Iterator[P]:
-        sources, otel = self._sources, self._sources.otel
-        yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
-        yield from self._one(f.REQUEST_LOG_LINES, sources.request_log.lines)
-        yield from self._one(f.REQUEST_LOG_FAILURES, sources.request_log.failures)
-        yield from self._one(f.REQUEST_LOG_DROPPED, sources.request_log.dropped)
-        yield from self._one(f.TRACES_EXPORTED, otel.traces.exported)
-        yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.dropped)
-        yield from self._by_word(f.METRIC_PUSHES, "result", otel.pushes)
-        identity = self._identity
-        yield from self._one(
-            f.TARGET_INFO,
-            1,
-            ("service_name", identity.service_name),
-            ("service_version", __version__),
-            ("k8s_namespace_name", identity.namespace),
-            ("k8s_pod_name", identity.pod_name),
-        )
-
-    def _by_word(self, family: Family, label: str, values: Mapping[str, float]) -> Iterator[P]:
-        writer = self._writer
-        yield writer.header(family)
-        for word, value in list(values.items()):
-            yield writer.sample(family, writer.labels((label, word)), value)
-
-    def _if_known(self, family: Family, value: float | None) -> Iterator[P]:
-        yield self._writer.header(family)
-        if value is not None:
-            yield self._writer.sample(family, self._writer.labels(), value)
-
-    def _one(self, family: Family, value: float, *pairs: tuple[str, str]) -> Iterator[P]:
-        yield self._writer.header(family)
-        yield self._writer.sample(family, self._writer.labels(*pairs), value)
-
 
 def _queued(throttler: RevisionThrottler) -> int:
     return throttler.breaker.waiting
@@ -392,6 +285,11 @@ def _waited(throttler: RevisionThrottler, now: float) -> float:
 def _capacity(throttler: RevisionThrottler) -> float:
     capacity = throttler.capacity()
     return inf if capacity == MAX_CAPACITY else capacity
+
+
+def _timeout(throttler: RevisionThrottler) -> float:
+    revision = throttler.revision
+    return min(revision.timeout, revision.response_start_timeout or inf)
 
 
 def _by_cluster_ip(throttler: RevisionThrottler) -> int:

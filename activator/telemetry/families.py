@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from activator.counters import DURATION_BOUNDS, SIZE_BOUNDS, WAIT_BOUNDS
+from activator.counters import DURATION_BOUNDS, LAG_BOUNDS, SIZE_BOUNDS, WAIT_BOUNDS
 
 
 class Kind(Enum):
@@ -204,12 +204,26 @@ OLDEST_WAITER = Family(
 QUEUE_BYTES = Family(
     "activator_queue_bytes", _G, REVISION, "Bytes of waiting requests that are held in memory."
 )
+TIMEOUT = Family(
+    "activator_revision_timeout_seconds",
+    _G,
+    REVISION,
+    "Time from a request's arrival within which its answer must begin: the shorter of "
+    "timeoutSeconds and responseStartTimeoutSeconds.",
+)
 PODS = Family("activator_pods", _G, (*REVISION, "state"), "Pods that are known, by state.")
 CAPACITY = Family(
     "activator_revision_capacity",
     _G,
     REVISION,
     "Requests that the usable pods can have at a time; +Inf without a limit.",
+)
+WITH_ROOM = Family(
+    "activator_pods_with_room",
+    _G,
+    REVISION,
+    "Usable pods that could take one more request now; 0 while requests wait, or the activator has "
+    "a fault.",
 )
 
 CLUSTER_IP = Family(
@@ -332,6 +346,29 @@ TARGET_INFO = Family(
     ("service_name", "service_version", "k8s_namespace_name", "k8s_pod_name"),
     "Always 1; says who we are, as OpenTelemetry's resource.",
 )
+READY = Family("activator_ready", _G, (), "1 while readiness says yes.")
+DRAINING = Family(
+    "activator_draining", _G, (), "1 once the activator was told to end: it is not ready any more."
+)
+LOOP_LAG = Family(
+    "activator_event_loop_lag_seconds",
+    _H,
+    (),
+    "How late timers of the event loop came, measured four times a second; requests are as late.",
+    LAG_BOUNDS,
+)
+QUEUE_LIMIT = Family(
+    "activator_queued_requests_limit",
+    _G,
+    ("scope",),
+    "Requests that may wait, of one revision and of all: scope revision or all.",
+)
+QUEUE_BYTES_LIMIT = Family(
+    "activator_queue_bytes_limit",
+    _G,
+    ("scope",),
+    "Bytes of waiting requests that may be held in memory, by scope as well.",
+)
 BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
 
 FAMILIES = (
@@ -339,10 +376,12 @@ FAMILIES = (
     *(SERVER_DURATION, SERVER_REQUEST_SIZE, SERVER_RESPONSE_SIZE),
     *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
     *(QUEUED, WAITING, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES),
-    *(PODS, CAPACITY, WAKE_UPS, WAKE_UP, WAKE_UP_PHASES, PROBE_AHEAD),
+    *(QUEUE_LIMIT, QUEUE_BYTES_LIMIT, TIMEOUT),
+    *(PODS, CAPACITY, WITH_ROOM, WAKE_UPS, WAKE_UP, WAKE_UP_PHASES, PROBE_AHEAD),
     *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),
-    *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE, BUILD_INFO),
+    *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE),
+    *(BUILD_INFO, READY, DRAINING, LOOP_LAG),
     *(AUTOSCALER_AGE, MANIFESTS_AGE, SELF_CHECKS, DRIFT, DRIFT_LEFT),
     *(CONFIG_ERRORS, REQUEST_LOG_LINES, REQUEST_LOG_FAILURES, REQUEST_LOG_DROPPED),
     *(TRACES_EXPORTED, TRACES_DROPPED, METRIC_PUSHES, TARGET_INFO),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from activator.driver import Driver
+from activator.loop_lag import LoopLag
 from activator.telemetry.knowledge import Objects, Watch
 
 
@@ -40,6 +41,8 @@ class Requests(Protocol):
 
 class Proxy(Protocol):
     """Where that is found."""
+
+    draining: bool
 
     @property
     def counters(self) -> Requests:
@@ -116,6 +119,13 @@ class Sources(Protocol):
     @property
     def driver(self) -> Driver:
         """Revisions, pods, requests."""
+
+    @property
+    def loop_lag(self) -> LoopLag:
+        """How late the event loop is."""
+
+    def ready(self) -> str:
+        """Return why the activator is not ready; empty if it is."""
 
     @property
     def prober(self) -> Probes:

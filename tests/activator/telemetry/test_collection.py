@@ -7,6 +7,7 @@ from math import isclose
 from prometheus_client.parser import text_string_to_metric_families
 
 from activator.counters import Histogram
+from activator.telemetry import families as f
 from activator.telemetry.collection import merged
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.points import Counted
@@ -48,3 +49,31 @@ def test_merging_adds_and_leaves_the_parts_alone():
     total = merged(parts)
     assert (total.bounds, total.counts, total.total) == ((1, 2), [1, 1, 1], 101)
     assert [part.counts for part in parts] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_the_time_in_which_an_answer_must_begin_is_the_shorter_of_the_two():
+    world = World()
+    world.entry(world.revision("one", timeout=60.0))
+    world.entry(world.revision("two", timeout=60.0, response_start_timeout=20.0))
+    found = {
+        dict(labels)["kn_revision_name"]: value
+        for family, labels, value in filter(None, Metrics(world).points())
+        if family is f.TIMEOUT
+    }
+    assert found == {"one": 60, "two": 20}
+
+
+def test_pods_with_room_are_those_that_could_take_one_more():
+    world = World()
+    throttler = world.revision(concurrency=1)
+    world.healthy(throttler, "10.0.0.1:8012", "10.0.0.2:8012")
+
+    def with_room():
+        points = filter(None, Metrics(world).points())
+        return next(value for family, _, value in points if family is f.WITH_ROOM)
+
+    seen = [with_room()]
+    for _ in range(3):  # the last one waits
+        world.request(throttler)
+        seen.append(with_room())
+    assert seen == [2, 1, 0, 0]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from activator.driver import Driver, Entry
+from activator.loop_lag import LoopLag
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -41,7 +42,8 @@ class World:
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
-        self.proxy = SimpleNamespace(counters=counters)
+        self.proxy = SimpleNamespace(counters=counters, draining=False)
+        self.loop_lag = LoopLag()
         self.link: Any = None
         self.inventory: Any = None
         self.watch: Any = None

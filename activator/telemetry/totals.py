@@ -1,0 +1,140 @@
+"""What is counted of the activator as a whole, whichever revisions there are; see ``collection``.
+
+Reads plain integers, changes nothing. Labels are closed sets of words, so the number of series is
+a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic
+
+from activator import __version__
+from activator.counters import Histogram
+from activator.telemetry import families as f
+from activator.telemetry.destination import Identity
+from activator.telemetry.families import Family
+from activator.telemetry.knowledge import knowledge
+from activator.telemetry.sources import Sources
+from activator.telemetry.writer import L, P, Writer
+
+
+class Totals(Generic[L, P]):
+    """One way through them.
+
+    Arguments:
+        sources: the parts that count; read only while pieces are asked for.
+        writer: makes the pieces.
+        identity: who we are.
+    """
+
+    def __init__(self, sources: Sources, writer: Writer[L, P], identity: Identity) -> None:
+        self._sources = sources
+        self._writer = writer
+        self._identity = identity
+
+    def pieces(self) -> Iterator[P]:
+        """Yield everything."""
+        yield from self._condition()
+        yield from self._limits()
+        yield from self._wake_ups()
+        yield from self._traffic()
+        yield from self._knowledge()
+        yield from self._link()
+        yield from self._sent()
+
+    def _condition(self) -> Iterator[P]:
+        sources = self._sources
+        yield from self._one(f.BUILD_INFO, 1, ("version", __version__))
+        yield from self._one(f.READY, int(not sources.ready()))
+        yield from self._one(f.DRAINING, int(sources.proxy.draining))
+        yield from self._histogram(f.LOOP_LAG, sources.loop_lag.seconds)
+
+    def _limits(self) -> Iterator[P]:
+        limits, total = self._sources.driver.throttler.limits, self._sources.driver.throttler.total
+        depths = {"revision": limits.queue_depth, "all": total.max_depth}
+        sizes = {"revision": limits.queue_bytes, "all": total.max_bytes}
+        yield from self._by_word(f.QUEUE_LIMIT, "scope", depths)
+        yield from self._by_word(f.QUEUE_BYTES_LIMIT, "scope", sizes)
+
+    def _wake_ups(self) -> Iterator[P]:
+        writer, wake_ups = self._writer, self._sources.driver.wake_ups
+        yield writer.header(f.WAKE_UP_PHASES)
+        for phase, histogram in wake_ups.phase_seconds.items():
+            labels = writer.labels(("phase", phase.value))
+            yield writer.histogram(f.WAKE_UP_PHASES, labels, histogram)
+        yield from self._histogram(f.WAKE_UP, wake_ups.seconds)
+        yield from self._histogram(f.PROBE_AHEAD, wake_ups.leads.seconds)
+
+    def _traffic(self) -> Iterator[P]:
+        sources = self._sources
+        prober, pools, requests = sources.prober, sources.pools, sources.proxy.counters
+        yield from self._one(f.PROBES, prober.attempts)
+        yield from self._by_word(f.PROBE_FAILURES, "reason", prober.failures)
+        yield from self._one(f.PROBES_IN_FLIGHT, prober.in_flight)
+        yield from self._one(f.UPSTREAM, pools.connections)
+        yield from self._one(f.UPSTREAM_IDLE, pools.idle)
+        yield from self._one(f.UNKNOWN_REVISION, requests.unknown_revisions)
+        yield from self._one(f.BAD_REQUESTS, requests.bad_requests)
+
+    def _knowledge(self) -> Iterator[P]:
+        sources = self._sources
+        known = knowledge(sources.inventory, sources.watch, sources.driver.clock())
+        for family, values in known:
+            yield from self._by_word(family, "kind", values)
+        folder, drift = sources.folder, sources.drift
+        yield from self._if_known(f.MANIFESTS_AGE, folder.looked_ago() if folder else None)
+        yield from self._by_word(f.SELF_CHECKS, "result", drift.checks if drift else {})
+        yield from self._by_word(f.DRIFT, "kind", drift.found if drift else {})
+        yield from self._by_word(f.DRIFT_LEFT, "kind", drift.present if drift else {})
+
+    def _link(self) -> Iterator[P]:
+        link, writer = self._sources.link, self._writer
+        labels = writer.labels(("peer", "autoscaler"), ("otel_scope_name", f.ACTIVATOR_SCOPE))
+        if link is not None and link.ever_connected:
+            yield writer.header(f.CONN_REACHABLE)
+            yield writer.sample(f.CONN_REACHABLE, labels, int(link.connected))
+        if link is not None:
+            yield writer.header(f.CONN_ERRORS)
+            yield writer.sample(f.CONN_ERRORS, labels, link.connection_losses)
+        yield from self._if_known(f.AUTOSCALER_AGE, link.age() if link else None)
+
+    def _sent(self) -> Iterator[P]:
+        sources, otel = self._sources, self._sources.otel
+        yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
+        yield from self._one(f.REQUEST_LOG_LINES, sources.request_log.lines)
+        yield from self._one(f.REQUEST_LOG_FAILURES, sources.request_log.failures)
+        yield from self._one(f.REQUEST_LOG_DROPPED, sources.request_log.dropped)
+        yield from self._one(f.TRACES_EXPORTED, otel.traces.exported)
+        yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.dropped)
+        yield from self._by_word(f.METRIC_PUSHES, "result", otel.pushes)
+        identity = self._identity
+        yield from self._one(
+            f.TARGET_INFO,
+            1,
+            ("service_name", identity.service_name),
+            ("service_version", __version__),
+            ("k8s_namespace_name", identity.namespace),
+            ("k8s_pod_name", identity.pod_name),
+        )
+
+    # -- shapes ---------------------------------------------------------------------------------
+
+    def _by_word(self, family: Family, label: str, values: Mapping[str, float]) -> Iterator[P]:
+        writer = self._writer
+        yield writer.header(family)
+        for word, value in list(values.items()):
+            yield writer.sample(family, writer.labels((label, word)), value)
+
+    def _if_known(self, family: Family, value: float | None) -> Iterator[P]:
+        yield self._writer.header(family)
+        if value is not None:
+            yield self._writer.sample(family, self._writer.labels(), value)
+
+    def _histogram(self, family: Family, histogram: Histogram) -> Iterator[P]:
+        yield self._writer.header(family)
+        yield self._writer.histogram(family, self._writer.labels(), histogram)
+
+    def _one(self, family: Family, value: float, *pairs: tuple[str, str]) -> Iterator[P]:
+        yield self._writer.header(family)
+        yield self._writer.sample(family, self._writer.labels(*pairs), value)

@@ -1,0 +1,47 @@
+"""What a scrape says of the activator as a whole."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from activator.counters import LAG_BOUNDS
+from activator.telemetry.metrics import Metrics
+from tests.activator.telemetry.world import World
+from throttler.throttler import Limits
+
+
+def values(world: World) -> dict[tuple[str, str], float]:
+    """The samples by name and the value of their only label."""
+    text = Metrics(world).render().decode()
+    return {
+        (sample.name, "".join(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_readiness_and_the_end_are_seen() -> None:
+    world = World()
+    assert values(world)["activator_ready", ""] == 1
+    assert values(world)["activator_draining", ""] == 0
+    world.not_ready = "connection has not yet been established"
+    world.proxy.draining = True
+    assert values(world)["activator_ready", ""] == 0
+    assert values(world)["activator_draining", ""] == 1
+
+
+def test_limits_are_those_of_the_settings() -> None:
+    limits = Limits(queue_depth=3, queue_bytes=50, queue_depth_total=7, queue_bytes_total=110)
+    found = values(World(limits))
+    assert found["activator_queued_requests_limit", "revision"] == 3
+    assert found["activator_queued_requests_limit", "all"] == 7
+    assert found["activator_queue_bytes_limit", "revision"] == 50
+    assert found["activator_queue_bytes_limit", "all"] == 110
+
+
+def test_the_lag_of_the_loop_is_a_histogram() -> None:
+    world = World()
+    world.loop_lag.seconds.observe(LAG_BOUNDS[1])
+    found = values(world)
+    assert found["activator_event_loop_lag_seconds_bucket", f"{LAG_BOUNDS[0]:g}"] == 0
+    assert found["activator_event_loop_lag_seconds_bucket", f"{LAG_BOUNDS[1]:g}"] == 1
