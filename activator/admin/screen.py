@@ -1,7 +1,8 @@
 """What our commands show: drawn for a terminal, plain aligned columns for anything else.
 
-A page consists of texts, facts (a label and what there is to say) and tables. Must not know what
-they tell. Imports rich only when it draws, so that the command line stays quick.
+A page consists of texts, facts (a label and what there is to say) and tables. A table for which
+the terminal is too narrow becomes a paragraph a row, lest a cell be cut. Must not know what they
+tell. Imports rich only when it draws, so that the command line stays quick.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:  # imported when something is drawn
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table as RichTable
 
 
@@ -103,21 +105,85 @@ def _drawn(page: Page, note: str = "") -> RenderableType:
     return Group(*parts)
 
 
-def _drawn_part(part: Table | tuple[Fact, ...]) -> RichTable:
+def _drawn_part(part: Table | tuple[Fact, ...]) -> RenderableType:
     from rich.table import Table as RichTable
     from rich.text import Text
 
     if isinstance(part, Table):
-        table = RichTable(caption=part.caption or None)
-        for name in part.columns:
-            table.add_column(name, justify="right" if name in part.right else "left")
-        styles: Sequence[str] = part.styles or ("",) * len(part.rows)
-        for row, style in zip(part.rows, styles, strict=True):
-            table.add_row(*map(Text, row), style=style)
-        return table
+        return _Fitting(part)
     grid = RichTable.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for fact in part:
         grid.add_row(Text(fact.label), Text("\n".join(fact.lines)))
     return grid
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+class _Fitting:
+    """A table where there is room for all of it, else a paragraph a row."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._styles: Sequence[str] = table.styles or ("",) * len(table.rows)
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """See rich.console.ConsoleRenderable."""
+        drawn = self._drawn()
+        # Beside the cells each column has two blanks and a line.
+        room = options.max_width - 3 * len(self._table.columns) - 1
+        columns = zip(self._table.columns, *self._table.rows, strict=True)
+        if sum(max(map(len, column)) for column in columns) <= room:
+            yield drawn
+        else:
+            yield from self._paragraphs(options.max_width)
+
+    def _drawn(self) -> RichTable:
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(caption=self._table.caption or None)
+        for name in self._table.columns:
+            table.add_column(name, justify="right" if name in self._table.right else "left")
+        for row, style in zip(self._table.rows, self._styles, strict=True):
+            table.add_row(*map(Text, row), style=style)
+        return table
+
+    def _paragraphs(self, width: int) -> Iterator[RenderableType]:
+        from rich.text import Text
+
+        for row, style in zip(self._table.rows, self._styles, strict=True):
+            yield Text(
+                "\n".join(paragraph(self._table.columns, row, width)), style, overflow="fold"
+            )
+
+
+#: What ``wrap`` does not take for a blank.
+_TIED: Final = "\N{NO-BREAK SPACE}"
+
+
+def paragraph(columns: Sequence[str], row: Sequence[str], width: int) -> list[str]:
+    """Return a row in lines: its first cell, below it what each other one is called and says.
+
+    Arguments:
+        width: characters that a line may have; only a longer word has more.
+    """
+    told = ", ".join(
+        f"{name} {cell}".replace(" ", _TIED, name.count(" ") + 1)
+        for name, cell in zip(columns[1:], row[1:], strict=True)
+        if cell not in ("", "-")
+    )
+    indent = "  "
+    lines = wrap(
+        told,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [row[0], *(line.replace(_TIED, " ") for line in lines)]

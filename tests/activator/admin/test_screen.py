@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from activator.admin.screen import Fact, Table, plain, redrawing, show
+from activator.admin.screen import Fact, Table, paragraph, plain, redrawing, show
 
 TABLE = Table(("name", "in flight"), (("a", "1/2"), ("longer", "0/inf")), frozenset({"in flight"}))
 FACTS = (Fact("Queue", ("3",)), Fact("What to do", ("one", "two")))
@@ -44,6 +44,29 @@ def test_a_pipe_gets_the_plain_one_and_a_terminal_a_drawn_one():
     assert pipe.getvalue() == plain(("title", FACTS, TABLE))
     for part in ("title", "What to do", "two", "in flight", "longer", "┃"):
         assert part in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("columns", "drawn"), [(20, False), (22, True)])
+def test_a_table_that_does_not_fit_becomes_paragraphs(columns, drawn, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    show((TABLE,), terminal)
+    said = terminal.getvalue()
+    assert ("┃" in said) == drawn
+    assert "longer" in said
+    assert drawn or "  in flight 0/inf" in said
+
+
+def test_a_paragraph_breaks_between_words_and_keeps_a_name_with_its_value():
+    columns = ("address", "state", "last probe", "empty", "error")
+    row = ("10.0.0.1:8012", "healthy", "0.1s", "-", "connection refused by-somebody")
+    assert paragraph(columns, row, 26) == [
+        "10.0.0.1:8012",
+        "  state healthy,",
+        "  last probe 0.1s,",
+        "  error connection refused",
+        "  by-somebody",
+    ]
 
 
 def test_a_name_in_brackets_is_no_colour():
