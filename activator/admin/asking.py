@@ -20,15 +20,17 @@ class Question(Protocol):
 
     Attributes:
         path: what the admin side is asked for.
+        besides: what it is asked for as well; empty for nothing.
     """
 
     path: str
+    besides: str
 
-    def page(self, answer: Node, admin: Admin, for_terminal: bool) -> Page:
+    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
         """Return what there is to show; raises ValueError where the answer is none of ours.
 
         Arguments:
-            admin: who answered, for what has to be asked besides.
+            besides: what else was answered; without fields if nothing was.
         """
 
     def warnings(self, answer: Node) -> list[str]:
@@ -41,12 +43,14 @@ class Question(Protocol):
 class Status:
     """All revisions, or those of one namespace."""
 
+    besides = ""
+
     def __init__(self, namespace: str | None) -> None:
         self.path = REVISIONS
         if namespace is not None:
             self.path += f"?namespace={quote(namespace, safe='')}"
 
-    def page(self, answer: Node, admin: Admin, for_terminal: bool) -> Page:
+    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
         """See Question."""
         return status.page(status.read_rows(answer), for_terminal)
 
@@ -62,17 +66,15 @@ class Status:
 class Explain:
     """One revision."""
 
+    besides = ACTIVATOR
+
     def __init__(self, namespace: str, name: str) -> None:
         self._namespace, self._name = namespace, name
         self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
-    def page(self, answer: Node, admin: Admin, for_terminal: bool) -> Page:
+    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
         """See Question."""
-        try:
-            activator = parse(admin.get(ACTIVATOR))
-        except (NotKnown, UnexpectedAnswer, ValueError):  # one that is older than this question
-            return explain.page(answer)
-        return explain.page(answer, activator)
+        return explain.page(answer, besides)
 
     def warnings(self, answer: Node) -> list[str]:
         """See Question."""
@@ -80,7 +82,11 @@ class Explain:
 
     def not_known(self, admin: Admin) -> Exception:
         """See Question; names what may have been meant."""
-        names = explain.near(_read(admin, REVISIONS, admin.get()), self._namespace, self._name)
+        try:
+            revisions = _read(admin, REVISIONS, admin.get())
+        except NotKnown:  # a metrics port, or the one for traffic
+            return Status(None).not_known(admin)
+        names = explain.near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(names)}?" if names else ""
         return NotKnown(
             f"the activator knows no revision {self._namespace}/{self._name}.{meant}\n"
@@ -102,7 +108,7 @@ def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -
     with Admin(url) as admin:
         if again:
             with screen(out, as_json) as on:
-                watch(lambda: _look(admin, question, out), on)
+                watch(lambda: _with_warnings(_look(admin, question, out), question), on)
             return []
         seen = _look(admin, question, out)
         if as_json:
@@ -118,10 +124,29 @@ def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
     except NotKnown:
         raise question.not_known(admin) from None
     answer = _read(admin, question.path, text)
+    besides = _besides(admin, question)
     try:
-        return Seen(text, question.page(answer, admin, out.isatty()))
+        return Seen(text, question.page(answer, parse(besides), out.isatty()), besides)
     except ValueError as error:
         raise UnexpectedAnswer(unexpected(admin.url + question.path, str(error))) from None
+
+
+def _besides(admin: Admin, question: Question) -> str:
+    """Return the answer to what is asked besides; no fields by an activator that is older."""
+    if not question.besides:
+        return "{}"
+    try:
+        text = admin.get(question.besides)
+        parse(text)
+    except (NotKnown, UnexpectedAnswer, ValueError):
+        return "{}"
+    return text
+
+
+def _with_warnings(seen: Seen, question: Question) -> Seen:
+    """Return a page with its warnings on it: beside a page that is shown again they get lost."""
+    lines = tuple(question.warnings(parse(seen.text)))
+    return seen._replace(page=(*seen.page, "\n".join(lines))) if lines else seen
 
 
 def _read(admin: Admin, path: str, text: str) -> Node:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from activator.admin.reading import Node
+from activator.admin.reading import Node, printable
 from activator.admin.screen import Fact
 
 #: Seconds of silence after which what is known may be old. A watch says something once a minute at
@@ -30,7 +30,20 @@ def knowledge(activator: Node) -> tuple[Fact, ...]:
 
 def _readiness(activator: Node) -> Iterator[str]:
     if why := activator.text("notReadyReason", default=""):
-        yield f"not ready: {why}"
+        yield not_ready(why)
+
+
+#: What kubelet is told is Knative's text (pkg/activator/handler and cmd/activator/main.go there),
+#: which does not say whose connection, and blames kubelet for a Ctrl-C.
+_NOT_READY: Final = {
+    "connection has not yet been established": "no connection to the autoscaler",
+    "received SIGTERM from kubelet": "it was told to stop, and ends once its requests have",
+}
+
+
+def not_ready(why: str) -> str:
+    """Return in words for people what ``notReadyReason`` says."""
+    return f"not ready: {_NOT_READY.get(why, why)}"
 
 
 def _watches(activator: Node) -> Iterator[str]:
@@ -50,6 +63,9 @@ def _folder(activator: Node) -> Iterator[str]:
     if (folder := activator.node("manifests")) is not None:
         where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
         yield f"objects come from {where}, looked at {ago:.1f}s ago"
+    if (errors := activator.node("manifestErrors")) is not None:
+        for path, why in errors.items():
+            yield f"{path}: {printable(str(why))}; what it said before stays in force"
 
 
 def _autoscaler(activator: Node) -> Iterator[str]:
@@ -58,7 +74,7 @@ def _autoscaler(activator: Node) -> Iterator[str]:
     if link.flag("connected"):
         yield "the autoscaler is connected"
     else:
-        silent = f" for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
+        silent = f"; silent for {link.number('ageSeconds'):.1f}s" if "ageSeconds" in link else ""
         why = _because(link.text("lastError", default=""))
         yield f"the autoscaler is not connected{silent}{why}"
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
+from activator.admin.knowledge import not_ready
 from activator.admin.reading import Node, printable
 from activator.admin.screen import Page, Table
 
@@ -59,7 +60,7 @@ def warnings(answer: Node) -> list[str]:
         activator = answer.node("activator")
         errors = activator.node("manifestErrors") if activator is not None else None
         if activator is not None and (why := activator.text("notReadyReason", default="")):
-            lines.append(f"not ready: {why}")
+            lines.append(not_ready(why))
     except ValueError:  # the table is shown all the same
         return lines
     if errors is not None:

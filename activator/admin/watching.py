@@ -6,6 +6,7 @@ Goes on while nobody answers, such as through a restart. Must not know what is o
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -27,10 +28,11 @@ _AGE_END: Final = "SecondsAgo"
 
 
 class Seen(NamedTuple):
-    """What one look found: the answer, and the page of it."""
+    """What one look found: the answer, the page of it, and the answer to what was asked besides."""
 
     text: str
     page: Page
+    besides: str = "{}"
 
 
 class Screen(Protocol):
@@ -47,13 +49,15 @@ class Blocks:
     """A text block whenever anything has changed, with the time above it; or a line of JSON.
 
     Arguments:
+        aside: where readers of JSON are told that there is no answer: not among their lines.
         now: gives the time of day.
     """
 
     def __init__(
-        self, out: TextIO, as_json: bool, now: Callable[[], datetime] = datetime.now
+        self, out: TextIO, as_json: bool, aside: TextIO, now: Callable[[], datetime] = datetime.now
     ) -> None:
         self._out = out
+        self._aside = aside
         self._as_json = as_json
         self._now = now
         self._last: object = None
@@ -61,26 +65,30 @@ class Blocks:
     def show(self, seen: Seen) -> None:
         """See Screen."""
         values = json.loads(seen.text)
-        if (this := without_ages(values)) == self._last:
+        besides = None if self._as_json else without_ages(json.loads(seen.besides))
+        if (this := (without_ages(values), besides)) == self._last:
             return
         self._last = this
         if self._as_json:
-            self._write(json.dumps(values, separators=(",", ":")) + "\n")
+            _write(self._out, json.dumps(values, separators=(",", ":")) + "\n")
         else:
-            self._write(f"--- {self._time()}\n{plain(seen.page)}\n")
+            _write(self._out, f"--- {self._time()}\n{plain(seen.page)}\n")
 
     def miss(self, why: str) -> None:
-        """See Screen. JSON's readers are told nothing; they see the next change."""
-        if why != self._last and not self._as_json:
-            self._write(f"--- {self._time()}\n{why}\n\n")
+        """See Screen. The next answer is shown even if it is the last one again."""
+        if why != self._last:
+            end = "\n" if self._as_json else "\n\n"
+            to = self._aside if self._as_json else self._out
+            _write(to, f"--- {self._time()}\n{why}{end}")
         self._last = why
 
     def _time(self) -> str:
         return self._now().isoformat(sep=" ", timespec="seconds")
 
-    def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
+
+def _write(out: TextIO, text: str) -> None:
+    out.write(text)
+    out.flush()
 
 
 class Terminal:
@@ -108,7 +116,7 @@ class Terminal:
 def screen(out: TextIO, as_json: bool) -> Iterator[Screen]:
     """Give what fits the place where it is written."""
     if as_json or not out.isatty():
-        yield Blocks(out, as_json)
+        yield Blocks(out, as_json, sys.stderr)
         return
     with redrawing(out) as redraw:
         yield Terminal(redraw)

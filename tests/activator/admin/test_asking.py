@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
+import httpx
 import pytest
 import respx
 
@@ -103,10 +104,34 @@ def test_what_is_no_activators_answer_is_named(question, text):
 
 
 @respx.mock
-def test_who_knows_no_revisions_at_all_is_no_activator():
-    respx.get(REVISIONS).respond(**UNKNOWN)
+@pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
+def test_who_knows_no_revisions_at_all_is_no_activator(question):
+    respx.get(url__startswith=URL).respond(**UNKNOWN)
     with pytest.raises(UnexpectedAnswer, match="not an activator's admin side"):
-        ask(Status(None))
+        ask(question)
+
+
+def watched(question, monkeypatch, looks) -> str:
+    """What a watch writes that looks so many times."""
+    left = iter([False] * (looks - 1))
+    monkeypatch.setattr("activator.admin.watching.Event.wait", lambda *_: next(left, True))
+    out = io.StringIO()
+    run(URL, question, as_json=False, again=True, out=out)
+    return out.getvalue()
+
+
+@respx.mock
+@pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
+def test_a_watch_tells_of_files_that_are_wrong_while_they_are(question, monkeypatch):
+    answers = [{"manifestErrors": errors} for errors in ({}, {"a.yaml": "line 3"}, {})]
+    if isinstance(question, Status):
+        answers = [{"revisions": [HELLO], "activator": one} for one in answers]
+    else:
+        respx.get(URL + question.path).respond(json=HELLO)
+    asked = respx.get(URL + (question.besides or question.path))
+    asked.side_effect = [httpx.Response(200, json=one) for one in answers]
+    blocks = watched(question, monkeypatch, looks=3).split("--- ")[1:]
+    assert ["a.yaml: line 3" in block for block in blocks] == [False, True, False]
 
 
 class Server:
@@ -161,11 +186,11 @@ sys.exit(main())
 
 
 class Terminal:
-    """A command in a terminal of 100 columns."""
+    """A command in a terminal."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, columns: int = 100) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, 100, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, columns, 0, 0))
         environment = {**os.environ, "TERM": "xterm"}
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             environment.pop(name, None)
@@ -194,6 +219,25 @@ def test_a_terminal_gets_a_drawn_page(server):
     terminal = Terminal("explain", "hello-00001", "--admin-url", f"http://127.0.0.1:{server.port}")
     seen = terminal.until("In flight")
     assert "\x1b[1mdefault/hello-00001: no request waits" in seen
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_addresses_rules_and_phases_are_whole_in_every_terminal(server, columns):
+    pod = {
+        "address": "192.168.100.101:8012",
+        "kubernetes": "not-ready",
+        "inFlight": 0,
+        "decidedBy": "sidecar-readiness-probe",
+        "lastError": "status 503",
+    }
+    wake_up = {"began": "2026-01-02T03:04:05.678Z", "phases": {"probe-passed": 2, "first-byte": 3}}
+    server.answer = HELLO | {"pods": [pod], "wakeUps": [wake_up]}
+    url = f"http://127.0.0.1:{server.port}"
+    terminal = Terminal("explain", "hello-00001", "--admin-url", url, columns=columns)
+    seen = terminal.until("first-byte+3.000")
+    for words in (*pod.values(), wake_up["began"], "probe-passed+2.000"):
+        assert str(words) in seen
     assert terminal.end() == 0
 
 

@@ -41,7 +41,7 @@ def test_cluster_and_autoscaler_are_silent():
         "not ready: draining",
         "Endpoints: nothing heard for 300.0s; the last state is in force",
         "Revision: nothing heard for 5.0s (refused); the last state is in force",
-        "the autoscaler is not connected for 12.3s (dial ?)",
+        "the autoscaler is not connected; silent for 12.3s (dial ?)",
     ]
     assert lines(autoscaler={"connected": False}) == ["the autoscaler is not connected"]
 
@@ -49,6 +49,25 @@ def test_cluster_and_autoscaler_are_silent():
 def test_a_folder_instead_of_a_cluster():
     told = lines(watches={}, manifests={"folder": "/m", "ageSeconds": 2, "lastChangeSecondsAgo": 9})
     assert told == ["objects come from /m, looked at 2.0s ago"]
+
+
+def test_a_file_that_is_wrong():
+    errors = {"/m/a.yaml": "line 3: \x1bno"}
+    assert lines(manifestErrors=errors) == [
+        "/m/a.yaml: line 3: ?no; what it said before stays in force"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("connection has not yet been established", "not ready: no connection to the autoscaler"),
+        ("received SIGTERM from kubelet", "not ready: it was told to stop"),
+    ],
+)
+def test_why_it_is_not_ready_says_who_is_meant(why, told):
+    (line,) = lines(notReadyReason=why)
+    assert line.startswith(told)
 
 
 @pytest.mark.parametrize("odd", [{"watches": 1}, {"watches": {"a": 1}}, {"autoscaler": []}])

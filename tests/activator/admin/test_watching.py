@@ -23,15 +23,17 @@ class Script:
         found = self.finds.pop(0)
         if isinstance(found, Exception):
             raise found
-        return Seen(json.dumps(found), (f"state {found['state']}",))
+        besides = found.pop("besides", {})
+        return Seen(json.dumps(found), (f"state {found['state']}",), json.dumps(besides))
 
     def wait(self) -> bool:
         return not self.finds
 
 
-def watched(*finds, as_json: bool = False) -> str:
+def watched(*finds, as_json: bool = False, aside: io.StringIO | None = None) -> str:
     script, out = Script(*finds), io.StringIO()
-    watch(script.look, Blocks(out, as_json, lambda: datetime(2026, 1, 2, 3, 4, 5)), script.wait)
+    clock = lambda: datetime(2026, 1, 2, 3, 4, 5)  # noqa: E731 - one line is enough for it
+    watch(script.look, Blocks(out, as_json, aside or io.StringIO(), clock), script.wait)
     return out.getvalue()
 
 
@@ -65,9 +67,18 @@ def test_a_first_look_that_fails_is_the_end(error):
         watched(error("no"))
 
 
-def test_json_is_a_line_a_change_and_nothing_else():
-    said = watched({"state": 1}, NoAnswer("no"), {"state": 1}, {"state": 2}, as_json=True)
+def test_json_is_a_line_a_change_and_what_is_missed_is_told_aside_once():
+    aside = io.StringIO()
+    finds = {"state": 1}, NoAnswer("no\nmore"), NoAnswer("no"), {"state": 1}, {"state": 2}
+    said = watched(*finds, as_json=True, aside=aside)
     assert said == '{"state":1}\n{"state":1}\n{"state":2}\n'
+    assert aside.getvalue() == f"{NOW}no\n"
+
+
+def test_what_was_asked_besides_is_a_change_on_a_page_and_none_in_json():
+    finds = [{"state": 1, "besides": {"error": error, "ageSeconds": 1}} for error in "aab"]
+    assert watched(*map(dict, finds)).count("state 1") == 2
+    assert watched(*map(dict, finds), as_json=True) == '{"state":1}\n'
 
 
 def test_a_terminal_keeps_the_last_page_below_what_is_wrong():
