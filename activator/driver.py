@@ -157,7 +157,7 @@ class Driver:
             known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
             revision = revision_from_host(known_as, self._cluster_domain)
             if revision is None:
-                raise RevisionNotFound(name.decode("latin-1"), named=False)
+                raise RevisionNotFound(name.decode("latin-1"))
             entry = self.find(*_key(revision))
             # One host a revision: nobody can fill this with ports, cases and dots.
             canonical = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"

@@ -27,15 +27,15 @@ class RevisionNotFound(ActivatorError):
     """No revision of that name is known (Knative: pkg/activator/handler/context_handler.go).
 
     Attributes:
-        name: what was asked for; named: whether the request says it in full, with its namespace.
+        name: what was asked for; namespace: where; empty where the request does not say it in full.
     """
 
     status = 404
 
-    def __init__(self, name: str, named: bool = True) -> None:
+    def __init__(self, name: str, namespace: str = "") -> None:
         super().__init__(f'revision.serving.knative.dev "{name}" not found')
         self.name = name
-        self.named = named
+        self.namespace = namespace
 
 
 class RequestQueueFull(ActivatorError):

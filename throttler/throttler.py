@@ -85,7 +85,7 @@ class Throttler:
         # A plain tuple equals the RevisionID that has its fields, and is cheaper to make.
         revision = self._revisions.get((namespace, name))
         if revision is None:
-            raise RevisionNotFound(name)
+            raise RevisionNotFound(name, namespace)
         return revision
 
     def __iter__(self) -> Iterator[RevisionThrottler]:

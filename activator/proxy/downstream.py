@@ -398,9 +398,8 @@ class Downstream(asyncio.Protocol):
             self.abort()
             return
         self._head_only = False
-        reply = replies.refused(error.status, str(error))
-        if exchange is not None:  # else there is no head that could be trusted
-            reply = negotiated(reply, exchange.request.block)
+        block = error.block if exchange is None else exchange.request.block
+        reply = negotiated(replies.refused(error.status, str(error)), block)
         self.reply(reply, keep_alive=False)
 
     def abort(self) -> None:

@@ -15,7 +15,7 @@ from activator.proxy import replies, retry
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.lookup import find
 from activator.proxy.observers import Trace, begin_trace, record_of
-from activator.proxy.problem import fitted, negotiated
+from activator.proxy.problem import fitted, unknown
 from activator.proxy.request import Request
 from activator.proxy.retry import Blame, Failure, Then
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
@@ -164,7 +164,7 @@ class Exchange(ABC):
     def _reply_not_found(self, error: RevisionNotFound) -> None:
         self._proxy.counters.unknown_revisions += 1
         self.done = True
-        reply = negotiated(replies.not_found(error), self.request.block)
+        reply = unknown(error, self.request.block)
         if self.trace is not None:
             self.trace.held(Reason.UNKNOWN_REVISION.value)
             self.trace.ended(reply.status, "unknown-revision")

@@ -17,11 +17,14 @@ class FramingError(Exception):
 
     Attributes:
         status: the answer that fits, where the message is a request.
+        block: the request's header fields, each preceded by its CRLF, where it could be read and
+            what it asks for is refused; they say in which form the answer is liked.
     """
 
-    def __init__(self, reason: str, status: int = 400) -> None:
+    def __init__(self, reason: str, status: int = 400, block: bytes = b"") -> None:
         super().__init__(reason)
         self.status = status
+        self.block = block
 
 
 class _Silent:

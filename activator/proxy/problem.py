@@ -7,11 +7,13 @@ bytes. Knows what an exchange has to tell, and no socket. Knative has no counter
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from activator.proxy.accept import prefers_json
-from activator.proxy.replies import PLAIN, Reply, printable
+from activator.proxy.replies import PLAIN, Reply, not_found, printable
+from throttler.errors import RevisionNotFound
 from throttler.reason import MEANINGS
 
 if TYPE_CHECKING:  # an exchange has its replies fitted here
@@ -57,7 +59,18 @@ def negotiated(reply: Reply, block: bytes) -> Reply:
     return _as_problem(reply, {}) if reply.reason and prefers_json(block) else reply
 
 
-def _as_problem(reply: Reply, about: dict[str, str | float]) -> Reply:
+def unknown(error: RevisionNotFound, block: bytes) -> Reply:
+    """Return the answer to a request for a revision that there is not.
+
+    Arguments:
+        block: as for ``negotiated``.
+    """
+    named = {"namespace": printable(error.namespace), "revision": printable(error.name)}
+    reply = not_found(error)
+    return _as_problem(reply, named if error.namespace else {}) if prefers_json(block) else reply
+
+
+def _as_problem(reply: Reply, about: Mapping[str, str | float]) -> Reply:
     """Return the same answer with problem details as its body.
 
     Arguments:

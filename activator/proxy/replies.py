@@ -141,7 +141,7 @@ def _quoted(char: str) -> str:
 def not_found(error: RevisionNotFound) -> Reply:
     """No such revision, or none that the request names in full."""
     text = f"Error getting active endpoint: {error}"
-    return _error(404, text, Reason.UNKNOWN_REVISION, "" if error.named else _NAME_IT)
+    return _error(404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else _NAME_IT)
 
 
 _NAME_IT = (

@@ -142,7 +142,7 @@ def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, int]:
         if METHOD.fullmatch(method) is None:
             raise FramingError("malformed method")
         if method == b"CONNECT":
-            raise FramingError("CONNECT is not offered", 405)
+            raise FramingError("CONNECT is not offered", 405, head[len(line) : -4])
     if b"#" in target:
         raise FramingError("a fragment in the request target")
     return method, target, minor
@@ -237,7 +237,7 @@ def _upgrade(request: Request, upgrade: bytes, named: list[bytes]) -> None:
 def _expect(request: Request, expect: bytes) -> None:
     """RFC 9110 section 10.1.1."""
     if expect.lower() != b"100-continue":
-        raise FramingError("unsupported expectation", 417)
+        raise FramingError("unsupported expectation", 417, request.block)
     request.expects_continue = request.minor == 1 and request.body is not None
 
 

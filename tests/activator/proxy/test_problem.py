@@ -96,6 +96,32 @@ async def test_no_revision_no_members_of_one(world):
     assert set(said) == {"type", "title", "status", "detail", "reason"}
 
 
+async def test_a_revision_that_is_not_known_is_named(world):
+    names = b"Knative-Serving-Namespace: default\r\nKnative-Serving-Revision: n\xf6pe\r\n"
+    said = members(await world.ask(b"GET / HTTP/1.1\r\nHost: x\r\n" + names + ASKS + b"\r\n"))
+    assert (said["status"], said["namespace"], said["revision"]) == (404, "default", "n?pe")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: foo\r\n", 417),
+        (b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n", 405),
+    ],
+)
+async def test_a_head_that_can_be_read_and_asks_for_what_is_not_there(world, head, status):
+    said = members(await world.ask(head + ASKS + b"\r\n"))
+    assert (said["status"], said["reason"]) == (status, "bad-request")
+    answer = await world.ask(head + b"\r\n")
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+
+
+async def test_a_head_that_cannot_be_read_is_answered_as_text(world):
+    answer = await world.ask(b"GET / HTTP/1.1\r\nHost: x\r\nA b: c\r\n" + ASKS + b"\r\n")
+    assert answer.status == 400
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+
+
 async def test_an_end_of_the_process(world):
     world.revise()
     client = await world.client()
@@ -151,7 +177,7 @@ def test_other_fields_of_the_answer_stay():
     reply = negotiated(replies.refused(405, "CONNECT is not offered"), BLOCK)
     assert b"\r\nAllow: GET" in reply.fields
     assert b"text/plain" not in reply.fields
-    reply = negotiated(replies.not_found(RevisionNotFound('a"b')), BLOCK)
+    reply = negotiated(replies.not_found(RevisionNotFound('a"b', "ns")), BLOCK)
     assert b"\r\nX-Content-Type-Options: nosniff" in reply.fields
     assert json.loads(reply.body)["detail"].endswith('"a"b" not found')
 

@@ -51,7 +51,7 @@ ANSWERS = {
         b'unexpected probe header value: "&lt;a href=&#39;x&#39;&gt;&amp;&#34;\\\\"\n',
     ),
     "not-found": (
-        replies.not_found(RevisionNotFound("rev")),
+        replies.not_found(RevisionNotFound("rev", "ns")),
         b"HTTP/1.1 404 Not Found\r\n" + NOSNIFF + b"Activator-Reason: unknown-revision\r\n",
         b'Error getting active endpoint: revision.serving.knative.dev "rev" not found\n',
     ),
