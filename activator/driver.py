@@ -207,9 +207,15 @@ class Driver:
 
     # -- pods -----------------------------------------------------------------------------------
 
-    def connect_failed(self, pod: PodTracker, error: str) -> None:
-        """Take that a pod could not be reached, or dropped a request that it had nothing of."""
-        before, why = pod.state, f"a request could not be given to it: {error}"
+    def connect_failed(self, pod: PodTracker, error: str, *, sent: bool = False) -> None:
+        """Take that a pod could not be reached, or dropped a request before a byte of an answer.
+
+        Arguments:
+            error: what was met, for people.
+            sent: whether the request had gone out to it.
+        """
+        failed = "that was sent to it got no answer" if sent else "could not be given to it"
+        before, why = pod.state, f"a request {failed}: {error}"
         with self._narration.of_pod(pod, why):
             changes = pod.revision.connect_failed(pod, error, self.clock())
         self._tell(pod, before, why)
@@ -303,7 +309,7 @@ class Driver:
     def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
         """Take the pods of a private Endpoints object, by protocol."""
         now = self.clock()
-        with self._narration.of_revision(revision, "Kubernetes lists other pods than before"):
+        with self._narration.of_listing(revision):
             changes = self.throttler.set_dests(revision, dests, now)
         self.wake_ups.listed(revision, now)
         self.carry_out(changes)

@@ -26,6 +26,11 @@ from throttler.throttler import Throttler
 _NOBODY: AbstractContextManager[None] = nullcontext()
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
+#: Of a pod, its state and whether it is listed as ready.
+_Look = tuple[str, bool]
+#: What was met, for people; or what says it of one pod, which was seen so before, if at all.
+_Why = str | Callable[[PodTracker, _Look | None], str]
+
 
 @dataclass(slots=True)
 class _Queue:
@@ -37,9 +42,9 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What can change about a revision; by pod, its state and whether it is listed as ready."""
+    """What can change about a revision."""
 
-    pods: dict[PodTracker, tuple[str, bool]]
+    pods: dict[PodTracker, _Look]
     capacity: int
 
 
@@ -85,6 +90,12 @@ class Narration:
             return _NOBODY
         return self._compared(lambda: self._find(revision), why)
 
+    def of_listing(self, revision: RevisionID) -> AbstractContextManager[None]:
+        """Tell what another list of Kubernetes' changes; of each pod, how it is listed now."""
+        if not self._events.listeners:
+            return _NOBODY
+        return self._compared(lambda: self._find(revision), _listing)
+
     @contextmanager
     def of_all(self, why: str) -> Iterator[None]:
         """Tell what a decision about all revisions changes; O(pods), if anybody listens."""
@@ -98,7 +109,7 @@ class Narration:
     def _compared(
         self,
         find: Callable[[], RevisionThrottler | None],
-        why: str,
+        why: _Why,
         pods: Iterable[PodTracker] | None = None,
     ) -> Iterator[None]:
         before = _look(find(), pods)
@@ -113,12 +124,13 @@ class Narration:
             return None
 
     def _tell_difference(
-        self, revision: RevisionThrottler, before: _Seen, after: _Seen, why: str
+        self, revision: RevisionThrottler, before: _Seen, after: _Seen, why: _Why
     ) -> None:
         for pod, seen in after.pods.items():
             was = before.pods.get(pod)
             if seen != was and pod.state is not PodState.GONE:
-                self._tell_pod(pod, was[0] if was else None, why)
+                said = why if isinstance(why, str) else why(pod, was)
+                self._tell_pod(pod, was[0] if was else None, said)
         if before.capacity != after.capacity:
             self._publish(
                 EventKind.CAPACITY_CHANGED,
@@ -198,6 +210,16 @@ def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None 
         wanted.append(revision.service)
     seen = {pod: (pod.state.value, _listed_as_ready(pod)) for pod in wanted}
     return _Seen(seen, revision.capacity())
+
+
+def _listing(pod: PodTracker, was: _Look | None) -> str:
+    """Return what Kubernetes' list says of a pod that has changed by it."""
+    if pod.state in _LEAVING:
+        return "Kubernetes lists it no more"
+    same = was is not None and was[1] == pod.ready and was[0] != PodState.DRAINING.value
+    if pod.is_service or same:
+        return "Kubernetes lists other pods than before"
+    return f"Kubernetes lists it as {'ready' if pod.ready else 'not ready'}"
 
 
 def _listed_as_ready(pod: PodTracker) -> bool:

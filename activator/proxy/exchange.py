@@ -283,7 +283,7 @@ class Exchange(ABC):
         assert pod is not None
         driver = self._proxy.driver
         if blame is Blame.UNREACHABLE:
-            driver.connect_failed(pod, error)
+            driver.connect_failed(pod, error, sent=failure in retry.SEEN)
         elif blame is Blame.ANSWER:
             driver.answered_badly(pod, error, untouched=failure is Failure.UNTOUCHED)
         if self.done:

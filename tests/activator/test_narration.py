@@ -163,6 +163,47 @@ async def test_a_pod_that_fails_is_told_with_the_reason() -> None:
     assert what["why"] == "a request could not be given to it: refused"
 
 
+async def test_a_pod_that_drops_a_request_is_not_said_to_have_had_none() -> None:
+    world = World()
+    world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    world.listen()
+    (pod,) = world.driver.throttler.find(*APP).pods()
+    world.driver.connect_failed(pod, "the pod closed the connection", sent=True)
+    (_, what), *_ = world.take()
+    assert (
+        what["why"] == "a request that was sent to it got no answer: the pod closed the connection"
+    )
+
+
+async def test_of_each_pod_is_told_how_it_is_listed_now() -> None:
+    def told() -> list[str]:
+        heard = world.take()
+        return [what["why"].removeprefix("Kubernetes lists ") for _, what in heard if "why" in what]
+
+    world = World()
+    revision = world.revision(concurrency=1)
+    world.listen()
+    world.list_pods(not_ready=(POD,))
+    assert told() == ["it as not ready"]
+    world.pass_probes()
+    world.take()
+    world.list_pods(POD, "10.0.0.2:8012")
+    assert told() == ["it as ready", "it as ready"]
+    world.list_pods("10.0.0.2:8012", not_ready=(POD,))
+    assert told() == ["it as not ready"]
+    world.pass_probes()
+    tickets = [world.ask(revision) for _ in range(2)]
+    world.take()
+    world.list_pods()
+    assert told() == ["it no more", "it no more"]
+    world.list_pods(not_ready=(POD, "10.0.0.2:8012"))
+    assert told() == ["it as not ready", "it as not ready"]
+    for ticket in tickets:
+        world.driver.release(ticket, world.now)
+
+
 async def test_capacity_is_told_when_it_changes() -> None:
     world = World()
     world.listen()
