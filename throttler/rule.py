@@ -24,7 +24,10 @@ class Decision(Enum):
 
 
 class Rule(Enum):
-    """What decides. Those that a ReadinessRule has as well demand Kubernetes' word besides ours."""
+    """What decides. Those that a ReadinessRule has as well demand Kubernetes' word besides ours.
+
+    None has the name of a Reason: a rule is about one pod, a reason about a request.
+    """
 
     PROBE_PASSED = "probe-passed"
     KUBERNETES_READY = "kubernetes-ready"
@@ -33,12 +36,12 @@ class Rule(Enum):
     SIDECAR_READINESS_PROBE = "sidecar-readiness-probe"
     KUBERNETES_POLICY = "kubernetes-policy"
     AWAITING_PROBE = "awaiting-probe"
-    PROBE_FAILING = "probe-failing"
+    PROBE_FAILED = "probe-failed"
     BAD_ANSWERS = "bad-answers"
     ON_TRIAL = "on-trial"
     BEYOND_SHARE = "beyond-share"
     MESH = "mesh"
-    DRAINING = "draining"
+    DELISTED = "delisted"
 
 
 class Verdict(NamedTuple):
@@ -89,8 +92,8 @@ _AWAITING_PROBE = Verdict(
     *(_WAIT, Rule.AWAITING_PROBE),
     "Waits for an answer to our own probe: there is none since Kubernetes lists it as it does.",
 )
-_PROBE_FAILING = Verdict(
-    *(_WAIT, Rule.PROBE_FAILING),
+_PROBE_FAILED = Verdict(
+    *(_WAIT, Rule.PROBE_FAILED),
     "Waits: our last probe of it, or a connection for a request, failed. It is used as soon as a "
     "probe passes.",
 )
@@ -99,8 +102,8 @@ _MESH = Verdict(
     "Left alone: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and pods are "
     "not probed.",
 )
-_DRAINING = Verdict(
-    *(_LEAVE, Rule.DRAINING),
+_DELISTED = Verdict(
+    *(_LEAVE, Rule.DELISTED),
     "Left alone: Kubernetes lists it no more. The requests that it has may finish.",
 )
 
@@ -136,13 +139,13 @@ VERDICTS: tuple[Verdict, ...] = (
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
     *(
         _AWAITING_PROBE,
-        _PROBE_FAILING,
+        _PROBE_FAILED,
         _BAD_ANSWERS,
         _ON_TRIAL,
         _BORROWED,
         _OF_OTHERS,
         _MESH,
-        _DRAINING,
+        _DELISTED,
     ),
 )
 
@@ -151,7 +154,7 @@ def verdict(pod: PodTracker) -> Verdict:
     """Return what follows for a pod, or for the ClusterIP, at this moment."""
     revision = pod.revision
     if pod.state in (PodState.DRAINING, PodState.GONE):
-        return _DRAINING
+        return _DELISTED
     if pod.bit:
         return _of_use(pod)
     if not (revision.reach.pods or pod.is_service):
@@ -162,7 +165,7 @@ def verdict(pod: PodTracker) -> Verdict:
         return _KUBERNETES_SAYS_NO[revision.revision.readiness]
     if pod in revision.roster.outliers:
         return _BAD_ANSWERS
-    return _PROBE_FAILING if pod.failures else _AWAITING_PROBE
+    return _PROBE_FAILED if pod.failures else _AWAITING_PROBE
 
 
 def _of_use(pod: PodTracker) -> Verdict:

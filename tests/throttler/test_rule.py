@@ -12,6 +12,7 @@ from throttler.health import PodState
 from throttler.model import MeshMode, ReadinessRule
 from throttler.outliers import HOLD
 from throttler.pod import PodTracker
+from throttler.reason import Reason
 from throttler.rule import VERDICTS, Decision, Rule, verdict
 
 A, B, C = addresses(3)
@@ -37,10 +38,10 @@ def test_a_pod_fails_its_probe_or_a_request() -> None:
     one.set_dests([A])
     pod = one.pod(A)
     one.failed(pod)
-    assert said(pod) == ("wait", "probe-failing")
+    assert said(pod) == ("wait", "probe-failed")
     one.passed(pod)
     one.throttler.connect_failed(pod, "refused", one.now)
-    assert said(pod) == ("wait", "probe-failing")
+    assert said(pod) == ("wait", "probe-failed")
 
 
 def test_a_pod_is_left_alone_for_its_answers() -> None:
@@ -55,7 +56,7 @@ def test_a_pod_is_left_alone_for_its_answers() -> None:
     assert said(pod) == ("use", "probe-passed")
     one.throttler.answered_badly(pod, "answered 502", one.now, untouched=True)
     one.failed(pod)
-    assert said(pod) == ("wait", "probe-failing")
+    assert said(pod) == ("wait", "probe-failed")
 
 
 @pytest.mark.parametrize("readiness", [rule for rule in ReadinessRule if rule.value != "probe"])
@@ -72,7 +73,7 @@ def test_kubernetes_has_the_last_word_and_the_rule_says_why(readiness: Readiness
     one.set_dests([], [A])
     assert said(pod) == ("wait", "awaiting-probe")
     one.failed(pod)
-    assert said(pod) == ("wait", "probe-failing")
+    assert said(pod) == ("wait", "probe-failed")
 
 
 def test_a_pod_that_leaves_with_a_request() -> None:
@@ -80,7 +81,7 @@ def test_a_pod_that_leaves_with_a_request() -> None:
     (pod,) = one.healthy([A])
     one.request()
     one.set_dests([])
-    assert said(pod) == ("leave", "draining")
+    assert said(pod) == ("leave", "delisted")
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -119,6 +120,10 @@ def test_the_words_of_a_readiness_rule_are_rules() -> None:
     assert {rule.value for rule in ReadinessRule} - {"probe"} <= words
 
 
+def test_no_word_is_both_a_rule_and_a_reason() -> None:
+    assert not {rule.value for rule in Rule} & {reason.value for reason in Reason}
+
+
 def test_every_rule_has_a_sentence_and_each_says_its_decision() -> None:
     assert list(dict.fromkeys(one.rule for one in VERDICTS)) == list(Rule)
     assert len({one.sentence for one in VERDICTS}) == len(VERDICTS)
@@ -141,7 +146,7 @@ def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
                     assert found in VERDICTS
                     assert (found.decision is Decision.USE) == (pod.bit != 0)
                     if pod.state is PodState.DRAINING:
-                        assert found.rule is Rule.DRAINING
+                        assert found.rule is Rule.DELISTED
 
 
 def _step(one: One, draw: random.Random) -> None:

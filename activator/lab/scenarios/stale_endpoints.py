@@ -48,7 +48,7 @@ def _of(view: View, pod: StagePod) -> View:
 
 def _is_doubted(pod: View) -> bool:
     said = [pod[key] for key in ("kubernetes", "probe", "decision", "decidedBy")]
-    return said == ["ready", "failed", "wait", "probe-failing"]
+    return said == ["ready", "failed", "wait", "probe-failed"]
 
 
 def _check_load(stage: Stage, load: Load) -> None:
