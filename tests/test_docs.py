@@ -100,6 +100,7 @@ def test_the_page_of_a_reason_shows_an_answer_that_the_activator_gives(reason: R
     fields = dict(re.findall(r"^([\w-]+): (.*)$", plain, re.MULTILINE))
     assert plain.splitlines()[1].startswith(f"HTTP/1.1 {said['status']} ")
     assert fields["Activator-Reason"].split("; ")[0] == reason.value
+    assert ("Retry-After" in fields) == (said["status"] in (503, 504))
     assert said.get("retryAfterSeconds") == (
         int(fields["Retry-After"]) if "Retry-After" in fields else None
     )
