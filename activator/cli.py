@@ -242,8 +242,9 @@ _WATCH: Final = click.Option(
       queued           requests that wait
       oldest waiter    how long the first of them has waited
       state            serving, serving by ClusterIP (pods are out of reach, their Service is not),
-                       starting or scaled-to-zero; or why requests wait: no-endpoints,
-                       pods-not-ready, probe-failing, at-capacity
+                       starting or scaled-to-zero; or why requests wait:
+                       autoscaler-unreachable, no-endpoints, pods-not-ready, probe-failing,
+                       at-capacity
 
     \b
     Look next:

@@ -106,6 +106,8 @@ class CapacityTerms:
         way = ", by way of the ClusterIP" if self.by_service else ""
         if limit == 0 and capacity:
             return f"{pods} without limit (containerConcurrency is 0){way}"
+        if limit == 0:
+            return f"{pods}, without a limit each (containerConcurrency is 0){way}"
         whole = f"{pods} × {limit}"
         if self.by_service:
             divided = f" ÷ {count} activators" if count > 1 else ""

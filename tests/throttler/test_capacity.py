@@ -200,7 +200,10 @@ ALONE, FIRST, SECOND = ActivatorShare(), ActivatorShare(0, 2), ActivatorShare(1,
     ("terms", "sentence"),
     [
         (CapacityTerms(10, 0, (), ALONE, True), "0 usable pods × 10 = 0"),
-        (CapacityTerms(0, 0, (), ALONE, True), "0 usable pods × 0 = 0"),
+        (
+            CapacityTerms(0, 0, (), ALONE, True),
+            "0 usable pods, without a limit each (containerConcurrency is 0)",
+        ),
         (CapacityTerms(10, 1, (0,), ALONE, True), "1 usable pod × 10 = 10"),
         (CapacityTerms(10, 3, (0, 1, 2), ALONE, False), "3 usable pods × 10 = 30"),
         (
