@@ -10,6 +10,7 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from asyncio import Future, Task
 from collections.abc import Sequence
 from typing import Final, TextIO
@@ -18,7 +19,7 @@ from activator.lab import report
 from activator.lab.addresses import AddressPool
 from activator.lab.catalogue import SCENARIOS, find
 from activator.lab.keeping import Place, guide
-from activator.lab.playing import play
+from activator.lab.playing import outcome_of, play
 from activator.lab.printing import Printer
 from activator.lab.scenario import Scenario
 from activator.lab.stage import Stage
@@ -106,21 +107,27 @@ class _Lab:
         await asyncio.wait([playing])
         if playing.cancelled():
             return INTERRUPTED
-        return PASSED if playing.result() else FAILED
+        passed = playing.result()  # also of what was interrupted: its errors are not to be lost
+        if self._interrupted:
+            return INTERRUPTED
+        return PASSED if passed else FAILED
 
     def _on_signal(self, playing: Task[bool]) -> None:
         """The end of what is kept, or of everything; what ends already is left to end."""
+        if self._interrupted:
+            return
+        self._interrupted = True
         if self._kept is not None:
-            if not self._kept.done():
-                self._kept.set_result(None)
-        elif not self._interrupted:
-            self._interrupted = True
+            self._kept.set_result(None)
+        else:
             playing.cancel()
 
     async def _play_all(self) -> bool:
         outcomes = []
         for number, scenario in enumerate(self._scenarios, 1):
             outcomes.append(await self._play(scenario, number))
+            if self._interrupted:
+                break
         if self._as_json:
             json.dump(_document(outcomes), self._out, indent=2)
             self._out.write("\n")
@@ -130,14 +137,29 @@ class _Lab:
 
     async def _play(self, scenario: Scenario, number: int) -> Outcome:
         if self._as_json:
-            return await play(scenario, self._addresses)
+            return await self._play_noting(scenario)
         if self._keep:
             return await self._play_live(scenario)
         self._printer.rows(report.heading(scenario, number, len(self._scenarios)))
         with self._printer.under_way(f"{scenario.name} runs"):
-            outcome = await play(scenario, self._addresses)
+            outcome = await self._play_noting(scenario)
         self._printer.rows([*report.timeline(outcome), *report.result(outcome)])
         return outcome
+
+    async def _play_noting(self, scenario: Scenario) -> Outcome:
+        """Plays one. Of one that is interrupted there is what happened until then: where a script
+        waits in vain, that is what somebody has to see."""
+        began = time.monotonic()
+        entries: list[Entry] = []
+
+        def note(found: Entry) -> None:
+            if not self._interrupted:  # what the end of all processes adds is of no interest
+                entries.append(found)
+
+        try:
+            return await play(scenario, self._addresses, note)
+        except asyncio.CancelledError:
+            return outcome_of(scenario, entries, False, "interrupted", time.monotonic() - began)
 
     async def _play_live(self, scenario: Scenario) -> Outcome:
         """Plays one, and keeps it; all is told as it happens, since there is no end to wait for."""

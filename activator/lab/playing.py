@@ -48,17 +48,15 @@ async def play(
                 await afterwards(stage, passed)
     except* DidNotStart as group:
         error = "; ".join(map(str, group.exceptions))
-    return Outcome(
-        scenario.number,
-        scenario.name,
-        scenario.title,
-        scenario.knative,
-        scenario.ours,
-        entries,
-        passed,
-        error,
-        time.monotonic() - began,
-    )
+    return outcome_of(scenario, entries, passed, error, time.monotonic() - began)
+
+
+def outcome_of(
+    scenario: Scenario, entries: list[Entry], passed: bool, error: str, seconds: float
+) -> Outcome:
+    """How a scenario went; the arguments are fields of `Outcome`."""
+    texts = (scenario.name, scenario.title, scenario.knative, scenario.ours)
+    return Outcome(scenario.number, *texts, entries, passed, error, seconds)
 
 
 async def _run_script(scenario: Scenario, stage: Stage) -> str:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import signal
 
 import pytest
 
@@ -64,6 +66,40 @@ def test_what_cannot_be_done_is_refused_before_anything_is_started(failing, word
     with pytest.raises(Misuse, match=says):
         run(words, out=out, **options)
     assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_happened_until_an_interruption_is_told(monkeypatch, as_json):
+    async def play(scenario, addresses, live):
+        live(Entry(0.0, Who.POD, "hangs"))
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            live(Entry(1.0, Who.POD, "is ended"))
+
+    monkeypatch.setattr(command, "play", play)
+    out = io.StringIO()
+    assert run(["1", "2"], as_json=as_json, out=out) == 130
+    said = out.getvalue()
+    assert said.count("hangs") == 1
+    assert said.count("interrupted") == 1
+    assert "is ended" not in said
+    if as_json:
+        assert [one["passed"] for one in json.loads(said)["scenarios"]] == [False]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_kept_ends_with_the_status_of_an_interruption(monkeypatch, number):
+    async def play(scenario, addresses, live, afterwards):
+        asyncio.get_running_loop().call_soon(signal.raise_signal, number)
+        await afterwards(None, True)
+        texts = (scenario.name, scenario.title, scenario.knative, scenario.ours)
+        return Outcome(scenario.number, *texts, [], True, "", 1.0)
+
+    monkeypatch.setattr(command, "play", play)
+    monkeypatch.setattr(command, "_guide", lambda stage: [])
+    assert run(["1"], keep=True, out=io.StringIO()) == 130
 
 
 def test_list_names_all():
