@@ -635,7 +635,8 @@ class Walk:
         """A full pod without a limit of its own may have been given twice as much, or no bound."""
         assert pod.real is not None
         if pod.on_trial and not pod.real.on_trial:
-            assert pod in self.reach_of(rev)
+            # Also of a pod that has left our share since it got the request that it is tried with.
+            assert pod in rev.usable()
             assert len(pod.has) >= pod.limit
             assert self.now >= pod.passed_at + 0.02, "a trial is given the time to fail"
             self.end_trial(rev, pod)
