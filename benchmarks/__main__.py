@@ -8,7 +8,18 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import core, http2_codec, idle, proxying, startup, waiting, wakeup
+from benchmarks import (
+    core,
+    http2_codec,
+    idle,
+    kills,
+    overload,
+    proxying,
+    startup,
+    unreachable,
+    waiting,
+    wakeup,
+)
 from benchmarks.process import RESULTS, CannotMeasure, raise_file_limit
 from benchmarks.report import Row, skipped, table, write_json
 
@@ -25,6 +36,9 @@ PARTS: dict[str, Part] = {
     "wakeup": lambda folder, o: wakeup.measure(folder, 10 if o.quick else 30),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
     "http2-codec": lambda folder, o: http2_codec.measure(),
+    "unreachable": lambda folder, o: unreachable.measure(folder, 1000),
+    "kills": lambda folder, o: kills.measure(folder, o.seconds or (10 if o.quick else 60)),
+    "overload": lambda folder, o: overload.measure(folder, o.seconds or (15 if o.quick else 120)),
     "idle": lambda folder, o: idle.measure(folder, 1000, 3.0 if o.quick else 10.0),
     "startup": lambda folder, o: startup.measure(folder, 3 if o.quick else 5),
 }
@@ -59,6 +73,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a glance")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--seconds", type=int, default=0, help="kills, overload: how long")
     parser.add_argument(
         "--itself",
         action="store_true",

@@ -1,15 +1,19 @@
-"""The pod and the crowd as seen by what starts them: commands in, told facts out."""
+"""Pods and clients as seen by what starts them: commands in, told facts out."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.process import RESULTS, CannotMeasure, started
+
+#: Seconds in which each has something to tell; all are asked for less.
+PATIENCE = 90.0
 
 
 class Helper:
@@ -29,13 +33,26 @@ class Helper:
         """The next line that it tells, as JSON.
 
         Raises:
-            CannotMeasure: it has ended.
+            CannotMeasure: it has ended, or said nothing within `PATIENCE`.
         """
         assert self._process.stdout is not None
+        silent = threading.Timer(PATIENCE, self._process.kill)
+        silent.start()
         line = self._process.stdout.readline()
+        silent.cancel()
         if not line:
-            raise CannotMeasure(f"benchmarks.{self._name} ended early: {RESULTS / self._name}.log")
+            raise CannotMeasure(
+                f"benchmarks.{self._name} ended or hangs: {RESULTS / self._name}.log"
+            )
         return json.loads(line)
+
+    def kill(self) -> list[Any]:
+        """Ends it by SIGKILL, and returns what it had told that nobody has heard yet."""
+        self._process.kill()
+        assert self._process.stdout is not None
+        told = [json.loads(line) for line in self._process.stdout]
+        self._process.wait()
+        return told
 
 
 @contextmanager

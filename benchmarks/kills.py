@@ -1,0 +1,184 @@
+"""Pods that are killed, one every second, under steady traffic: what is lost, and what is done
+twice.
+
+A kill is SIGKILL: the kernel closes the pod's connections with whatever was on them. Kubernetes
+learns of it late, as it does: half a second later the pod is listed as not ready, then its
+container is started again at the same address, and half a second after it listens it is listed as
+ready again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+from activator.lab.objects import PodAddress
+from benchmarks import activator
+from benchmarks.helpers import Helper, helper
+from benchmarks.process import pause
+from benchmarks.report import Row
+
+PODS, CONTAINER_CONCURRENCY = 4, 10
+POD_PORT = 8012
+#: Requests per second; one in so many is a POST.
+RATE, POST_EVERY = 200, 4
+#: Seconds that a request takes, so that each kill meets some that are under way.
+HANDLER_SECONDS = 0.05
+#: Seconds that a client waits; nothing here takes as long.
+PATIENCE = 30.0
+#: Seconds by which kills differ from every full one, so that each meets other requests.
+VARIED_BY, SEED = 0.1, 4
+#: Seconds from a pod's death, or its first moment of listening, to the news in its Endpoints.
+NEWS_AFTER = 0.5
+#: Seconds from its death to the new process's start.
+RESTART_AFTER = 0.7
+
+
+@dataclass(slots=True)
+class Kills:
+    """What was seen.
+
+    Attributes:
+        outcomes: by method, what became of how many requests.
+        failed: id, outcome and answer of those that failed.
+        arrivals: how often each request arrived at a pod.
+    """
+
+    kills: int = 0
+    outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+    arrivals: Counter[str] = field(default_factory=Counter)
+
+    def failures(self, method: str) -> int:
+        """How many requests of a method were not answered 200."""
+        return sum(n for outcome, n in self.outcomes[method].items() if outcome != "200")
+
+    def repeated(self, method: str) -> int:
+        """How many requests of a method arrived at pods more than once."""
+        return sum(n > 1 for key, n in self.arrivals.items() if key.startswith(method))
+
+
+class KilledPod:
+    """One pod: an address, and the process that has it now."""
+
+    def __init__(self, ip: str, seen: Kills) -> None:
+        self.ready = True
+        self._ip = ip
+        self._seen = seen
+        self._running = ExitStack()
+        self.start()
+
+    @property
+    def listed(self) -> PodAddress:
+        """How an Endpoints object lists it."""
+        return PodAddress(self._ip, POD_PORT, f"uid-{self._ip}", f"pod-{self._ip}", self.ready)
+
+    def start(self) -> None:
+        """Returns when it listens."""
+        command = (f"{HANDLER_SECONDS}", f"{self._ip}:{POD_PORT}")
+        self._helper = self._running.enter_context(helper("slow_pod", *command))
+        self._helper.hear()
+
+    def kill(self) -> None:
+        """Kills the process, and reads all that it had told."""
+        arrived = (told["arrived"] for told in self._helper.kill())
+        self._seen.arrivals.update(arrived)
+        self._running.close()
+
+
+def measure(folder: Path, seconds: int) -> Iterator[Row]:
+    """Rows for GETs and for POSTs.
+
+    Raises:
+        CannotMeasure: something did not come up.
+    """
+    seen = play(folder, seconds)
+    told = {"outcomes": seen.outcomes, "failed": seen.failed}
+    yield Row(
+        f"{seen.kills} kills among {PODS} pods, {RATE} rps: GETs that failed",
+        f"{seen.failures('GET')} of {sum(seen.outcomes['GET'].values()):,}",
+        f"{seen.repeated('GET')} sent again",
+        goal="0",
+        met=seen.failures("GET") == 0,
+        details=told,
+    )
+    unsure = seen.outcomes["POST"].get("502", 0)
+    yield Row(
+        f"{seen.kills} kills: POSTs that arrived twice",
+        f"{seen.repeated('POST')} of {sum(seen.outcomes['POST'].values()):,}",
+        f"{unsure} answered 502: the pod died with them",
+        goal="0, and no other failure",
+        met=seen.repeated("POST") == 0 and seen.failures("POST") == unsure,
+        details=told,
+    )
+
+
+def play(folder: Path, seconds: int) -> Kills:
+    """Kills a pod every second, so many in all, and waits until all requests are answered.
+
+    Raises:
+        CannotMeasure: something did not come up.
+    """
+    seen = Kills()
+    network = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
+    pods = [KilledPod(f"{network}.{number + 1}", seen) for number in range(PODS)]
+    try:
+        manifests = folder / "manifests"
+        listed = [pod.listed for pod in pods]
+        activator.write_revision(manifests, listed, container_concurrency=CONTAINER_CONCURRENCY)
+        with activator.running(manifests) as found:
+            load = (f"127.0.0.1:{found.port}", activator.HOST, f"{RATE}", f"{PATIENCE}")
+            with helper("arrivals", *load, f"{POST_EVERY}") as clients:
+                _kill_in_turn(found, pods, seconds, seen)
+                _end(clients, seen)
+    finally:
+        for pod in pods:
+            pod.kill()
+    return seen
+
+
+def _end(clients: Helper, seen: Kills) -> None:
+    clients.say("end")
+    told = clients.hear()
+    seen.outcomes = told["outcomes"]
+    seen.failed = told["failed"]
+
+
+def _kill_in_turn(
+    found: activator.Activator, pods: Sequence[KilledPod], seconds: int, seen: Kills
+) -> None:
+    """Carries out one thing after the other, each when it is due."""
+    began, chance = monotonic(), random.Random(SEED)
+    order = iter(range(10 * seconds))  # of things due at the same moment, the first said
+    due: list[tuple[float, int, Callable[[], None]]] = []
+
+    def after(delay: float, then: Callable[[], None]) -> None:
+        heapq.heappush(due, (monotonic() + delay, next(order), then))
+
+    def kill(pod: KilledPod) -> None:
+        pod.kill()
+        seen.kills += 1
+        after(NEWS_AFTER, lambda: news(pod, ready=False))
+        after(RESTART_AFTER, lambda: restart(pod))
+
+    def restart(pod: KilledPod) -> None:
+        pod.start()
+        after(NEWS_AFTER, lambda: news(pod, ready=True))
+
+    def news(pod: KilledPod, ready: bool) -> None:
+        pod.ready = ready
+        found.list_pods([each.listed for each in pods])
+
+    for number in range(seconds):
+        pod, moment = pods[number % len(pods)], began + 1 + number + chance.uniform(0, VARIED_BY)
+        after(moment - monotonic(), lambda pod=pod: kill(pod))
+    while due:
+        at, _, then = heapq.heappop(due)
+        pause(max(0.0, at - monotonic()))
+        then()

@@ -1,0 +1,50 @@
+"""What `python -m benchmarks` plays for minutes, for seconds: nothing is lost, nothing stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import kills, overload, unreachable
+from benchmarks.process import raise_file_limit
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(autouse=True)
+def files() -> None:
+    raise_file_limit()
+
+
+def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path: Path) -> None:
+    seen = overload.play(tmp_path, 9)
+    assert len(seen.samples) >= 5
+    assert all(sample.live[0] > overload.RATE / 2 for sample in seen.samples), "no overload"
+    # A moment's stall of a busy machine shows in one look, a leak in all that follow.
+    apart = sorted(sample.apart for sample in seen.samples)
+    assert apart[len(apart) // 2] <= overload.GOAL_APART, apart
+    assert all(sample.in_flight <= overload.SLOTS for sample in seen.samples)
+    assert seen.growth < 1.1
+    assert seen.outcomes == {"gave up": sum(seen.outcomes.values())}
+    assert seen.left == 0
+
+
+def test_no_get_is_lost_and_no_post_done_twice_while_pods_are_killed(tmp_path: Path) -> None:
+    seen = kills.play(tmp_path, 6)
+    assert seen.kills == 6
+    assert set(seen.outcomes["GET"]) == {"200"}, seen.failed
+    assert seen.repeated("GET") > 0, "no kill met a request"
+    assert seen.outcomes["POST"]["200"] > 100
+    assert set(seen.outcomes["POST"]) <= {"200", "502"}, seen.failed
+    assert seen.repeated("POST") == 0
+
+
+@pytest.mark.parametrize("kind", unreachable.KINDS)
+def test_good_pods_are_used_among_very_many_that_cannot_be_reached(
+    tmp_path: Path, kind: str
+) -> None:
+    """How soon is for the benchmark to say; where pods wait for each other it is minutes."""
+    took = unreachable.play(tmp_path, kind, 1000)
+    assert len(took) == unreachable.GOOD
+    assert took[-1] < 20
