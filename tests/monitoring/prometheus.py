@@ -1,0 +1,133 @@
+"""Prometheus and promtool, as Debian's package `prometheus` has them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+
+from activator.lab.client import fetch
+from tests.manifests.kustomize import MANIFESTS
+from tests.process import PATIENCE
+
+RULES = MANIFESTS / "monitoring" / "rules.yaml"
+
+
+def need(program: str) -> str:
+    """Return where it is.
+
+    Raises:
+        pytest.skip.Exception: it is not to be had here.
+    """
+    path = shutil.which(program)
+    if path is None:
+        pytest.skip(f"{program} is missing; on Debian: apt-get install prometheus")
+    return path
+
+
+def promtool(*arguments: str | Path, given: str = "") -> str:
+    """Run it, and return what it says.
+
+    Raises:
+        AssertionError: it found something wrong.
+    """
+    command = [need("promtool"), *map(str, arguments)]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    return said
+
+
+def write_rules(folder: Path) -> Path:
+    """Write the rules without what only the operator reads."""
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(RULES.read_text())["spec"]))
+    return path
+
+
+def rules(kind: str) -> list[dict[str, Any]]:
+    """Return the rules of a kind: `alert` or `record`."""
+    groups = yaml.safe_load(RULES.read_text())["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"] if kind in rule]
+
+
+class Prometheus:
+    """One Prometheus while it is entered, scraping one target every second, with our rules.
+
+    Attributes:
+        port: of its API.
+    """
+
+    def __init__(self, folder: Path, target: str) -> None:
+        self._program = need("prometheus")
+        self._folder = folder
+        self._target = target
+        self._process: Process | None = None
+        self.port = 0
+
+    async def __aenter__(self) -> Prometheus:
+        write_rules(self._folder)
+        scrape = {"job_name": "activator-service", "static_configs": [{"targets": [self._target]}]}
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["spec.yaml"],
+            "scrape_configs": [scrape],
+        }
+        (self._folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        self._process = await asyncio.create_subprocess_exec(
+            self._program,
+            f"--config.file={self._folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self._folder / 'tsdb'}",
+            "--web.listen-address=127.0.0.1:0",
+            "--log.format=json",
+            stdout=DEVNULL,
+            stderr=PIPE,
+        )
+        await self._listens(self._process)
+        return self
+
+    async def _listens(self, process: Process) -> None:
+        assert process.stderr is not None
+        lines = []
+        async with asyncio.timeout(PATIENCE):
+            async for line in process.stderr:
+                lines.append(line.decode())
+                said = json.loads(line)
+                if said["msg"] == "Listening on":
+                    self.port = int(said["address"].rpartition(":")[2])
+                elif said["msg"].startswith("Server is ready"):
+                    self._reading = asyncio.ensure_future(process.stderr.read())
+                    return
+        raise AssertionError("".join(lines))
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+        await self._reading
+
+    async def ask(self, path: str, **params: str) -> Any:
+        """Return the data of an answer of its API.
+
+        Raises:
+            AssertionError: it is an error; the text says which.
+        """
+        query = urlencode({name.removesuffix("__"): value for name, value in params.items()})
+        reply = await fetch("127.0.0.1", self.port, f"/api/v1/{path}?{query}")
+        said = json.loads(reply.body)
+        assert said["status"] == "success", (params, said)
+        return said["data"]
+
+    async def query(self, expression: str) -> list[dict[str, Any]]:
+        """Return the series of an expression now."""
+        data = await self.ask("query", query=expression)
+        assert data["resultType"] == "vector", expression
+        return list(data["result"])
