@@ -272,7 +272,8 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     "explain",
     """Show one revision: why its requests wait, and what decides about each of its pods.
 
-    Asks the admin side, as `activator status` does. REVISION alone is in the namespace default.
+    Asks the admin side, as `activator status` does. REVISION alone is in the namespace that
+    --namespace names, or in default.
 
     \b
     What is shown:
@@ -295,20 +296,23 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     extra=[
         click.Argument(["revision"], metavar="[NAMESPACE/]REVISION"),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is."),
+        click.Option(["--namespace", "-n"], metavar="NAMESPACE", help="Of a REVISION alone."),
         _WATCH,
     ],
 )
-def explain(settings: Settings, revision: str, as_json: bool, watch: bool) -> int:
+def explain(
+    settings: Settings, revision: str, as_json: bool, namespace: str | None, watch: bool
+) -> int:
     """Show one revision."""
     from activator.admin.asking import Explain
     from activator.admin.explain import key
 
     try:
-        namespace, name = key(revision)
+        of, name = key(revision, namespace)
     except ValueError as error:
         click.echo(f"activator explain: {error}", err=True)
         return MISUSED
-    return _ask("explain", settings, Explain(namespace, name), as_json, watch)
+    return _ask("explain", settings, Explain(of, name), as_json, watch)
 
 
 def _ask(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:

@@ -12,7 +12,7 @@ from throttler.reason import MEANINGS, Reason
 
 _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
 
-#: By reason; ``{namespace}`` and ``{name}`` are the revision's.
+#: By reason, in a cluster; ``{namespace}`` and ``{name}`` are the revision's.
 ADVICE: Final = {
     Reason.AUTOSCALER_UNREACHABLE: "See whether it runs:\n"
     "kubectl get pods -n knative-serving -l app=autoscaler",
@@ -30,18 +30,43 @@ ADVICE: Final = {
     f"kubectl get podautoscaler {_PODS} -o yaml",
 }
 
+#: The same where the objects come from ``{folder}``: no kubectl leads there.
+ADVICE_OF_FOLDER: Final = {
+    Reason.AUTOSCALER_UNREACHABLE: "See whether it runs where ACTIVATOR_AUTOSCALER_URL says.",
+    Reason.NO_ENDPOINTS: "A pod is known once an Endpoints object of the private Service has its "
+    "address,\n"
+    "in the folder {folder}",
+    Reason.PODS_NOT_READY: "The table of pods says which rule keeps each of them. Whether a pod is "
+    "listed as ready is\n"
+    "in the Endpoints objects of the folder {folder}",
+    Reason.PROBE_FAILING: "The table of pods says what the probes met. The addresses are those of "
+    "the Endpoints\n"
+    "objects of the folder {folder}",
+    Reason.AT_CAPACITY: "The next goes on when one of those ends. More at a time takes more "
+    "addresses in the\n"
+    "Endpoints or a higher containerConcurrency in the Revision, in the folder {folder}",
+}
+
+#: Comes first where nobody waits and no pod is listed, which is no fault of a service at zero.
+AT_ZERO: Final = "Nothing while nobody waits: the first request of a service at zero starts a pod."
+
 
 def meaning(reason: str) -> str:
     """Return a reason in a sentence; empty for the word of a newer activator."""
     return MEANINGS[Reason(reason)] if reason in _WORDS else ""
 
 
-def what_to_do(reason: str, namespace: str, name: str) -> list[str]:
-    """Return what somebody can do about it, in lines; none for a word that is not known here."""
+def what_to_do(reason: str, namespace: str, name: str, folder: str = "") -> list[str]:
+    """Return what somebody can do about it, in lines; none for a word that is not known here.
+
+    Arguments:
+        folder: where the objects come from; empty for a cluster.
+    """
     if reason not in _WORDS:
         return []
     words = {"namespace": quote(namespace), "name": quote(name)}  # they end up in a shell
-    return ADVICE.get(Reason(reason), "").format(**words).splitlines()
+    advice = ADVICE_OF_FOLDER if folder else ADVICE
+    return advice.get(Reason(reason), "").format(**words, folder=folder).splitlines()
 
 
 _WORDS: Final = frozenset(reason.value for reason in Reason)

@@ -78,11 +78,21 @@ def detail_view(
 ) -> RevisionDetailView:
     """Return a revision as it is told of alone: in the list of all, wake-ups would be most of it.
 
+    Why a request would wait is walked out of the pods, for one revision rather than for all.
+
     Arguments:
         now, autoscaler_lost: as for ``revision_view``.
     """
     seen = cast("list[WakeUpView]", wake_ups.views(throttler.revision.id))
-    return {**revision_view(throttler, now, autoscaler_lost), "wakeUps": seen}
+    reason, detail = None, ""
+    if not throttler.with_room():
+        reason, detail = waiting_reason(throttler, autoscaler_lost)
+    return {
+        **revision_view(throttler, now, autoscaler_lost),
+        "nextReason": reason.value if reason else None,
+        "nextReasonDetail": detail or None,
+        "wakeUps": seen,
+    }
 
 
 def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:

@@ -46,6 +46,7 @@ class Status:
     besides = ""
 
     def __init__(self, namespace: str | None) -> None:
+        self._namespace = namespace
         self.path = REVISIONS
         if namespace is not None:
             self.path += f"?namespace={quote(namespace, safe='')}"
@@ -56,7 +57,9 @@ class Status:
 
     def warnings(self, answer: Node) -> list[str]:
         """See Question."""
-        return status.warnings(answer)
+        none = self._namespace is not None and not answer.nodes("revisions")
+        nothing = [f"no revision is known in the namespace {self._namespace!r}"] if none else []
+        return nothing + status.warnings(answer)
 
     def not_known(self, admin: Admin) -> Exception:
         """See Question. A list is known to every activator."""

@@ -16,6 +16,7 @@ from activator.admin import advice, status
 from activator.admin.knowledge import knowledge
 from activator.admin.reading import Node
 from activator.admin.screen import Fact, Page, Part, Table
+from throttler.reason import Reason
 
 POD_COLUMNS: Final = (
     *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
@@ -38,7 +39,7 @@ def page(one: Node, activator: Node | None = None) -> Page:
     """
     pods = [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]
     known = knowledge(activator) if activator is not None else ()
-    parts: list[Part] = [_headline(one), (*_facts(one), *known)]
+    parts: list[Part] = [_headline(one), (*_facts(one, _folder(activator)), *known)]
     if pods:
         rows = tuple(map(_pod_row, pods))
         styles = tuple(map(_style, pods))
@@ -56,13 +57,21 @@ def _headline(one: Node) -> str:
     if queued:
         waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
         return f"{name}: {waits}, {one.text('reason', default='for a reason that is not told')}"
+    if "nextReason" in one:
+        return f"{name}: no request waits, a new one would, {one.text('nextReason')}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
     return f"{name}: no request waits{would}"
 
 
-def _facts(one: Node) -> Iterator[Fact]:
-    if "reason" in one:
-        yield from _reason(one)
+def _folder(activator: Node | None) -> str:
+    """Return where the objects come from; empty for a cluster."""
+    folder = activator.node("manifests") if activator is not None else None
+    return folder.text("folder", default="") if folder is not None else ""
+
+
+def _facts(one: Node, folder: str) -> Iterator[Fact]:
+    if "reason" in one or "nextReason" in one:
+        yield from _reason(one, folder)
     yield Fact("Queue", (_queue(one),))
     yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
     terms = one.node("capacityBreakdown")
@@ -75,11 +84,16 @@ def _facts(one: Node) -> Iterator[Fact]:
         yield from _forecast(forecast)
 
 
-def _reason(one: Node) -> Iterator[Fact]:
-    reason, detail = one.text("reason"), one.text("reasonDetail", default="")
+def _reason(one: Node, folder: str) -> Iterator[Fact]:
+    """Why requests wait, or else why one would."""
+    field = "reason" if "reason" in one else "nextReason"
+    reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     why = advice.meaning(reason) or reason
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
-    if todo := advice.what_to_do(reason, one.text("namespace"), one.text("name")):
+    todo = advice.what_to_do(reason, one.text("namespace"), one.text("name"), folder)
+    if field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
+        todo.insert(0, advice.AT_ZERO)
+    if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(reason),))
 
@@ -174,16 +188,21 @@ def _wake_up_row(wake_up: Node) -> tuple[str, ...]:
 # -- names that are not known ----------------------------------------------------------------------
 
 
-def key(words: str) -> tuple[str, str]:
+def key(words: str, given: str | None = None) -> tuple[str, str]:
     """Return namespace and name as they are written; without a namespace it is ``default``.
 
+    Arguments:
+        given: the namespace, if it was given apart.
+
     Raises:
-        ValueError: there are more slashes than one, or nothing beside one.
+        ValueError: there are more slashes than one, nothing beside one, or two namespaces.
     """
     namespace, slash, name = words.rpartition("/")
     if not name or (slash and not namespace) or "/" in namespace:
         raise ValueError(f"expected NAMESPACE/REVISION or REVISION, got {words!r}")
-    return namespace or "default", name
+    if given and namespace not in ("", given):
+        raise ValueError(f"--namespace is {given!r}, and the revision is {words!r}")
+    return namespace or given or "default", name
 
 
 def near(answer: Node, namespace: str, name: str) -> list[str]:

@@ -85,7 +85,7 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("/api/v1/revisions/{namespace}/{name}", "revision", "One revision."),
         {
-            200: (_json("RevisionDetailView"), "The revision as in the list, and its wake-ups."),
+            200: (_json("RevisionDetailView"), "The revision as in the list, and more."),
             404: (_PROBLEM, "It is not known."),
         },
         _parameter("path", "namespace", "Of the Revision."),

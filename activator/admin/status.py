@@ -42,7 +42,7 @@ def read_rows(answer: Node) -> list[Row]:
 def page(rows: Sequence[Row], for_terminal: bool) -> Page:
     """Return what there is to show."""
     if for_terminal and not rows:
-        return ("This activator knows no revision yet.",)
+        return ("No revision is known yet.",)
     table = Table(
         COLUMNS,
         tuple(tuple(getattr(row, column.name) for column in fields(Row)) for row in rows),

@@ -259,6 +259,11 @@ class WakeUpView(TypedDict):
 class RevisionDetailView(RevisionView):
     """A revision, with what is told of it only where it is asked for alone."""
 
+    nextReason: Annotated[
+        str | None,
+        says("why a request that came now would wait; `null` if it would not", (*WAITING, None)),
+    ]
+    nextReasonDetail: Annotated[str | None, says("more about it, as `reasonDetail`")]
     wakeUps: Annotated[list[WakeUpView], says("the last ten wake-ups, the newest first")]
 
 

@@ -220,13 +220,20 @@ NOT_FOUND = {"status_code": 404, "headers": {"Content-Type": "application/proble
 
 
 @respx.mock
-@pytest.mark.parametrize("words", ["hello-00001", "default/hello-00001"])
-def test_explain_prints_a_page_or_the_raw_answer(words, capsys):
-    respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
+@pytest.mark.parametrize(
+    ("words", "namespace"),
+    [
+        (["hello-00001"], "default"),
+        (["default/hello-00001"], "default"),
+        (["hello-00001", "-n", "shop"], "shop"),
+    ],
+)
+def test_explain_prints_a_page_or_the_raw_answer(words, namespace, capsys):
+    respx.get(f"{URL}/api/v1/revisions/{namespace}/hello-00001").respond(text=HELLO)
     respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)
-    assert cli.main(["explain", words, "--admin-url", URL]) == 0
+    assert cli.main(["explain", *words, "--admin-url", URL]) == 0
     assert capsys.readouterr().out.startswith("default/hello-00001: no request waits")
-    assert cli.main(["explain", words, "--admin-url", URL, "--json"]) == 0
+    assert cli.main(["explain", *words, "--admin-url", URL, "--json"]) == 0
     assert capsys.readouterr().out == HELLO + "\n"
 
 

@@ -28,6 +28,13 @@ def test_names_cannot_add_to_the_command_that_is_shown():
     assert "-n 'a;b' -l serving.knative.dev/revision='$(c)'" in lines[-1]
 
 
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_a_folder_in_place_of_a_cluster_has_no_kubectl(reason):
+    told = " ".join(what_to_do(reason, "shop", "cart-00007", "/srv/{objects}"))
+    assert "kubectl" not in told
+    assert told.endswith("/srv/{objects}") or reason == "autoscaler-unreachable"
+
+
 def test_a_word_of_a_newer_activator_is_shown_without_advice():
     assert meaning("never-heard-of") == ""
     assert what_to_do("never-heard-of", "a", "b") == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.admin.api import revision_view
+from activator.admin.api import detail_view, revision_view
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, ReadinessRule
 
@@ -117,6 +117,22 @@ async def test_how_long_it_takes_to_get_a_pod(world):
         "drainSecondsPerRequest": 0.5,
         "expectedWaitSeconds": 1.0,
     }
+
+
+def test_why_a_request_would_wait_is_told_before_one_does(world):
+    throttler = world.revision()
+    assert next_reason(world, throttler) == ("no-endpoints", None)
+    assert next_reason(world, throttler, autoscaler_lost=True) == ("autoscaler-unreachable", None)
+    world.healthy(throttler, POD)
+    world.request(throttler)
+    assert next_reason(world, throttler) == (None, None)
+    world.request(throttler)
+    assert next_reason(world, throttler) == ("at-capacity", "2/2")
+
+
+def next_reason(world, throttler, autoscaler_lost=False):
+    seen = detail_view(throttler, world.driver.wake_ups, world.clock.now, autoscaler_lost)
+    return seen["nextReason"], seen["nextReasonDetail"]
 
 
 async def test_a_request_waits_for_an_address(world):

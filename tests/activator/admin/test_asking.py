@@ -60,6 +60,14 @@ def test_status_asks_for_all_or_for_one_namespace(namespace, path):
 
 
 @respx.mock
+@pytest.mark.parametrize("known", [[], [HELLO]])
+def test_a_namespace_without_a_revision_is_said_to_have_none(known):
+    respx.get(REVISIONS).respond(json={"revisions": known})
+    none = [] if known else ["no revision is known in the namespace 'nosuch'"]
+    assert ask(Status("nosuch"))[1] == none
+
+
+@respx.mock
 def test_explain_says_what_the_activator_knows():
     respx.get(f"{REVISIONS}/default/hello").respond(json=HELLO)
     activator = respx.get(URL + "/api/v1/activator")

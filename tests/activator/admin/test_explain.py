@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from activator.admin import explain
-from activator.admin.api import revision_view
+from activator.admin.api import detail_view, revision_view
 from activator.admin.reading import parse
 from activator.admin.screen import Table, plain
 from tests.activator.telemetry.world import World
@@ -28,8 +28,9 @@ def view(world, throttler, **more):
     return revision_view(throttler, world.clock.now) | more
 
 
-def shown(answer) -> list[str]:
-    return plain(explain.page(parse(json.dumps(answer)))).splitlines()
+def shown(answer, **activator) -> list[str]:
+    page = explain.page(parse(json.dumps(answer)), parse(json.dumps(activator)))
+    return plain(page).splitlines()
 
 
 def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
@@ -79,6 +80,27 @@ def test_a_revision_at_zero(world):
         "Capacity   0 usable pods × 2 = 0",
         "Readiness  our own probe is enough (probe)",
     ]
+
+
+def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world):
+    zero = detail_view(world.revision(), world.driver.wake_ups, world.clock.now)
+    lines = shown(zero)
+    assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
+    assert lines[2:4] == [
+        "Reason      Kubernetes lists no pod of this revision.",
+        "What to do  Nothing while nobody waits: the first request of a service at zero starts a "
+        "pod.",
+    ]
+    lines = shown(zero, manifests={"folder": "/srv/objects"})
+    assert lines[3].startswith("What to do  A pod is known once an Endpoints object")
+    assert lines[4] == "            in the folder /srv/objects"
+    assert not any("kubectl" in line for line in lines)
+    full = world.revision("full")
+    world.healthy(full, POD)
+    for _ in range(2):
+        world.request(full)
+    lines = shown(detail_view(full, world.driver.wake_ups, world.clock.now))
+    assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
 
 
 def test_all_pods_are_full(world):
@@ -200,6 +222,12 @@ def test_any_value_in_any_field_gives_a_page_or_says_what_is_wrong(changes, pod_
 )
 def test_without_a_namespace_it_is_default(words, found):
     assert explain.key(words) == found
+
+
+def test_a_namespace_that_is_given_apart():
+    assert explain.key("hello", "shop") == explain.key("shop/hello", "shop") == ("shop", "hello")
+    with pytest.raises(ValueError, match="--namespace is 'shop', and the revision is 'a/hello'"):
+        explain.key("a/hello", "shop")
 
 
 @pytest.mark.parametrize("words", ["", "/", "a/", "/a", "a/b/c"])

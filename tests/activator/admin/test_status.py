@@ -167,7 +167,7 @@ def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
 def test_a_terminal_is_told_when_there_is_no_revision():
     nothing = parse(answer())
     assert status.page(status.read_rows(nothing), for_terminal=True) == (
-        "This activator knows no revision yet.",
+        "No revision is known yet.",
     )
     assert plain(status.page([], for_terminal=False)).startswith("REVISION")
 
