@@ -33,9 +33,9 @@ ADVICE: Final = {
 #: The same where the objects come from ``{folder}``: no kubectl leads there.
 ADVICE_OF_FOLDER: Final = {
     Reason.AUTOSCALER_UNREACHABLE: "See whether it runs where ACTIVATOR_AUTOSCALER_URL says.",
-    Reason.NO_ENDPOINTS: "A pod is known once an Endpoints object of the private Service has its "
-    "address,\n"
-    "in the folder {folder}",
+    Reason.NO_ENDPOINTS: "A pod is known once an Endpoints object of the private Service has it, "
+    "in the folder\n"
+    "{folder}",
     Reason.PODS_NOT_READY: "The table of pods says which rule keeps each of them. Whether a pod is "
     "listed as ready is\n"
     "in the Endpoints objects of the folder {folder}",

@@ -65,7 +65,7 @@ def _folder(activator: Node) -> Iterator[str]:
         yield f"objects come from {where}, looked at {ago:.1f}s ago"
     if (errors := activator.node("manifestErrors")) is not None:
         for path, why in errors.items():
-            yield f"{path}: {printable(str(why))}; what it said before stays in force"
+            yield f"{path}: {printable(str(why))}"
 
 
 def _autoscaler(activator: Node) -> Iterator[str]:

@@ -133,12 +133,11 @@ class _Fitting:
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """See rich.console.ConsoleRenderable."""
-        drawn = self._drawn()
         # Beside the cells each column has two blanks and a line.
         room = options.max_width - 3 * len(self._table.columns) - 1
         columns = zip(self._table.columns, *self._table.rows, strict=True)
         if sum(max(map(len, column)) for column in columns) <= room:
-            yield drawn
+            yield self._drawn()
         else:
             yield from self._paragraphs(options.max_width)
 

@@ -93,7 +93,7 @@ def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world)
     ]
     lines = shown(zero, manifests={"folder": "/srv/objects"})
     assert lines[3].startswith("What to do  A pod is known once an Endpoints object")
-    assert lines[4] == "            in the folder /srv/objects"
+    assert lines[4] == "            /srv/objects"
     assert not any("kubectl" in line for line in lines)
     full = world.revision("full")
     world.healthy(full, POD)
