@@ -148,10 +148,10 @@ class Exchange(ABC):
         try:
             pod = throttler.admit(ticket, now)
         except RequestQueueFull as error:
-            self._reply(replies.queue_full(error.bound, throttler.retry_after(now)), "queue-full")
+            self._reply(replies.queue_full(error.bound, proxy.retry_after(throttler)), "queue-full")
             return
         except WaitTooLong as error:
-            self._reply(replies.shed(error.expected, throttler.retry_after(now)), "shed")
+            self._reply(replies.shed(error.expected, proxy.retry_after(throttler)), "shed")
             return
         if pod is None:
             if self.trace is not None:
@@ -183,7 +183,7 @@ class Exchange(ABC):
         self._reply_late(reason, detail)
 
     def _reply_late(self, reason: Reason, detail: str) -> None:
-        again = self.entry.throttler.retry_after(self._proxy.driver.clock())
+        again = self._proxy.retry_after(self.entry.throttler)
         self._reply(replies.timed_out(reason, detail, again), "timed-out")
 
     def _begin_attempt(self) -> Pool:

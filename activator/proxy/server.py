@@ -32,6 +32,7 @@ from activator.proxy.wait import WARM
 from activator.tasks import Tasks
 from activator.timers import Timers
 from throttler.model import RevisionID
+from throttler.revision import RevisionThrottler
 
 logger = logging.getLogger(__name__)
 
@@ -130,8 +131,22 @@ class Proxy:
     def too_many_connections(self) -> bytes:
         """Return the answer to a connection beyond the bound, and log it now and then."""
         self._tell_too_many("connections are open", self.max_connections)
-        reply = too_many_connections(self.driver.throttler.retry_after())
+        reply = too_many_connections(self.retry_after())
         return reply.render(date=self.date(), head_only=False, keep_alive=False, minor=1)
+
+    def retry_after(self, revision: RevisionThrottler | None = None) -> int:
+        """Return when a client that is refused now may come again: whole seconds.
+
+        At once while the process ends: on its next connection it finds another activator.
+
+        Arguments:
+            revision: whose client; None where that is not known.
+        """
+        if self.draining:
+            return 0
+        if revision is None:
+            return self.driver.throttler.retry_after()
+        return revision.retry_after(self.clock())
 
     def tell(self, revision: RevisionID, reply: Reply) -> None:
         """Log an answer of ours that a revision's client got; of one kind, one now and then."""

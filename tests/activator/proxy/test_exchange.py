@@ -486,6 +486,26 @@ async def test_a_drain_answers_those_who_have_no_pod(world):
     assert (await busy.answer()).status == 200
 
 
+async def test_who_is_refused_while_this_activator_ends_may_come_to_another_at_once(new_world):
+    world = await new_world(queue=Limits(queue_depth=1, shed_early=True))
+    pod = await world.serving(container_concurrency=1, timeout=0.25)
+    pod.on_data = lambda connection: None
+    busy, waiting = await world.client(), await world.client()
+    busy.send(request())
+    await until(lambda: pod.requests)
+    waiting.send(request())
+    await until(lambda: world.waiting == 1)
+    world.proxy.draining = True
+    full = await world.ask()
+    world.revision().forecast.turnovers.add(30.0)
+    shed = await world.ask()
+    answers = [full, shed, await busy.answer(), await waiting.answer()]
+    assert [answer.status for answer in answers] == [503, 503, 504, 504]
+    assert shed.get(b"activator-reason").startswith(b"wait-too-long")
+    assert [answer.get(b"retry-after") for answer in answers] == [b"0"] * 4
+    assert b"\r\nRetry-After: 0\r\n" in world.proxy.too_many_connections()
+
+
 async def test_two_revisions_do_not_share_pods(world):
     pod = await world.serving()
     other = await world.pod()
