@@ -64,13 +64,22 @@ class Forecast:
         starts, turnovers: what was seen, seconds.
     """
 
-    __slots__ = ("_dispatched", "_revision", "_round_began", "_start_began", "starts", "turnovers")
+    __slots__ = (
+        "_dispatched",
+        "_left_at",
+        "_revision",
+        "_round_began",
+        "_start_began",
+        "starts",
+        "turnovers",
+    )
 
     def __init__(self, revision: RevisionThrottler) -> None:
         self.starts = Recent(STARTS)
         self.turnovers = Recent(TURNOVERS)
         self._revision = revision
         self._start_began: float | None = None
+        self._left_at: float | None = None  # the last who waited for it; None while somebody does
         self._round_began = 0.0
         self._dispatched = 0
 
@@ -83,17 +92,31 @@ class Forecast:
         left.
         """
         self._begin_round(now)
-        if self._revision.roster.pods:
-            return
-        if self._start_began is None or now - self._start_began > SAME_START:
-            self._start_began = now
+        under_way = self._under_way(now)
+        if under_way is not None or not self._revision.roster.listed:
+            self._start_began = now if under_way is None else under_way
+            self._left_at = None
+
+    def queue_left(self, now: float) -> None:
+        """Take that the last who waited has left without a pod."""
+        self._left_at = now
 
     def pods_came(self, now: float) -> None:
-        """Take that there is a pod to use, and was none."""
-        if self._start_began is not None:
-            self.starts.add(now - self._start_began)
-            self._start_began = None
+        """Take that there is a pod to use, and was none.
+
+        Where everybody has left a moment ago it is the pod that they called for, so what it took
+        counts. Much later it has nothing to do with them.
+        """
+        if (began := self._under_way(now)) is not None:
+            self.starts.add(now - began)
+        self._start_began = None
         self._begin_round(now)
+
+    def _under_way(self, now: float) -> float | None:
+        """Return when the start that is under way began; None if none is."""
+        if self._left_at is not None and now - self._left_at > SAME_START:
+            return None
+        return self._start_began
 
     def place_taken(self, now: float) -> None:
         """Take that a waiter gets the place of a request that ended: this is what drains a queue.
@@ -112,7 +135,7 @@ class Forecast:
 
     # -- what follows ---------------------------------------------------------------------------
 
-    def check(self, ticket: Ticket, now: float, *, asleep: bool) -> None:
+    def check(self, ticket: Ticket, now: float) -> None:
         """Refuse a request that would wait in vain.
 
         As many as run at a time, or one, may wait in any case: thus the next turnover, or start,
@@ -122,26 +145,25 @@ class Forecast:
             WaitTooLong: it would wait beyond its deadline.
         """
         revision = self._revision
-        expected = self.expected_wait(now, asleep=asleep)
+        expected = self.expected_wait(now)
         if expected is None or revision.breaker.waiting < max(revision.in_flight, 1):
             return
         if expected > ticket.deadline - now:
             raise WaitTooLong(expected)
 
-    def expected_wait(self, now: float, *, asleep: bool) -> float | None:
+    def expected_wait(self, now: float) -> float | None:
         """Return how long a request that finds no room now would wait.
 
         Clients ahead of it that will have left by then are not foreseen.
 
-        Arguments:
-            asleep: there is no pod to use.
-
         Returns:
-            Seconds; None if nothing like it was seen yet.
+            Seconds; None if nothing like it was seen yet, or nobody can know.
         """
         position = self._revision.breaker.waiting + 1
         limit = self._revision.revision.container_concurrency
-        if asleep:
+        if self._revision.roster.in_doubt:
+            return None
+        if self._revision.asleep:
             return self._start(position, limit, now)
         if not limit:
             return 0.0  # pods are given more at a time until all are served, see slow_start
@@ -155,13 +177,13 @@ class Forecast:
     def _start(self, position: int, limit: int, now: float) -> float | None:
         """Return how long the start will take yet, and the queue that its first pod leaves.
 
-        One that is overdue is expected to take as long again as it is overdue.
+        One that is overdue is expected to take as long again as it is overdue. Nobody knows how
+        far a pod is whose start no request has called for.
         """
-        start = self.starts.median
-        if start is None:
+        start, began = self.starts.median, self._under_way(now)
+        if start is None or (began is None and self._revision.roster.listed):
             return None
-        began = now if self._start_began is None else self._start_began
-        left = abs(start - (now - began))
+        left = start if began is None else abs(start - (now - began))
         turnover = self.turnovers.median
         if not limit or turnover is None or position <= limit:
             return left

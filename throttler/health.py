@@ -35,6 +35,11 @@ class PodEvent(Enum):
     IDLE = "idle"
 
 
+#: By these Kubernetes, or a setting, takes a pod out of use. By the others that do it is merely
+#: lost: as far as anybody says it is there, and back before long.
+WITHDRAWN = frozenset((PodEvent.DELISTED, PodEvent.BECAME_NOT_READY, PodEvent.DOUBTED))
+
+
 class Transition(NamedTuple):
     """The state that follows, and whether answers to older probes become void."""
 

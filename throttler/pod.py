@@ -16,7 +16,7 @@ from throttler.capacity import (
     WIDEN_ANYWAY,
     WIDENED_ENOUGH,
 )
-from throttler.health import PodEvent, PodState, transition
+from throttler.health import WITHDRAWN, PodEvent, PodState, transition
 from throttler.model import Dest
 
 if TYPE_CHECKING:  # a pod knows its revision and a revision its pods
@@ -38,6 +38,7 @@ class PodTracker:
         in_flight: requests that it has from us now.
         limit: requests that it may have at a time.
         answered: requests that it ended while others waited, since its limit was last looked at.
+        was_used: it could be given requests, and has not been withdrawn since (throttler.health).
         bit: its place in the revision's bit masks; 0 while it gets no requests.
         last_error: why the last probe or connect failed; empty if it did not.
         last_status: of the last probe's answer; None if there was none.
@@ -76,6 +77,7 @@ class PodTracker:
         "state",
         "state_since",
         "strikes",
+        "was_used",
         "well_since",
     )
 
@@ -101,6 +103,7 @@ class PodTracker:
         self.answered = 0
         self._answered_before = 0
         self._held = 0
+        self.was_used = False
         self.bit = 0
         self.in_slice = False
         self.last_error = ""
@@ -131,6 +134,8 @@ class PodTracker:
         self.state, new_epoch = transition(before, event)
         if self.state is not before:
             self.state_since = now
+        if event in WITHDRAWN:
+            self.was_used = False
         if new_epoch:
             self.epoch += 1
             self.mesh_like = None

@@ -39,6 +39,7 @@ from throttler.ticket import (
     RELEASED,
     TIMED_OUT,
     Ticket,
+    TicketState,
 )
 
 #: Of the pods that have failed a request, how many are remembered: the last, which are the ones
@@ -144,7 +145,7 @@ class RevisionThrottler:
             return pod
         try:
             if self._shed_early:
-                self.forecast.check(ticket, now, asleep=not self._pods)
+                self.forecast.check(ticket, now)
             self.breaker.append(ticket)
         except ActivatorError:
             ticket.state = REJECTED
@@ -207,8 +208,7 @@ class RevisionThrottler:
             As ``release``. A ticket that has ended already is left alone.
         """
         if ticket.state is QUEUED:
-            self.breaker.discard(ticket)
-            ticket.state = CANCELLED
+            self._leave(ticket, CANCELLED, now)
             self._deadlines.trim(self.breaker.total.depth)
         elif ticket.state is ASSIGNED:
             return self.release(ticket, now)
@@ -239,8 +239,13 @@ class RevisionThrottler:
 
     def expire(self, ticket: Ticket) -> None:
         """End a queued ticket whose deadline has passed."""
+        self._leave(ticket, TIMED_OUT, ticket.deadline)
+
+    def _leave(self, ticket: Ticket, state: TicketState, now: float) -> None:
         self.breaker.discard(ticket)
-        ticket.state = TIMED_OUT
+        ticket.state = state
+        if not self.breaker.waiting:
+            self.forecast.queue_left(now)
 
     # -- pods -----------------------------------------------------------------------------------
 
@@ -346,8 +351,8 @@ class RevisionThrottler:
 
     @property
     def asleep(self) -> bool:
-        """Whether nothing can be sent a request: no pod is usable, and the ClusterIP not in use."""
-        return not self._pods
+        """Whether a request waits for a pod to start: none can be used, nor was a moment ago."""
+        return not (self._pods or self.roster.in_doubt)
 
     def pods(self) -> Collection[PodTracker]:
         """Return all pods that are known, in no order."""
@@ -369,7 +374,7 @@ class RevisionThrottler:
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that comes now would wait, seconds; None if not known."""
-        return 0.0 if self._room else self.forecast.expected_wait(now, asleep=not self._pods)
+        return 0.0 if self._room else self.forecast.expected_wait(now)
 
     def retry_after(self, now: float) -> int:
         """Return when a client that is refused now may come again: whole seconds, at least 1."""
@@ -433,6 +438,7 @@ class RevisionThrottler:
         self._room = self._own_slice = 0
         self._on_trial = False
         for index, pod in enumerate(self._pods):
+            pod.was_used = True
             pod.in_slice = ours is None or index in ours
             if pod.in_slice or self._borrow:
                 pod.bit = 1 << index

@@ -35,9 +35,11 @@ class Roster:
     Attributes:
         pods: all that are known, by identity.
         outliers: those whose answers speak against them.
+        listed: whether Kubernetes lists any; in_doubt: whether what could be used is lost for a
+            moment, or on trial: nobody knows how long that takes. Both as ``choose`` found them.
     """
 
-    __slots__ = ("_revision", "outliers", "pods", "reach", "service")
+    __slots__ = ("_revision", "in_doubt", "listed", "outliers", "pods", "reach", "service")
 
     def __init__(self, revision: RevisionThrottler, reach: Reach) -> None:
         self._revision = revision
@@ -45,6 +47,7 @@ class Roster:
         self.pods: dict[Dest, PodTracker] = {}
         self.service = Service(revision)
         self.outliers = Outliers()
+        self.listed = self.in_doubt = False
 
     # -- what there is --------------------------------------------------------------------------
 
@@ -53,7 +56,14 @@ class Roster:
         pods = sorted(filter(self._usable, self.pods.values()), key=by_dest)
         self.outliers.review(pods, changes, now)
         service = self.service.review(self.reach, self.pods.values(), bool(pods), changes, now)
-        return pods if service is None else [service]
+        used = pods if service is None else [service]
+        self.listed = any(p.state is not PodState.DRAINING for p in self.pods.values())
+        self.in_doubt = all(p.on_trial for p in used) if used else self._has_lost_any()
+        return used
+
+    def _has_lost_any(self) -> bool:
+        service = self.service.tracker
+        return (service is not None and _is_lost(service)) or any(map(_is_lost, self.pods.values()))
 
     def _usable(self, pod: PodTracker) -> bool:
         suffices = pod.ready or self._revision.revision.probe_suffices
@@ -246,6 +256,10 @@ class Roster:
         pod.apply(event, now)
         self.outliers.forget(pod)
         return was_healthy
+
+
+def _is_lost(pod: PodTracker) -> bool:
+    return pod.was_used and pod.state is PodState.PROBING
 
 
 def _note_failure(pod: PodTracker, error: str, now: float) -> None:

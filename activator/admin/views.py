@@ -125,7 +125,8 @@ class ForecastView(TypedDict):
         float | None,
         says(
             "the median of the last 15 starts, from the first request that found no pod listed "
-            "to the first pod in use; `null` before the first"
+            "to the first pod in use, if somebody waited less than a minute before it; `null` "
+            "before the first"
         ),
     ]
     drainSecondsPerRequest: Annotated[
@@ -139,7 +140,8 @@ class ForecastView(TypedDict):
         float | None,
         says(
             "how long a request that came now would wait, which `Retry-After` says to those "
-            "that are refused; `null` while that is not known"
+            "that are refused; `null` while that is not known, as where the only pod was lost a "
+            "moment ago"
         ),
     ]
 
@@ -229,7 +231,11 @@ class WakeUpView(TypedDict):
     """A wake-up: what happened from the first request that waited to the first answer."""
 
     began: Annotated[
-        str, says("when a request first waited while no pod was usable; UTC, RFC 3339")
+        str,
+        says(
+            "when a request first waited while no pod was usable, nor had been a moment before; "
+            "UTC, RFC 3339"
+        ),
     ]
     outcome: Annotated[
         str | None,

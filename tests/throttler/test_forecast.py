@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from tests.throttler.world import One, WatchedTicket, addresses, unhurried
 from throttler.errors import WaitTooLong
 from throttler.forecast import SAME_START, STARTS, TURNOVERS, Recent, retry_after
-from throttler.ticket import QUEUED, REJECTED
+from throttler.ticket import ASSIGNED, QUEUED, REJECTED
 
 A, B = addresses(2)
 
@@ -59,6 +61,16 @@ class Shop(One):
 
     def wait(self) -> float | None:
         return self.throttler.expected_wait(self.now)
+
+
+#: By which a pod is lost for a moment.
+LOSSES: dict[str, Callable[[Shop], object]] = {
+    "given-back": lambda one: one.throttler.answered_badly(
+        one.pod(A), "502", one.now, untouched=True
+    ),
+    "refused": lambda one: one.throttler.connect_failed(one.pod(A), "refused", one.now),
+    "failed": lambda one: one.failed(one.pod(A)),
+}
 
 
 class TestRecent:
@@ -114,6 +126,54 @@ class TestStart:
         one.healthy([A])
         assert one.throttler.forecast.starts.median == pytest.approx(3.0)
 
+    @pytest.mark.parametrize("after", [SAME_START + 15.0, 3 * 3600.0])
+    def test_a_pod_long_after_the_last_has_left_has_nothing_to_do_with_them(
+        self, after: float
+    ) -> None:
+        one = Shop(1, 1.0, pods=0)
+        one.throttler.cancel(one.request(), one.now)
+        one.now += after
+        one.healthy([A])
+        assert one.throttler.forecast.starts.median is None
+        one.wake_up(3.0)
+        assert one.throttler.forecast.starts.median == pytest.approx(3.0)
+
+    def test_one_whose_client_has_just_left_is_what_it_called_for(self) -> None:
+        one = Shop(1, 1.0, pods=0)
+        ticket = one.request(timeout=100.0)
+        one.now = ticket.deadline
+        one.throttler.expire(ticket)
+        one.now += 10.0
+        one.healthy([A])
+        assert one.throttler.forecast.starts.median == pytest.approx(110.0)
+
+    def test_who_waits_has_called_for_it_however_long_it_takes(self) -> None:
+        one = Shop(1, 1.0, pods=0)
+        one.throttler.cancel(one.request(), one.now)
+        one.now += 10.0
+        one.request(timeout=500.0)
+        one.now += 200.0
+        one.healthy([A])
+        assert one.throttler.forecast.starts.median == pytest.approx(210.0, abs=0.1)
+
+    def test_one_that_nobody_waits_for_any_more_is_not_expected(self) -> None:
+        one = Shop(1, 1.0, pods=0)
+        one.wake_up(4.0)
+        one.set_dests([])
+        one.throttler.cancel(one.request(), one.now)
+        one.now += 3600.0
+        assert one.wait() == pytest.approx(4.0)
+
+    def test_a_pod_that_ends_with_a_request_is_none_that_could_be_used(self) -> None:
+        one = Shop(1, 1.0)
+        one.come()
+        one.set_dests([])
+        ticket = one.request()
+        one.now += 5.0
+        one.healthy([B])
+        assert ticket.pod is not None
+        assert one.throttler.forecast.starts.median == pytest.approx(5.0)
+
     def test_a_pod_that_is_back_in_a_moment_was_no_start(self) -> None:
         one = Shop(1, 1.0)
         one.throttler.connect_failed(one.pod(A), "refused", one.now)
@@ -132,6 +192,14 @@ class TestStart:
         assert one.wait() == pytest.approx(6.0)
         one.now = began + 13.0
         assert one.wait() == pytest.approx(3.0)
+
+    def test_how_far_a_pod_is_that_started_by_itself_nobody_knows(self) -> None:
+        one = Shop(1, 1.0, pods=0)
+        one.wake_up(10.0)
+        one.set_dests([])
+        one.set_dests([], [B])
+        assert one.throttler.asleep
+        assert one.wait() is None
 
     def test_behind_more_than_one_pod_takes_the_queue_counts_too(self) -> None:
         one = Shop(2, 3.0)
@@ -289,6 +357,45 @@ class TestShedding:
         assert (first.state, one.come(timeout=50.0).state) == (QUEUED, REJECTED)
         one.now += 80.0
         assert one.come(timeout=50.0).state is QUEUED, "the start is nearly done"
+
+    @pytest.mark.parametrize("places", [0, 1, 100])
+    @pytest.mark.parametrize("event", LOSSES)
+    def test_a_pod_that_is_lost_for_a_moment_is_no_start(self, event: str, places: int) -> None:
+        one = Shop(places, 1.0, pods=0, shed_early=True)
+        one.wake_up(100.0)
+        assert not one.throttler.asleep
+        LOSSES[event](one)
+        assert not one.throttler.asleep
+        assert not one.throttler.capacity()
+        states = [one.come(timeout=50.0).state for _ in range(30)]
+        assert states == [QUEUED] * 30
+        assert one.wait() is None
+        one.now += 0.1
+        one.passed(one.pod(A))
+        assert one.come(timeout=50.0).state is not REJECTED, "on trial, perhaps"
+
+    def test_a_pod_on_trial_has_fewer_requests_than_it_may_have_before_long(self) -> None:
+        one = Shop(100, 1.0, shed_early=True)
+        one.throttler.forecast.turnovers.add(10.0)
+        LOSSES["given-back"](one)
+        one.now += 1.0
+        one.passed(one.pod(A))
+        assert one.pod(A).on_trial
+        states = [one.come(timeout=15.0).state for _ in range(30)]
+        assert states == [ASSIGNED] + [QUEUED] * 29
+
+    @pytest.mark.parametrize("event", LOSSES)
+    @pytest.mark.parametrize(("ready", "not_ready"), [([], []), ([], [A])])
+    def test_a_lost_pod_that_kubernetes_withdraws_leaves_a_sleeper(
+        self, event: str, ready: list[str], not_ready: list[str]
+    ) -> None:
+        one = Shop(1, 1.0, pods=0, shed_early=True)
+        one.wake_up(100.0)
+        LOSSES[event](one)
+        one.set_dests(ready, not_ready)
+        assert one.throttler.asleep
+        one.set_dests([])
+        assert [one.come(timeout=50.0).state for _ in range(2)] == [QUEUED, REJECTED]
 
     @unhurried
     @given(

@@ -26,6 +26,7 @@ from activator.proxy.retry import (
 from tests.activator.proxy.world import Pod, PodConnection, World, answer_whole, ok, request, until
 from throttler.health import PodState
 from throttler.outliers import PAUSE, STRIKES
+from throttler.throttler import Limits
 
 F, T, B = Failure, Then, Blame
 
@@ -225,6 +226,20 @@ async def test_the_only_pod_is_asked_until_its_application_is_back(world):
     assert world.now() - started < 1.0 + 4 * PAUSE
     asked = len(pod.requests) - 20
     assert asked < 20 + 1.0 / PAUSE, "each pause one of those that wait is tried"
+
+
+async def test_nobody_is_shed_while_the_only_pod_gives_requests_back(new_world):
+    """As if it was a start, which took long: nobody waited for one."""
+    world = await new_world(queue=Limits(shed_early=True))
+    (pod,) = await pods_of(world, 1, container_concurrency=0, timeout=20.0)
+    world.revision().forecast.starts.add(100.0)
+    pod.answer = NOT_THERE
+    world.loop.call_later(0.3, setattr, pod, "answer", ok())
+    clients = [await world.client() for _ in range(30)]
+    for client in clients:
+        client.send(request())
+        await world.clock_moves(0.01)
+    assert [(await client.answer()).status for client in clients] == [200] * 30
 
 
 async def test_a_post_that_waits_behind_a_get_is_not_tried_on_a_pod_without_application(world):
