@@ -1,10 +1,10 @@
 """What happened between the first request for a revision that slept and its answer, and when.
 
 Records what it is told and decides nothing. A wake-up begins when a request begins to wait while
-nothing can be sent a request, and ends with the first byte of the first answer to one that waited
-so, or when all of them have ended without. Pure but for the wall clock of its beginning: the time
-is passed in. Knows no HTTP. Knative has no counterpart: users measure cold starts from outside
-(knative/serving issue 13459).
+nothing can be sent a request, nor could a moment ago, and ends with the first byte of the first
+answer to one that waited so, or when all of them have ended without. Pure but for the wall clock
+of its beginning: the time is passed in. Knows no HTTP. Knative has no counterpart: users measure
+cold starts from outside (knative/serving issue 13459).
 """
 
 from __future__ import annotations
@@ -100,6 +100,13 @@ class WakeUp:
         if Phase.ADDRESS not in self.seen and any(pod.listed_at > self.began for pod in pods):
             self.reached(Phase.ADDRESS, now)
 
+    def answered(self, dispatched: float, dest: Dest, now: float) -> None:
+        """Take the first byte; of the dispatches only that one was not in vain."""
+        self.seen = {phase: when for phase, when in self.seen.items() if when <= dispatched}
+        self.seen[Phase.DISPATCHED] = dispatched
+        self.seen[Phase.FIRST_BYTE] = now
+        self.dest = dest
+
     def end(self, outcome: str, now: float) -> None:
         """Take how it ended, count it, and let go of what only one under way has a use for."""
         self.ended = now
@@ -137,7 +144,7 @@ class WakeUps:
 
     Attributes:
         under_way: by revision.
-        seconds: how long those took that were served; phase_seconds: what each phase took.
+        seconds: how long those took that were served; phase_seconds: the same of each phase.
         leads: how far our probes were ahead of Kubernetes.
     """
 
@@ -162,7 +169,8 @@ class WakeUps:
 
         Returns:
             The wake-up that it waits for: the caller says ``answered`` or nothing, and then
-            ``left``, once. None if it waits for something else: there is a pod to be sent to.
+            ``left``, once. None if it waits for something else: there is a pod to be sent to, or
+            was a moment ago.
         """
         if not throttler.asleep:
             return None
@@ -182,10 +190,7 @@ class WakeUps:
             dest: the pod.
         """
         if wake_up.ended is None:
-            # Not the first dispatch, which may have been in vain.
-            wake_up.seen[Phase.DISPATCHED] = dispatched
-            wake_up.reached(Phase.FIRST_BYTE, now)
-            wake_up.dest = dest
+            wake_up.answered(dispatched, dest, now)
             self._end(wake_up, "served", now)
 
     def left(self, wake_up: WakeUp, outcome: str, now: float) -> None:
@@ -250,10 +255,10 @@ class WakeUps:
 
     def _end(self, wake_up: WakeUp, outcome: str, now: float) -> None:
         wake_up.end(outcome, now)
-        for phase, seconds in wake_up.durations():
-            self.phase_seconds[phase].observe(seconds)
         if outcome == "served":
             self.seconds.observe(now - wake_up.began)
+            for phase, seconds in wake_up.durations():
+                self.phase_seconds[phase].observe(seconds)
         if self.under_way.get(wake_up.revision) is wake_up:
             del self.under_way[wake_up.revision]
             self._keep(wake_up)

@@ -43,8 +43,6 @@ class Wait:
     def assigned(self, now: float) -> None:
         """Take that it got a pod."""
         self.assigned_at = now
-        if self.wake_up is not None:
-            self.wake_up.reached(Phase.DISPATCHED, now)
 
     def answered(self, pod: PodTracker, now: float) -> bytes:
         """Take the first byte of its answer; return as ``fields``."""

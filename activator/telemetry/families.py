@@ -185,7 +185,7 @@ WAKE_UP_PHASES = Family(
     _H,
     ("phase",),
     "Time from one phase of a wake-up to the next, by the one that it ended with: stat-sent, "
-    "address, probe, probe-passed, dispatched or first-byte.",
+    "address, probe, probe-passed, dispatched or first-byte; of wake-ups that were served.",
     WAIT_BOUNDS,
 )
 PROBE_AHEAD = Family(

@@ -52,7 +52,6 @@ class Sleeper:
 
     def answered(self, wake_up: Any, pod: Any, dispatched: float | None = None) -> None:
         dispatched = self.now if dispatched is None else dispatched
-        wake_up.reached(Phase.DISPATCHED, dispatched)
         self.wake_ups.answered(wake_up, dispatched, pod.dest, self.now)
 
     def views(self) -> list[dict[str, Any]]:
@@ -172,7 +171,6 @@ def test_a_dispatch_in_vain_is_not_the_one_that_counts(sleeper: Sleeper) -> None
     wake_up = sleeper.join()
     first, second = sleeper.lists(POD, OTHER)
     sleeper.probe(first)
-    wake_up.reached(Phase.DISPATCHED, sleeper.now)
     sleeper.after(4)
     sleeper.driver.connect_failed(first, "refused")
     sleeper.probe(second)
@@ -180,6 +178,46 @@ def test_a_dispatch_in_vain_is_not_the_one_that_counts(sleeper: Sleeper) -> None
     sleeper.answered(wake_up, second, sleeper.now)
     assert sleeper.view()["phases"]["dispatched"] == 5
     assert sleeper.view()["pod"] == OTHER
+
+
+@pytest.mark.parametrize("outcome", ["timed-out", "cancelled", "draining", "upstream-failed"])
+def test_the_phases_of_one_that_was_not_served_are_seen_and_not_measured(
+    sleeper: Sleeper, outcome: str
+) -> None:
+    wake_up = sleeper.join()
+    sleeper.after(1)
+    sleeper.probe(*sleeper.lists(POD))
+    sleeper.after(60)
+    sleeper.wake_ups.left(wake_up, outcome, sleeper.now)
+    assert sleeper.view()["phases"] == {"address": 1, "probe": 1, "probe-passed": 1}
+    assert not any(sum(h.counts) for h in sleeper.wake_ups.phase_seconds.values())
+
+
+def test_what_was_seen_after_the_dispatch_had_no_part_in_it(sleeper: Sleeper) -> None:
+    wake_up = sleeper.join()
+    sleeper.after(1)
+    first, other = sleeper.lists(POD, OTHER)
+    dispatched = sleeper.now
+    sleeper.after(1)
+    sleeper.probe(other)
+    sleeper.answered(wake_up, first, dispatched)
+    assert sleeper.view()["phases"] == {"address": 1, "dispatched": 1, "first-byte": 2}
+
+
+@pytest.mark.parametrize("lost", ["refused", "given-back", "failed"])
+def test_a_pod_that_is_lost_for_a_moment_wakes_nobody(sleeper: Sleeper, lost: str) -> None:
+    (pod,) = sleeper.world.healthy(sleeper.throttler, POD)
+    match lost:
+        case "refused":
+            sleeper.driver.connect_failed(pod, "refused")
+        case "given-back":
+            sleeper.driver.answered_badly(pod, "502", untouched=True)
+        case "failed":
+            sleeper.driver.probe_failed(pod, pod.epoch, "503", 503)
+    assert not sleeper.throttler.capacity()
+    assert sleeper.join() is None
+    sleeper.lists(not_ready=(POD,))
+    assert sleeper.join() is not None, "Kubernetes has taken it out: it starts anew"
 
 
 @pytest.mark.parametrize("outcome", ["timed-out", "cancelled", "draining", "upstream-failed"])

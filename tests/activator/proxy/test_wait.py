@@ -102,7 +102,7 @@ async def test_clients_that_leave_and_deadlines_end_a_wake_up(world):
     assert [w["outcome"] for w in wake_ups(world)] == ["cancelled", "timed-out"]
 
 
-async def test_a_request_whose_only_pod_refuses_it_waits_for_a_wake_up(world):
+async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world):
     pod = await world.serving()
     world.proxy.notes = WARM
     await pod.refuse()
@@ -111,9 +111,25 @@ async def test_a_request_whose_only_pod_refuses_it_waits_for_a_wake_up(world):
     await pod.listen()
     passes(world)
     answer = await client.answer()
-    assert (answer.status, answer.get(b"activator-cold-start")) == (200, b"true")
+    assert (answer.status, answer.get(b"activator-cold-start")) == (200, b"false")
+    assert wake_ups(world) == []
+
+
+async def test_a_dispatch_that_brought_no_answer_is_none(world):
+    world.revise(timeout=0.25)
+    pod = await world.pod()
+    pod.on_data = lambda connection: None
+    client = await waiter(world)
+    world.list(pod)
+    passes(world)
+    await until(lambda: pod.requests)
+    assert "dispatched" not in wake_ups(world)[0]["phases"]
+    assert (await client.answer()).status == 504
+    await world.idle()
     (wake_up,) = wake_ups(world)
-    assert list(wake_up["phases"]) == ["probe-passed", "dispatched", "first-byte"]
+    assert wake_up["outcome"] == "timed-out"
+    assert "probe-passed" in wake_up["phases"]
+    assert "dispatched" not in wake_up["phases"]
 
 
 async def test_a_pod_that_refuses_after_its_probe_is_not_the_one_that_served(world):

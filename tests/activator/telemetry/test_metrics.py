@@ -357,7 +357,6 @@ def test_a_wake_up_is_counted_by_revision_and_its_time_by_phase_for_all(world):
     (pod,) = world.pods(throttler, not_ready=("10.0.0.1:8012",))
     world.clock.now += 0.5
     world.driver.probe_passed(pod, pod.epoch)
-    wake_up.reached(Phase.DISPATCHED, world.clock.now)
     wake_ups.answered(wake_up, world.clock.now, pod.dest, world.clock.now)
     world.clock.now += 0.75
     world.pods(throttler, "10.0.0.1:8012")
