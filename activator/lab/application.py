@@ -56,7 +56,9 @@ class Application:
             return text(200, f"{self._pod_name}: {name} is {self._switches.toggle(name)}\n")
         route = self._routes.get(path)
         if route is None:
-            return text(404, f"{self._pod_name} knows no {path}; try {', '.join(self._routes)}\n")
+            known = ", ".join((*self._routes, *SWITCHES))
+            rest = "; the other switches are on the pod's admin port"
+            return text(404, f"{self._pod_name} knows no {path}; try {known}{rest}\n")
         try:
             return route(request)
         except ValueError as error:

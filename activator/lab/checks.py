@@ -49,6 +49,23 @@ class Probes:
     restart_after: float = 1.0
 
 
+def heeded(probes: Probes, *, blind: bool) -> frozenset[str]:
+    """The switches of a pod (see `activator.lab.switchboard`) that somebody asks, by name.
+
+    Arguments:
+        blind: queue-proxy cannot ask the application whether it is ready.
+    """
+    asked = {
+        "Ready": not blind,
+        "Live": probes.liveness in (Container.APPLICATION, Container.WHOLE),
+        "Exec": probes.exec_readiness,
+        "Running": True,  # by each request
+        "SidecarReady": probes.sidecar_readiness,
+        "SidecarLive": probes.liveness is Container.SIDECAR,
+    }
+    return frozenset(name for name, is_asked in asked.items() if is_asked)
+
+
 class Checks:
     """The checks of one pod."""
 

@@ -204,4 +204,5 @@ def _guide(stage: Stage) -> list[report.Row]:
         str(stage.manifests),
         [app.name for app in stage.apps],
         places,
+        {switch for app in stage.apps for switch in app.heeded},
     )

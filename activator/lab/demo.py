@@ -123,7 +123,7 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
         "",
         "  # once Kubernetes, too, has found hello-1 ready: the pod turns not ready, and a request",
-        "  # waits until the pod's own port turns it back",
+        "  # waits until a switch on the pod's admin port turns it back",
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",
         "  sleep 3; curl http://127.0.0.11:8022/toggleReady",
         "",

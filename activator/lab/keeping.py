@@ -5,37 +5,45 @@ Pure. Must not know how long it is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from activator.lab.report import Row, text
 
 
 class Place(NamedTuple):
-    """Where one pod of a stage listens, for requests and for its switches."""
+    """Where one pod of a stage listens: its traffic port and its admin port."""
 
     pod: str
     address: str
     admin: str
 
 
+#: What each turns over; the first three are on the traffic port as well.
 SWITCHES = (
-    ("toggleReady", "the readiness probe that queue-proxy asks"),
-    ("toggleLive", "the liveness probe of the application"),
-    ("toggleExec", "an exec readiness probe, which queue-proxy cannot see"),
-    ("toggleSidecarReady", "the readiness probe of the other container"),
-    ("toggleSidecarLive", "the liveness probe of the other container"),
+    ("Ready", "the readiness probe that queue-proxy asks"),
+    ("Live", "the liveness probe of the application"),
+    ("Exec", "an exec readiness probe, which queue-proxy cannot see"),
+    ("Running", "whether the application runs behind queue-proxy"),
+    ("SidecarReady", "the readiness probe of the other container"),
+    ("SidecarLive", "the liveness probe of the other container"),
 )
 
 
 def guide(
-    traffic: str, admin: str, manifests: str, revisions: Iterable[str], pods: Iterable[Place]
+    traffic: str,
+    admin: str,
+    manifests: str,
+    revisions: Iterable[str],
+    pods: Iterable[Place],
+    heeded: Collection[str],
 ) -> list[Row]:
     """What to try, until Ctrl-C.
 
     Arguments:
         traffic, admin: host and port of the activator's two sides.
         manifests: the folder that it watches.
+        heeded: the switches that somebody asks in this scenario.
     """
     names = list(revisions)
     hosts = [f"{name}.default.svc.cluster.local" for name in names]
@@ -45,13 +53,16 @@ def guide(
     lines += [f"  activator explain {name} --admin-url http://{admin} --watch" for name in names]
     lines.append(f"  activator status --admin-url http://{admin}")
     lines.append(f"  curl http://{admin}/api/v1/revisions")
-    lines += ["", "The pods, and the ports of their switches:", ""]
+    lines += ["", "The pods, with their traffic ports and admin ports:", ""]
     lines += [f"  {pod.pod:<14} {pod.address:<22} http://{pod.admin}/" for pod in pods]
     lines += [
         "",
-        "Each switch turns over with a GET; the first three on the pod's own port, too:",
+        "Each switch turns over with a GET on the admin port; the first three also with one on the",
+        "traffic port, and so through the activator:",
         "",
     ]
-    lines += [f"  /{name:<20} {meaning}" for name, meaning in SWITCHES]
+    for name, meaning in SWITCHES:
+        nobody = "" if name in heeded else "; nobody asks it in this scenario"
+        lines.append(f"  {'/toggle' + name:<21} {meaning}{nobody}")
     lines += ["", f"Manifests: {manifests}    Ctrl-C ends it.", "What happens:", ""]
     return [text(line) for line in lines]

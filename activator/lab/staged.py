@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from activator.lab import wording
 from activator.lab.addresses import Place
-from activator.lab.checks import Probes
+from activator.lab.checks import Probes, heeded
 from activator.lab.client import Reply, fetch
 from activator.lab.deployment import Deployment
 from activator.lab.kubelet import PodProcess, Step
@@ -127,6 +127,11 @@ class App:
         self.pods: list[StagePod] = []
         self._by_name: dict[str, StagePod] = {}
         self._deployment = Deployment(stage.manifests, found, self._happened, stage.addresses)
+
+    @property
+    def heeded(self) -> frozenset[str]:
+        """The switches of its pods that somebody asks."""
+        return heeded(self._probes, blind=bool(self._options.get("blind")))
 
     def start_pods(self, count: int = 1) -> list[StagePod]:
         """Starts so many more pods, and lists them as not ready."""

@@ -33,7 +33,11 @@ def test_path_says_what_to_do():
     assert (echo.body, echo.content_type) == (b"said", "text/x")
     told = json.loads(ask("/headers?a=b", A="1").body)
     assert told == {"method": "GET", "target": "/headers?a=b", "headers": ["A: 1"]}
-    assert ask("/nope").status == 404
+    unknown = ask("/toggleSidecarReady")
+    assert unknown.status == 404
+    assert b"/sleep" in unknown.body
+    assert b"/toggleReady" in unknown.body
+    assert b"admin port" in unknown.body
 
 
 @pytest.mark.parametrize(

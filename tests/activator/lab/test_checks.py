@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activator.lab.checks import Checks, Container, Probes, ask
+from activator.lab.checks import Checks, Container, Probes, ask, heeded
 from activator.lab.pod import Pod, PodOptions
 from tests.process import addresses
 
@@ -64,6 +64,21 @@ async def test_container_is_dead_after_failures_in_a_row(switch, container):
         found.switches.toggle(switch)
         assert not await checks.is_dead()
         assert await checks.is_dead()
+
+
+@pytest.mark.parametrize(
+    ("probes", "blind", "asked"),
+    [
+        (Probes(), False, {"Ready"}),
+        (Probes(exec_readiness=True), True, {"Exec"}),
+        (Probes(sidecar_readiness=True), False, {"Ready", "SidecarReady"}),
+        (Probes(liveness=Container.SIDECAR), False, {"Ready", "SidecarLive"}),
+        (Probes(liveness=Container.APPLICATION), True, {"Live"}),
+        (Probes(liveness=Container.WHOLE), True, {"Live"}),
+    ],
+)
+def test_a_switch_is_heeded_where_somebody_asks_it(probes, blind, asked):
+    assert heeded(probes, blind=blind) == asked | {"Running"}
 
 
 async def test_pod_without_a_liveness_probe_is_never_dead():

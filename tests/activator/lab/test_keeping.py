@@ -7,7 +7,8 @@ from activator.lab.switchboard import ALL_SWITCHES
 def test_guide_names_all_that_can_be_asked():
     pods = [Place("app-1", "127.0.0.11:8012", "127.0.0.11:8022")]
     text = "\n".join(
-        row.plain for row in guide("127.0.0.1:1", "127.0.0.1:2", "/m", ["app", "other"], pods)
+        row.plain
+        for row in guide("127.0.0.1:1", "127.0.0.1:2", "/m", ["app", "other"], pods, {"Ready"})
     )
     for name in ("app", "other"):
         assert f"curl -H 'Host: {name}.default.svc.cluster.local' http://127.0.0.1:1/" in text
@@ -17,5 +18,11 @@ def test_guide_names_all_that_can_be_asked():
     assert "/m" in text
 
 
+def test_switches_that_do_nothing_say_so():
+    rows = guide("", "", "", [], [], {"Ready", "Running"})
+    idle = [row.plain.split()[0] for row in rows if "nobody asks it" in row.plain]
+    assert idle == ["/toggleLive", "/toggleExec", "/toggleSidecarReady", "/toggleSidecarLive"]
+
+
 def test_each_switch_that_is_named_exists():
-    assert {f"/{name}" for name, _ in SWITCHES} <= set(ALL_SWITCHES)
+    assert {f"/toggle{name}" for name, _ in SWITCHES} == set(ALL_SWITCHES)
