@@ -13,7 +13,7 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,12 @@ import uvloop
 from activator import logs
 from activator.config import Settings
 from activator.discovery.manifests import ManifestFolderError
+from activator.events import EventKind
 from activator.metrics_tls import MetricsTlsError
 from activator.proxy.server import ListenError
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
+from throttler.model import RevisionID
 
 if TYPE_CHECKING:  # imported where it is needed
     from activator.lab.demo import Demo
@@ -79,6 +81,7 @@ async def _run(settings: Settings, demo: Demo | None = None) -> int:
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
         )
         if demo is not None:
+            runtime.driver.events.listen(partial(_tell_of_queue, demo))
             await _unless(stop.asked, demo.run(addresses["http"], addresses["admin"]))
         if failed := await _unless(stop.asked, servers.failed()):
             runtime.begin_drain("a listener has failed")
@@ -87,6 +90,13 @@ async def _run(settings: Settings, demo: Demo | None = None) -> int:
     finally:
         if not stop.insisted.is_set():
             await servers.stop()
+
+
+def _tell_of_queue(
+    demo: Demo, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]
+) -> None:
+    if kind is EventKind.QUEUE_BEGAN:
+        demo.on_queue((revision.namespace, revision.name), what["reason"])
 
 
 async def _drain(servers: Servers, settings: Settings) -> None:

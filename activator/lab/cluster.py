@@ -114,6 +114,15 @@ class Cluster:
             if service is not None:
                 service.observe(concurrency, count)
 
+    def on_queue(self, revision_id: tuple[str, str], reason: str) -> None:
+        """Takes that requests of a revision begin to wait at the activator, and its word for why.
+
+        As `on_stats`: returns at once, on the loop's thread.
+        """
+        service = self._services.get(revision_id)
+        if service is not None:
+            service.waits(reason)
+
     async def run(self) -> None:
         """Keeps the pods as wanted until cancelled, and then ends them all."""
         async with TaskGroup() as tasks:
@@ -143,6 +152,11 @@ class _ScaledService:
         if concurrency > 0 and not self._deployment.running:
             self._happened("asked", concurrency=concurrency)
         self._wake.set()
+
+    def waits(self, reason: str) -> None:
+        # Without a pod the statistics say so. A queue behind busy pods is no news: more are coming.
+        if self._deployment.running and reason != "at-capacity":
+            self._happened("asked", reason=reason)
 
     async def run(self) -> None:
         async with TaskGroup() as tasks:

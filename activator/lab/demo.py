@@ -74,6 +74,13 @@ class Demo:
         """
         self._cluster.on_stats(stats)
 
+    def on_queue(self, revision: tuple[str, str], reason: str) -> None:
+        """Takes that requests of a revision, (namespace, name), begin to wait, and why.
+
+        As `on_stats`, on the loop's thread.
+        """
+        self._cluster.on_queue(revision, reason)
+
     async def run(
         self,
         traffic: str = "127.0.0.1:8012",
@@ -127,7 +134,9 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",
         "  sleep 3; curl http://127.0.0.11:8022/toggleReady",
         "",
-        f"  {_command()} status --admin-url http://{admin}    # pods, queues, capacity",
+        "  # pods, queues, capacity; and why a request waits",
+        f"  {_command()} status --admin-url http://{admin}",
+        f"  {_command()} explain hello --admin-url http://{admin}",
         f"  curl http://{admin}/api/v1/revisions    # the same as JSON; /metrics for Prometheus",
         "",
         f"Manifests: {manifests}    Ctrl-C ends the demo.",

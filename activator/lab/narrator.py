@@ -61,12 +61,13 @@ class Narrator:
         return []
 
     def _was_asked(self, event: Event) -> list[str]:
-        """The first statistic of a service without a pod; more may come before one is started."""
+        """The first request that is held; more may be told of before it is answered."""
         name = event.service.name
         if name in self._asked:
             return []
         self._asked[name] = event.at
-        return ["a request came and there is no pod: the activator holds it"]
+        lack = "no pod can take it" if "reason" in event.details else "there is no pod"
+        return [f"a request came and {lack}: the activator holds it"]
 
     def _answered(self, event: Event) -> list[str]:
         name, details = event.service.name, event.details

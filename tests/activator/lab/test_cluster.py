@@ -80,12 +80,17 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     town.cluster.on_stats([(("default", "app"), 0.5, 0)])
     await town.until("ready", busy=True)
     assert town.listed() == {"addresses": [town.first]}
+    assert town.count("asked") == 1
+    for reason in ("at-capacity", "pods-not-ready"):
+        town.cluster.on_queue(("default", "app"), reason)
     await town.until("draining")
     assert town.listed() == {}
     await town.until("stopped")
     running.cancel()
     await asyncio.wait([running])
-    assert town.count("asked") == 1
+    assert [event.details for event in town.events if event.kind == "asked"][1:] == [
+        {"reason": "pods-not-ready"}
+    ]
 
 
 async def test_load_brings_more_pods_and_the_end_takes_all(tmp_path):

@@ -38,5 +38,6 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     text = "\n".join(guide("127.0.0.1:1", "127.0.0.1:2", tmp_path))
     assert "'Host: hello.default.svc.cluster.local' http://127.0.0.1:1/" in text
     assert "Knative-Serving-Revision: slow" in text
-    assert "--admin-url http://127.0.0.1:2" in text
+    assert "status --admin-url http://127.0.0.1:2" in text
+    assert "explain hello --admin-url http://127.0.0.1:2" in text
     assert str(tmp_path) in text

@@ -33,6 +33,15 @@ def test_held_request_is_told_once_and_its_answer_with_the_time_it_took():
     assert told(narrator, 13, "asked", concurrency=1) != []
 
 
+def test_request_that_waits_for_a_pod_that_is_not_ready_is_told_with_its_answer():
+    narrator = Narrator()
+    assert "answered /x" in answered(narrator, 9)[0]
+    assert told(narrator, 10, "asked", reason="pods-not-ready")[0].endswith(
+        "a request came and no pod can take it: the activator holds it"
+    )
+    assert "app-1 answered the first held request, 1,500 ms" in answered(narrator, 11.5)[0]
+
+
 def test_many_answers_are_told_together():
     narrator = Narrator()
     lines = [line for number in range(20) for line in answered(narrator, number / 100)]
