@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 
 # For every platform and Python that the project runs on, each file by its hash.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
@@ -14,16 +15,27 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-$(STAMP): pyproject.toml
+define ENVIRONMENT
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "$(PYTHON) is older than 3.11: make PYTHON=python3.12 …"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "cannot make an environment; on Debian: apt-get install python3-venv"; exit 1; }
+	@echo "installing into $(VENV), once: it may take a minute or more"
+endef
+
+$(STAMP): pyproject.toml
+	$(ENVIRONMENT)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(RUNTIME) $@
+
+# Without the tools of development, which are most of what is installed and which no demo needs.
+$(RUNTIME): pyproject.toml
+	$(ENVIRONMENT)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-demo: $(STAMP)  ## Two services that scale from zero on this machine; Ctrl-C ends it
+demo: $(RUNTIME)  ## Two services that scale from zero on this machine; Ctrl-C ends it
 	@$(BIN)/activator demo
 
 check: $(STAMP)  ## Format check, lint and types
