@@ -244,7 +244,7 @@ _WATCH: Final = click.Option(
       state            serving, serving by ClusterIP (pods are out of reach, their Service is not),
                        starting or scaled-to-zero; or why requests wait:
                        autoscaler-unreachable, no-endpoints, pods-not-ready, probe-failing,
-                       at-capacity
+                       bad-answers, at-capacity
 
     \b
     Look next:

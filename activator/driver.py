@@ -355,6 +355,8 @@ class Driver:
             return
         if self.events.listeners:
             self._narration.decided(changes)
+        if changes.taken:
+            self._tell_taken(changes.taken)
         for pod in changes.gone:
             self._forget(pod)
         for pod in changes.probe:
@@ -386,6 +388,22 @@ class Driver:
         else:
             text = f"requests go to the ClusterIP {service.address} no more"
         logger.info(text, extra={"revision": str(service.revision.revision.id)})
+
+    @staticmethod
+    def _tell_taken(pods: Iterable[PodTracker]) -> None:
+        """Warn that a revision has lost pods to another: by chance, or since somebody lists what is
+        not theirs. One line for all of one loss."""
+        losses: dict[tuple[RevisionID, RevisionID], list[str]] = {}
+        for pod in pods:
+            if (owner := pod.taken_by) is not None:
+                losses.setdefault((pod.revision.revision.id, owner), []).append(pod.address)
+        for (loser, owner), addresses in losses.items():
+            more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
+            logger.warning(
+                "revision %s lists %s%s, which %s had, for other pods: they are taken from %s",
+                *(owner, addresses[0], more, loser, loser),
+                extra={"revision": str(loser), "pod": addresses[0]},
+            )
 
     def _forget(self, pod: PodTracker) -> None:
         self.prober.forget(pod)

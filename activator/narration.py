@@ -184,7 +184,10 @@ class Narration:
         """Take what is about to be carried out: pods that are gone, requests that leave queues."""
         for pod in changes.gone:
             # The table of health: only what drains can go.
-            self._tell_pod(pod, PodState.DRAINING.value, "it is not listed and has no request")
+            why = "it is not listed and has no request"
+            if pod.taken_by is not None:
+                why = f"another revision, {pod.taken_by}, lists its address; it has no request"
+            self._tell_pod(pod, PodState.DRAINING.value, why)
         leavers = (*changes.assigned, *changes.expired)
         for revision in {ticket.revision: None for ticket in leavers}:
             if revision is not None:

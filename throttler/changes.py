@@ -21,6 +21,7 @@ class Changes:
         expired: tickets whose deadline passed; they have ended.
         probe: pods that want a probe now.
         gone: pods that are no more; what the caller keeps for them can go.
+        taken: pods whose address another revision has from now on, ``pod.taken_by``.
         service: the ClusterIP if its use has begun or ended; it is in use if it has a ``bit``.
     """
 
@@ -28,6 +29,7 @@ class Changes:
     expired: list[Ticket] = field(default_factory=list)
     probe: list[PodTracker] = field(default_factory=list)
     gone: list[PodTracker] = field(default_factory=list)
+    taken: list[PodTracker] = field(default_factory=list)
     service: PodTracker | None = None
 
     def add(self, other: Changes) -> None:
@@ -36,6 +38,7 @@ class Changes:
         self.expired += other.expired
         self.probe += other.probe
         self.gone += other.gone
+        self.taken += other.taken
         self.service = other.service or self.service
 
 
@@ -44,6 +47,7 @@ class Statistics:
     """A revision's state at one moment, for people and metrics; see RevisionThrottler.
 
     Attributes:
+        pods: all that are known, and those that another revision has by now.
         service: the ClusterIP while pods cannot be reached; it is in use if it has a ``bit``.
         start, turnover: seconds, see throttler.forecast; None while nothing is known.
     """

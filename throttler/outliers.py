@@ -98,6 +98,10 @@ class Outliers:
         pod.on_trial = False
         pod.strikes = pod.relapses = 0
         pod.held_until = pod.well_since = -inf
+        if pod.complained:
+            pod.complained = False
+            pod.last_error = ""
+            pod.failures = 0
         if pod in self._suspects:
             self._suspects.remove(pod)
             self.panics = self.panics and self._too_few()

@@ -21,6 +21,17 @@ class _Claim(NamedTuple):
     dest: Dest
 
 
+class Taken(NamedTuple):
+    """What another revision has by now.
+
+    Attributes:
+        by: that revision; ready: what the object of the one that lost it says of it still.
+    """
+
+    by: RevisionID
+    ready: bool
+
+
 class Owners:
     """Who lists which address, the newest last. Nothing is kept of what nobody lists."""
 
@@ -29,7 +40,7 @@ class Owners:
     def __init__(self) -> None:
         self._claims: dict[str, tuple[_Claim, ...]] = {}
         # What another has by now; few revisions are in here at any time.
-        self._lost: dict[RevisionID, set[Dest]] = {}
+        self._lost: dict[RevisionID, dict[Dest, RevisionID]] = {}
 
     def change(self, revision: RevisionID, before: _Listed, after: _Listed) -> set[RevisionID]:
         """Take what a revision listed until now and what it lists from now on.
@@ -56,7 +67,17 @@ class Owners:
     def kept(self, revision: RevisionID, listed: Dests) -> Dests:
         """Return what a revision lists without what another has by now."""
         lost = self._lost.get(revision)
-        return listed if not lost else Dests(listed.ready - lost, listed.not_ready - lost)
+        if not lost:
+            return listed
+        return Dests(listed.ready - lost.keys(), listed.not_ready - lost.keys())
+
+    def taken(self, revision: RevisionID, listed: Dests) -> dict[Dest, Taken]:
+        """Return the rest: what of it another has, and who that is."""
+        lost = self._lost.get(revision, {})
+        both = listed.ready | listed.not_ready
+        return {
+            dest: Taken(owner, dest in listed.ready) for dest, owner in lost.items() if dest in both
+        }
 
     def _drop(self, claim: _Claim) -> None:
         claims = self._claims.get(claim.dest.address, ())
@@ -66,7 +87,7 @@ class Owners:
             self._claims[claim.dest.address] = left
         else:
             del self._claims[claim.dest.address]
-        self._mark(claim, lost=False)
+        self._mark(claim, None)
 
     def _settle(self, address: str, changed: set[RevisionID]) -> None:
         """Find whose the address is now: whoever lists the newest claim's pod, too, keeps it."""
@@ -78,19 +99,19 @@ class Owners:
         owner = claims[-1].revision if claims else None
         theirs = {claim.dest for claim in claims if claim.revision == owner}
         for claim in claims:
-            lost = claim.revision != owner and claim.dest not in theirs
-            if (lost or self._lost) and self._mark(claim, lost=lost):
+            taker = owner if claim.revision != owner and claim.dest not in theirs else None
+            if (taker or self._lost) and self._mark(claim, taker):
                 changed.add(claim.revision)
 
-    def _mark(self, claim: _Claim, *, lost: bool) -> bool:
-        """Record whether the claim's pod is another's by now; return whether that is new."""
-        known = self._lost.get(claim.revision, set())
-        if lost is (claim.dest in known):
+    def _mark(self, claim: _Claim, taker: RevisionID | None) -> bool:
+        """Record who has the claim's pod by now, if another; return whether that is new."""
+        known = self._lost.get(claim.revision, {})
+        if taker == known.get(claim.dest):
             return False
-        if lost:
-            self._lost.setdefault(claim.revision, known).add(claim.dest)
+        if taker is not None:
+            self._lost.setdefault(claim.revision, known)[claim.dest] = taker
         else:
-            known.remove(claim.dest)
+            del known[claim.dest]
             if not known:
                 del self._lost[claim.revision]
         return True

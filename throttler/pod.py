@@ -17,7 +17,7 @@ from throttler.capacity import (
     WIDENED_ENOUGH,
 )
 from throttler.health import WITHDRAWN, PodEvent, PodState, transition
-from throttler.model import Dest
+from throttler.model import Dest, RevisionID
 
 if TYPE_CHECKING:  # a pod knows its revision and a revision its pods
     from throttler.revision import RevisionThrottler
@@ -41,6 +41,7 @@ class PodTracker:
         was_used: it could be given requests, and has not been withdrawn since (throttler.health).
         bit: its place in the revision's bit masks; 0 while it gets no requests.
         last_error: why the last probe or connect failed; empty if it did not.
+        complained: what ``last_error`` tells is an answer of it to a request, not to a probe.
         last_status: of the last probe's answer; None if there was none.
         failures: probes failed since the last that passed; failing_since: when the first did.
         proven_at: when it last answered a probe or a request.
@@ -48,6 +49,7 @@ class PodTracker:
         on_trial: it was out and is in use again; gets few requests before it has answered one.
         held_until: until then no probe has it back; well_since: its first good answer after that,
             infinite before; relapses: how often it was out of late.
+        taken_by: the revision that has its address by now, see throttler.owners; None if none.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class PodTracker:
         "_held",
         "answered",
         "bit",
+        "complained",
         "dest",
         "epoch",
         "failing_since",
@@ -77,6 +80,7 @@ class PodTracker:
         "state",
         "state_since",
         "strikes",
+        "taken_by",
         "was_used",
         "well_since",
     )
@@ -107,6 +111,7 @@ class PodTracker:
         self.bit = 0
         self.in_slice = False
         self.last_error = ""
+        self.complained = False
         self.last_status: int | None = None
         self.failures = 0
         self.failing_since = now
@@ -118,6 +123,7 @@ class PodTracker:
         self.held_until = -inf
         self.well_since = -inf
         self.relapses = 0
+        self.taken_by: RevisionID | None = None
 
     @property
     def address(self) -> str:

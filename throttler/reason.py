@@ -6,8 +6,10 @@ page in docs/reasons. Knative has no counterpart: there every cause is "activato
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from throttler.health import PodState
@@ -18,15 +20,18 @@ if TYPE_CHECKING:  # a revision asks for its reason
 
 
 _DRAINING, _HEALTHY = PodState.DRAINING, PodState.HEALTHY
+#: Revisions that a detail names as those that have taken addresses.
+_TAKERS: Final = 3
 
 
 class Reason(Enum):
-    """Why a request has no pod (yet), or got our own answer; the first five are of waiting."""
+    """Why a request has no pod (yet), or got our own answer; the first six are of waiting."""
 
     AUTOSCALER_UNREACHABLE = "autoscaler-unreachable"
     NO_ENDPOINTS = "no-endpoints"
     PODS_NOT_READY = "pods-not-ready"
     PROBE_FAILING = "probe-failing"
+    BAD_ANSWERS = "bad-answers"
     AT_CAPACITY = "at-capacity"
     QUEUE_FULL = "queue-full"
     WAIT_TOO_LONG = "wait-too-long"
@@ -48,6 +53,9 @@ MEANINGS: Final[Mapping[Reason, str]] = {
     Reason.PROBE_FAILING: (
         "Kubernetes lists pods as ready, but the activator's own probe of them fails."
     ),
+    Reason.BAD_ANSWERS: (
+        "Pods answer the activator's own probe, but their answers to requests speak against them."
+    ),
     Reason.AT_CAPACITY: "All pods have as many requests as they may have at a time.",
     Reason.QUEUE_FULL: "The activator holds as much as it may.",
     Reason.WAIT_TOO_LONG: "The wait would be longer than the request may take.",
@@ -65,7 +73,8 @@ def waiting_reason(
     """Return why a request of this revision would wait now, and a detail, often empty; O(pods).
 
     Pods that passed our probe but that Kubernetes does not list as ready, where its word counts,
-    outrank pods that fail our probe: they are the nearer to serving.
+    outrank those that are out for their answers, and these outrank pods that fail our probe: so
+    those are named that are the nearest to serving.
 
     Arguments:
         autoscaler_lost: there should be a connection to the autoscaler, and is none. That matters
@@ -73,6 +82,8 @@ def waiting_reason(
     """
     pods = [pod for pod in revision.pods() if pod.state is not _DRAINING]
     if not pods:
+        if taken := _taken(revision):
+            return Reason.NO_ENDPOINTS, taken
         return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
     service = revision.service
     if service is not None and service.bit:
@@ -83,11 +94,22 @@ def waiting_reason(
         return Reason.AT_CAPACITY, _of(*in_use)
     if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
+    suffices = revision.revision.probe_suffices
+    out = next((pod for pod in pods if pod.complained and (pod.ready or suffices)), None)
+    if out is not None:
+        return Reason.BAD_ANSWERS, _met(out)
     failing = next((pod for pod in pods if pod.last_error and pod.ready), None)
     if failing is not None:
         both = filter(None, (_met(failing), _met(service)))
         return Reason.PROBE_FAILING, "; ".join(both)
     return Reason.PODS_NOT_READY, _met(next((pod for pod in pods if pod.last_error), None))
+
+
+def _taken(revision: RevisionThrottler) -> str:
+    """Return who has the addresses that are listed for this revision; empty if nobody has."""
+    by = Counter(str(pod.taken_by) for pod in revision.roster.taken.values())
+    said = (f"{n} address{'' if n == 1 else 'es'} taken by {owner}" for owner, n in by.items())
+    return ", ".join(islice(said, _TAKERS))
 
 
 def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) -> tuple[Reason, str]:

@@ -9,7 +9,7 @@ are two gates with a re-enqueue loop between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from throttler.breaker import Breaker
@@ -27,7 +27,8 @@ from throttler.forecast import Forecast, retry_after
 from throttler.health import PodState
 from throttler.lb_policy import policy_for
 from throttler.mesh import Reach
-from throttler.model import Dests, Revision
+from throttler.model import Dest, Dests, Revision
+from throttler.owners import Taken
 from throttler.pod import PodTracker
 from throttler.roster import Roster, by_dest
 from throttler.slow_start import SlowStart
@@ -45,6 +46,7 @@ from throttler.ticket import (
 #: Of the pods that have failed a request, how many are remembered: the last, which are the ones
 #: that may have room.
 MAX_AVOIDED = 3
+_NOTHING: Mapping[Dest, Taken] = {}
 #: The default: pods by their own addresses, and the ClusterIP where those cannot be reached.
 ANYTHING = Reach()
 
@@ -249,9 +251,16 @@ class RevisionThrottler:
 
     # -- pods -----------------------------------------------------------------------------------
 
-    def set_dests(self, dests: Dests, now: float) -> Changes:
-        """Take what Kubernetes lists now; whole, not a difference."""
+    def set_dests(
+        self, dests: Dests, now: float, taken: Mapping[Dest, Taken] = _NOTHING
+    ) -> Changes:
+        """Take what Kubernetes lists now; whole, not a difference.
+
+        Arguments:
+            taken: what it lists beside that, and another revision has by now.
+        """
         changes = Changes()
+        self.roster.set_taken(taken, changes, now)
         self.roster.set_dests(dests, changes, now)
         return self._rebuild(changes, now)
 
@@ -415,7 +424,7 @@ class RevisionThrottler:
             healthy=self.roster.healthy(),
             in_reach=0 if terms.by_service else terms.in_reach,
             share=self.share,
-            pods=tuple(sorted(self.roster.pods.values(), key=by_dest)),
+            pods=tuple(sorted(self.roster.seen(), key=by_dest)),
             service=self.service,
             start=self.forecast.starts.median,
             turnover=self.forecast.turnovers.median,

@@ -7,6 +7,7 @@ revisionWatcher in pkg/activator/net/revision_backends.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from throttler.health import PodEvent, PodState
 from throttler.mesh import Reach, looks_like_mesh
 from throttler.model import Dest, Dests
 from throttler.outliers import Outliers
+from throttler.owners import Taken
 from throttler.pod import PodTracker
 from throttler.service import Service
 
@@ -37,9 +39,12 @@ class Roster:
         outliers: those whose answers speak against them.
         listed: whether Kubernetes lists any; in_doubt: whether what could be used is lost for a
             moment, or on trial: nobody knows how long that takes. Both as ``choose`` found them.
+        taken: those that are listed for it, while another revision has their address. For people.
     """
 
-    __slots__ = ("_revision", "in_doubt", "listed", "outliers", "pods", "reach", "service")
+    __slots__ = (
+        *("_revision", "in_doubt", "listed", "outliers", "pods", "reach", "service", "taken"),
+    )
 
     def __init__(self, revision: RevisionThrottler, reach: Reach) -> None:
         self._revision = revision
@@ -48,6 +53,7 @@ class Roster:
         self.service = Service(revision)
         self.outliers = Outliers()
         self.listed = self.in_doubt = False
+        self.taken: dict[Dest, PodTracker] = {}
 
     # -- what there is --------------------------------------------------------------------------
 
@@ -68,6 +74,10 @@ class Roster:
     def _usable(self, pod: PodTracker) -> bool:
         suffices = pod.ready or self._revision.revision.probe_suffices
         return pod.state is _HEALTHY and suffices and self.reach.pods
+
+    def seen(self) -> Iterable[PodTracker]:
+        """Return all pods that are known, and those that another revision has by now."""
+        return (self.pods | self.taken).values()
 
     def ready(self) -> int:
         """Return how many pods Kubernetes lists as ready."""
@@ -114,6 +124,27 @@ class Roster:
         for dest, ready in listed.items():
             self._list(dest, ready, changes, now)
 
+    def set_taken(self, taken: Mapping[Dest, Taken], changes: Changes, now: float) -> None:
+        """Take which of its pods another revision has by now; before ``set_dests``."""
+        for pod in self.taken.values():
+            if pod.dest not in taken:
+                pod.taken_by = None
+        before, self.taken = self.taken, {}
+        for dest, (owner, ready) in taken.items():
+            pod = self.pods.get(dest) or before.get(dest) or self._never_had(dest, now)
+            if pod.taken_by != owner:
+                changes.taken.append(pod)
+            pod.taken_by, pod.ready = owner, ready
+            self.taken[dest] = pod
+
+    def _never_had(self, dest: Dest, now: float) -> PodTracker:
+        """Return a record of a pod that was another's when it was first listed."""
+        limit = self._revision.revision.container_concurrency
+        pod = PodTracker(self._revision, dest, False, limit, now)
+        pod.apply(PodEvent.DELISTED, now)
+        pod.apply(PodEvent.IDLE, now)
+        return pod
+
     def _list(self, dest: Dest, ready: bool, changes: Changes, now: float) -> None:
         """Record that Kubernetes lists a pod; have it probed if that says anything new."""
         pod = self.pods.get(dest)
@@ -126,6 +157,7 @@ class Roster:
             if pod.state is PodState.DRAINING:
                 pod.apply(PodEvent.LISTED, now)
                 pod.last_error = ""  # what was met in its earlier life is void
+                pod.complained = False
             elif was_ready and not ready:
                 pod.apply(PodEvent.BECAME_NOT_READY, now)
             if pod.epoch == before and (was_ready or not ready):
@@ -187,6 +219,7 @@ class Roster:
         pod.apply(PodEvent.PROBE_PASSED, now)
         pod.mesh_like = False
         pod.last_error = ""
+        pod.complained = False
         pod.last_status = 200
         pod.failures = 0
         pod.proven_at = pod.last_probe_at = now
@@ -230,6 +263,7 @@ class Roster:
             return False
         if self.outliers.condemns(pod, untouched, changes, now):
             _note_failure(pod, error, now)
+            pod.complained = True
             pod.apply(PodEvent.SUSPECTED, now)
             changes.probe.append(pod)
             return True
@@ -267,3 +301,4 @@ def _note_failure(pod: PodTracker, error: str, now: float) -> None:
         pod.failing_since = now
     pod.failures += 1
     pod.last_error = error
+    pod.complained = False

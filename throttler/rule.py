@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from throttler.health import PodState
-from throttler.model import ReadinessRule
+from throttler.model import ReadinessRule, RevisionID
 from throttler.pod import PodTracker
 
 
@@ -37,11 +37,12 @@ class Rule(Enum):
     KUBERNETES_POLICY = "kubernetes-policy"
     AWAITING_PROBE = "awaiting-probe"
     PROBE_FAILED = "probe-failed"
-    BAD_ANSWERS = "bad-answers"
+    ANSWERED_BADLY = "answered-badly"
     ON_TRIAL = "on-trial"
     BEYOND_SHARE = "beyond-share"
     MESH = "mesh"
     DELISTED = "delisted"
+    TAKEN = "taken"
 
 
 class Verdict(NamedTuple):
@@ -68,9 +69,9 @@ _KUBERNETES_READY = Verdict(
     "Used: Kubernetes lists it as ready, which is enough where mesh-compatibility-mode is "
     "disabled.",
 )
-_BAD_ANSWERS = Verdict(
+_ANSWERED_BADLY = Verdict(
     _WAIT,
-    Rule.BAD_ANSWERS,
+    Rule.ANSWERED_BADLY,
     "Waits: queue-proxy gave back a request that its application had nothing of, or the "
     "application answered 502 or 503 several times in a row. It is left alone for a moment, then "
     "used as soon as a probe passes.",
@@ -107,6 +108,12 @@ _DELISTED = Verdict(
     "Left alone: Kubernetes lists it no more. The requests that it has may finish.",
 )
 
+_TAKEN = Verdict(
+    *(_LEAVE, Rule.TAKEN),
+    "Left alone: another revision, NAMESPACE/NAME, lists this address for another pod. Whoever has "
+    "listed it last has it.",
+)
+
 #: Why Kubernetes has the last word.
 _BLIND = {
     ReadinessRule.EXEC_READINESS_PROBE: "a container has an exec readiness probe, which "
@@ -140,12 +147,13 @@ VERDICTS: tuple[Verdict, ...] = (
     *(
         _AWAITING_PROBE,
         _PROBE_FAILED,
-        _BAD_ANSWERS,
+        _ANSWERED_BADLY,
         _ON_TRIAL,
         _BORROWED,
         _OF_OTHERS,
         _MESH,
         _DELISTED,
+        _TAKEN,
     ),
 )
 
@@ -154,7 +162,7 @@ def verdict(pod: PodTracker) -> Verdict:
     """Return what follows for a pod, or for the ClusterIP, at this moment."""
     revision = pod.revision
     if pod.state in (PodState.DRAINING, PodState.GONE):
-        return _DELISTED
+        return _DELISTED if pod.taken_by is None else _taken(pod.taken_by)
     if pod.bit:
         return _of_use(pod)
     if not (revision.reach.pods or pod.is_service):
@@ -163,9 +171,13 @@ def verdict(pod: PodTracker) -> Verdict:
         if pod.ready or revision.revision.probe_suffices:
             return _OF_OTHERS
         return _KUBERNETES_SAYS_NO[revision.revision.readiness]
-    if pod in revision.roster.outliers:
-        return _BAD_ANSWERS
+    if pod.complained:
+        return _ANSWERED_BADLY
     return _PROBE_FAILED if pod.failures else _AWAITING_PROBE
+
+
+def _taken(owner: RevisionID) -> Verdict:
+    return _TAKEN._replace(sentence=_TAKEN.sentence.replace("NAMESPACE/NAME", str(owner)))
 
 
 def _of_use(pod: PodTracker) -> Verdict:

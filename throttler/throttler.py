@@ -110,7 +110,7 @@ class Throttler:
         if joined := self._join_share(throttler, now):
             changes.add(joined)
         changes.add(throttler.set_service(self._service_of(revision), now))
-        changes.add(throttler.set_dests(self._dests_of(revision), now))
+        changes.add(self._list(throttler, now))
         return changes
 
     def delete_revision(self, revision: RevisionID) -> Changes:
@@ -138,7 +138,7 @@ class Throttler:
         for each in (*(others - {revision}), revision):
             throttler = self._revisions.get(each) or self._leaving.get(each)
             if throttler is not None:
-                changes.add(throttler.set_dests(self._dests_of(throttler.revision), now))
+                changes.add(self._list(throttler, now))
         return changes
 
     def set_activators(
@@ -231,9 +231,12 @@ class Throttler:
     def _service_of(self, revision: Revision) -> str:
         return self._services.get(revision.id, {}).get(revision.protocol, "")
 
-    def _dests_of(self, revision: Revision) -> Dests:
+    def _list(self, throttler: RevisionThrottler, now: float) -> Changes:
+        """Tell a revision its pods, and which another has by now."""
+        revision, owners = throttler.revision, self._owners
         listed = self._dests.get(revision.id, {}).get(revision.protocol, _NO_DESTS)
-        return self._owners.kept(revision.id, listed)
+        kept = owners.kept(revision.id, listed)
+        return throttler.set_dests(kept, now, owners.taken(revision.id, listed))
 
     def _join_share(self, throttler: RevisionThrottler, now: float) -> Changes | None:
         """Tell a revision which of its activators we are.

@@ -24,6 +24,8 @@ ADVICE: Final = {
     Reason.PROBE_FAILING: "The table of pods says what the probes met; what queue-proxy says of "
     "it:\n"
     f"kubectl logs {_PODS} -c queue-proxy",
+    Reason.BAD_ANSWERS: "queue-proxy is well and the container behind it is not; why:\n"
+    f"kubectl logs {_PODS} -c user-container --previous",
     Reason.AT_CAPACITY: "The next goes on when one of those ends. More at a time takes more pods "
     "(max-scale,\n"
     "target) or a higher containerConcurrency:\n"
@@ -42,6 +44,9 @@ ADVICE_OF_FOLDER: Final = {
     Reason.PROBE_FAILING: "The table of pods says what the probes met. The addresses are those of "
     "the Endpoints\n"
     "objects of the folder {folder}",
+    Reason.BAD_ANSWERS: "What listens at these addresses answers probes and is not well: see its "
+    "log. The addresses\n"
+    "are those of the Endpoints objects of the folder {folder}",
     Reason.AT_CAPACITY: "The next goes on when one of those ends. More at a time takes more "
     "addresses in the\n"
     "Endpoints or a higher containerConcurrency in the Revision, in the folder {folder}",

@@ -138,14 +138,14 @@ def _breakdown(terms: CapacityTerms) -> CapacityBreakdown:
 def _kubernetes(pod: PodTracker) -> str:
     if pod.is_service:
         return "service"
-    if pod.state in _LEAVING:
+    if pod.state in _LEAVING and pod.taken_by is None:
         return "gone"
     return "ready" if pod.ready else "not-ready"
 
 
 def _probe(pod: PodTracker) -> str:
     """Return what is known of whether the pod answers; a failed connection is known, too."""
-    if pod.failures:
+    if pod.failures and not pod.complained:
         return "failed"
     return "unknown" if pod.last_probe_at is None else "passed"
 

@@ -27,6 +27,7 @@ WAITING: Final = (
     Reason.NO_ENDPOINTS,
     Reason.PODS_NOT_READY,
     Reason.PROBE_FAILING,
+    Reason.BAD_ANSWERS,
     Reason.AT_CAPACITY,
 )
 
@@ -113,7 +114,10 @@ class PodView(TypedDict):
     limit: Annotated[int | None, says("how many it may have; `null` is no limit")]
     lastError: Annotated[
         str | None,
-        says("what the last failed probe or connection met; `null` if none"),
+        says(
+            "what the last failed probe or connection met, or the answer for which it is out; "
+            "`null` if none"
+        ),
     ]
     inSlice: Annotated[bool, says("whether it is usable and belongs to this activator's own share")]
 

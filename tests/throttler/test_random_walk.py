@@ -61,6 +61,7 @@ class Pod:
     passed_at: float = 0.0
     strikes: int = 0
     suspect: bool = False
+    complained: bool = False
     on_trial: bool = False
     held: float = -1.0  # until then no probe has it back
     well_since: float = -1000.0
@@ -236,7 +237,7 @@ class Walk:
         if b % 4:
             assert pod.real is not None
             self.fail(pod)
-            pod.error = "refused"
+            pod.error, pod.complained = "refused", False
             self.review()
             self.carry_out(pod.real.revision.connect_failed(pod.real, "refused", self.now))
             self.check()
@@ -298,6 +299,7 @@ class Walk:
             pod.relapses += 1
             pod.well_since = float("inf")
         pod.error = "answered 502"
+        pod.complained = True
         self.suspect(pod)
         self.new_probes.append(pod)
 
@@ -339,6 +341,8 @@ class Walk:
         pod.suspect = pod.on_trial = False
         pod.strikes = pod.relapses = 0
         pod.held, pod.well_since = -1.0, -1000.0
+        if pod.complained:
+            pod.error, pod.complained = "", False
 
     def hold(self, a: int, b: int) -> None:
         waiting = [(rev, t) for rev in self.revs.values() for t in rev.waiting()]
@@ -653,6 +657,8 @@ class Walk:
         for dest, pod in list(rev.pods.items()):
             if dest not in listed:
                 pod.state = "draining"
+                taken = self.listed[rev.spec.id].get(rev.spec.protocol, {})
+                pod.ready = taken.get(dest, pod.ready)
                 self.forget_answers(pod)
                 self.bury_if_idle(rev, pod)
         for dest, ready in listed.items():
@@ -663,7 +669,7 @@ class Walk:
             if ready and not pod.ready:
                 news = True
             if pod.state == "draining":
-                pod.error = ""  # of an earlier life
+                pod.error, pod.complained = "", False  # of an earlier life
             if pod.state == "draining" or (pod.state == "healthy" and pod.ready and not ready):
                 self.suspect(pod)
                 news = True
@@ -691,7 +697,7 @@ class Walk:
         assert real is not None
         if (rev := self.counting(asked)) is not None and self.now >= pod.held:
             pod.mesh_like = False
-            pod.error = ""
+            pod.error, pod.complained = "", False
             pod.passed_at = self.now
             if pod.state == "probing":
                 pod.state = "healthy"
@@ -712,7 +718,7 @@ class Walk:
         assert real is not None
         if (rev := self.counting(asked)) is not None:
             pod.mesh_like = status in (None, 502, 503)
-            pod.error = "bad"
+            pod.error, pod.complained = "bad", False
             if not (rev.reach[2] and pod.ready and not pod.is_service):
                 self.fail(pod)
             elif status is not None and self.now >= pod.held:
@@ -908,11 +914,18 @@ class Walk:
         passed = by_pods and any(p.state == "healthy" for p in listed)
         failing = [p for p in ready if p.error and p.state == "probing"]
         no_address = not by_pods and ready and not rev.address
-        not_ready = (not ready) if not by_pods else (passed or not failing)
+        out = [p for p in listed if p.complained and (p.ready or rev.spec.probe_suffices)]
+        not_ready = (not ready) if not by_pods else (passed or not (failing or out))
+        id = rev.real.revision.id
+        all_listed = self.listed[id].get(rev.spec.protocol, {})
+        taken = len(all_listed) - len(rev.lists)
         if no_address:
             nothing = {"mesh mode is enabled, the private Service has no ClusterIP"}
         else:
             nothing = set() if listed else {""}
+            if taken and not listed:
+                other = next(other for other in IDS if other != id)
+                nothing = {f"{taken} address{'es' * (taken > 1)} taken by {other}"}
         met = {self.met(p) for p in listed if p.error and p.state == "probing"}
         if passed:
             unready = {"probe passed, not listed as ready"}
@@ -924,11 +937,16 @@ class Walk:
             at_fault = {f"{one}; {told}" if one else told for one in at_fault}
         stuck = listed and not used and not no_address
         return {
-            "autoscaler-unreachable": {""} if lost and not listed else set(),
-            "no-endpoints": nothing if no_address or not lost else set(),
+            "autoscaler-unreachable": {""} if lost and not listed and not taken else set(),
+            "no-endpoints": nothing if no_address or taken or not lost else set(),
             "at-capacity": {f"{requests}/{sum(p.limit for p in used)}"} if used else set(),
             "pods-not-ready": unready if stuck and not_ready else set(),
-            "probe-failing": at_fault if stuck and not not_ready else set(),
+            "bad-answers": {self.met(p) for p in out}
+            if by_pods and stuck and not passed
+            else set(),
+            "probe-failing": at_fault
+            if stuck and not not_ready and not (by_pods and out)
+            else set(),
         }
 
     @staticmethod
@@ -1079,7 +1097,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert ("new", "rejected") in paths
     assert ("new", "assigned", "queued", "assigned", "released") in paths
     assert ("new", "assigned", "timed-out") in paths
-    assert told == {reason.value for reason in list(Reason)[:5]}
+    assert told == {reason.value for reason in list(Reason)[:6]}
     assert gone > 100
     assert via_service > 15, via_service
     assert taken_out - panicked > 30, taken_out

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.throttler.world import One, addresses
+from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
-from throttler.model import MeshMode
+from throttler.model import Dest, MeshMode, RevisionID
+from throttler.outliers import HOLD
 from throttler.reason import Reason, waiting_reason
 
 A, B, C = addresses(3)
@@ -154,3 +155,31 @@ def test_the_cluster_ip_is_full() -> None:
     one.passed(service)
     one.requests(3)
     assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
+
+
+def test_a_pod_is_out_for_its_answers_while_its_probe_passes() -> None:
+    one = One(1)
+    (pod,) = one.healthy([A])
+    one.throttler.answered_badly(pod, "answered 502: EOF", one.now, untouched=True)
+    assert waiting_reason(one.throttler) == (Reason.BAD_ANSWERS, f"{A}: answered 502: EOF")
+    one.failed(pod)
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: 503")
+    one.passed(pod)
+    one.throttler.answered_badly(pod, "answered 502: EOF", one.now, untouched=True)
+    one.now += HOLD
+    one.passed(pod)
+    assert waiting_reason(one.throttler)[0] is Reason.AT_CAPACITY
+
+
+def test_the_only_pods_that_are_listed_are_of_another_revision_by_now() -> None:
+    many, thief = Many(), RevisionID("elsewhere", "thief")
+    for id in (thief, NAME):
+        many.throttler.set_revision(revision(1, id=id), 0.0)
+    many.set_dests([Dest(A, "old"), Dest(B, "old")])
+    many.set_dests([Dest(A, "new")], id=thief)
+    assert waiting_reason(many.find())[0] is Reason.PODS_NOT_READY, "the other may come"
+    many.set_dests([Dest(A, "new"), Dest(B, "new")], id=thief)
+    detail = "2 addresses taken by elsewhere/thief"
+    assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
+    many.set_dests([], id=thief)
+    assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from tests.throttler.world import One, addresses, revision
+from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
 from throttler.health import PodState
-from throttler.model import MeshMode, ReadinessRule
+from throttler.model import Dest, MeshMode, ReadinessRule, RevisionID
 from throttler.outliers import HOLD
 from throttler.pod import PodTracker
 from throttler.reason import Reason
@@ -48,7 +48,7 @@ def test_a_pod_is_left_alone_for_its_answers() -> None:
     one = One(1)
     pod, *_ = one.healthy([A, B, C])
     one.throttler.answered_badly(pod, "answered 502", one.now, untouched=True)
-    assert said(pod) == ("wait", "bad-answers")
+    assert said(pod) == ("wait", "answered-badly")
     one.now += HOLD
     one.passed(pod)
     assert said(pod) == ("use", "on-trial")
@@ -113,6 +113,36 @@ def test_pods_behind_a_mesh_are_left_to_the_cluster_ip() -> None:
     assert said(service) == ("wait", "awaiting-probe")
     one.passed(service)
     assert said(service) == ("use", "probe-passed")
+
+
+def test_an_address_that_another_revision_took_stays_in_sight_while_it_is_listed() -> None:
+    many, thief = Many(), RevisionID("default", "thief")
+    for id in (NAME, thief):
+        many.throttler.set_revision(revision(1, id=id), 0.0)
+    many.pass_all(many.set_dests([Dest(A, "old")]))
+    running = many.request()
+    many.set_dests([Dest(A, "new")], id=thief)
+    for _ in ("it has a request still", "it has none"):
+        (pod,) = many.find().statistics().pods
+        assert said(pod) == ("leave", "taken")
+        assert "another revision, default/thief," in verdict(pod).sentence
+        assert pod.ready
+        if running.pod:
+            many.find().release(running, many.now)
+    many.set_dests([])
+    assert many.find().statistics().pods == ()
+
+
+def test_what_was_anothers_from_the_start_is_in_sight_too_and_news_of_it_gives_it_back() -> None:
+    many, thief = Many(), RevisionID("default", "thief")
+    many.throttler.set_revision(revision(1, id=thief), 0.0)
+    many.set_dests([Dest(A, "old")])
+    many.set_dests([Dest(A, "new")], id=thief)
+    many.throttler.set_revision(revision(1), 0.0)
+    assert [said(pod) for pod in many.find().statistics().pods] == [("leave", "taken")]
+    many.set_dests([], [Dest(A, "old")])
+    assert [said(pod) for pod in many.find().statistics().pods] == [("wait", "awaiting-probe")]
+    assert [said(pod) for pod in many.find(thief).statistics().pods] == [("leave", "taken")]
 
 
 def test_the_words_of_a_readiness_rule_are_rules() -> None:
