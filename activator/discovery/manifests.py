@@ -333,7 +333,10 @@ class ManifestFolder:
             owner = self._owners.get(key)
             if owner == name:
                 if key in self._rejected:
-                    yield f"line {document.line}: {self._rejected[key]}"
+                    reason = (
+                        f"the object that starts on line {document.line}: {self._rejected[key]}"
+                    )
+                    yield f"{reason}; its last good state, if any, stays in force"
             elif owner is not None and not file.vanished:
                 yield f"line {document.line}: {key} is also in {owner}, which stays in force"
 

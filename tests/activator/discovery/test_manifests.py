@@ -67,7 +67,7 @@ def test_a_secret_that_is_broken_is_named_and_not_shown(
     write(tmp_path / "a.yaml", secret("certs") | {"data": {"tls.key": "hunter2"}})
     folder.load()
     (problem,) = folder.errors.values()
-    assert "line 1: Secret knative-serving/certs: data[tls.key]: expected base64" in problem
+    assert "on line 1: Secret knative-serving/certs: data[tls.key]: expected base64" in problem
     assert "hunter2" not in problem + caplog.text
 
 
@@ -176,9 +176,11 @@ def test_a_broken_object_is_reported_with_its_line_and_stops_no_other_of_the_fil
     write(tmp_path / "a.yaml", revision(timeoutSeconds=-1), private("10.0.0.1"))
     folder.load()
     assert sink.ready() == ["10.0.0.1:8012"]
-    assert folder.errors[str(tmp_path / "a.yaml")].startswith(
-        "line 1: Revision default/a: spec.timeoutSeconds: expected an integer"
+    problem = folder.errors[str(tmp_path / "a.yaml")]
+    assert problem.startswith(
+        "the object that starts on line 1: Revision default/a: spec.timeoutSeconds: expected an int"
     )
+    assert problem.endswith("; its last good state, if any, stays in force")
 
 
 def test_a_file_that_is_too_large_is_reported(tmp_path: Path, folder: ManifestFolder) -> None:
@@ -307,7 +309,7 @@ async def test_a_file_that_breaks_is_told_without_what_was_wrong_with_its_object
     async with running(folder):
         assert "spec.timeoutSeconds" in folder.errors[str(path)]
         path.write_text("kind: [")
-        await until(lambda: "last good state" in folder.errors[str(path)])
+        await until(lambda: "last good state of this file" in folder.errors[str(path)])
         assert "spec.timeoutSeconds" not in folder.errors[str(path)]
 
 
