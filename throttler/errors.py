@@ -56,11 +56,12 @@ class WaitTooLong(ActivatorError):
     """A request would wait longer than it may last, and is told so at once (``shed_early``).
 
     Attributes:
-        expected: seconds that it would wait.
+        expected: seconds that it would wait; limit: seconds that it may.
     """
 
     status = 503
 
-    def __init__(self, expected: float) -> None:
+    def __init__(self, expected: float, limit: float) -> None:
         super().__init__("expected wait exceeds the time-out")
         self.expected = expected
+        self.limit = limit

@@ -148,8 +148,9 @@ class Forecast:
         expected = self.expected_wait(now)
         if expected is None or revision.breaker.waiting < max(revision.in_flight, 1):
             return
-        if expected > ticket.deadline - now:
-            raise WaitTooLong(expected)
+        left = ticket.deadline - now
+        if expected > left:
+            raise WaitTooLong(expected, left)
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that finds no room now would wait.

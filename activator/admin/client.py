@@ -7,6 +7,7 @@ asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from time import monotonic
 from types import TracebackType
@@ -85,9 +86,12 @@ class Admin:
         except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
             raise _unexpected(url, f"it does not speak HTTP/1.1: {error}") from None
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise NoAnswer(_no_answer(url, str(error) or type(error).__name__)) from None
+            why = _ERRNO.sub("", str(error)) or type(error).__name__
+            raise NoAnswer(_no_answer(url, why)) from None
 
 
+#: What the system's own errors begin with.
+_ERRNO: Final = re.compile(r"^\[Errno -?[0-9]+\] ")
 _ACCEPT: Final = {"Accept": "application/json"}
 
 

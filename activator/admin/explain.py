@@ -110,7 +110,7 @@ def _queue(one: Node) -> str:
 #: What the words of ``readinessRule`` mean.
 _KUBERNETES_TOO: Final = "our own probe has to pass and Kubernetes to list the pod as ready: "
 _READINESS: Final = {
-    "probe": "our own probe is enough (probe)",
+    "probe": "our own probe is enough",
     "exec-readiness-probe": f"{_KUBERNETES_TOO}exec-readiness-probe",
     "startup-probe": f"{_KUBERNETES_TOO}startup-probe",
     "sidecar-readiness-probe": f"{_KUBERNETES_TOO}sidecar-readiness-probe",

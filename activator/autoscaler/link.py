@@ -355,7 +355,8 @@ def _check_url(url: str) -> None:
 
 
 def _why(error: BaseException | None) -> str:
-    return str(error) or type(error).__name__
+    words = error.strerror if isinstance(error, OSError) else None  # without "[Errno 111]"
+    return words or str(error) or type(error).__name__
 
 
 class _Connect(connect):

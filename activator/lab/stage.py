@@ -159,7 +159,7 @@ class Stage:
         app.start_pods(pods)
         await app.until_ready()
         await app.until_view(
-            _HEALTHY.get(pods, f"all {pods} pods are healthy"),
+            _HEALTHY.get(pods, f"its {pods} pods are healthy"),
             lambda view: sum(_in_use(each) for each in view["pods"]) == pods,
         )
         return app

@@ -103,7 +103,7 @@ class Timeline:
     def entries(self) -> list[Entry]:
         """All of it by time; what is of the same time in the order in which it was taken."""
         counted = [
-            Entry(run.last - self._began, Who.ACTIVATOR, f"{what} ({run.count - TOLD} times more)")
+            Entry(run.last - self._began, Who.ACTIVATOR, f"{what} ({_more(run.count - TOLD)})")
             for what, run in [*self._ended, *self._runs.items()]
             if run.count > TOLD
         ]
@@ -114,6 +114,10 @@ class Timeline:
         """Whether something was looked at, and all of it was as it must be."""
         checks = [entry.passed for entry in self._entries if entry.who is Who.CHECK]
         return bool(checks) and all(checks)
+
+
+def _more(times: int) -> str:
+    return "once more" if times == 1 else f"{times} times more"
 
 
 class Outcome(NamedTuple):

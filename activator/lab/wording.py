@@ -55,7 +55,7 @@ def told(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, str] | N
         case "probe failed":
             return Who.POD, f"{pod}: answers the activator's probe {details['status']}"
         case "draining":
-            return Who.POD, f"{pod}: drains, {details['in_flight']} requests in it"
+            return Who.POD, f"{pod}: drains, {_requests(details['in_flight'])} in it"
         case "stopped" | "ended by itself":
             return Who.POD, f"{pod}: {kind}, status {details['status']}"
     return None
@@ -87,6 +87,10 @@ def _change(data: Mapping[str, Any]) -> str:
 
 def _limit(capacity: int | None) -> str:
     return "without limit" if capacity is None else str(capacity)
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count} requests"
 
 
 def _lists(details: Mapping[str, Any]) -> str:

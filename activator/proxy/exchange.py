@@ -151,7 +151,7 @@ class Exchange(ABC):
             self._reply(replies.queue_full(error.bound, proxy.retry_after(throttler)), "queue-full")
             return
         except WaitTooLong as error:
-            self._reply(replies.shed(error.expected, proxy.retry_after(throttler)), "shed")
+            self._reply(replies.shed(error, proxy.retry_after(throttler)), "shed")
             return
         if pod is None:
             if self.trace is not None:

@@ -155,10 +155,10 @@ def queue_full(bound: str, retry_after: int | None = None) -> Reply:
     return _error(503, "pending request queue full", Reason.QUEUE_FULL, bound, retry_after)
 
 
-def shed(expected: float, retry_after: int | None = None) -> Reply:
-    """It would wait in vain; see throttler.errors.WaitTooLong."""
-    detail = f"{expected:.0f} s expected"
-    return _error(503, str(WaitTooLong(expected)), Reason.WAIT_TOO_LONG, detail, retry_after)
+def shed(error: WaitTooLong, retry_after: int | None = None) -> Reply:
+    """It would wait in vain."""
+    detail = f"{error.expected:.1f} s expected, {error.limit:.1f} s left"
+    return _error(503, str(error), Reason.WAIT_TOO_LONG, detail, retry_after)
 
 
 def too_many_connections(retry_after: int | None = None) -> Reply:

@@ -18,7 +18,7 @@ from throttler.errors import (
         (RevisionNotFound("hello"), 404, 'revision.serving.knative.dev "hello" not found'),
         (RevisionNotFound(""), 404, 'revision.serving.knative.dev "" not found'),
         (RequestQueueFull("total-bytes"), 503, "pending request queue full"),
-        (WaitTooLong(70.0), 503, "expected wait exceeds the time-out"),
+        (WaitTooLong(70.0, 60.0), 503, "expected wait exceeds the time-out"),
     ],
 )
 def test_each_error_has_its_status_and_its_text(

@@ -78,7 +78,7 @@ def test_a_revision_at_zero(world):
         "Queue      0 of at most 10000",
         "In flight  0 of 0",
         "Capacity   0 usable pods × 2 = 0",
-        "Readiness  our own probe is enough (probe)",
+        "Readiness  our own probe is enough",
     ]
 
 

@@ -72,6 +72,13 @@ def test_what_the_activator_does_again_and_again_is_counted():
     ]
 
 
+def test_once_more_is_no_number():
+    timeline = Timeline()
+    for _ in range(3):
+        timeline.note(0.0, Who.ACTIVATOR, "tries")
+    assert timeline.entries[-1].what == "tries (once more)"
+
+
 def test_what_anybody_else_does_again_is_told_each_time():
     timeline = Timeline()
     assert all(timeline.note(0.0, Who.CLIENT, "GET") for _ in range(5))

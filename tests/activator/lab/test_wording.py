@@ -32,6 +32,7 @@ from activator.lab.wording import SWITCHES, answered, did, known, seen, told
         ("probe passed", {"status": 200}, Who.POD, "p: answers the activator's probe 200"),
         ("probe failed", {"status": 503}, Who.POD, "p: answers the activator's probe 503"),
         ("draining", {"in_flight": 2}, Who.POD, "p: drains, 2 requests in it"),
+        ("draining", {"in_flight": 1}, Who.POD, "p: drains, 1 request in it"),
         ("stopped", {"status": 0}, Who.POD, "p: stopped, status 0"),
         ("ended by itself", {"status": 1}, Who.POD, "p: ended by itself, status 1"),
     ],

@@ -460,7 +460,7 @@ async def test_with_early_shedding_who_would_wait_in_vain_is_told_at_once(new_wo
     answer = await clients[2].answer()
 
     assert (answer.status, answer.body) == (503, b"expected wait exceeds the time-out\n")
-    assert answer.get(b"activator-reason") == b"wait-too-long; 60 s expected"
+    assert answer.get(b"activator-reason") == b"wait-too-long; 60.0 s expected, 50.0 s left"
     assert answer.get(b"retry-after") == b"48"
     assert world.counters().outcomes["shed"] == 1
     for client in clients[:2]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy import replies
-from throttler.errors import RevisionNotFound
+from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 
 DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
@@ -63,10 +63,10 @@ ANSWERS = {
         b"pending request queue full\n",
     ),
     "shed": (
-        replies.shed(71.4, retry_after=64),
+        replies.shed(WaitTooLong(3.22, 2.99), retry_after=64),
         b"HTTP/1.1 503 Service Unavailable\r\n"
         + NOSNIFF
-        + b"Retry-After: 64\r\nActivator-Reason: wait-too-long; 71 s expected\r\n",
+        + b"Retry-After: 64\r\nActivator-Reason: wait-too-long; 3.2 s expected, 3.0 s left\r\n",
         b"expected wait exceeds the time-out\n",
     ),
     "timed-out": (
