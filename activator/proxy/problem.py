@@ -22,9 +22,10 @@ if TYPE_CHECKING:  # an exchange has its replies fitted here
 #: What a reason's word is appended to (RFC 4151). Not an address: an answer of a service's host
 #: must not send its reader to a path of that service.
 TYPES = "tag:activator.dev,2026:reasons/"
-#: Only these answers depend on Accept as far as a cache can tell: text is for everybody, so no
-#: reader can be given from a cache what he could not read.
-_PROBLEM = b"\r\nContent-Type: application/problem+json\r\nVary: Accept"
+_PROBLEM = b"\r\nContent-Type: application/problem+json"
+#: Both forms say it: a cache that kept either would give it to who had rather the other (404 may
+#: be kept without being asked, RFC 9110 section 15.1).
+_VARY = b"\r\nVary: Accept"
 
 
 def fitted(reply: Reply, exchange: Exchange, now: float) -> Reply:
@@ -34,8 +35,7 @@ def fitted(reply: Reply, exchange: Exchange, now: float) -> Reply:
     Arguments:
         now: seconds, on the clock of the ticket's arrival.
     """
-    if exchange.notes:
-        reply = replace(reply, fields=reply.fields + exchange.notes)
+    reply = replace(reply, fields=reply.fields + _VARY + exchange.notes)
     if not prefers_json(exchange.request.block):
         return reply
     revision = exchange.entry.throttler.revision.id
@@ -54,9 +54,12 @@ def negotiated(reply: Reply, block: bytes) -> Reply:
     """Return a reply that belongs to no revision as its client gets it.
 
     Arguments:
-        block: the request's header fields, each preceded by its CRLF.
+        block: the request's header fields, each preceded by its CRLF; empty if they are not known.
     """
-    return _as_problem(reply, {}) if reply.reason and prefers_json(block) else reply
+    if not (reply.reason and block):
+        return reply
+    reply = replace(reply, fields=reply.fields + _VARY)
+    return _as_problem(reply, {}) if prefers_json(block) else reply
 
 
 def unknown(error: RevisionNotFound, block: bytes) -> Reply:
@@ -67,6 +70,7 @@ def unknown(error: RevisionNotFound, block: bytes) -> Reply:
     """
     named = {"namespace": printable(error.namespace), "revision": printable(error.name)}
     reply = not_found(error)
+    reply = replace(reply, fields=reply.fields + _VARY)
     return _as_problem(reply, named if error.namespace else {}) if prefers_json(block) else reply
 
 

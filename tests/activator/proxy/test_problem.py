@@ -51,7 +51,12 @@ async def test_the_same_request_gets_knatives_bytes_from_everybody_else(world):
     answer = await world.ask(request(fields=b"Accept: */*\r\n"))
     assert answer.body == b"activator request timeout"
     assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
-    assert answer.get(b"vary") is None
+    assert answer.get(b"vary") == b"Accept", "else a cache gives the text to who asks for JSON"
+
+
+async def test_the_text_of_an_unknown_revision_is_kept_by_no_cache_for_who_asks_for_json(world):
+    answer = await world.ask(request())
+    assert (answer.status, answer.get(b"vary")) == (404, b"Accept")
 
 
 async def test_head_has_the_length_of_the_problem_and_no_body(world):
