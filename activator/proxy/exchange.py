@@ -276,7 +276,7 @@ class Exchange(ABC):
 
     def _go_on(self, failure: Failure, error: str, cause: str) -> None:
         """An attempt has failed: do what the rules say."""
-        repeatable = retry.may_repeat(self.request, self._body)
+        repeatable = retry.may_repeat(self.request, self._body, failure)
         then, blame = retry.judge(failure, repeatable=repeatable, repeats=self._repeats)
         self._repeats += failure in retry.SEEN
         pod = self.ticket.pod

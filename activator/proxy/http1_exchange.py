@@ -12,7 +12,7 @@ from activator.proxy import replies, retry
 from activator.proxy.answer import Reframed
 from activator.proxy.exchange import Exchange
 from activator.proxy.held import NO_BODY
-from activator.proxy.queue_proxy import DOUBTFUL, complaint, own_failure
+from activator.proxy.queue_proxy import DOUBTFUL, complaint, may_be_own, own_failure
 from activator.proxy.request import Request, pod_head
 from activator.proxy.response import Response, interim_head, switching_head
 from activator.proxy.retry import Failure
@@ -31,7 +31,7 @@ class Http1Exchange(Exchange):
         paused: the pod reads slower than the client sends.
     """
 
-    __slots__ = ("_answer", "_keep_alive", "_rest", "_start", "paused", "to_head")
+    __slots__ = ("_answer", "_keep_alive", "_rest", "_start", "_withheld", "paused", "to_head")
 
     # Nobody else sets them.
     downstream: Downstream  # type: ignore[mutable-override] # see above
@@ -44,6 +44,8 @@ class Http1Exchange(Exchange):
         self.to_head = request.method == b"HEAD"
         self.paused = False
         self._answer: Reframed | None = None
+        # What may be queue-proxy's own answer, until all of it is here: a head and what followed.
+        self._withheld: tuple[Response, list[bytes]] | None = None
         self._keep_alive = request.keep_alive
 
     # -- sending -----------------------------------------------------------------------------------
@@ -145,8 +147,10 @@ class Http1Exchange(Exchange):
         pod = self.ticket.pod
         assert pod is not None
         if pod.strikes or response.status in DOUBTFUL:
-            whole = complete and raw is not None
-            if not self._stands(response, payload if whole else None):
+            if not complete and may_be_own(response):
+                self._withheld = response, payload
+                return
+            if not self._stands(response, payload if complete else None):
                 return
         downstream = self.downstream
         now = self._proxy.driver.clock()
@@ -168,7 +172,7 @@ class Http1Exchange(Exchange):
         """Take what an answer says of its pod; return whether it is for the client.
 
         Arguments:
-            body: all of it, where it came in one piece with the head.
+            body: all of it, where it is here.
         """
         pod = self.ticket.pod
         assert pod is not None
@@ -181,8 +185,7 @@ class Http1Exchange(Exchange):
             # Behind the ClusterIP nobody is left alone for it: bounded by number, not by time.
             failure = Failure.APPLICATION_LOST
         text = complaint(response, body if failure else None)
-        repeatable = retry.may_repeat(self.request, self._body)
-        if failure is None or not retry.again(failure, repeatable, self._repeats):
+        if failure is None or not self._may_go_again(failure):
             driver.answered_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
             return True
         upstream, self.upstream = self.upstream, None
@@ -192,6 +195,19 @@ class Http1Exchange(Exchange):
             self.trace.failed(text)
         self._go_on(failure, text, failure.value)
         return False
+
+    def _may_go_again(self, failure: Failure) -> bool:
+        repeatable = retry.may_repeat(self.request, self._body, failure)
+        return retry.again(failure, repeatable, self._repeats)
+
+    def _withhold(self, payload: list[bytes], complete: bool) -> None:
+        """Wait for the rest of what may be queue-proxy's own answer: 512 bytes at most."""
+        assert self._withheld is not None
+        response, pieces = self._withheld
+        pieces += payload
+        if complete:
+            self._withheld = None
+            self.on_response(response, None, pieces, True)
 
     def _reframed(self, response: Response, payload: list[bytes], complete: bool) -> bytes:
         """Return a head that differs from the pod's, and the payload that came with it."""
@@ -207,6 +223,9 @@ class Http1Exchange(Exchange):
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         """See upstream.Answered."""
+        if self._withheld is not None:
+            self._withhold(payload, complete)
+            return
         if self._answer is None:
             data = payload[0] if len(payload) == 1 else b"".join(payload)
         else:
@@ -239,6 +258,7 @@ class Http1Exchange(Exchange):
         """See upstream.Answered."""
         upstream, self.upstream = self.upstream, None
         assert upstream is not None
+        self._withheld = None
         self._lost(retry.lost(answered=answered, reused=upstream.reused), error)
 
     def _switch(self, response: Response) -> None:

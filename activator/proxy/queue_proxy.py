@@ -32,16 +32,30 @@ _NOSNIFF = b"\r\nX-Content-Type-Options: nosniff"
 _PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
 
 
+def may_be_own(response: Response) -> bool:
+    """Whether an answer has the status, the fields and a length of queue-proxy's own."""
+    return (
+        response.status in DOUBTFUL
+        and 0 < response.length <= MAX_BODY
+        and _NOSNIFF in response.block
+        and _PLAIN in response.block
+    )
+
+
 def own_failure(response: Response, payload: Sequence[bytes]) -> Failure | None:
     """Return what became of a request, where it is queue-proxy that says so; else None.
+
+    An answer to HEAD has its fields and its length alone, and these may be the application's: what
+    they claim is bounded by number, and to ask again does no harm.
 
     Arguments:
         payload: all of the body.
     """
-    if not 0 < response.length <= MAX_BODY:
+    if not may_be_own(response):
         return None
-    if _NOSNIFF not in response.block or _PLAIN not in response.block:
-        return None
+    if response.body is None:
+        other = response.status == 503 and response.length != len(_QUEUE_FULL)
+        return None if other else Failure.APPLICATION_LOST
     body = b"".join(payload)
     if response.status == 503:
         return Failure.UNTOUCHED if body == _QUEUE_FULL else None
@@ -57,6 +71,7 @@ def complaint(response: Response, body: Sequence[bytes] | None) -> str:
 
     Arguments:
         body: what queue-proxy says; None of an application's answer, whose words are its own.
+            Empty in an answer to HEAD.
     """
     text = f"answered {response.status}"
-    return text if body is None else f"{text}: {b''.join(body).decode('latin-1').strip()}"
+    return text if not body else f"{text}: {b''.join(body).decode('latin-1').strip()}"

@@ -114,10 +114,15 @@ def lost(*, answered: bool, reused: bool) -> Failure:
     return Failure.REUSED_LOST if reused else Failure.NEW_LOST
 
 
-def may_repeat(request: Request, body: HeldBody) -> bool:
+def may_repeat(request: Request, body: HeldBody, failure: Failure) -> bool:
     """Whether a request that a pod may have seen can be sent to a pod again: only a method that
-    has no second effect, and only with all that came of its body still held."""
-    return request.method in IDEMPOTENT and body.replayable and not request.upgrade
+    has no second effect, and only with all that came of its body still held.
+
+    What asks for another protocol changes what follows, so of that only what no application had.
+    """
+    if request.upgrade and failure is not Failure.UNTOUCHED:
+        return False
+    return request.method in IDEMPOTENT and body.replayable
 
 
 def may_be_lost(request: Request) -> bool:

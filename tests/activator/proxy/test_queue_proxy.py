@@ -6,6 +6,7 @@ import pytest
 
 from activator.proxy.queue_proxy import complaint, own_failure
 from activator.proxy.response import read_response
+from activator.proxy.retry import Failure
 
 REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
 FULL = b"pending request queue full\n"
@@ -79,9 +80,24 @@ def test_the_same_words_without_the_fields_that_go_writes(fields: bytes) -> None
     assert not judged(502, REFUSED, fields)
 
 
-def test_an_answer_to_head_has_no_words_to_know_it_by() -> None:
-    head = b"HTTP/1.1 502 Bad Gateway\r\n%bContent-Length: 53\r\n\r\n" % GO
-    assert own_failure(read_response(head, to_head=True), []) is None
+@pytest.mark.parametrize(
+    ("status", "fields", "length", "failure"),
+    [
+        (502, GO, 53, Failure.APPLICATION_LOST),
+        (503, GO, len(FULL), Failure.APPLICATION_LOST),
+        (503, GO, 12, None),
+        (502, GO, 600, None),
+        (502, b"", 53, None),
+        (500, GO, 53, None),
+    ],
+)
+def test_an_answer_to_head_is_known_by_its_fields_and_length(
+    status: int, fields: bytes, length: int, failure: Failure | None
+) -> None:
+    head = b"HTTP/1.1 %d X\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, length)
+    response = read_response(head, to_head=True)
+    assert own_failure(response, []) is failure
+    assert complaint(response, []) == f"answered {status}"
 
 
 def test_people_are_told_the_words_of_queue_proxy_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -92,21 +93,21 @@ def test_the_end_of_a_connection(answered: bool, reused: bool, failure: Failure)
 )
 def test_a_method_without_a_second_effect_may_be_repeated(method: bytes, may: bool) -> None:
     bare = Request(method, b"/", 1, b"", {}, b"")
-    assert may_repeat(bare, NO_BODY) is may
+    assert may_repeat(bare, NO_BODY, F.NEW_LOST) is may
     assert may_be_lost(bare) is may
 
 
 def test_a_key_that_promises_idempotence_does_not_make_a_post_safe() -> None:
     keyed = Request(b"POST", b"/", 1, b"\r\nIdempotency-Key: a", {}, b"")
-    assert not may_repeat(keyed, NO_BODY)
+    assert not may_repeat(keyed, NO_BODY, F.NEW_LOST)
 
 
 def test_what_is_held_no_more_cannot_be_repeated() -> None:
     put = Request(b"PUT", b"/", 1, b"", {}, b"")
     body = HeldBody(put, 10)
-    assert may_repeat(put, body)
+    assert may_repeat(put, body, F.NEW_LOST)
     body.forget()
-    assert not may_repeat(put, body)
+    assert not may_repeat(put, body, F.NEW_LOST)
 
 
 # -- with sockets --------------------------------------------------------------------------------
@@ -319,16 +320,68 @@ async def test_good_answers_between_bad_ones_keep_a_pod(world):
     assert states(world) == ["healthy", "healthy"]
 
 
-async def test_an_answer_in_two_pieces_is_not_held_back(world):
+@pytest.mark.parametrize("cut", [1, 20])
+async def test_what_queue_proxy_gives_back_in_pieces_another_pod_serves_too(world, cut):
     bare, _ = await pods_of(world, 2)
-    head, body = NOT_THERE[:-20], NOT_THERE[-20:]
+    bare.on_data = in_two(world, NOT_THERE, cut)
+    assert (await world.ask()).status == 200
+
+
+async def test_an_answer_of_the_application_in_pieces_passes_on_whole(world):
+    bare, _ = await pods_of(world, 2)
+    text = b"dial tcp 10.0.0.7:5432: connect: connection refused\n"
+    bare.on_data = in_two(world, own(502, text), 20)
+    answer = await world.ask()
+    assert (answer.status, answer.body) == (502, text)
+
+
+async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(world):
+    bare, _ = await pods_of(world, 2)
+
+    def breaks_off(connection: PodConnection) -> None:
+        connection.write(NOT_THERE[:-20])
+        connection.close()
+
+    bare.on_data = breaks_off
+    answer = await world.ask()
+    assert (answer.status, answer.get(b"activator-reason")[:15]) == (502, b"upstream-failed")
+
+
+def in_two(world: World, answer: bytes, last: int) -> Callable[[PodConnection], None]:
+    """Write all but the last bytes, and these a moment later."""
 
     def slowly(connection: PodConnection) -> None:
-        connection.write(head)
-        world.loop.call_later(0.05, connection.write, body)
+        connection.write(answer[:-last])
+        world.loop.call_later(0.05, connection.write, answer[-last:])
 
-    bare.on_data = slowly
-    assert (await world.ask()).status == 502
+    return slowly
+
+
+@pytest.mark.parametrize("answer", [NOT_THERE, FULL, CUT_OFF], ids=["not-there", "full", "cut-off"])
+async def test_a_head_request_that_queue_proxy_answers_another_pod_serves(world, answer):
+    bare, other = await pods_of(world, 2)
+    bare.answer = answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    other.answer = ok().partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    client = await world.client()
+    client.send(request(b"/x", b"HEAD"))
+    got = await client.answer(b"HEAD")
+    assert (got.status, attempts(got)) == (200, b"2")
+
+
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+
+
+async def test_an_opening_of_a_tunnel_that_no_application_had_another_pod_serves(world):
+    bare, _ = await pods_of(world, 2)
+    bare.answer = NOT_THERE
+    answer = await world.ask(request(fields=UPGRADE))
+    assert (answer.status, attempts(answer)) == (200, b"2")
+
+
+async def test_an_opening_of_a_tunnel_that_an_application_may_have_had_is_not_repeated(world):
+    bare, _ = await pods_of(world, 2)
+    bare.answer = CUT_OFF
+    assert (await world.ask(request(fields=UPGRADE))).status == 502
 
 
 async def test_a_pod_that_answers_before_it_has_the_whole_body_is_not_given_the_rest(world):
