@@ -97,7 +97,7 @@ class Settings:
 
     http_port: int = setting(
         values.PORT, "ACTIVATOR_HTTP_PORT", LISTENERS, "8012",
-        "Port for traffic; it takes HTTP/1.1 (HTTP/2 is answered 505).",
+        "Port for traffic; it takes HTTP/1.1 and HTTP/2 (h2c).",
         "Knative's activator-service forwards port 80 to it.",
     )
     h2c_port: int = setting(

@@ -1,4 +1,4 @@
-"""Names of objects that follow from the names of others.
+"""Names that follow from others: of objects, and of versions of HTTP.
 
 Knows text alone. Knative's counterpart: knative.dev/pkg/kmeta/names.go.
 """
@@ -18,6 +18,12 @@ def private_service(revision: str) -> str:
     revision's name, the MD5 of all of it, the suffix.
     """
     return _child(revision, "-private")
+
+
+def http_version(minor: int) -> str:
+    """Return a version as telemetry names it: ``1.0``, ``1.1``, and ``2`` for what counts as the
+    minor version 2 of HTTP/1."""
+    return "2" if minor == 2 else f"1.{minor}"
 
 
 def _child(parent: str, suffix: str) -> str:

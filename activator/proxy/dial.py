@@ -59,7 +59,7 @@ class Proof(NamedTuple):
     namespace: str
 
 
-async def connect(upstream: Upstream, host: str, port: int, within: float) -> None:
+async def connect(upstream: asyncio.Protocol, host: str, port: int, within: float) -> None:
     """Connect.
 
     Arguments:

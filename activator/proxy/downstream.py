@@ -16,6 +16,8 @@ from activator.proxy import presence, replies
 from activator.proxy.body import Body, LengthBody
 from activator.proxy.grammar import FramingError
 from activator.proxy.http1_exchange import Http1Exchange
+from activator.proxy.http2.downstream import Http2Downstream
+from activator.proxy.http2.frames import PREFACE
 from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.partial import PartialHead
 from activator.proxy.presence import Inquiry
@@ -196,7 +198,10 @@ class Downstream(asyncio.Protocol):
                     data if end == len(data) else data[:end], self.proxy.request_limits
                 )
             except FramingError as error:
-                self._refuse(error)
+                if data.startswith(PREFACE[:18]) and self._new_since > -inf:
+                    self._speak_http2(data)
+                else:
+                    self._refuse(error)
                 break
             self._ahead = data[end:]
             self._begin(request)
@@ -223,6 +228,18 @@ class Downstream(asyncio.Protocol):
             self.proxy.timers.arm(self, now + self.proxy.header_timeout)
         self._read_partial(data)
         return b""
+
+    def _speak_http2(self, data: bytes) -> None:
+        """Leave the connection to HTTP/2, whose preface is a malformed head in HTTP/1 (RFC 9113
+        section 3.4)."""
+        proxy = self.proxy
+        proxy.connections.discard(self)
+        proxy.timers.forget(self)
+        self._closed = True
+        successor = Http2Downstream(self)
+        proxy.connections.add(successor)
+        self.transport.set_protocol(successor)
+        successor.data_received(data)
 
     def _read_partial(self, data: bytes) -> None:
         """Add to a head that is not complete."""

@@ -113,6 +113,8 @@ class Exchange(ABC):
 
     ticket: Ticket
     entry: Entry
+    #: Seconds that the client waits, where it says so.
+    patience = inf
 
     # -- getting a pod -----------------------------------------------------------------------------
 
@@ -140,6 +142,7 @@ class Exchange(ABC):
             self._limits = TimeLimits(revision)
         elif request.expects_continue:
             self._limits = TimeLimits(revision)
+        within = min(within, self.patience)
         ticket = Ticket(self, now + within, size + self._body.size)
         self.ticket = ticket
         entry.load.enter(now)
@@ -276,9 +279,9 @@ class Exchange(ABC):
 
     def _go_on(self, failure: Failure, error: str, cause: str) -> None:
         """An attempt has failed: do what the rules say."""
-        repeatable = retry.may_repeat(self.request, self._body, failure)
+        repeatable = self._may_repeat(failure)
         then, blame = retry.judge(failure, repeatable=repeatable, repeats=self._repeats)
-        self._repeats += failure in retry.SEEN
+        self._repeats += failure in retry.COUNTED
         pod = self.ticket.pod
         assert pod is not None
         driver = self._proxy.driver
@@ -296,6 +299,10 @@ class Exchange(ABC):
             self._connect(driver.clock())
         else:
             self._requeue(cause)
+
+    def _may_repeat(self, failure: Failure) -> bool:
+        """Whether the request can be sent again, in view of what became of it."""
+        return retry.may_repeat(self.request, self._body, failure)
 
     def _requeue(self, cause: str) -> None:
         """Back to the front of the queue."""
@@ -338,11 +345,15 @@ class Exchange(ABC):
         if self.answering:
             self._abort("timed-out")
         else:
-            limit = name_of(self.entry.throttler.revision, idle=idle)
+            limit = self._limit(idle=idle)
             if self.upstream is None:
                 limit += "; still connecting"
             self._drop_upstream()
             self._reply_late(Reason.RESPONSE_LATE, limit)
+
+    def _limit(self, *, idle: bool) -> str:
+        """Return which limit ended the request, with its value."""
+        return name_of(self.entry.throttler.revision, idle=idle)
 
     def drain(self) -> None:
         """The process ends, and this request has no pod: tell the client to ask elsewhere."""

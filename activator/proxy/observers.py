@@ -24,7 +24,7 @@ class RequestRecord:
 
     Attributes:
         method, target, host: as they came.
-        minor: 1 for HTTP/1.1, 0 for HTTP/1.0.
+        minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
         headers: all header fields but Host, each preceded by its CRLF; of those that mean
             something to us the name is in lower case.
         content_length: 0 without body, -1 where it is unknown (chunked).

@@ -26,6 +26,7 @@ from activator.proxy.dial import (
     connect_error,
     connect_tls,
 )
+from activator.proxy.http2.pool import Http2Pool
 from activator.proxy.upstream import Upstream
 from activator.tls.internal import POD_PORT, SERVICE_PORT, PodTls
 from throttler.pod import PodTracker
@@ -185,18 +186,21 @@ class Pool:
 
     def opened(self, upstream: Upstream) -> None:
         """Count a new connection."""
-        self.connections += 1
-        self._pools.connections += 1
+        self.count(1)
         sock = upstream.transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def closed(self, upstream: Upstream) -> None:
         """Forget a connection."""
-        self.connections -= 1
-        self._pools.connections -= 1
+        self.count(-1)
         if upstream in self.idle:
             self.idle.remove(upstream)
             self._pools.idle -= 1
+
+    def count(self, by: int) -> None:
+        """Count connections that came, or went."""
+        self.connections += by
+        self._pools.connections += by
 
     def close_idle(self, before: float = inf) -> None:
         """Close the connections that have been idle since before that time."""
@@ -236,6 +240,7 @@ class ConnectionPools:
         self.tls: PodTls | None = None
         self._pools: dict[PodTracker, Pool] = {}
         self._plain: dict[PodTracker, Pool] = {}
+        self._http2: dict[PodTracker, Http2Pool] = {}
 
     def of(self, pod: PodTracker) -> Pool:
         """Return the connections to a pod that requests use."""
@@ -251,6 +256,17 @@ class ConnectionPools:
         pool = self._plain.get(pod)
         if pool is None:
             pool = self._plain[pod] = Pool(self, pod)
+        return pool
+
+    def http2_of(self, pod: PodTracker) -> Http2Pool | None:
+        """Return the connections to a pod that requests in HTTP/2 use; None where they would have
+        to go over TLS."""
+        if self.tls is not None:
+            return None
+        pool = self._http2.get(pod)
+        if pool is None:
+            within = self.limits.connect_timeout
+            pool = self._http2[pod] = Http2Pool(self.of(pod), self.start, within, self._clock)
         return pool
 
     def use_tls(self, tls: PodTls) -> None:
@@ -274,6 +290,8 @@ class ConnectionPools:
 
     def forget(self, pod: PodTracker) -> None:
         """Close what is idle of a pod that is no more; what is busy closes when it is done."""
+        if (http2 := self._http2.pop(pod, None)) is not None:
+            http2.retire()
         for pools in (self._pools, self._plain):
             if (pool := pools.pop(pod, None)) is not None:
                 _end(pool)
@@ -284,11 +302,15 @@ class ConnectionPools:
         before = self.now - IDLE_TIMEOUT
         for pool in self._all():
             pool.close_idle(before)
+        for http2 in self._http2.values():
+            http2.close_idle(before)
 
     def close(self) -> None:
         """Close everything that is idle."""
         for pool in self._all():
             pool.close_idle()
+        for http2 in self._http2.values():
+            http2.close_idle(inf)
 
     def _all(self) -> Iterator[Pool]:
         return chain(self._pools.values(), self._plain.values())

@@ -71,14 +71,15 @@ class Reply:
         return b"%b%b%b\r\nDate: %b\r\nContent-Length: %d%b\r\n\r\n%b" % (
             _STATUS_LINES[self.status],
             self.fields,
-            self._reason_lines(),
+            self.reason_lines(),
             date,
             len(self.body),
             connection,
             b"" if head_only else self.body,
         )
 
-    def _reason_lines(self) -> bytes:
+    def reason_lines(self) -> bytes:
+        """Return the field lines that say why, and when to ask again."""
         lines = b"" if self.retry_after is None else b"\r\nRetry-After: %d" % self.retry_after
         return lines + b"\r\nActivator-Reason: " + self.why.encode() if self.reason else lines
 

@@ -45,7 +45,7 @@ class Request:
 
     Attributes:
         method, target: exactly as they came; the target in origin form.
-        minor: 1 for HTTP/1.1, 0 for HTTP/1.0.
+        minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
         host: of the target if that is absolute, else the Host field; empty in HTTP/1.0 only.
         fields: those of fields.REQUEST_FIELDS that are there and are not framing.
         block: all other fields as they came, each preceded by its CRLF.

@@ -25,6 +25,7 @@ class Failure(Enum):
     NO_CONNECTION = "no-connection"
     REUSED_LOST = "reused-lost"
     NEW_LOST = "new-lost"
+    REFUSED = "refused"
     UNTOUCHED = "untouched"
     APPLICATION_LOST = "application-lost"
     ANSWER_LOST = "answer-lost"
@@ -64,6 +65,8 @@ class Rule(NamedTuple):
 #: REUSED_LOST, NEW_LOST: the connection, kept from before or opened for this request, ended after
 #: the request was sent and before a byte of an answer. A request that meets the second once more
 #: may be what breaks them: the pod is not blamed for it again.
+#: REFUSED: the pod says of a stream of HTTP/2 that it has not looked at it (RFC 9113 section 8.7),
+#: so that any method may be sent again; a pod that ends does so, and is not to blame.
 #: UNTOUCHED: queue-proxy says that its application had nothing of it (proxy.queue_proxy).
 #: APPLICATION_LOST: queue-proxy says that its application dropped it without an answer, which is
 #: NEW_LOST one step further on; of several in a row the pod is out, as for any bad answers.
@@ -74,6 +77,7 @@ RULES: dict[Failure, Rule] = {
     ),
     Failure.REUSED_LOST: Rule(Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
     Failure.NEW_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE),
+    Failure.REFUSED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
     Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
     Failure.APPLICATION_LOST: Rule(
         Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE
@@ -84,16 +88,19 @@ RULES: dict[Failure, Rule] = {
 #: Failures after which a pod may have seen the request.
 SEEN = frozenset((Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST))
 
+#: Failures that count as repeats: a pod that refuses for ever is not asked for ever.
+COUNTED = SEEN | {Failure.REFUSED}
+
 
 def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Blame]:
     """Return what follows from a failed attempt, for the request and of the pod.
 
     Arguments:
         repeatable: see ``may_repeat``.
-        repeats: failures of this request before, of those that count (``SEEN``).
+        repeats: failures of this request before, of those that count (``COUNTED``).
     """
     rule = RULES[failure]
-    if failure in SEEN and repeats >= MAX_REPEATS:
+    if failure in COUNTED and repeats >= MAX_REPEATS:
         repeatable = False
     return rule.repeatable if repeatable else rule.other, rule.again if repeats else rule.blame
 

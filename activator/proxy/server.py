@@ -23,6 +23,7 @@ import uvicorn
 from activator.driver import Driver
 from activator.logs import Repeats
 from activator.proxy.downstream import Downstream
+from activator.proxy.http2.downstream import Http2Downstream
 from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
 from activator.proxy.replies import Reply, too_many_connections
@@ -94,7 +95,7 @@ class Proxy:
         #: Set when the process is to end: each answer from then on is the last on its connection,
         #: so that clients go elsewhere before it is closed.
         self.draining = False
-        self.connections: set[Downstream] = set()
+        self.connections: set[Downstream | Http2Downstream] = set()
         #: Clients that are no connections yet: their TLS has not begun.
         self.handshakes = Tasks()
         self._repeats = Repeats()

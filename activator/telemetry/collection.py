@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple
 
 from activator.counters import Histogram, HttpCounters, RevisionCounters
 from activator.driver import Entry
+from activator.names import http_version
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
@@ -262,7 +263,7 @@ class Collection(Generic[L, P]):
                 ("http_request_method", words[0]),
                 ("url_scheme", "https" if secure else "http"),
                 ("network_protocol_name", "http"),
-                ("network_protocol_version", f"1.{minor}"),
+                ("network_protocol_version", http_version(minor)),
                 ("http_response_status_code", str(status)),
                 ("otel_scope_name", f.HTTP_SCOPE),
             )

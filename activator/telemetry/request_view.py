@@ -274,7 +274,12 @@ class Request(GoStruct):
 
     def at_least(self, major: int, minor: int) -> bool:
         """Whether the protocol's version is this or a later one."""
-        return (1, self.record.minor) >= (major, minor)
+        return self.version() >= (major, minor)
+
+    def version(self) -> tuple[int, int]:
+        """Return the protocol's version, major and minor."""
+        minor = self.record.minor
+        return (2, 0) if minor == 2 else (1, minor)
 
 
 Request.members = {
@@ -282,10 +287,10 @@ Request.members = {
     "Header": Member(Request.header, Header),
     "Host": Member(Request.host, str),
     "Method": Member(lambda request: decoded(request.record.method), str),
-    "Proto": Member(lambda request: f"HTTP/1.{request.record.minor}", str),
+    "Proto": Member(lambda request: "HTTP/{}.{}".format(*request.version()), str),
     "ProtoAtLeast": Member(Request.at_least, bool, (int, int)),
-    "ProtoMajor": Member(lambda request: 1, int),
-    "ProtoMinor": Member(lambda request: request.record.minor, int),
+    "ProtoMajor": Member(lambda request: request.version()[0], int),
+    "ProtoMinor": Member(lambda request: request.version()[1], int),
     "Referer": Member(_field_of(b"referer"), str),
     "RemoteAddr": Member(lambda request: request.record.client, str),
     "RequestURI": Member(lambda request: decoded(request.record.target), str),

@@ -19,6 +19,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from activator import __version__
+from activator.names import http_version
 from activator.telemetry.families import ACTIVATOR_SCOPE
 from activator.telemetry.tracing import RecordedTrace, Step, What
 
@@ -184,7 +185,7 @@ class _Spans:
         attributes |= {
             "url.scheme": "https" if head.secure else "http",
             "url.path": self._path,
-            "network.protocol.version": f"1.{head.minor}",
+            "network.protocol.version": http_version(head.minor),
             "http.response.status_code": trace.status,
             "activator.outcome": trace.outcome,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.names import private_service
+from activator.names import http_version, private_service
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,8 @@ from activator.names import private_service
 def test_the_private_service_of_a_revision(revision: str, name: str) -> None:
     assert private_service(revision) == name
     assert len(name) <= 63
+
+
+@pytest.mark.parametrize(("minor", "version"), [(0, "1.0"), (1, "1.1"), (2, "2")])
+def test_versions_of_http_have_names(minor, version):
+    assert http_version(minor) == version

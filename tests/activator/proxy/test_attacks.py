@@ -148,7 +148,6 @@ REFUSED = [
     Refused("H12-connect", b"CONNECT evil:80 HTTP/1.1\r\n" + HEAD + b"\r\n", (405, 501)),
     Refused("H13-connect-origin", b"CONNECT / HTTP/1.1\r\n" + HEAD + b"\r\n", (400, 405, 501)),
     Refused("H15-get-asterisk", get(b"*")),
-    Refused("H18-preface", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", (400, 505)),
     Refused("H18-preface-1.1", b"PRI * HTTP/1.1\r\n" + HEAD + b"\r\n"),
     # -- what only looks as if it were for us
     Refused("C10-expect", post(b"Expect: other\r\nContent-Length: 1\r\n", b"a"), (417,)),

@@ -39,6 +39,8 @@ TABLE: dict[tuple[Failure, bool], tuple[tuple[Then, Blame], tuple[Then, Blame]]]
     (F.REUSED_LOST, False): ((T.PASS_ON, B.NONE), (T.PASS_ON, B.NONE)),
     (F.NEW_LOST, True): ((T.REQUEUE, B.UNREACHABLE), (T.REQUEUE, B.NONE)),
     (F.NEW_LOST, False): ((T.PASS_ON, B.UNREACHABLE), (T.PASS_ON, B.NONE)),
+    (F.REFUSED, True): ((T.REQUEUE, B.NONE), (T.REQUEUE, B.NONE)),
+    (F.REFUSED, False): ((T.PASS_ON, B.NONE), (T.PASS_ON, B.NONE)),
     (F.UNTOUCHED, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.ANSWER)),
     (F.UNTOUCHED, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
     (F.APPLICATION_LOST, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.NONE)),
@@ -60,11 +62,11 @@ def test_each_failure_has_one_outcome(failure: Failure, repeatable: bool) -> Non
     assert judge(failure, repeatable=repeatable, repeats=1) == later
 
 
-def test_only_what_a_pod_may_have_seen_is_counted_against_the_bound() -> None:
+def test_only_what_a_pod_had_in_its_hands_is_counted_against_the_bound() -> None:
     def then(failure: Failure, repeats: int) -> Then:
         return judge(failure, repeatable=True, repeats=repeats)[0]
 
-    for failure in (F.REUSED_LOST, F.NEW_LOST, F.APPLICATION_LOST):
+    for failure in (F.REUSED_LOST, F.NEW_LOST, F.REFUSED, F.APPLICATION_LOST):
         assert then(failure, MAX_REPEATS - 1) is not T.PASS_ON
         assert then(failure, MAX_REPEATS) is T.PASS_ON
     for failure in (F.NO_CONNECTION, F.UNTOUCHED):

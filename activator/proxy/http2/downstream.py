@@ -1,0 +1,251 @@
+"""A client's connection that speaks HTTP/2: each stream of it is a request.
+
+Takes the place of ``proxy.downstream`` once the preface has come. Whoever breaks a rule on a
+stream loses that stream; a flood costs the connection, with the number of the last stream that
+was looked at, so that an ingress may ask the rest again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from activator.proxy.grammar import FramingError
+from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import Connection, Stream
+from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.exchange import Http2Exchange
+from activator.proxy.http2.fields import read_request, read_trailers
+from activator.proxy.http2.settings import Setting
+
+if TYPE_CHECKING:
+    from activator.proxy.downstream import Downstream
+    from activator.proxy.http2.hpack import Field
+
+#: Streams that a client may have open (Go: 250).
+MAX_STREAMS: Final = 250
+#: Streams that a client, or we for its errors, may reset in so many seconds; beyond that it is a
+#: flood if more than half of its streams end so (CVE-2023-44487, CVE-2025-8671).
+_MAX_RESETS: Final = 100
+_RESET_SECONDS: Final = 10.0
+
+
+class Http2Downstream(Connection):
+    """One connection of a client.
+
+    Attributes:
+        client: its IP address; secure: whether the connection is encrypted.
+    """
+
+    def __init__(self, before: Downstream) -> None:
+        proxy = before.proxy
+        super().__init__(proxy.clock, server=True)
+        self.proxy = proxy
+        self.client = before.client
+        self.secure = before.secure
+        self.armed = inf
+        self._before = before
+        self._exchanges: dict[int, Http2Exchange] = {}
+        self._goaway_sent = False
+        self._resets = 0
+        self._opened = 0
+        self._counted_since = 0.0
+        self.transport = before.transport
+        self.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
+
+    def peer(self) -> str:
+        """See exchange.Client."""
+        return self._before.peer()
+
+    # -- for the loop ---------------------------------------------------------------------------
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.ending = True
+        self.proxy.connections.discard(self)
+        self.proxy.timers.forget(self)
+        for exchange in list(self._exchanges.values()):
+            exchange.on_client_gone()
+        self._exchanges.clear()
+        for stream in list(self.streams.values()):
+            self.forget(stream)
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol: nobody half-closes HTTP/2 (RFC 9113 section 9.1)."""
+        return False
+
+    def resume_writing(self) -> None:
+        """See Connection."""
+        super().resume_writing()
+        for exchange in list(self._exchanges.values()):
+            exchange.touch()
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def is_idle(self, stream: int) -> bool:
+        """See Connection."""
+        return stream > self.last_stream or not stream & 1
+
+    def on_headers(self, stream: int, fields: list[Field], ended: bool) -> None:
+        """See Connection."""
+        found = self.streams.get(stream)
+        if found is not None:
+            self._on_trailers(found, fields, ended)
+        elif self._opens(stream):
+            try:
+                request = read_request(fields)
+            except FramingError as error:
+                self._refuse(stream, error)
+                return
+            self._begin(stream, Http2Exchange.read(request, ended=ended), ended)
+
+    def on_headers_too_large(self, stream: int, error: FramingError) -> None:
+        """See Connection."""
+        if stream in self.streams:
+            self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
+        elif self._opens(stream):
+            self._refuse(stream, error)
+
+    def _opens(self, stream: int) -> bool:
+        """Whether a stream begins here that somebody is to look at."""
+        if not stream & 1:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's stream is odd")
+        if stream <= self.last_stream:
+            self.idle_frame(0)  # of a stream that we have ended
+            return False
+        if self._goaway_sent:
+            return False  # it knows that nobody looks at it
+        self.last_stream = stream
+        self._opened += 1
+        if len(self.streams) >= MAX_STREAMS:
+            self.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
+            self._count_reset()
+            return False
+        return True
+
+    def _refuse(self, stream: int, error: FramingError) -> None:
+        """Turn away what is malformed (RFC 9113 section 8.1.1)."""
+        self.proxy.counters.bad_requests += 1
+        self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
+
+    def _begin(self, number: int, request: object, ended: bool) -> None:
+        stream = Stream(self, number)
+        stream.peer_closed = ended
+        self.streams[number] = stream
+        exchange = Http2Exchange(self, stream, request)  # type: ignore[arg-type] # of read()
+        self._exchanges[number] = exchange
+        exchange.begin()
+
+    def _on_trailers(self, stream: Stream, fields: list[Field], ended: bool) -> None:
+        try:
+            trailers = read_trailers(fields)
+        except FramingError as error:
+            self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, str(error))
+            return
+        if not ended or stream.peer_closed or stream.missing > 0:
+            self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "headers in the middle")
+            return
+        self._peer_ended(stream)
+        self.on_data(stream, b"", trailers)
+
+    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
+        """See Connection."""
+        exchange = self._exchanges.get(stream.id)
+        if exchange is not None:
+            exchange.on_request_data(payload, trailers)
+        else:
+            stream.credit(len(payload))
+
+    def on_half_closed(self, stream: Stream) -> None:
+        """See Connection: the answer is complete, the rest of the request of no use (8.1)."""
+        self.end(stream, ErrorCode.NO_ERROR)
+
+    def on_reset(self, stream: Stream, code: int) -> None:
+        """See Connection."""
+        self._cancel(stream.id)
+        self._count_reset()
+
+    def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See FrameHandler."""
+        if self.is_idle(stream):
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {stream} is idle")
+        self.write(frames.rst_stream(stream, code))
+        found = self.streams.get(stream)
+        if found is not None:
+            self.forget(found)
+        self._cancel(stream)
+        self._count_reset()
+
+    def _cancel(self, stream: int) -> None:
+        exchange = self._exchanges.pop(stream, None)
+        if exchange is not None:
+            exchange.on_client_gone()
+
+    def _count_reset(self) -> None:
+        now = self.proxy.clock()
+        if now > self._counted_since + _RESET_SECONDS:
+            self._counted_since = now
+            self._resets = 0
+            self._opened = 0
+        self._resets += 1
+        if self._resets > _MAX_RESETS and 2 * self._resets > self._opened:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset")
+
+    def on_max_streams(self, count: int) -> None:
+        """See Connection: we open none."""
+
+    def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
+        """See FrameHandler: the client opens no more; what runs is finished."""
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def forget(self, stream: Stream) -> None:
+        """See Connection."""
+        super().forget(stream)
+        if self._goaway_sent and not self.streams:
+            self._close()
+
+    def exchange_done(self, stream: Stream) -> None:
+        """An answer is written; some of it may wait for its client."""
+        self._exchanges.pop(stream.id, None)
+        if self.proxy.draining:
+            self.shutdown()
+        elif stream.id in self.streams and self.armed == inf:
+            self.proxy.timers.arm(self, self.proxy.clock() + self.proxy.header_timeout)
+
+    def on_time(self, now: float) -> float:
+        """See timers.Timed: end streams whose answers nobody has taken for that long."""
+        stuck = [s for s in self.streams.values() if s.id not in self._exchanges]
+        for stream in stuck:
+            if stream.late:
+                self.end(stream, ErrorCode.CANCEL)
+            stream.late = True
+        return now + self.proxy.header_timeout if stuck else inf
+
+    def shutdown(self) -> None:
+        """Called by uvicorn when the server stops: the streams that are open are finished."""
+        if not self._goaway_sent:
+            self._goaway_sent = True
+            self.write(frames.goaway(self.last_stream, ErrorCode.NO_ERROR))
+        if not self.streams:
+            self._close()
+
+    def _close(self) -> None:
+        self.ending = True
+        asyncio.get_running_loop().call_soon(self._flush_and_close)
+
+    def _flush_and_close(self) -> None:
+        self._flush()
+        self.transport.close()
+
+    def drain(self) -> None:
+        """The time to wait is over: requests that have no pod are told so."""
+        for exchange in list(self._exchanges.values()):
+            exchange.drain()
+
+    def cut(self) -> None:
+        """The time to finish is over."""
+        for exchange in list(self._exchanges.values()):
+            exchange.cut()
+        self._flush_and_close()

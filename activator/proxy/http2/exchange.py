@@ -1,0 +1,391 @@
+"""A request in HTTP/2 and its answer: one stream of a client's connection, one of a pod's.
+
+What HTTP/1 has in common with it is in ``proxy.exchange``. Payload passes as it came; who sent it
+is told of room as it goes out on the other side.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from activator.proxy import replies, retry
+from activator.proxy.body import CloseBody
+from activator.proxy.exchange import Exchange
+from activator.proxy.held import NO_BODY, HeldBody
+from activator.proxy.http2 import grpc
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.fields import RequestFields, ResponseFields
+from activator.proxy.http2.hpack import line
+from activator.proxy.http2.section import block_of, is_ours, lines_of, without_context
+from activator.proxy.probes import probe_reply
+from activator.proxy.problem import negotiated
+from activator.proxy.queue_proxy import DOUBTFUL
+from activator.proxy.request import Request
+from activator.proxy.retry import Failure
+from throttler.errors import RevisionNotFound
+
+if TYPE_CHECKING:
+    from activator.proxy.http2.connection import Stream
+    from activator.proxy.http2.downstream import Http2Downstream
+    from activator.proxy.http2.upstream import Http2Upstream
+
+#: What stands in for the framing of a body that frames end.
+_FRAMED: Final = CloseBody()
+#: HTTP/2 among the minor versions of HTTP/1, see request.Request.
+_MINOR: Final = 2
+_CONTINUE: Final = line(b":status", b"100")
+
+
+class _Held(HeldBody):
+    """What has been read of a request's body.
+
+    Kept whatever the method as long as it is small: a pod may say that it has not looked at the
+    request (RFC 9113 section 8.7).
+    """
+
+    __slots__ = ()
+
+    def on_sent(self) -> None:
+        """See HeldBody."""
+        if self.size > self._limit:
+            self.forget()
+
+
+class Http2Exchange(Exchange):
+    """One request and its answer.
+
+    Attributes:
+        patience: seconds that the client waits, see Exchange.
+        to_head: the request is a HEAD.
+    """
+
+    __slots__ = (
+        "_fields",
+        "_stream",
+        "_trailers",
+        "_uncredited",
+        "_unsized",
+        "armed",
+        "patience",
+        "to_head",
+    )
+
+    downstream: Http2Downstream  # type: ignore[mutable-override] # nobody else sets it
+    upstream: Stream | None  # type: ignore[mutable-override] # nobody else sets it
+
+    def __init__(
+        self, downstream: Http2Downstream, stream: Stream, read: tuple[Request, RequestFields]
+    ) -> None:
+        request, fields = read
+        super().__init__(downstream, request)
+        if request.body is not None:
+            self._body = _Held(request, downstream.proxy.hold_bytes)
+            stream.missing = request.length
+        self.patience = grpc.timeout(fields.fields) if b"grpc-timeout" in fields.fields else inf
+        self.to_head = request.method == b"HEAD"
+        self.armed = inf
+        self._fields = fields
+        self._stream = stream
+        self._trailers: bytes | None = b"" if request.body is None else None
+        self._uncredited = 0
+        self._unsized = False
+
+    @staticmethod
+    def read(fields: RequestFields, *, ended: bool) -> tuple[Request, RequestFields]:
+        """Return a request as all parts of us know it.
+
+        Arguments:
+            ended: whether nothing follows on its stream.
+        """
+        by_name = fields.fields
+        request = Request(
+            *(fields.method, fields.path, _MINOR, fields.authority, by_name, b""),
+            body=None if ended else _FRAMED,
+            length=0 if ended else fields.length,
+            expects_continue=not ended and by_name.get(b"expect", b"").lower() == b"100-continue",
+        )
+        return request, fields
+
+    # -- getting a pod --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """See Exchange; probes are answered at once."""
+        proxy = self._proxy
+        if proxy.tracer or proxy.request_log or b"kube-probe/" in self._fields.block:
+            self._tell_fields()
+        reply = probe_reply(self.request, proxy.unhealthy)
+        if reply is not None:
+            self.done = True
+            self._tell_fields()
+            self._send_reply(negotiated(reply, self.request.block))
+            return
+        super().begin()
+
+    def _tell_fields(self) -> None:
+        """Write the fields as HTTP/1 does, for whoever looks at them: few requests need it."""
+        if not self.request.block:
+            fields = self._fields.fields
+            own = {name: value for name, value in fields.items() if is_ours(name)}
+            self.request.block = lines_of(fields, without=own)
+            self.request.fields = own
+
+    def _reply(self, reply: replies.Reply, outcome: str) -> None:
+        self._tell_fields()
+        super()._reply(reply, outcome)
+
+    def _reply_not_found(self, error: RevisionNotFound) -> None:
+        self._tell_fields()
+        super()._reply_not_found(error)
+
+    def _write_head(self) -> int:
+        """See Exchange."""
+        return len(self._fields.block)
+
+    def _connect(self, now: float) -> None:
+        """See Exchange."""
+        self._begin_attempt()
+        pod = self.ticket.pod
+        assert pod is not None
+        pool = self._proxy.pools.http2_of(pod)
+        if pool is None:
+            self._reply(replies.upstream_failed("HTTP/2 to pods over TLS is not offered"), _FAILED)
+            return
+        upstream = pool.take()
+        if upstream is None:
+            self._arm(self.ticket.deadline)
+            pool.dial(self)
+        else:
+            self._send(upstream, now)
+
+    def on_connected(self, upstream: Http2Upstream) -> None:
+        """There is a connection."""
+        if not self.done:
+            self._send(upstream, self._proxy.driver.clock())
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def _send(self, upstream: Http2Upstream, now: float) -> None:
+        self._is_sent(now)
+        body = self._body
+        ended = body is NO_BODY and not self._trailers
+        stream = upstream.open(self, self._head(upstream.pool.host_block), ended=ended)
+        self.upstream = stream
+        if ended:
+            return
+        stream.on_sent = self._on_request_sent
+        if body.pieces or self._trailers is not None:
+            pieces = body.pieces
+            body.on_sent()
+            stream.send(b"".join(pieces), self._trailers)
+
+    def _head(self, host_block: bytes) -> bytes:
+        """Return the header block that the pod gets."""
+        request, fields = self.request, self._fields.fields
+        client = self.downstream.client
+        before = fields.get(b"x-forwarded-for")
+        block = self._fields.block
+        if self.trace is not None:
+            assert self.ticket.pod is not None
+            context = self.trace.sending(f"http://{self.ticket.pod.address}")
+            block = without_context(fields) + block_of(context)
+        return b"".join(
+            (
+                line(b":method", request.method),
+                _SCHEME,
+                line(b":path", request.target),
+                host_block,
+                line(b"k-original-host", fields.get(b"k-original-host") or request.host),
+                line(b"x-forwarded-for", before + b", " + client if before else client),
+                _EXPECT if request.expects_continue else b"",
+                block,
+            )
+        )
+
+    def on_request_data(self, payload: bytes, trailers: bytes | None) -> None:
+        """Take what the client sent; ``trailers`` is None as long as more is to come."""
+        body = self._body
+        if trailers is not None:
+            body.complete = True
+            self._trailers = trailers
+            if self._limits is not None:
+                self._limits.continued()
+        if self.done:
+            return
+        self._uncredited += len(payload)
+        if payload and (self.upstream is None or (body.replayable and not self.answering)):
+            body.keep(payload)
+            if self.begun:
+                body.charge(self.ticket, len(payload), sent=self.upstream is not None)
+        if self.upstream is not None:
+            self.upstream.send(payload, trailers)
+
+    def _on_request_sent(self, size: int) -> None:
+        size = min(size, self._uncredited)
+        self._uncredited -= size
+        self._stream.credit(size)
+
+    # -- the answer -----------------------------------------------------------------------------
+
+    def on_interim(self, response: ResponseFields) -> None:
+        """An interim answer came."""
+        if response.status == 100:
+            if self.request.expects_continue:
+                self._continue()
+            return
+        self._answer_began(self._proxy.driver.clock())
+        block = line(b":status", b"%d" % response.status) + response.block
+        self.downstream.write_headers(self._stream, block, ended=False)
+
+    def on_response(self, response: ResponseFields, ended: bool) -> None:
+        """The final head came; ``ended``: and nothing follows."""
+        pod = self.ticket.pod
+        assert pod is not None
+        driver = self._proxy.driver
+        if response.status in DOUBTFUL:
+            driver.answered_badly(pod, f"answered {response.status}", untouched=False)
+        elif pod.strikes:
+            driver.answered_well(pod)
+        now = driver.clock()
+        self._begin_answer(response.status, response.length, pod, now)
+        self._unsized = response.length < 0
+        block = line(b":status", b"%d" % response.status) + response.block
+        if b"date" not in response.fields:
+            block += line(b"date", self._proxy.date())
+        if self.notes:
+            block += block_of(self.notes)
+        upstream = self.upstream
+        if upstream is not None and not ended:
+            self._stream.on_sent = upstream.credit
+        self.downstream.write_headers(self._stream, block, ended=ended)
+        if ended:
+            self._finish(now)
+
+    def on_payload(self, payload: bytes, trailers: bytes | None) -> None:
+        """More of the answer came; ``trailers`` with its end."""
+        if self._unsized:
+            self._response_size += len(payload)
+        self.touch()
+        if trailers is not None:
+            # The slot is free at once; what its client has not taken waits with its stream.
+            self._stream.on_sent = None
+        self._stream.send(payload, trailers)
+        if trailers is not None and not self.done:
+            self._finish(self._proxy.driver.clock())
+
+    def _finish(self, now: float) -> None:
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None:
+            upstream.on_sent = None
+            if not upstream.closed:
+                self._upstream_of(upstream).abandon(upstream, ErrorCode.NO_ERROR)
+        self._end("served", self._status, now)
+        self._done()
+
+    def on_reset(self, code: int, *, answered: bool) -> None:
+        """The pod has ended the stream."""
+        self.upstream = None
+        if self.done:
+            return
+        error = f"the pod reset the stream: {_name(code)}"
+        if answered:
+            self._lost(Failure.ANSWER_LOST, error)
+        elif code == ErrorCode.REFUSED_STREAM:
+            self._lost(Failure.REFUSED, error)
+        else:
+            self._lost(Failure.ANSWER_LOST, error)
+
+    def on_lost(self, error: str, *, answered: bool, settled: bool, reused: bool) -> None:
+        """The connection to the pod is gone, or what came on it is malformed."""
+        self.upstream = None
+        if self.done:
+            return
+        if not settled and not answered and error.endswith("HTTP/2"):
+            self._reply(replies.upstream_failed(error), _FAILED)
+        else:
+            self._lost(retry.lost(answered=answered, reused=reused), error)
+
+    # -- for the exchange of every version ------------------------------------------------------
+
+    def _may_repeat(self, failure: Failure) -> bool:
+        """See Exchange."""
+        if failure is Failure.REFUSED:
+            return self._body.replayable
+        return super()._may_repeat(failure)
+
+    def _limit(self, *, idle: bool) -> str:
+        """See Exchange."""
+        if not idle and self.ticket.deadline >= self.ticket.arrived + self.patience:
+            return f"grpc-timeout {self.patience:g}"
+        return super()._limit(idle=idle)
+
+    def _drop_upstream(self) -> None:
+        """See Exchange."""
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None:
+            self._upstream_of(upstream).abandon(upstream)
+
+    @staticmethod
+    def _upstream_of(stream: Stream) -> Http2Upstream:
+        from activator.proxy.http2.upstream import Http2Upstream
+
+        assert isinstance(stream.connection, Http2Upstream)
+        return stream.connection
+
+    def _send_reply(self, reply: replies.Reply) -> None:
+        """See Exchange."""
+        fields = self._fields.fields
+        lines = reply.fields + reply.reason_lines()
+        block = line(b":status", b"%d" % reply.status) + line(b"date", self._proxy.date())
+        body = b"" if self.to_head else reply.body
+        if grpc.is_grpc(fields):
+            body = b""
+            block += (
+                line(b"content-type", grpc.CONTENT_TYPE)
+                + line(b"grpc-status", b"%d" % grpc.status_of(reply.status))
+                + line(b"grpc-message", grpc.message(reply.why or reply.body.decode().strip()))
+                + block_of(lines, without=(b"content-type",))
+            )
+        else:
+            block += line(b"content-length", b"%d" % len(reply.body)) + block_of(lines)
+        self.downstream.write_headers(self._stream, block, ended=not body)
+        if body:
+            self._stream.send(body, b"")
+        self._done()
+
+    def _done(self) -> None:
+        self._proxy.timers.forget(self)
+        self.downstream.exchange_done(self._stream)
+
+    def _send_continue(self) -> None:
+        """See Exchange."""
+        self.downstream.write_headers(self._stream, _CONTINUE, ended=False)
+
+    def _break_off(self) -> None:
+        """See Exchange."""
+        self.downstream.end(self._stream, ErrorCode.INTERNAL_ERROR)
+        self._done()
+
+    def on_client_gone(self) -> None:
+        """See Exchange."""
+        super().on_client_gone()
+        self._proxy.timers.forget(self)
+
+    def _arm(self, when: float) -> None:
+        """See Exchange."""
+        if when < self.armed:
+            self._proxy.timers.arm(self, when)
+
+    @property
+    def _client_is_full(self) -> bool:
+        """See Exchange."""
+        return bool(self._stream.unsent)
+
+
+_FAILED: Final = "upstream-failed"
+_SCHEME: Final = line(b":scheme", b"http")
+_EXPECT: Final = line(b"expect", b"100-continue")
+
+
+def _name(code: int) -> str:
+    return ErrorCode(code).name if code <= max(ErrorCode) else str(code)

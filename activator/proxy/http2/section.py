@@ -1,0 +1,53 @@
+"""Fields as lines of HTTP/1 and as a header block of HTTP/2: for what is written once for both.
+
+Answers of our own, and requests that somebody looks at besides us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from activator.proxy.fields import REQUEST_FIELDS, is_lookalike
+from activator.proxy.http2.hpack import line
+
+_CONTEXT = frozenset((b"traceparent", b"tracestate"))
+#: Of those that mean something to us, what goes on all the same.
+_PASSING = frozenset((b"content-length", b"te", b"trailer"))
+_SENSITIVE = frozenset((b"authorization", b"cookie", b"proxy-authorization"))
+
+
+def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:
+    """Return lines, between CRLF, as a header block; ``without`` those of these names."""
+    block = b""
+    for each in lines.split(b"\r\n"):
+        name, colon, value = each.partition(b":")
+        if colon and name.lower() not in without:
+            block += line(name.lower(), value.strip(b" \t"))
+    return block
+
+
+def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> bytes:
+    """Return fields as lines, each preceded by its CRLF; pseudo fields are none, nor those
+    ``without``."""
+    return b"".join(
+        b"\r\n%b: %b" % (name, value)
+        for name, value in fields.items()
+        if name[:1] != b":" and name not in without
+    )
+
+
+def is_ours(name: bytes) -> bool:
+    """Whether a request's field means something to us, see ``proxy.fields``."""
+    return REQUEST_FIELDS.fullmatch(b"\r\n%b:" % name) is not None
+
+
+def without_context(fields: Mapping[bytes, bytes]) -> bytes:
+    """Return the block of a request's fields that go on, but for the context of its trace."""
+    return b"".join(
+        line(name, value, never_indexed=name in _SENSITIVE)
+        for name, value in fields.items()
+        if (name in _PASSING or not is_ours(name))
+        and name not in _CONTEXT
+        and name[:1] != b":"
+        and not is_lookalike(name)
+    )

@@ -1,0 +1,251 @@
+"""A connection to a pod that speaks HTTP/2: many requests at a time.
+
+Pods are not trusted: a malformed answer costs its request, a malformed frame the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from activator.proxy.grammar import FramingError
+from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import Connection, Stream
+from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.fields import read_response, read_trailers
+from activator.proxy.http2.settings import Setting
+
+if TYPE_CHECKING:
+    from activator.proxy.http2.exchange import Http2Exchange
+    from activator.proxy.http2.hpack import Field
+    from activator.proxy.http2.pool import Http2Pool
+
+#: Stream numbers beyond which a connection takes no more (RFC 9113 section 5.1.1).
+_LAST: Final = frames.MAX_31_BITS - 2
+
+
+class Http2Upstream(Connection):
+    """One connection to one pod.
+
+    Attributes:
+        settled: the pod has sent its settings: it does speak HTTP/2.
+        used: requests that were answered on it.
+    """
+
+    def __init__(self, pool: Http2Pool) -> None:
+        super().__init__(pool.clock, server=False)
+        self.pool = pool
+        self._most = pool.most
+        self._next = 1
+        self._going = False
+        self.settled = False
+        self.used = 0
+        self.idle_since = 0.0
+        self._exchanges: dict[int, Http2Exchange] = {}
+        self._answers_begun: set[int] = set()
+
+    # -- for the pool ---------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request may be sent on it."""
+        return (
+            not self._going
+            and not self.ending
+            and len(self.streams) < self._most
+            and self._next < _LAST
+            and not self.transport.is_closing()
+        )
+
+    def retire(self) -> None:
+        """Take no more requests; close once the last is answered."""
+        self._going = True
+        if not self.streams:
+            self.close()
+
+    def close(self) -> None:
+        """Say goodbye."""
+        if not self.ending:
+            self.ending = True
+            self.write(frames.goaway(0, ErrorCode.NO_ERROR))
+            self._flush()
+            self.transport.close()
+
+    # -- for exchanges --------------------------------------------------------------------------
+
+    def open(self, exchange: Http2Exchange, block: bytes, *, ended: bool) -> Stream:
+        """Begin a request; its answer goes to ``exchange``."""
+        stream = Stream(self, self._next)
+        self._next += 2
+        self.streams[stream.id] = stream
+        self._exchanges[stream.id] = exchange
+        self.write_headers(stream, block, ended=ended)
+        return stream
+
+    def abandon(self, stream: Stream, code: int = ErrorCode.CANCEL) -> None:
+        """End a request: its answer is of no more use."""
+        self._exchanges.pop(stream.id, None)
+        self.end(stream, code)
+
+    def forget(self, stream: Stream) -> None:
+        """See Connection."""
+        super().forget(stream)
+        self._exchanges.pop(stream.id, None)
+        self._answers_begun.discard(stream.id)
+        if not self.streams:
+            self.idle_since = self._clock()
+            if self._going:
+                asyncio.get_running_loop().call_soon(self.close)
+
+    # -- for the loop ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        super().connection_made(transport)
+        self.pool.opened(self)
+        self.write(frames.PREFACE)
+        self.begin((Setting.ENABLE_PUSH, 0))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.ending = True
+        self.pool.closed(self)
+        self._lose_all(str(exc) if exc else "the pod closed the connection")
+
+    def fail(self, fault: ConnectionFault) -> None:
+        """See Connection."""
+        super().fail(fault)
+        if self.settled:
+            self._lose_all(f"malformed answer: {fault.reason}")
+        else:
+            self._lose_all("the pod does not speak HTTP/2")
+
+    def _lose_all(self, error: str) -> None:
+        lost = list(self._exchanges.items())
+        self._exchanges.clear()
+        for stream, exchange in lost:
+            answered = stream in self._answers_begun
+            found = self.streams.get(stream)
+            if found is not None:
+                super().forget(found)
+            exchange.on_lost(error, answered=answered, settled=self.settled, reused=self.used > 0)
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def is_idle(self, stream: int) -> bool:
+        """See Connection."""
+        return stream >= self._next or not stream & 1
+
+    def settings(self, values: list[tuple[int, int]]) -> None:
+        """See Connection."""
+        self.settled = True
+        super().settings(values)
+
+    def on_max_streams(self, count: int) -> None:
+        """See Connection."""
+        self._most = self.pool.most = count
+
+    def on_headers(self, stream: int, fields: list[Field], ended: bool) -> None:
+        """See Connection."""
+        found = self._known(stream)
+        if found is None:
+            return
+        exchange = self._exchanges.get(stream)
+        if found.peer_closed or exchange is None:
+            self.stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
+            return
+        try:
+            if stream in self._answers_begun:
+                self._on_trailers(found, exchange, fields, ended)
+            else:
+                self._on_response(found, exchange, fields, ended)
+        except FramingError as error:
+            self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
+
+    def _on_response(
+        self, stream: Stream, exchange: Http2Exchange, fields: list[Field], ended: bool
+    ) -> None:
+        response = read_response(fields)
+        if response.status < 200:
+            if ended:
+                raise FramingError("an interim answer that ends the stream", 502)
+            exchange.on_interim(response)
+            return
+        if not exchange.to_head and response.status not in (204, 304):
+            stream.missing = response.length
+            if ended and response.length > 0:
+                raise FramingError("not as long as announced", 502)
+        self._answers_begun.add(stream.id)
+        if ended:
+            self._end_answer(stream)
+        exchange.on_response(response, ended)
+
+    def _on_trailers(
+        self, stream: Stream, exchange: Http2Exchange, fields: list[Field], ended: bool
+    ) -> None:
+        if not ended:
+            raise FramingError("headers in the middle", 502)
+        if stream.missing > 0:
+            raise FramingError("not as long as announced", 502)
+        trailers = read_trailers(fields)
+        self._end_answer(stream)
+        exchange.on_payload(b"", trailers)
+
+    def _end_answer(self, stream: Stream) -> None:
+        self.used += 1
+        self._exchanges.pop(stream.id, None)
+        self._peer_ended(stream)
+
+    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
+        """See Connection."""
+        if stream.id not in self._answers_begun and stream.id in self._exchanges:
+            self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
+            return
+        exchange = self._exchanges.get(stream.id)
+        if trailers is not None:
+            self.used += 1
+            self._exchanges.pop(stream.id, None)
+        if exchange is not None:
+            exchange.on_payload(payload, trailers)
+
+    def on_reset(self, stream: Stream, code: int) -> None:
+        """See Connection; its exchange is told before it is forgotten."""
+
+    def reset(self, stream: int, code: int) -> None:
+        """See FrameHandler."""
+        found = self._known(stream)
+        if found is None:
+            return
+        exchange = self._exchanges.pop(stream, None)
+        answered = stream in self._answers_begun
+        self.forget(found)
+        if exchange is not None:
+            exchange.on_reset(code, answered=answered)
+
+    def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
+        """See FrameHandler."""
+        self._going = True
+        for stream in [s for s in self.streams.values() if s.id > last_stream]:
+            exchange = self._exchanges.pop(stream.id, None)
+            self.forget(stream)
+            if exchange is not None:
+                exchange.on_reset(ErrorCode.REFUSED_STREAM, answered=False)
+        if not self.streams:
+            self.close()
+
+    def on_headers_too_large(self, stream: int, error: FramingError) -> None:
+        """See Connection."""
+        self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
+
+    def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See FrameHandler."""
+        found = self._known(stream)
+        if found is None:
+            return
+        exchange = self._exchanges.pop(stream, None)
+        answered = stream in self._answers_begun
+        self.end(found, code)
+        if exchange is not None:
+            exchange.on_lost(
+                f"malformed answer: {reason}", answered=True, settled=True, reused=answered
+            )

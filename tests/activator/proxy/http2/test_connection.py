@@ -1,0 +1,50 @@
+"""Flow control of a connection: shares among streams, settings that change, acknowledgements."""
+
+from __future__ import annotations
+
+import h2.settings
+
+from activator.proxy.http2 import frames
+from tests.activator.proxy.http2.peers import Message, Peer
+from tests.activator.proxy.world import until
+
+
+async def test_a_stream_that_nobody_reads_does_not_starve_another(http2):
+    def large(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, bytes(100_000), end=True)
+
+    pod = await http2.serving()
+    pod.on_message = large
+    client = await http2.client(window=16384)
+    first = [client.ask() for _ in range(4)]
+    for stream in first:
+        assert len((await client.answer(stream)).body) == 100_000
+
+
+async def test_a_window_that_shrinks_and_grows_again_loses_nothing(http2):
+    def large(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, bytes(range(256)) * 1000, end=True)
+
+    pod = await http2.serving()
+    pod.on_message = large
+    client = await http2.client()
+    client.reads = False
+    stream = client.ask()
+    await until(lambda: len(client.messages.get(stream, Message()).body) >= 65535)
+    size = h2.settings.SettingCodes.INITIAL_WINDOW_SIZE
+    client.h2.update_settings({size: 10})
+    client.flush()
+    client.h2.update_settings({size: 1 << 20})
+    client.h2.increment_flow_control_window(1 << 20)
+    client.flush()
+    assert (await client.answer(stream)).body == bytes(range(256)) * 1000
+
+
+async def test_a_ping_is_answered(http2):
+    client = await http2.world.client()
+    client.send(frames.PREFACE + frames.settings(b"") + frames.ping(b"01234567", ack=False))
+    await until(lambda: frames.ping(b"01234567", ack=True) in client.received)

@@ -1,0 +1,237 @@
+"""A client's connection of HTTP/2: how it begins and ends, and what hostile clients meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.http2 import frames
+from activator.proxy.http2.downstream import MAX_STREAMS
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import FrameType
+from activator.proxy.http2.hpack import line
+from tests.activator.proxy.http2.peers import TO_REVISION, Message, Peer
+from tests.activator.proxy.world import ok, request, turns, until
+
+BEGIN = frames.PREFACE + frames.settings(b"")
+HEAD = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/"), (b":authority", b"h")]
+
+
+def block(*fields: tuple[bytes, bytes]) -> bytes:
+    return b"".join(line(*each) for each in (*HEAD, *TO_REVISION, *fields))
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return frames.HEAD.pack(len(payload) << 8 | kind, flags, stream) + payload
+
+
+def asked(stream: int, *, ended: bool = True) -> bytes:
+    return frames.headers(stream, block(), ended=ended)
+
+
+async def raw(http2, data: bytes):
+    """A client that sends these bytes; a peer that knows of no request takes what comes."""
+    client = await http2.world.client()
+    client.send(data)
+    return client
+
+
+def goaways(received: bytes) -> list[tuple[int, int]]:
+    """Return last stream and code of each GOAWAY in it."""
+    return [
+        (int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:8], "big"))
+        for kind, _, payload in cut(received)
+        if kind == FrameType.GOAWAY
+    ]
+
+
+def resets(received: bytes) -> list[tuple[int, int]]:
+    """Return stream and code of each RST_STREAM in it."""
+    return [
+        (stream, int.from_bytes(payload, "big"))
+        for kind, stream, payload in cut(received)
+        if kind == FrameType.RST_STREAM
+    ]
+
+
+def cut(received: bytes) -> list[tuple[int, int, bytes]]:
+    found = []
+    at = 0
+    while at + 9 <= len(received):
+        word, _, stream = frames.HEAD.unpack_from(received, at)
+        end = at + 9 + (word >> 8)
+        found.append((word & 0xFF, stream, bytes(received[at + 9 : end])))
+        at = end
+    return found
+
+
+# -- how it begins and ends ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 24, 1000])
+async def test_the_first_bytes_decide_however_they_are_cut(http2, size):
+    await http2.serving()
+    client = await http2.world.client()
+    await client.drip(BEGIN + asked(1), size)
+    await until(lambda: b"hello" in client.received)
+
+
+async def test_a_client_of_http1_on_the_same_port_is_served_in_http1(world):
+    await world.serving(answer=ok(b"one"))
+    assert (await world.ask()).body == b"one"
+
+
+async def test_the_preface_behind_a_request_is_no_beginning(world):
+    await world.serving()
+    client = await world.client()
+    client.send(request())
+    await client.answer()
+    client.send(BEGIN)
+    assert (await client.answer()).status == 505
+
+
+async def test_a_server_that_stops_says_so_and_finishes_what_runs(http2):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await raw(http2, BEGIN + asked(1))
+    await until(lambda: pod.requests and pod.requests[0].ended)
+    (connection,) = http2.world.proxy.connections
+    connection.shutdown()
+    await until(lambda: goaways(client.received))
+    assert goaways(client.received) == [(1, ErrorCode.NO_ERROR)]
+    assert not client.eof
+    pod.connections[0].headers(1, [(b":status", b"200")], end=True)
+    await client.ended()
+    assert FrameType.HEADERS in [kind for kind, _, _ in cut(client.received)]
+
+
+async def test_a_client_that_leaves_frees_its_places(http2):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await http2.client()
+    for _ in range(3):
+        client.ask()
+    await until(lambda: len(pod.requests) == 3)
+    client.transport.abort()
+    await until(lambda: all(seen.reset == ErrorCode.CANCEL for seen in pod.requests))
+    assert http2.world.in_flight == 0
+
+
+async def test_draining_tells_who_waits(http2):
+    http2.list()
+    client = await http2.client()
+    stream = client.ask()
+    await until(lambda: http2.world.waiting == 1)
+    http2.world.proxy.drain()
+    answer = await client.answer(stream)
+    assert (answer.status, answer.body) == (503, b"draining\n")
+
+
+async def test_what_is_only_the_beginning_of_the_preface_is_turned_away(http2):
+    client = await raw(http2, b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + request())
+    await client.ended()
+    assert [code for _, code in goaways(client.received)] == [ErrorCode.PROTOCOL_ERROR]
+
+
+# -- hostile clients -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        ([frames.headers(1, line(b":method", b"GET"), ended=True)], ErrorCode.PROTOCOL_ERROR),
+        ([frames.headers(1, block((b"connection", b"x")), ended=True)], ErrorCode.PROTOCOL_ERROR),
+        ([frames.headers(1, block((b"te", b"gzip")), ended=True)], ErrorCode.PROTOCOL_ERROR),
+        ([frames.headers(1, block((b"X", b"y")), ended=True)], ErrorCode.PROTOCOL_ERROR),
+        ([frames.headers(1, block((b"x", b"a\r\nb: c")), ended=True)], ErrorCode.PROTOCOL_ERROR),
+        ([frames.headers(1, block((b"host", b"other")), ended=True)], ErrorCode.PROTOCOL_ERROR),
+        (
+            [
+                frames.headers(1, block((b"content-length", b"3")), ended=False),
+                frames.data_head(1, 2, ended=True) + b"ab",
+            ],
+            ErrorCode.PROTOCOL_ERROR,
+        ),
+        ([asked(1, ended=False), frames.window_update(1, (1 << 31) - 1)], None),
+        ([asked(1, ended=False), asked(1, ended=False)], ErrorCode.PROTOCOL_ERROR),
+        ([asked(1, ended=False), frame(8, 0, 1, bytes(4))], ErrorCode.PROTOCOL_ERROR),
+    ],
+)
+async def test_what_is_wrong_on_a_stream_costs_that_stream_alone(http2, bad, code):
+    pod = await http2.serving()
+    client = await raw(http2, BEGIN + b"".join(bad) + asked(3))
+    await until(lambda: b"hello" in client.received)
+    expected = ErrorCode.FLOW_CONTROL_ERROR if code is None else code
+    assert (1, expected) in resets(client.received)
+    await until(lambda: not [m for m in pod.requests if not m.over])
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (frames.data_head(0, 1, ended=False) + b"a", ErrorCode.PROTOCOL_ERROR),
+        (frames.data_head(7, 1, ended=False) + b"a", ErrorCode.PROTOCOL_ERROR),
+        (asked(2), ErrorCode.PROTOCOL_ERROR),
+        (frame(5, 4, 1, bytes(4) + block()), ErrorCode.PROTOCOL_ERROR),
+        (frame(0, 0, 1, bytes(16385)), ErrorCode.FRAME_SIZE_ERROR),
+        (frames.headers(1, b"\xff\xff\xff", ended=True), ErrorCode.COMPRESSION_ERROR),
+        (frames.window_update(0, (1 << 31) - 1), ErrorCode.FLOW_CONTROL_ERROR),
+        (frame(1, 0, 1) + 100 * frame(9, 0, 1), ErrorCode.ENHANCE_YOUR_CALM),
+        (20_000 * frame(2, 0, 1, bytes(5)), ErrorCode.ENHANCE_YOUR_CALM),
+        (20_000 * frame(6, 0, 0, bytes(8)), ErrorCode.ENHANCE_YOUR_CALM),
+        (20_000 * frames.settings(b""), ErrorCode.ENHANCE_YOUR_CALM),
+        (
+            asked(1, ended=False) + 20_000 * frames.data_head(1, 0, ended=False),
+            ErrorCode.ENHANCE_YOUR_CALM,
+        ),
+    ],
+)
+async def test_what_breaks_the_connection_is_said_by_goaway(http2, bad, code):
+    http2.list()
+    client = await raw(http2, BEGIN + bad)
+    await client.ended()
+    assert [found for _, found in goaways(client.received)] == [code]
+
+
+async def test_a_flood_of_resets_ends_the_connection_and_reaches_no_pod_for_long(http2):
+    pod = await http2.serving()
+    flood = b"".join(asked(n) + frames.rst_stream(n, 8) for n in range(1, 6001, 2))
+    client = await raw(http2, BEGIN + flood)
+    await client.ended()
+    assert [found for _, found in goaways(client.received)] == [ErrorCode.ENHANCE_YOUR_CALM]
+    assert len(pod.requests) <= 101
+    assert http2.world.in_flight == 0
+
+
+async def test_our_own_resets_count_as_well(http2):
+    await http2.serving()
+    flood = b"".join(asked(n, ended=False) + frame(8, 0, n, bytes(4)) for n in range(1, 6001, 2))
+    client = await raw(http2, BEGIN + flood)
+    await client.ended()
+    assert [found for _, found in goaways(client.received)] == [ErrorCode.ENHANCE_YOUR_CALM]
+
+
+async def test_streams_beyond_the_bound_are_refused_and_the_others_go_on(http2):
+    http2.list()
+    data = b"".join(asked(n) for n in range(1, 2 * MAX_STREAMS + 21, 2))
+    client = await raw(http2, BEGIN + data)
+    await until(lambda: len(resets(client.received)) == 10)
+    assert {code for _, code in resets(client.received)} == {ErrorCode.REFUSED_STREAM}
+    assert http2.world.waiting == MAX_STREAMS
+
+
+async def test_a_client_gets_no_more_than_a_window_ahead_of_the_pod(http2):
+    def deaf(peer: Peer, stream: int, message: Message) -> None:
+        peer.reads = False
+
+    pod = await http2.serving()
+    pod.on_message = deaf
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    await until(lambda: pod.requests)
+    pod.connections[0].reads = False
+    client.data(stream, bytes(1 << 20), end=True)
+    await until(lambda: len(pod.requests[0].body) >= 65535)
+    await turns(50)
+    sent = (1 << 20) - len(client.unsent[stream][0])
+    assert sent <= 65535 + (64 << 10)
+    client.transport.abort()

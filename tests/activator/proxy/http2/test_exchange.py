@@ -1,0 +1,266 @@
+"""One request in HTTP/2 and its answer: what pods see, what clients see, gRPC, repeats."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.http2.errors import ErrorCode
+from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello
+from tests.activator.proxy.world import until
+
+GRPC = (b"content-type", b"application/grpc")
+
+
+async def test_a_request_reaches_a_pod_and_its_answer_the_client(http2):
+    pod = await http2.serving()
+    client = await http2.client()
+    stream = client.ask(b"//a%2f?q=1", b"GET", (b"x-forwarded-for", b"10.0.0.1"), (b"a", b"b"))
+    answer = await client.answer(stream)
+
+    assert (answer.status, answer.body, answer.ended) == (200, b"hello", True)
+    assert len(answer.all(b"date")) == 1
+    assert pod.requests[0].headers == [
+        (b":method", b"GET"),
+        (b":scheme", b"http"),
+        (b":path", b"//a%2f?q=1"),
+        (b":authority", pod.dest.address.encode()),
+        (b"k-proxy-request", b"activator"),
+        (b"k-original-host", b"example.com"),
+        (b"x-forwarded-for", b"10.0.0.1, 127.0.0.1"),
+        (b"a", b"b"),
+    ]
+
+
+async def test_trailers_pass_both_ways(http2):
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, message.body)
+            peer.headers(stream, [(b"grpc-status", b"0"), (b"t-bin", b"AAE")], end=True)
+
+    pod = await http2.serving()
+    pod.on_message = answer
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", (b"te", b"trailers"), end=False)
+    client.data(stream, b"ping")
+    client.headers(stream, [(b"x-checksum", b"1")], end=True)
+    answered = await client.answer(stream)
+
+    assert answered.body == b"ping"
+    assert answered.trailers == [(b"grpc-status", b"0"), (b"t-bin", b"AAE")]
+    assert pod.requests[0].trailers == [(b"x-checksum", b"1")]
+    assert pod.requests[0].all(b"te") == [b"trailers"]
+
+
+async def test_many_streams_share_a_connection_to_the_pod(http2):
+    pod = await http2.serving()
+    client = await http2.client()
+    streams = [client.ask(b"/%d" % number) for number in range(50)]
+    for stream in streams:
+        assert (await client.answer(stream)).body == b"hello"
+    assert len(pod.connections) == 1
+
+
+async def test_both_sides_stream_at_once(http2):
+    def echo(peer: Peer, stream: int, message: Message) -> None:
+        if message.headers and not message.body:
+            peer.headers(stream, [(b":status", b"200")])
+        elif message.body:
+            message.body, body = b"", message.body
+            peer.data(stream, body)
+
+    pod = await http2.serving()
+    pod.on_message = echo
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    for number in range(100):
+        client.data(stream, b"%03d" % number)
+        await until(lambda: len(client.messages.get(stream, Message()).body) >= 3 * (number + 1))  # noqa: B023
+    client.h2.reset_stream(stream, ErrorCode.CANCEL)
+    client.flush()
+    await until(lambda: pod.requests[0].reset == ErrorCode.CANCEL)
+    assert http2.world.counters().outcomes["cancelled"] == 1
+
+
+async def test_a_request_waits_for_a_pod_with_its_body(http2):
+    pod = await http2.pod()
+    http2.list()
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    client.data(stream, b"held", end=True)
+    await until(lambda: http2.world.waiting == 1)
+    http2.list(pod)
+    assert (await client.answer(stream)).body == b"hello"
+    assert pod.requests[0].body == b"held"
+
+
+async def test_a_client_that_resets_leaves_the_queue(http2):
+    http2.list()
+    client = await http2.client()
+    stream = client.ask()
+    await until(lambda: http2.world.waiting == 1)
+    client.h2.reset_stream(stream)
+    client.flush()
+    await until(lambda: http2.world.waiting == 0)
+
+
+@pytest.mark.parametrize("size", [64 << 10, 400 << 10])
+async def test_large_bodies_pass_whole_both_ways(http2, size):
+    def echo(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, message.body, end=True)
+
+    pod = await http2.serving()
+    pod.on_message = echo
+    client = await http2.client()
+    body = bytes(range(256)) * (size // 256)
+    stream = client.ask(b"/", b"PUT", (b"content-length", b"%d" % size), end=False)
+    client.data(stream, body, end=True)
+    assert (await client.answer(stream)).body == body
+
+
+async def test_a_pod_is_stopped_by_a_client_that_does_not_read(http2):
+    def endless(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and stream not in peer.unsent:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, bytes(4 << 20), end=True)
+
+    pod = await http2.serving()
+    pod.on_message = endless
+    client = await http2.client()
+    client.reads = False
+    slow = client.ask()
+    await until(lambda: len(client.messages.get(slow, Message()).body) == 65535)
+    left = [left for left, _ in pod.connections[0].unsent.values()]
+    # The client's window, and the pod's own.
+    assert len(left[0]) >= (4 << 20) - 65535 - (64 << 10)
+
+    # Others on both connections are not stopped by it.
+    pod.on_message = answer_hello
+    other = await http2.client()
+    assert (await other.answer(other.ask())).body == b"hello"
+    client.h2.reset_stream(slow)
+    client.flush()
+
+
+# -- when something fails ------------------------------------------------------------------------
+
+
+async def test_a_refused_stream_is_sent_again_whatever_its_method(http2):
+    def refuse_once(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and len(pod.requests) == 1:
+            peer.h2.reset_stream(stream, ErrorCode.REFUSED_STREAM)
+            peer.flush()
+        else:
+            answer_hello(peer, stream, message)
+
+    pod = await http2.serving()
+    pod.on_message = refuse_once
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    client.data(stream, b"once", end=True)
+    answer = await client.answer(stream)
+    assert answer.status == 200
+    assert answer.all(b"activator-attempts") == [b"2"]
+    assert [seen.body for seen in pod.requests] == [b"once", b"once"]
+
+
+async def test_a_pod_that_refuses_for_ever_is_not_asked_for_ever(http2):
+    def refuse(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.h2.reset_stream(stream, ErrorCode.REFUSED_STREAM)
+            peer.flush()
+
+    pod = await http2.serving()
+    pod.on_message = refuse
+    client = await http2.client()
+    answer = await client.answer(client.ask())
+    assert answer.status == 502
+    assert b"REFUSED_STREAM" in answer.body
+    assert len(pod.requests) == 4
+
+
+async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken_off(http2):
+    def reset(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and message.reset is None:
+            if message.all(b":path") == [b"/late"]:
+                peer.headers(stream, [(b":status", b"200")])
+            peer.h2.reset_stream(stream, ErrorCode.INTERNAL_ERROR)
+            peer.flush()
+
+    pod = await http2.serving()
+    pod.on_message = reset
+    client = await http2.client()
+    answer = await client.answer(client.ask(b"/early"))
+    assert (answer.status, answer.all(b"activator-reason")[0][:15]) == (502, b"upstream-failed")
+    late = await client.answer(client.ask(b"/late"))
+    assert (late.status, late.reset) == (200, ErrorCode.INTERNAL_ERROR)
+
+
+async def test_a_pod_of_http1_gives_a_502_that_says_so(http2):
+    pod = await http2.world.pod()
+    pod.on_data = lambda connection: connection.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    http2.list(pod)
+    client = await http2.client()
+    answer = await client.answer(client.ask())
+    http2.world.errors.clear()  # the pod's strict parser has met the preface
+    assert answer.status == 502
+    assert answer.body.endswith(b"the pod does not speak HTTP/2\n")
+
+
+async def test_an_answer_that_is_not_as_long_as_it_says_is_broken_off(http2):
+    def lie(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200"), (b"content-length", b"9")])
+            peer.data(stream, b"short", end=True)
+
+    pod = await http2.serving()
+    pod.on_message = lie
+    client = await http2.client()
+    assert (await client.answer(client.ask())).reset == ErrorCode.INTERNAL_ERROR
+
+
+# -- gRPC ----------------------------------------------------------------------------------------
+
+
+async def test_our_own_answers_say_to_grpc_what_it_understands(http2):
+    client = await http2.client()
+    answer = await client.answer(client.ask(b"/s/m", b"POST", GRPC))
+    assert answer.status == 404
+    assert answer.all(b"grpc-status") == [b"12"]
+    assert answer.all(b"grpc-message")[0].startswith(b"unknown-revision")
+    assert answer.all(b"content-type") == [b"application/grpc"]
+    assert (answer.body, answer.ended) == (b"", True)
+
+
+async def test_a_grpc_timeout_ends_the_wait(http2):
+    http2.list(timeout=300)
+    client = await http2.client()
+    before = http2.world.now()
+    stream = client.ask(b"/s/m", b"POST", GRPC, (b"grpc-timeout", b"50m"))
+    await until(lambda: http2.world.waiting == 1)
+    await http2.world.clock_moves(0.06)
+    answer = await client.answer(stream)
+    assert http2.world.now() - before < 5
+    assert (answer.status, answer.all(b"grpc-status")) == (504, [b"4"])
+
+
+async def test_a_grpc_timeout_is_named_where_it_ends_a_request(http2):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await http2.client()
+    stream = client.ask(b"/s/m", b"POST", GRPC, (b"grpc-timeout", b"50m"))
+    await until(lambda: pod.requests and pod.requests[0].ended)
+    await http2.world.clock_moves(0.06)
+    answer = await client.answer(stream)
+    assert answer.all(b"grpc-message") == [b"response-late; grpc-timeout 0.05"]
+    await until(lambda: pod.requests[0].reset == ErrorCode.CANCEL)
+
+
+async def test_what_no_pod_is_asked_for_a_probe(http2: Http2World):
+    client = await http2.client()
+    answer = await client.answer(client.ask(b"/", b"GET", (b"k-network-probe", b"activator")))
+    assert (answer.status, answer.body) == (200, b"activator")
+    answer = await client.answer(client.ask(b"/", b"GET", (b"user-agent", b"kube-probe/1.30")))
+    assert answer.status == 200

@@ -1,0 +1,54 @@
+"""What a gRPC client says and understands."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from activator.proxy.http2 import grpc
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (b"1H", 3600),
+        (b"2M", 120),
+        (b"3S", 3),
+        (b"250m", 0.25),
+        (b"99999999u", 99.999999),
+        (b"5n", 5e-9),
+        (b"", inf),
+        (b"5", inf),
+        (b"-5S", inf),
+        (b"123456789S", inf),
+    ],
+)
+def test_the_deadline_is_read(value, seconds):
+    assert grpc.timeout({b"grpc-timeout": value}) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        (b"application/grpc", True),
+        (b"application/grpc+proto", True),
+        (b"application/grpc;charset=x", True),
+        (b"application/grpc-web", False),
+        (b"application/json", False),
+        (b"", False),
+    ],
+)
+def test_what_is_grpc(kind, known):
+    assert grpc.is_grpc({b"content-type": kind}) is known
+
+
+@pytest.mark.parametrize(
+    ("http", "status"), [(404, 12), (502, 14), (503, 14), (504, 4), (400, 13), (431, 2)]
+)
+def test_statuses_are_mapped(http, status):
+    assert grpc.status_of(http) == status
+
+
+def test_a_message_is_percent_encoded():
+    assert grpc.message("100% ä\n") == b"100%25 %C3%A4%0A"

@@ -1,0 +1,87 @@
+"""A connection to a pod: how many requests it takes, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
+from tests.activator.proxy.world import until
+
+
+async def test_a_pod_that_takes_few_streams_gets_more_connections(http2):
+    pod = await http2.serving()
+    pod.settings = {"streams": 2}
+    client = await http2.client()
+    assert (await client.answer(client.ask())).body == b"hello"
+    pod.on_message = lambda *_: None
+    streams = [client.ask() for _ in range(6)]
+    await until(lambda: len([m for m in pod.requests if m.ended]) == 7)
+    assert len(pod.connections) == 3
+    for peer in pod.connections:
+        for stream, message in list(peer.messages.items()):
+            if message.ended and (peer is not pod.connections[0] or stream != 1):
+                answer_hello(peer, stream, message)
+    for stream in streams:
+        assert (await client.answer(stream)).status == 200
+
+
+async def test_a_pod_that_says_goodbye_finishes_what_it_took_and_loses_nothing(http2):
+    def leave(peer: Peer, stream: int, message: Message) -> None:
+        if peer is not pod.connections[0]:
+            answer_hello(peer, stream, message)
+        elif message.ended and len(peer.messages) == 2:
+            peer.h2.close_connection(0, last_stream_id=1)
+            peer.flush()
+
+    pod = await http2.serving()
+    pod.on_message = leave
+    client = await http2.client()
+    # Of any method: what the pod has not looked at may be sent again.
+    streams = [client.ask(b"/", b"POST") for _ in range(2)]
+    assert (await client.answer(streams[1])).body == b"hello"
+    assert streams[0] not in client.messages
+    pod.connections[0].transport.abort()
+    assert (await client.answer(streams[0])).status == 502
+
+
+async def test_a_get_survives_its_pods_connection(http2):
+    def die_once(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            if peer is pod.connections[0]:
+                peer.transport.abort()
+            else:
+                answer_hello(peer, stream, message)
+
+    pod = await http2.serving()
+    pod.on_message = die_once
+    client = await http2.client()
+    assert (await client.answer(client.ask())).status == 200
+
+
+async def test_a_pod_without_a_listener_is_found_out(http2):
+    pod = await http2.serving()
+    pod.close()
+    http2.world.healthy = lambda _: False
+    client = await http2.client()
+    client.ask()
+    await until(lambda: http2.world.waiting == 1)
+
+
+@pytest.mark.parametrize(
+    "fields", [[(b":status", b"2")], [(b"a", b"b")], [(b":status", b"200"), (b"te", b"x\0")]]
+)
+async def test_a_malformed_answer_costs_its_request_alone(http2, fields):
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            if message.all(b":path") == [b"/bad"]:
+                peer.headers(stream, fields, end=True)
+            else:
+                answer_hello(peer, stream, message)
+
+    pod = await http2.serving()
+    pod.on_message = answer
+    client = await http2.client()
+    bad, good = client.ask(b"/bad"), client.ask(b"/good")
+    assert (await client.answer(bad)).status == 502
+    assert (await client.answer(good)).status == 200
+    assert len(pod.connections) == 1
