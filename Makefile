@@ -10,7 +10,7 @@ RUNTIME := $(VENV)/.runtime
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-config --custom-compile-command "make lock"
 
-.PHONY: help demo test check format bench lock image-proof clean
+.PHONY: help demo test check format bench dashboards queries lock image-proof clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -52,6 +52,12 @@ format: $(STAMP)  ## Put the code into its format
 
 bench: $(STAMP)  ## Speed and memory, beside nginx (Debian: apt-get install nginx-light wrk)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+dashboards: $(STAMP)  ## Write Grafana's dashboards anew (manifests/monitoring/dashboards)
+	$(BIN)/python -m dashboards
+
+queries: $(STAMP)  ## Ask Prometheus every query of dashboards and alerts; prints a table (Debian: prometheus)
+	$(BIN)/pytest -q -s tests/monitoring/test_queries.py
 
 lock: $(STAMP)  ## Choose anew which versions the image has (requirements*.lock)
 	$(LOCK) --output-file requirements.lock pyproject.toml

@@ -1,8 +1,8 @@
 """As much of kustomize as our manifests use, so that they can be tested where it is not installed.
 
-Resources, components, namespace, labels, images and patches that add. Whatever else a
-kustomization says is an error here, rather than left out. Where ``kubectl`` or ``kustomize`` is
-installed, test_manifests.py compares the two.
+Resources, components, ConfigMaps of files, namespace, labels, images and patches that add.
+Whatever else a kustomization says is an error here, rather than left out. Where ``kubectl`` or
+``kustomize`` is installed, test_manifests.py compares the two.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ def _apply(folder: Path, objects: list[Object]) -> list[Object]:
     said.pop("apiVersion"), said.pop("kind")
     for path in said.pop("resources", []):
         objects = objects + _resource(folder / path)
+    options = said.pop("generatorOptions", {})
+    for config_map in said.pop("configMapGenerator", []):
+        objects = [*objects, _config_map(folder, config_map, options)]
     for path in said.pop("components", []):
         objects = _apply(folder / path, objects)
     steps: dict[str, Callable[[list[Object], Any], None]] = {
@@ -66,6 +69,18 @@ def _resource(path: Path) -> list[Object]:
     if path.is_dir():
         return _apply(path, [])
     return [obj for obj in yaml.safe_load_all(path.read_text()) if obj]
+
+
+def _config_map(folder: Path, said: Any, options: Any) -> Object:
+    if set(said) != {"name", "files"} or not options["disableNameSuffixHash"]:
+        raise NotImplementedError(f"configMapGenerator: {said}")
+    files = [folder / path for path in said["files"]]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": said["name"], "labels": dict(options["labels"])},
+        "data": {path.name: path.read_text() for path in files},
+    }
 
 
 def _patches(objects: list[Object], patches: list[Any]) -> None:

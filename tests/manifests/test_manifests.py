@@ -27,7 +27,7 @@ OLDEST_KUBERNETES = (
 )
 
 #: Kinds that the Prometheus operator brings, whose schema Kubernetes does not have.
-FOREIGN = {"ServiceMonitor"}
+FOREIGN = {"PrometheusRule", "ServiceMonitor"}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
     return {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
 
 
-@pytest.mark.parametrize("folder", ["base", "overlays/knative"])
+@pytest.mark.parametrize("folder", ["base", "monitoring", "overlays/knative"])
 def test_kustomize_builds_the_same(folder: str) -> None:
     assert by_name(rendered(kustomize_command(), MANIFESTS / folder)) == by_name(
         build(MANIFESTS / folder)
@@ -120,6 +120,18 @@ def test_every_object_is_valid(version: str, components: tuple[str, ...]) -> Non
     for obj in build(OVERLAY, components):
         if obj["kind"] not in FOREIGN:
             kubernetes_validate.validate(obj, version, strict=True)
+
+
+def test_what_is_for_monitoring_is_valid_and_found_by_grafana() -> None:
+    objects = build(MANIFESTS / "monitoring")
+    maps = [obj for obj in objects if obj["kind"] == "ConfigMap"]
+    for config_map in maps:
+        kubernetes_validate.validate(config_map, OLDEST_KUBERNETES, strict=True)
+        assert config_map["metadata"]["labels"] == {"grafana_dashboard": "1"}
+    shown = {name for config_map in maps for name in config_map["data"]}
+    assert shown == {path.name for path in (MANIFESTS / "monitoring" / "dashboards").iterdir()}
+    assert {obj["metadata"]["namespace"] for obj in objects} == {knative.NAMESPACE}
+    assert find(objects, "PrometheusRule", "activator")["spec"]["groups"]
 
 
 def test_validation_sees_a_wrong_field(objects: list[Object]) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
+import httpx
 import pytest
 import yaml
 
-from activator.lab.client import fetch
 from tests.manifests.kustomize import MANIFESTS
-from tests.process import PATIENCE
+from tests.process import PATIENCE, until
 
 RULES = MANIFESTS / "monitoring" / "rules.yaml"
 
@@ -71,6 +72,8 @@ class Prometheus:
         self._folder = folder
         self._target = target
         self._process: Process | None = None
+        self._client = httpx.AsyncClient(trust_env=False, timeout=PATIENCE)
+        self._reading: asyncio.Future[bytes] | None = None
         self.port = 0
 
     async def __aenter__(self) -> Prometheus:
@@ -91,7 +94,11 @@ class Prometheus:
             stdout=DEVNULL,
             stderr=PIPE,
         )
-        await self._listens(self._process)
+        try:
+            await self._listens(self._process)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def _listens(self, process: Process) -> None:
@@ -101,18 +108,20 @@ class Prometheus:
             async for line in process.stderr:
                 lines.append(line.decode())
                 said = json.loads(line)
-                if said["msg"] == "Listening on":
+                if said.get("msg") == "Listening on":
                     self.port = int(said["address"].rpartition(":")[2])
-                elif said["msg"].startswith("Server is ready"):
+                elif said.get("msg", "").startswith("Server is ready"):
                     self._reading = asyncio.ensure_future(process.stderr.read())
                     return
         raise AssertionError("".join(lines))
 
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._process is not None
+        await self._client.aclose()
         self._process.kill()
         await self._process.wait()
-        await self._reading
+        if self._reading is not None:
+            await self._reading
 
     async def ask(self, path: str, **params: str) -> Any:
         """Return the data of an answer of its API.
@@ -120,9 +129,8 @@ class Prometheus:
         Raises:
             AssertionError: it is an error; the text says which.
         """
-        query = urlencode({name.removesuffix("__"): value for name, value in params.items()})
-        reply = await fetch("127.0.0.1", self.port, f"/api/v1/{path}?{query}")
-        said = json.loads(reply.body)
+        reply = await self._client.get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=params)
+        said = reply.json()
         assert said["status"] == "success", (params, said)
         return said["data"]
 
@@ -131,3 +139,38 @@ class Prometheus:
         data = await self.ask("query", query=expression)
         assert data["resultType"] == "vector", expression
         return list(data["result"])
+
+    async def now(self) -> float:
+        """Return the time, as Prometheus has it."""
+        return float((await self.ask("query", query="time()"))["result"][1])
+
+    async def rules(self) -> list[dict[str, Any]]:
+        """Return what it says of its rules."""
+        return [rule for group in (await self.ask("rules"))["groups"] for rule in group["rules"]]
+
+    async def scraped(self) -> None:
+        """Wait until it has seen what is now, and its rules have, too."""
+        since = await self.now()
+
+        async def seen() -> bool:
+            latest = await self.query("timestamp(up)")
+            if not latest or float(latest[0]["value"][1]) <= since:
+                return False
+            scraped = float(latest[0]["value"][1])
+            groups = (await self.ask("rules"))["groups"]
+            return all(_seconds(group["lastEvaluation"]) > scraped for group in groups)
+
+        await until(seen, "Prometheus has scraped once more")
+
+
+def _seconds(moment: str) -> float:
+    """Go's RFC 3339 with nanoseconds; one that never was is of the year 1."""
+    whole, _, rest = moment.partition(".")
+    zone = re.search(r"(Z|[+-]\d\d:\d\d)$", rest or whole)
+    fraction = re.match(r"\d*", rest)
+    assert zone
+    assert fraction
+    if whole.startswith("0001"):
+        return 0.0
+    parsed = datetime.fromisoformat(whole.removesuffix(zone[0]) + zone[0])
+    return parsed.timestamp() + float(f"0.{fraction[0] or 0}")

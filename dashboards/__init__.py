@@ -1,0 +1,1 @@
+"""Grafana's dashboards, made from a list of panels; see ``__main__``."""

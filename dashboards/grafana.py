@@ -1,0 +1,229 @@
+"""Panels and dashboards → Grafana's JSON. Knows the format, not what is shown.
+
+Source: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Of Grafana 10, which later ones read as well.
+SCHEMA = 39
+#: Grafana's grid has so many columns.
+COLUMNS = 24
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+#: What the sidecar's folder is searched by.
+TAG = "activator"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query; ``legend`` names its series by their labels: ``{{label}}``."""
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel.
+
+    Attributes:
+        description: what it says, and what to look for.
+        unit: as Grafana names it: short, s, bytes, reqps, percentunit …
+        kind: timeseries, stat, table or heatmap.
+        warn, alarm: from where on a value is yellow, and red; None for never.
+        stack: whether the series add up to something.
+    """
+
+    title: str
+    description: str
+    queries: tuple[Query, ...]
+    unit: str = "short"
+    kind: str = "timeseries"
+    width: int = 8
+    height: int = 8
+    warn: float | None = None
+    alarm: float | None = None
+    stack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Panels under a heading."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A choice at the top of a dashboard; ``query`` gives what there is to choose from."""
+
+    name: str
+    label: str
+    query: str
+    multiple: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """One dashboard; ``uid`` is its address in Grafana."""
+
+    uid: str
+    title: str
+    description: str
+    variables: tuple[Variable, ...]
+    rows: tuple[Row, ...]
+
+
+def as_json(dashboard: Dashboard) -> Json:
+    """Return what Grafana imports."""
+    return {
+        "uid": dashboard.uid,
+        "title": dashboard.title,
+        "description": dashboard.description,
+        "tags": [TAG],
+        "schemaVersion": SCHEMA,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "10s",
+        "time": {"from": "now-1h", "to": "now"},
+        "timezone": "browser",
+        "links": [
+            {
+                "title": "Activator",
+                "type": "dashboards",
+                "tags": [TAG],
+                "asDropdown": False,
+                "keepTime": True,
+                "includeVars": True,
+            }
+        ],
+        "templating": {"list": [_source(), *map(_variable, dashboard.variables)]},
+        "panels": [*_panels(dashboard.rows)],
+    }
+
+
+def _source() -> Json:
+    return {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+    }
+
+
+def _variable(variable: Variable) -> Json:
+    said: Json = {
+        "name": variable.name,
+        "label": variable.label,
+        "type": "query",
+        "datasource": SOURCE,
+        "definition": variable.query,
+        "query": {"query": variable.query, "refId": "variable"},
+        "refresh": 2,  # with the time range: revisions come and go
+        "sort": 1,
+        "multi": variable.multiple,
+        "includeAll": variable.multiple,
+    }
+    if variable.multiple:
+        said |= {"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}}
+    return said
+
+
+def _panels(rows: Sequence[Row]) -> Iterator[Json]:
+    """Lay the panels out from left to right, as text."""
+    number = y = 0
+    for row in rows:
+        number += 1
+        at = {"x": 0, "y": y, "w": COLUMNS, "h": 1}
+        yield {"id": number, "type": "row", "title": row.title, "gridPos": at, "panels": []}
+        y += 1
+        x = height = 0
+        for panel in row.panels:
+            if x + panel.width > COLUMNS:
+                x, y, height = 0, y + height, 0
+            number += 1
+            at = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+            yield {"id": number, "gridPos": at, **_panel(panel)}
+            x, height = x + panel.width, max(height, panel.height)
+        y += height
+
+
+def _panel(panel: Panel) -> Json:
+    said: Json = {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": SOURCE,
+        "targets": [
+            _target(panel, ref, query)
+            for ref, query in zip("ABCDEFGH", panel.queries, strict=False)
+        ],
+        "fieldConfig": {"defaults": _field(panel), "overrides": []},
+        "options": _OPTIONS[panel.kind],
+    }
+    if panel.kind == "table":
+        said["transformations"] = [
+            {"id": "merge", "options": {}},
+            {"id": "organize", "options": _columns(panel)},
+        ]
+    return said
+
+
+def _target(panel: Panel, ref: str, query: Query) -> Json:
+    said: Json = {"refId": ref, "datasource": SOURCE, "expr": query.expr}
+    if panel.kind == "table":
+        return said | {"instant": True, "format": "table"}
+    if panel.kind == "heatmap":
+        return said | {"legendFormat": "{{le}}", "format": "heatmap"}
+    if panel.kind == "stat":
+        return said | {"legendFormat": query.legend, "instant": True}
+    return said | {"legendFormat": query.legend}
+
+
+def _field(panel: Panel) -> Json:
+    steps: list[Json] = [{"color": "green", "value": None}]
+    for color, value in (("yellow", panel.warn), ("red", panel.alarm)):
+        if value is not None:
+            steps.append({"color": color, "value": value})
+    said: Json = {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": steps}}
+    if panel.kind == "timeseries":
+        lines = {"mode": "line" if len(steps) > 1 else "off"}
+        stacking = {"mode": "normal" if panel.stack else "none"}
+        fill = 30 if panel.stack else 8
+        said["custom"] = {"fillOpacity": fill, "stacking": stacking, "thresholdsStyle": lines}
+        said["min"] = 0
+    return said
+
+
+def _columns(panel: Panel) -> Json:
+    """Name the columns of values by their queries' legends."""
+    names = {
+        f"Value #{ref}": query.legend for ref, query in zip("ABCDEFGH", panel.queries, strict=False)
+    }
+    return {"excludeByName": {"Time": True}, "renameByName": names}
+
+
+_OPTIONS: dict[str, Json] = {
+    "timeseries": {
+        "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "stat": {
+        "colorMode": "background",
+        "graphMode": "none",
+        "reduceOptions": {"calcs": ["lastNotNull"]},
+    },
+    "table": {"showHeader": True},
+    "heatmap": {
+        "calculate": False,
+        "color": {"scheme": "Oranges", "mode": "scheme"},
+        "yAxis": {"unit": "s"},
+    },
+}
