@@ -6,6 +6,7 @@ import pytest
 
 from activator.proxy.request import RequestLimits
 from tests.activator.proxy.world import ok, request, turns, until
+from tests.conftest import UVLOOP
 
 NOT_FOUND = b"Host: nowhere\r\n"
 SMALL_BUFFER = 4096
@@ -313,6 +314,8 @@ async def test_a_refusal_arrives_although_the_client_goes_on_sending(new_world):
     assert not client.reset
 
 
+# In real time: the kernel, too, waits now and then where the window is small.
+@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
 async def test_a_client_that_reads_slowly_stops_the_pod(world):
     pod = await world.serving()
     pod.answer = ok(b"x" * LARGE)

@@ -15,6 +15,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
+from tests.conftest import UVLOOP
 
 WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n"
 SWITCH = (
@@ -176,6 +177,8 @@ def keep_half_open(pod: Pod) -> None:
     pod.on_connect = on_connect
 
 
+# In real time: the kernel, too, waits now and then where the window is small.
+@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
 async def test_a_client_that_reads_slowly_stops_the_pod(world, pod):
     client = await world.client(4096)
     client.send(request(b"/ws", fields=WEBSOCKET))
