@@ -11,7 +11,7 @@ _OF = 'instance=~"$instance"'
 def _each(title: str, description: str, metric: str, unit: str = "short", **more: float) -> Panel:
     """A gauge of each activator."""
     query = Query(f"max by (instance) ({metric}{{{_OF}}})", "{{instance}}")
-    return Panel(title, description, (query,), unit, **more)  # type: ignore[arg-type]
+    return Panel(title, description, (query,), unit, **more)  # type: ignore[arg-type] # of Panel
 
 
 def _rates(title: str, description: str, *metrics: tuple[str, str], unit: str = "ops") -> Panel:

@@ -72,7 +72,6 @@ class RevisionThrottler:
     """
 
     __slots__ = (
-        "_all",
         "_borrow",
         "_deadlines",
         "_on_trial",

@@ -43,7 +43,14 @@ class Roster:
     """
 
     __slots__ = (
-        *("_revision", "in_doubt", "listed", "outliers", "pods", "reach", "service", "taken"),
+        "_revision",
+        "in_doubt",
+        "listed",
+        "outliers",
+        "pods",
+        "reach",
+        "service",
+        "taken",
     )
 
     def __init__(self, revision: RevisionThrottler, reach: Reach) -> None:

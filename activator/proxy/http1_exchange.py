@@ -185,7 +185,7 @@ class Http1Exchange(Exchange):
             # Behind the ClusterIP nobody is left alone for it: bounded by number, not by time.
             failure = Failure.APPLICATION_LOST
         text = complaint(response, body if failure else None)
-        if failure is None or not self._may_go_again(failure):
+        if failure is None or not retry.again(failure, self._may_repeat(failure), self._repeats):
             driver.answered_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
             return True
         upstream, self.upstream = self.upstream, None
@@ -195,10 +195,6 @@ class Http1Exchange(Exchange):
             self.trace.failed(text)
         self._go_on(failure, text, failure.value)
         return False
-
-    def _may_go_again(self, failure: Failure) -> bool:
-        repeatable = retry.may_repeat(self.request, self._body, failure)
-        return retry.again(failure, repeatable, self._repeats)
 
     def _withhold(self, payload: list[bytes], complete: bool) -> None:
         """Wait for the rest of what may be queue-proxy's own answer: 512 bytes at most."""

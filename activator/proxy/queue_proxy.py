@@ -59,8 +59,6 @@ def own_failure(response: Response, payload: Sequence[bytes]) -> Failure | None:
     body = b"".join(payload)
     if response.status == 503:
         return Failure.UNTOUCHED if body == _QUEUE_FULL else None
-    if response.status != 502:
-        return None
     if _NOT_DIALED.fullmatch(body):
         return Failure.UNTOUCHED
     return Failure.APPLICATION_LOST if _DROPPED.fullmatch(body) else None

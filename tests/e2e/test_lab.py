@@ -81,7 +81,7 @@ def descendants(process: Process) -> set[int]:
 
 async def gone(pids: set[int]) -> None:
     async def look() -> bool:
-        return not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # noqa: ASYNC240
+        return not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # noqa: ASYNC240 # /proc never blocks
 
     await until(look, f"no process is left of {pids}")
 

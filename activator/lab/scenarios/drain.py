@@ -12,6 +12,7 @@ SLOW = "/sleep?ms=1500"
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     app = await stage.deploy(pods=2, timeout=20)
     leaving, staying = app.pods
     slow = [stage.begin(app, SLOW) for _ in range(2)]

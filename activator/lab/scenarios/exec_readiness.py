@@ -12,6 +12,7 @@ TIMEOUT = 1
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     probes = replace(QUICK, exec_readiness=True)
     app = await stage.deploy(
         probes=probes, pod={"blind": True}, exec_readiness=True, timeout=TIMEOUT

@@ -10,6 +10,7 @@ UNKNOWN = 'Error getting active endpoint: revision.serving.knative.dev "nobody" 
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     reply = await stage.ask("nobody")
     stage.expect(
         "a revision that nobody knows of is answered 404, in Knative's words",

@@ -16,6 +16,7 @@ TARGETS = ("/healthz", "/USN/42/orders", "/")
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     app = await stage.deploy(timeout=20)
     asleep = await stage.deploy("asleep", pods=0, timeout=20)
     (pod,) = app.pods

@@ -7,6 +7,7 @@ from activator.lab.stage import Stage
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     app = await stage.deploy(pod={"readiness_port": 0}, readiness_port=8090, timeout=20)
     (pod,) = app.pods
     reply = await stage.ask(app)

@@ -14,6 +14,7 @@ KUBELET = {"User-Agent": "kube-probe/1.29", "Accept": "*/*", "Connection": "clos
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     app = await stage.deploy(timeout=20)
     (pod,) = app.pods
     before = (await pod.counters())["requests"]

@@ -13,6 +13,7 @@ STATUSES = (201, 202, 203, 206)
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     app = await stage.deploy(
         pod={"container_concurrency": 1}, container_concurrency=1, sidecar={}, timeout=20
     )

@@ -17,6 +17,7 @@ SLOW = "/sleep?ms=2500"
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     probes = replace(QUICK, liveness=Container.APPLICATION, restart_after=0.5)
     app = await stage.deploy(pods=2, probes=probes, pod={"blind": True}, sidecar={}, timeout=20)
     pod, other = app.pods

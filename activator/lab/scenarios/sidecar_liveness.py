@@ -11,6 +11,7 @@ from activator.lab.stage import QUICK, Stage
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     probes = replace(QUICK, liveness=Container.SIDECAR)
     app = await stage.deploy(probes=probes, sidecar={}, timeout=20)
     (pod,) = app.pods

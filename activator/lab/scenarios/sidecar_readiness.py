@@ -14,6 +14,7 @@ SIDECAR = {"readinessProbe": {"httpGet": {"path": "/ready", "port": 8099}}}
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     auto, probe, kubernetes = await asyncio.gather(
         _deploy(stage, "auto", ""),
         _deploy(stage, "probe", "probe"),

@@ -17,6 +17,7 @@ SOON = 2.0
 
 
 async def script(stage: Stage) -> None:
+    """Play it; see activator.lab.scenario."""
     app = await stage.deploy(pods=3, probes=PROBES, container_concurrency=CONCURRENCY, timeout=20)
     pod = app.pods[0]
     pod.hold(Step.RESTART)

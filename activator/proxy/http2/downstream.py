@@ -21,7 +21,9 @@ from activator.proxy.http2.settings import Setting
 
 if TYPE_CHECKING:
     from activator.proxy.downstream import Downstream
+    from activator.proxy.http2.fields import RequestFields
     from activator.proxy.http2.hpack import Field
+    from activator.proxy.request import Request
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250
@@ -129,11 +131,11 @@ class Http2Downstream(Connection):
         self.proxy.counters.bad_requests += 1
         self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
 
-    def _begin(self, number: int, request: object, ended: bool) -> None:
+    def _begin(self, number: int, read: tuple[Request, RequestFields], ended: bool) -> None:
         stream = Stream(self, number)
         stream.peer_closed = ended
         self.streams[number] = stream
-        exchange = Http2Exchange(self, stream, request)  # type: ignore[arg-type] # of read()
+        exchange = Http2Exchange(self, stream, read)
         self._exchanges[number] = exchange
         exchange.begin()
 

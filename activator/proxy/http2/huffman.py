@@ -127,8 +127,8 @@ def _decode_by_table(data: bytes) -> bytes:
     decoded: list[bytes] = []
     try:
         for byte in data:
-            row, high = row[byte >> 4]  # type: ignore[misc] # None: see below
-            row, low = row[byte & 15]  # type: ignore[misc]
+            row, high = row[byte >> 4]  # type: ignore[misc] # None is EOS, a TypeError
+            row, low = row[byte & 15]  # type: ignore[misc] # as above
             decoded += (high, low)
     except TypeError:
         raise ValueError("EOS in a Huffman-coded string") from None

@@ -75,7 +75,7 @@ async def test_both_sides_stream_at_once(http2):
     stream = client.ask(b"/", b"POST", end=False)
     for number in range(100):
         client.data(stream, b"%03d" % number)
-        await until(lambda: len(client.messages.get(stream, Message()).body) >= 3 * (number + 1))  # noqa: B023
+        await until(lambda: len(client.messages.get(stream, Message()).body) >= 3 * (number + 1))  # noqa: B023 # awaited in its turn
     client.h2.reset_stream(stream, ErrorCode.CANCEL)
     client.flush()
     await until(lambda: pod.requests[0].reset == ErrorCode.CANCEL)
