@@ -155,6 +155,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
             f"activator/admin/{name}.py"
             for name in (
                 "application",
+                "assets",
                 "event_stream",
                 "headers",
                 "hosts",

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 import anyio
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from activator import __version__
-from activator.admin import event_stream
+from activator.admin import assets, event_stream
 from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
 from activator.admin.freshness import (
@@ -96,9 +97,19 @@ class _Handlers:
     def __init__(self, runtime: Runtime, feed: EventFeed | None = None) -> None:
         self._runtime = runtime
         self._feed = feed or EventFeed(runtime.driver.events)
+        self._dashboard = assets.dashboard()
 
     async def index(self, request: Request) -> Response:
-        return HTMLResponse(index(self._runtime.pod_name, __version__))
+        if "text/html" in request.headers.get("accept", ""):  # a browser, with scripts or without
+            return assets.answer(request, self._dashboard["index.html"])
+        text = index(self._runtime.pod_name, __version__)
+        return PlainTextResponse(text, headers={"Vary": "Accept"})
+
+    async def dashboard(self, request: Request) -> Response:
+        asset = self._dashboard.get(request.path_params["path"])
+        if asset is None:
+            raise HTTPException(404)
+        return assets.answer(request, asset)
 
     async def healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok")
@@ -185,6 +196,7 @@ def create_app(
     handlers = _Handlers(runtime, feed)
     routes = [
         Route("/", handlers.index),
+        Route("/dashboard/{path:path}", handlers.dashboard),
         Route("/healthz", handlers.healthz),
         Route("/readyz", handlers.readyz),
         Route("/metrics", handlers.metrics),

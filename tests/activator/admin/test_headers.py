@@ -1,20 +1,33 @@
-"""Security headers are on every answer, and replace what an application said."""
+"""Security headers are on every answer; one that says otherwise itself has them once."""
 
 from __future__ import annotations
 
 import httpx
 from starlette.responses import PlainTextResponse
 
-from activator.admin.headers import SECURITY_HEADERS, SecurityHeaders
+from activator.admin.headers import DASHBOARD_HEADERS, SECURITY_HEADERS, SecurityHeaders
 
 
 async def test_they_are_added_once():
-    app = SecurityHeaders(PlainTextResponse("x", headers={"Cache-Control": "public"}))
+    own = {"Cache-Control": "no-cache"}
+    app = SecurityHeaders(PlainTextResponse("x", headers=own))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as session:
         answer = await session.get("http://admin/")
-    for name, value in SECURITY_HEADERS.items():
+    for name, value in (SECURITY_HEADERS | own).items():
         assert answer.headers.get_list(name) == [value]
     assert answer.text == "x"
+
+
+def test_the_dashboard_may_run_its_own_files_and_nothing_else():
+    policy = dict(
+        each.split(maxsplit=1) for each in DASHBOARD_HEADERS["Content-Security-Policy"].split("; ")
+    )
+    own = {name for name, sources in policy.items() if sources == "'self'"}
+    assert own == {"script-src", "style-src", "connect-src", "font-src"}
+    closed = {"default-src", "base-uri", "form-action", "frame-ancestors"}
+    assert {policy.pop(name) for name in closed} == {"'none'"}
+    assert policy.pop("img-src") == "'self' data:"
+    assert set(policy) == own
 
 
 async def test_a_lifespan_passes_through():

@@ -1,0 +1,106 @@
+"""The dashboard's files: part of the package, read once at start, served from memory.
+
+A path is looked up among the files that were read, so none leads out of the folder, and no request
+waits for a disk. Must not know what is in them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from activator.admin.headers import DASHBOARD_HEADERS
+
+#: By the end of a name. Python's own table is that of the machine, which may say anything.
+TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",  # RFC 9239; modules are not run as anything else
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+}
+#: Of all others: licences.
+TEXT: Final = "text/plain; charset=utf-8"
+
+_REFUSED: Final = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
+
+
+class Asset(NamedTuple):
+    """One file.
+
+    Attributes:
+        media_type: what it is; tag: what changes with it, as ``ETag`` has it. A weak one, since it
+            is the same of both forms (RFC 9110 section 8.8.3.3).
+        plain, zipped: its bytes, as they are and in gzip's format.
+    """
+
+    media_type: str
+    tag: str
+    plain: bytes
+    zipped: bytes
+
+
+@cache
+def dashboard() -> dict[str, Asset]:
+    """Return the dashboard's files by their path; takes some milliseconds."""
+    folder = files("activator.admin") / "dashboard"
+    return {path: _asset(path, content) for path, content in _walk(folder)}
+
+
+def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _walk(each, f"{above}{each.name}/")
+        else:
+            yield above + each.name, each.read_bytes()
+
+
+def _asset(path: str, content: bytes) -> Asset:
+    media_type = TYPES.get(PurePosixPath(path).suffix, TEXT)
+    tag = f'W/"{sha256(content).hexdigest()[:20]}"'
+    return Asset(media_type, tag, content, gzip.compress(content, mtime=0))
+
+
+def answer(request: Request, asset: Asset) -> Response:
+    """Return a file, or that the client has it already (304).
+
+    A browser asks anew whenever it loads the page: after an upgrade it has no old file beside a new
+    one, and what has not changed costs it a head.
+    """
+    headers = {
+        **DASHBOARD_HEADERS,
+        "Cache-Control": "no-cache",
+        "ETag": asset.tag,
+        "Vary": "Accept, Accept-Encoding",  # `/` is a text for those who take no HTML
+    }
+    if _has(request.headers.get("if-none-match", ""), asset.tag):
+        return Response(status_code=304, headers=headers)
+    content = asset.plain
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
+        content = asset.zipped
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, headers=headers, media_type=asset.media_type)
+
+
+def _has(known: str, tag: str) -> bool:
+    """Whether ``If-None-Match`` names it; weak and strong are alike (RFC 9110 section 13.1.2)."""
+    tags = [each.strip().removeprefix("W/") for each in known.split(",")]
+    return tag.removeprefix("W/") in tags or "*" in tags
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for each in accepted.split(","):
+        coding, _, weight = each.partition(";")
+        if coding.strip().lower() == "gzip":
+            return _REFUSED.fullmatch(weight) is None
+    return False
