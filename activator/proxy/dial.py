@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from activator.proxy import presence
 from activator.proxy.upstream import Upstream
+from activator.tls.agreed import HTTP2, protocol
 from activator.tls.certificates import reason
 from activator.tls.internal import PodTls
 
@@ -27,6 +28,9 @@ SHORTAGE_PAUSE = 0.05
 HANDSHAKE_TIMEOUT = 10.0
 #: Seconds for a pod to answer the end of a TLS connection, whose end is then told by TCP alone.
 SHUTDOWN_TIMEOUT = 5.0
+
+#: What is said of a connection that a pod has taken and dropped at once.
+DROPPED = "the pod closed the new connection"
 
 
 class Dialer(Protocol):
@@ -52,11 +56,16 @@ class TlsError(OSError):
     """A pod took a connection, and TLS with it did not come about; the text says why."""
 
 
+class OtherProtocolError(TlsError):
+    """A pod speaks TLS, and behind it not HTTP/2."""
+
+
 class Proof(NamedTuple):
-    """What a pod has to prove over TLS."""
+    """What a pod has to prove over TLS; ``http2``: also that it speaks that behind it."""
 
     tls: PodTls
     namespace: str
+    http2: bool = False
 
 
 async def connect(upstream: asyncio.Protocol, host: str, port: int, within: float) -> None:
@@ -78,7 +87,7 @@ async def connect(upstream: asyncio.Protocol, host: str, port: int, within: floa
 
 
 async def connect_tls(
-    upstream: Upstream, host: str, port: int, within: tuple[float, float], proof: Proof
+    upstream: asyncio.Protocol, host: str, port: int, within: tuple[float, float], proof: Proof
 ) -> None:
     """Connect, and have the pod prove that it is one of its namespace.
 
@@ -86,27 +95,39 @@ async def connect_tls(
         within: seconds to connect, and for the handshake.
 
     Raises:
-        OSError: see ``connect``; also where the pod proves nothing of the kind.
+        OSError: see ``connect``; also where the pod proves nothing of the kind
+            (OtherProtocolError among them).
     """
+    tls = proof.tls
     loop = asyncio.get_running_loop()
     sock = await _connected(loop, host, port, within[0])
     try:
         transport, _ = await loop.create_connection(
             lambda: upstream,
             sock=sock,
-            ssl=proof.tls.context,
-            server_hostname=proof.tls.server_name,
+            ssl=tls.http2_context if proof.http2 else tls.context,
+            server_hostname=tls.server_name,
             ssl_handshake_timeout=within[1],
             ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
         )
     except ConnectionAbortedError:  # what asyncio makes of the time-out
         raise TimeoutError(f"the handshake timed out after {within[1]:.3g} s") from None
     except OSError as error:
-        raise TlsError(connect_error(error)) from error
+        kind = OtherProtocolError if _is_other_protocol(error) else TlsError
+        raise kind(connect_error(error)) from error
     presence.bound_tls_buffer(transport)
-    if problem := proof.tls.check(transport.get_extra_info("ssl_object"), proof.namespace):
+    if problem := tls.check(transport.get_extra_info("ssl_object"), proof.namespace):
         transport.abort()
         raise TlsError(problem)
+    if proof.http2 and protocol(transport) != HTTP2:
+        transport.abort()
+        raise OtherProtocolError("it has chosen no protocol")
+
+
+def _is_other_protocol(error: OSError) -> bool:
+    """Whether a pod has ended a handshake since it speaks none of our protocols (Go's servers do;
+    others go on without one, RFC 7301 section 3.2)."""
+    return isinstance(error, ssl.SSLError) and "NO_APPLICATION_PROTOCOL" in (error.reason or "")
 
 
 async def _connected(

@@ -17,6 +17,7 @@ from activator.proxy.body import Body, LengthBody
 from activator.proxy.grammar import FramingError
 from activator.proxy.http1_exchange import Http1Exchange
 from activator.proxy.http2.downstream import Http2Downstream
+from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.frames import PREFACE
 from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.partial import PartialHead
@@ -24,6 +25,7 @@ from activator.proxy.presence import Inquiry
 from activator.proxy.probes import probe_reply
 from activator.proxy.problem import negotiated
 from activator.proxy.request import Request, read_request
+from activator.tls import agreed
 
 if TYPE_CHECKING:  # the server makes downstreams
     from activator.proxy.server import Proxy
@@ -116,6 +118,8 @@ class Downstream(asyncio.Protocol):
             return
         self._new_since = now = proxy.clock()
         proxy.timers.arm(self, now + proxy.header_timeout)
+        if self.secure and agreed.protocol(transport) == agreed.HTTP2:
+            self._speak_http2(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -198,7 +202,7 @@ class Downstream(asyncio.Protocol):
                     data if end == len(data) else data[:end], self.proxy.request_limits
                 )
             except FramingError as error:
-                if data.startswith(PREFACE[:18]) and self._new_since > -inf:
+                if data.startswith(PREFACE[:18]) and self._may_be_http2():
                     self._speak_http2(data)
                 else:
                     self._refuse(error)
@@ -229,6 +233,11 @@ class Downstream(asyncio.Protocol):
         self._read_partial(data)
         return b""
 
+    def _may_be_http2(self) -> bool:
+        """Whether nothing has been asked yet, and no handshake has settled on HTTP/1."""
+        settled = self.secure and agreed.protocol(self.transport)
+        return self._new_since > -inf and not settled
+
     def _speak_http2(self, data: bytes) -> None:
         """Leave the connection to HTTP/2, whose preface is a malformed head in HTTP/1 (RFC 9113
         section 3.4)."""
@@ -239,7 +248,10 @@ class Downstream(asyncio.Protocol):
         successor = Http2Downstream(self)
         proxy.connections.add(successor)
         self.transport.set_protocol(successor)
-        successor.data_received(data)
+        if self.secure and not agreed.is_adequate(self.transport):
+            successor.fail(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "a weak cipher suite"))
+        elif data:
+            successor.data_received(data)
 
     def _read_partial(self, data: bytes) -> None:
         """Add to a head that is not complete."""

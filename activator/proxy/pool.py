@@ -13,9 +13,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
+from typing import TypeVar
 
 from activator.names import private_service
 from activator.proxy.dial import (
+    DROPPED,
     HANDSHAKE_TIMEOUT,
     OUR_SHORTAGE,
     SHORTAGE_PAUSE,
@@ -30,6 +32,8 @@ from activator.proxy.http2.pool import Http2Pool
 from activator.proxy.upstream import Upstream
 from activator.tls.internal import POD_PORT, SERVICE_PORT, PodTls
 from throttler.pod import PodTracker
+
+_Connection = TypeVar("_Connection", bound=asyncio.Protocol)
 
 #: Seconds that an idle connection is kept (Knative and Go: 90).
 IDLE_TIMEOUT = 90.0
@@ -151,36 +155,56 @@ class Pool:
 
     async def _dial(self, dialer: Dialer, within: float) -> None:
         try:
-            upstream = await self._connection(dialer, within)
+            upstream = await self.open(
+                lambda: Upstream(self), within, lambda: dialer.wants_connection
+            )
         except OSError as error:
-            self._failed(dialer, connect_error(error), connect_cause(error))
+            dialer.on_dial_failed(self.failed(connect_error(error)), connect_cause(error))
             return
         if upstream.transport.is_closing():
             # Accepted and dropped at once: nobody would hear of that from here on.
-            self._failed(dialer, "the pod closed the new connection", "connect-failed")
+            dialer.on_dial_failed(self.failed(DROPPED), "connect-failed")
             return
         self.reachable = True
         dialer.on_dialed(upstream)
 
-    def _failed(self, dialer: Dialer, error: str, cause: str) -> None:
+    def failed(self, error: str) -> str:
+        """Take that a connection did not come to be; return where and why, for people."""
         self.reachable = False
         where = f"TLS on port {self.port}: " if self._proof is not None else ""
-        dialer.on_dial_failed(where + error, cause)
+        return where + error
 
-    async def _connection(self, dialer: Dialer, within: float) -> Upstream:
-        """Connect; where the shortage is ours, wait as long as the connection is wanted."""
+    async def open(
+        self,
+        make: Callable[[], _Connection],
+        within: float,
+        wanted: Callable[[], bool],
+        *,
+        http2: bool = False,
+    ) -> _Connection:
+        """Connect; where the shortage is ours, wait as long as the connection is wanted.
+
+        Arguments:
+            make: returns the protocol object of a connection.
+            within: seconds, where it is shorter than the limit for all.
+            http2: over TLS: whether the pod has to choose HTTP/2.
+
+        Raises:
+            OSError: see dial.connect_tls.
+        """
         limit = min(within, self._pools.limits.connect_timeout)
         while True:
-            upstream = Upstream(self)
+            upstream = make()
             try:
                 if self._proof is None:
                     await connect(upstream, self.host, self.port, limit)
                 else:
                     both = limit, min(within, HANDSHAKE_TIMEOUT)
-                    await connect_tls(upstream, self.host, self.port, both, self._proof)
+                    proof = self._proof._replace(http2=http2)
+                    await connect_tls(upstream, self.host, self.port, both, proof)
                 return upstream
             except OSError as error:
-                if error.errno not in OUR_SHORTAGE or not dialer.wants_connection:
+                if error.errno not in OUR_SHORTAGE or not wanted():
                     raise
             await asyncio.sleep(SHORTAGE_PAUSE)
 
@@ -258,27 +282,29 @@ class ConnectionPools:
             pool = self._plain[pod] = Pool(self, pod)
         return pool
 
-    def http2_of(self, pod: PodTracker) -> Http2Pool | None:
-        """Return the connections to a pod that requests in HTTP/2 use; None where they would have
-        to go over TLS."""
-        if self.tls is not None:
-            return None
+    def http2_of(self, pod: PodTracker) -> Http2Pool:
+        """Return the connections to a pod that requests in HTTP/2 use."""
         pool = self._http2.get(pod)
         if pool is None:
-            within = self.limits.connect_timeout
-            pool = self._http2[pod] = Http2Pool(self.of(pod), self.start, within, self._clock)
+            pool = self._http2[pod] = Http2Pool(self.of(pod), self.start, self._clock)
         return pool
 
     def use_tls(self, tls: PodTls) -> None:
         """Have requests go over TLS; from then on for ever."""
         self.tls = tls
         self._plain, self._pools = self._pools, {}
+        self._retire_http2()
 
     def distrust(self) -> None:
         """Close the connections over which a pod has proved itself by a root that may be trusted
         no more: idle ones now, busy ones when they are done."""
         for pod in list(self._pools):
             _end(self._pools.pop(pod))
+        self._retire_http2()
+
+    def _retire_http2(self) -> None:
+        for pod in list(self._http2):
+            self._http2.pop(pod).retire()
 
     def set_passthrough(self, on: bool) -> None:
         """Take whether a mesh stands between us and the pods, and is to send each request to the

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
+from activator.tls.agreed import HTTP1
 from activator.tls.parameters import TlsParameters
 
 _CERTIFICATE = re.compile(
@@ -21,9 +22,6 @@ _CERTIFICATE = re.compile(
 )
 _BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-
-#: What we speak, until there is HTTP/2.
-ALPN = ["http/1.1"]
 
 
 class CertificateError(ValueError):
@@ -57,12 +55,15 @@ def trust(context: ssl.SSLContext, certificates: Iterable[str]) -> None:
         context.load_verify_locations(cadata=pem)
 
 
-def server_context(parameters: TlsParameters, certificate: bytes, key: bytes) -> ssl.SSLContext:
+def server_context(
+    parameters: TlsParameters, certificate: bytes, key: bytes, alpn: Iterable[str] = (HTTP1,)
+) -> ssl.SSLContext:
     """Return a context for a listener.
 
     Arguments:
         certificate: PEM, the server's own first, then those that lead to its root.
         key: PEM, not encrypted.
+        alpn: the protocols that are spoken, the most wanted first.
 
     Raises:
         CertificateError: they cannot be used, alone or together.
@@ -70,7 +71,9 @@ def server_context(parameters: TlsParameters, certificate: bytes, key: bytes) ->
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     parameters.apply(context)
-    context.set_alpn_protocols(ALPN)
+    # A handshake that begins anew on an open connection is none of HTTP/2 (RFC 9113 section 9.2.1).
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.set_alpn_protocols(alpn)
     read_certificates(certificate)
     if not _PRIVATE_KEY.search(key):
         raise CertificateError("the key is no PEM")

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from activator.tls.agreed import HTTP1, HTTP2
 from activator.tls.certificates import (
-    ALPN,
     CertificateError,
     ServerTls,
     read_certificates,
@@ -42,12 +42,18 @@ class PodTls:
 
     Attributes:
         context: for new connections; replaced when the roots change.
+        http2_context: the same for those that are to speak HTTP/2.
     """
 
     server_name = DATA_PLANE
 
     def __init__(self) -> None:
-        self.context = _pod_context(frozenset())
+        self.trust(frozenset())
+
+    def trust(self, roots: frozenset[str]) -> None:
+        """Verify new connections by these."""
+        self.context = _pod_context(roots, HTTP1)
+        self.http2_context = _pod_context(roots, HTTP2)
 
     def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
         """Return why a pod, whose certificate is valid, is none of this namespace; or nothing.
@@ -62,13 +68,13 @@ class PodTls:
         return f"the certificate is for {', '.join(map(str, names))} and not for {wanted}"
 
 
-def _pod_context(roots: frozenset[str]) -> ssl.SSLContext:
+def _pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.hostname_checks_common_name = False
     # Whatever is given is a root, also one that another has signed; Go sees it so as well.
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    context.set_alpn_protocols(ALPN)
+    context.set_alpn_protocols([protocol])
     trust(context, sorted(roots))
     return context
 
@@ -158,7 +164,7 @@ class InternalTls:
         for key in (CERTIFICATE, KEY):
             if not data.get(key):
                 raise CertificateError(f"it has no {key}")
-        return server_context(self._parameters, data[CERTIFICATE], data[KEY])
+        return server_context(self._parameters, data[CERTIFICATE], data[KEY], alpn=(HTTP2, HTTP1))
 
     def _renew_roots(self) -> None:
         """Trust what is to be trusted now. While a part of it cannot be read, nothing that was
@@ -175,7 +181,7 @@ class InternalTls:
         if roots == self._roots:
             return
         withdrawn = self._roots - roots
-        self.pods.context = _pod_context(roots)
+        self.pods.trust(roots)
         self._roots = roots
         logger.info("roots by which pods are verified: %d", len(roots))
         if withdrawn:

@@ -28,6 +28,7 @@ from throttler.errors import RevisionNotFound
 if TYPE_CHECKING:
     from activator.proxy.http2.connection import Stream
     from activator.proxy.http2.downstream import Http2Downstream
+    from activator.proxy.http2.pool import Http2Pool
     from activator.proxy.http2.upstream import Http2Upstream
 
 #: What stands in for the framing of a body that frames end.
@@ -148,9 +149,6 @@ class Http2Exchange(Exchange):
         pod = self.ticket.pod
         assert pod is not None
         pool = self._proxy.pools.http2_of(pod)
-        if pool is None:
-            self._reply(replies.upstream_failed("HTTP/2 to pods over TLS is not offered"), _FAILED)
-            return
         upstream = pool.take()
         if upstream is None:
             self._arm(self.ticket.deadline)
@@ -169,7 +167,7 @@ class Http2Exchange(Exchange):
         self._is_sent(now)
         body = self._body
         ended = body is NO_BODY and not self._trailers
-        stream = upstream.open(self, self._head(upstream.pool.host_block), ended=ended)
+        stream = upstream.open(self, self._head(upstream.pool), ended=ended)
         self.upstream = stream
         if ended:
             return
@@ -179,22 +177,20 @@ class Http2Exchange(Exchange):
             body.on_sent()
             stream.send(b"".join(pieces), self._trailers)
 
-    def _head(self, host_block: bytes) -> bytes:
+    def _head(self, pool: Http2Pool) -> bytes:
         """Return the header block that the pod gets."""
         request, fields = self.request, self._fields.fields
         client = self.downstream.client
         before = fields.get(b"x-forwarded-for")
         block = self._fields.block
         if self.trace is not None:
-            assert self.ticket.pod is not None
-            context = self.trace.sending(f"http://{self.ticket.pod.address}")
+            context = self.trace.sending(pool.pool.origin)
             block = without_context(fields) + block_of(context)
         return b"".join(
             (
                 line(b":method", request.method),
-                _SCHEME,
                 line(b":path", request.target),
-                host_block,
+                pool.host_block,
                 line(b"k-original-host", fields.get(b"k-original-host") or request.host),
                 line(b"x-forwarded-for", before + b", " + client if before else client),
                 _EXPECT if request.expects_continue else b"",
@@ -295,15 +291,17 @@ class Http2Exchange(Exchange):
         else:
             self._lost(Failure.ANSWER_LOST, error)
 
-    def on_lost(self, error: str, *, answered: bool, settled: bool, reused: bool) -> None:
+    def on_lost(self, error: str, *, answered: bool, reused: bool) -> None:
         """The connection to the pod is gone, or what came on it is malformed."""
         self.upstream = None
-        if self.done:
-            return
-        if not settled and not answered and error.endswith("HTTP/2"):
-            self._reply(replies.upstream_failed(error), _FAILED)
-        else:
+        if not self.done:
             self._lost(retry.lost(answered=answered, reused=reused), error)
+
+    def on_other_protocol(self) -> None:
+        """The pod is there, and does not speak HTTP/2: it will not the next time either."""
+        self.upstream = None
+        if not self.done:
+            self._reply(replies.upstream_failed("the pod does not speak HTTP/2"), _FAILED)
 
     # -- for the exchange of every version ------------------------------------------------------
 
@@ -383,7 +381,6 @@ class Http2Exchange(Exchange):
 
 
 _FAILED: Final = "upstream-failed"
-_SCHEME: Final = line(b":scheme", b"http")
 _EXPECT: Final = line(b"expect", b"100-continue")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from math import inf
 from typing import TYPE_CHECKING, Final
 
-from activator.proxy.dial import connect, connect_cause, connect_error
+from activator.proxy.dial import DROPPED, OtherProtocolError, connect_cause, connect_error
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.upstream import Http2Upstream
 
@@ -23,7 +24,6 @@ class Http2Pool:
     Arguments:
         pool: the pod's connections of HTTP/1: knows where it is.
         start: runs a coroutine and holds on to its task.
-        within: seconds to open a connection.
         clock: seconds, monotonic.
 
     Attributes:
@@ -34,13 +34,11 @@ class Http2Pool:
         self,
         pool: Pool,
         start: Callable[[Coroutine[None, None, None]], object],
-        within: float,
         clock: Callable[[], float],
     ) -> None:
         self.pool = pool
         self.clock = clock
         self._start = start
-        self._within = within
         self._connections: list[Http2Upstream] = []
         self.most = _FIRST_STREAMS
         self._waiting: list[Http2Exchange] = []
@@ -50,11 +48,12 @@ class Http2Pool:
 
     @property
     def host_block(self) -> bytes:
-        """The request fields that say which pod is asked, :authority first."""
+        """The request fields that say which pod is asked: :scheme, :authority, and others."""
         if self._host_lines is not self.pool.host_lines:
             self._host_lines = self.pool.host_lines
             fields = [each.split(b": ", 1) for each in self._host_lines.split(b"\r\n")[:-1]]
-            self._host_block = b"".join(
+            secure = self.pool.origin.startswith("https")
+            self._host_block = line(b":scheme", b"https" if secure else b"http") + b"".join(
                 line(b":authority" if name == b"Host" else name.lower(), value)
                 for name, value in fields
             )
@@ -75,14 +74,21 @@ class Http2Pool:
             self._start(self._dial())
 
     async def _dial(self) -> None:
-        upstream = Http2Upstream(self)
         try:
-            await connect(upstream, self.pool.host, self.pool.port, self._within)
+            upstream = await self.pool.open(
+                lambda: Http2Upstream(self), inf, self._is_wanted, http2=True
+            )
+        except OtherProtocolError:
+            self._refuse()
+            return
         except OSError as error:
             self._fail(connect_error(error), connect_cause(error))
             return
         self._dialing = False
         self.pool.reachable = True
+        # Not before: over TLS a pod proves only now that it is one of its namespace.
+        if not upstream.transport.is_closing():
+            self._connections.append(upstream)
         waiting, self._waiting = self._waiting, []
         for at, exchange in enumerate(waiting):
             if upstream.has_room:
@@ -90,23 +96,32 @@ class Http2Pool:
             elif at and exchange.wants_connection:
                 self.dial(exchange)
             elif exchange.wants_connection:
-                exchange.on_dial_failed("the pod closed the new connection", "connect-failed")
+                exchange.on_dial_failed(self.pool.failed(DROPPED), "connect-failed")
+
+    def _is_wanted(self) -> bool:
+        return any(exchange.wants_connection for exchange in self._waiting)
+
+    def _refuse(self) -> None:
+        self._dialing = False
+        waiting, self._waiting = self._waiting, []
+        for exchange in waiting:
+            exchange.on_other_protocol()
 
     def _fail(self, error: str, cause: str) -> None:
         self._dialing = False
-        self.pool.reachable = False
+        error = self.pool.failed(error)
         waiting, self._waiting = self._waiting, []
         for exchange in waiting:
             exchange.on_dial_failed(error, cause)
 
     def opened(self, upstream: Http2Upstream) -> None:
         """Count a new connection."""
-        self._connections.append(upstream)
         self.pool.count(1)
 
     def closed(self, upstream: Http2Upstream) -> None:
         """Forget a connection."""
-        self._connections.remove(upstream)
+        if upstream in self._connections:
+            self._connections.remove(upstream)
         self.pool.count(-1)
 
     def close_idle(self, before: float) -> None:

@@ -117,18 +117,21 @@ class Http2Upstream(Connection):
         super().fail(fault)
         if self.settled:
             self._lose_all(f"malformed answer: {fault.reason}")
-        else:
-            self._lose_all("the pod does not speak HTTP/2")
+            return
+        for _, exchange in self._drop_all():
+            exchange.on_other_protocol()
 
     def _lose_all(self, error: str) -> None:
-        lost = list(self._exchanges.items())
+        for answered, exchange in self._drop_all():
+            exchange.on_lost(error, answered=answered, reused=self.used > 0)
+
+    def _drop_all(self) -> list[tuple[bool, Http2Exchange]]:
+        """Forget all streams; return whose they were, and whether their answers had begun."""
+        lost = [(s in self._answers_begun, each) for s, each in self._exchanges.items()]
+        for stream in [s for s in self._exchanges if s in self.streams]:
+            super().forget(self.streams[stream])
         self._exchanges.clear()
-        for stream, exchange in lost:
-            answered = stream in self._answers_begun
-            found = self.streams.get(stream)
-            if found is not None:
-                super().forget(found)
-            exchange.on_lost(error, answered=answered, settled=self.settled, reused=self.used > 0)
+        return lost
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -246,6 +249,4 @@ class Http2Upstream(Connection):
         answered = stream in self._answers_begun
         self.end(found, code)
         if exchange is not None:
-            exchange.on_lost(
-                f"malformed answer: {reason}", answered=True, settled=True, reused=answered
-            )
+            exchange.on_lost(f"malformed answer: {reason}", answered=True, reused=answered)

@@ -278,10 +278,3 @@ async def test_what_is_no_handshake_is_closed_quietly(world, sent, caplog, monke
     assert not caplog.records
     await world.serving()
     assert (await world.ask()).status == 200
-
-
-async def test_http_2_is_not_offered(world):
-    world.trusted.set_alpn_protocols(["h2", "http/1.1"])
-    client = await world.client()
-    assert client.transport.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
-    client.abort()

@@ -21,8 +21,8 @@ async def test_a_request_reaches_a_pod_and_its_answer_the_client(http2):
     assert len(answer.all(b"date")) == 1
     assert pod.requests[0].headers == [
         (b":method", b"GET"),
-        (b":scheme", b"http"),
         (b":path", b"//a%2f?q=1"),
+        (b":scheme", b"http"),
         (b":authority", pod.dest.address.encode()),
         (b"k-proxy-request", b"activator"),
         (b"k-original-host", b"example.com"),
