@@ -1,0 +1,109 @@
+"""Pods that speak HTTP/2: ``python -m benchmarks.http2_pod IP:PORT …``.
+
+Like queue-proxy they take HTTP/1 on the same port, for the activator's probe: nginx does not before
+1.25. Every request is answered when it has ended, one with a body as a unary call of gRPC is. Tells
+when it listens on all addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import sys
+from typing import Final, cast
+
+import hpack
+import uvloop
+
+from benchmarks.http2_requests import (
+    BEGIN,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    MESSAGE,
+    PREFACE,
+    SETTINGS,
+    SETTINGS_ACK,
+    Fields,
+    cut,
+    frame,
+)
+from benchmarks.pod import BACKLOG, HEAD_END, QUEUE
+
+SETTING: Final = struct.Struct(">HL")
+HEADER_TABLE_SIZE: Final = 1
+TABLE_SIZE: Final = 4096
+HELLO: Final = b"hello\n"
+OK: Final[Fields] = [
+    (b":status", b"200"),
+    (b"server", b"pod"),
+    (b"date", b"Sat, 21 Nov 2026 22:22:44 GMT"),
+    (b"content-type", b"text/plain"),
+    (b"content-length", b"6"),
+]
+CALLED: Final[Fields] = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+TRAILERS: Final[Fields] = [(b"grpc-status", b"0"), (b"grpc-message", b"")]
+
+
+class Connection(asyncio.Protocol):
+    """One connection, of whichever version."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._held = b""
+        self._begun = False
+        self._encoder = hpack.Encoder()
+        self._with_body: set[int] = set()
+
+    def data_received(self, data: bytes) -> None:
+        data = self._held + data
+        if not self._begun:
+            if not data.startswith(PREFACE):
+                *heads, self._held = data.split(HEAD_END)
+                self._transport.write(QUEUE * len(heads))
+                return
+            self._begun = True
+            self._transport.write(BEGIN)
+            data = data[len(PREFACE) :]
+        frames, self._held = cut(data)
+        self._transport.write(b"".join([self._take(*each) for each in frames]))
+
+    def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+        """Takes a frame; returns what there is to say."""
+        if kind == SETTINGS and not flags:
+            for identifier, value in SETTING.iter_unpack(payload):
+                if identifier == HEADER_TABLE_SIZE:  # nginx has no table, and says so
+                    self._encoder.header_table_size = min(value, TABLE_SIZE)
+            return SETTINGS_ACK
+        if kind not in (DATA, HEADERS):
+            return b""
+        if not flags & END_STREAM:
+            self._with_body.add(stream)
+            return b""
+        if stream not in self._with_body:
+            head = frame(HEADERS, END_HEADERS, stream, self._encoder.encode(OK))
+            return head + frame(DATA, END_STREAM, stream, HELLO)
+        self._with_body.remove(stream)
+        return b"".join(
+            (
+                frame(HEADERS, END_HEADERS, stream, self._encoder.encode(CALLED)),
+                frame(DATA, 0, stream, MESSAGE),
+                frame(HEADERS, END_HEADERS | END_STREAM, stream, self._encoder.encode(TRAILERS)),
+            )
+        )
+
+
+async def main(addresses: list[str]) -> None:
+    """Listen until the process is ended."""
+    loop = asyncio.get_running_loop()
+    for address in addresses:
+        ip, port = address.rsplit(":", 1)
+        await loop.create_server(Connection, ip, int(port), backlog=BACKLOG)
+    print(json.dumps("listening"), flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1:]))
