@@ -19,7 +19,7 @@ from tests.manifests import knative
 from tests.manifests.kustomize import MANIFESTS, Object, build, find
 
 OVERLAY = MANIFESTS / "overlays" / "knative"
-COMPONENTS = ("internal-tls", "service-monitor")
+COMPONENTS = ("internal-tls", "network-policies", "service-monitor")
 
 #: The oldest one that the program starts on, without the last figure: 1.34.
 OLDEST_KUBERNETES = (
