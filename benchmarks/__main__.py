@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     core,
+    footprint,
     http2_codec,
     idle,
     kills,
@@ -39,6 +40,9 @@ PARTS: dict[str, Part] = {
     "unreachable": lambda folder, o: unreachable.measure(folder, 1000),
     "kills": lambda folder, o: kills.measure(folder, o.seconds or (10 if o.quick else 60)),
     "overload": lambda folder, o: overload.measure(folder, o.seconds or (15 if o.quick else 120)),
+    "footprint": lambda folder, o: footprint.measure(
+        folder, 500 if o.quick else 2000, 1000, 1 if o.quick else 3
+    ),
     "idle": lambda folder, o: idle.measure(folder, 1000, 3.0 if o.quick else 10.0),
     "startup": lambda folder, o: startup.measure(folder, 3 if o.quick else 5),
 }

@@ -109,10 +109,11 @@ def command(manifests: Path, port: int, admin_port: int) -> list[str]:
 
 
 @contextmanager
-def running(manifests: Path) -> Iterator[Activator]:
-    """An activator that is ready."""
+def running(manifests: Path, *flags: str) -> Iterator[Activator]:
+    """An activator that is ready; ``flags`` are further ones."""
     port, admin_port = free_port(), free_port()
-    with started([sys.executable, *command(manifests, port, admin_port)], "activator") as process:
+    line = [sys.executable, *command(manifests, port, admin_port), *flags]
+    with started(line, "activator") as process:
         found = Activator(process, port, admin_port, manifests)
         found.wait_ready()
         yield found
