@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from activator.config import SETTINGS
+from activator.cli import cli
+from activator.config import SETTINGS, load
 from activator.proxy.problem import negotiated
 from activator.proxy.replies import PLAIN, Reply
 from activator.telemetry.families import FAMILIES
+from activator.values import METRICS_PORT, PORT
 from throttler.reason import MEANINGS, Reason
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+DOCS = ROOT / "docs"
+REASONS = DOCS / "reasons"
+PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 #: Names of the same form that are no metrics.
 SPANS = {"activator_proxy"}
 CODE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
@@ -64,9 +68,80 @@ def test_makes_targets_exist(page: Path) -> None:
     assert set(re.findall(r"`(?:sudo )?make ([a-z-]+)", page.read_text())) <= targets
 
 
-# Pages of reasons.
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_have_the_options_that_are_shown(page: Path) -> None:
+    commands = re.findall(rf"\bactivator ({'|'.join(cli.commands)})\b([^`\n|#]*)", page.read_text())
+    for command, line in commands:
+        known = {option for each in cli.commands[command].params for option in each.opts}
+        said = set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", line))
+        assert said <= known | {"--help"}, f"activator {command}{line}"
 
-REASONS = ROOT / "docs" / "reasons"
+
+# Pages for operators.
+
+
+def test_the_way_in_leads_to_each_how_to() -> None:
+    ways = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / "how-to" / "operate.md").read_text()))
+    pages = {page.name for page in (DOCS / "how-to").glob("*.md")}
+    assert ways == pages - {"operate.md"}
+
+
+def test_troubleshooting_leads_to_each_reason_by_the_status_that_it_has() -> None:
+    rows = re.findall(
+        r"^\| .*?(\d{3}).*? \| \[`([\w-]+)`\]\(\.\./reasons/\2\.md\) \|",
+        (DOCS / "how-to" / "troubleshooting.md").read_text(),
+        re.MULTILINE,
+    )
+    statuses = dict(
+        re.findall(
+            r"^\| \[`(.+?)`\]\(.+?\) \| (\d\d\d|4xx)", (REASONS / "README.md").read_text(), re.M
+        )
+    )
+    assert {reason for _, reason in rows} == {reason.value for reason in Reason}
+    for status, reason in rows:
+        assert statuses[reason] in (status, "4xx")
+
+
+def test_the_threat_model_has_each_port() -> None:
+    text = (DOCS / "threat-model.md").read_text()
+    table = text.partition("<!-- ports -->")[2].partition("<!-- /ports -->")[0]
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\S+ \w+|127\.0\.0\.1)", table, re.MULTILINE)
+    environ = {"POD_NAME": "a", "POD_IP": "10.0.0.1", "SYSTEM_NAMESPACE": "knative-serving"}
+    settings = load("run", {}, environ, resolv_conf=Path("/nowhere"))
+    ports = [row for row in SETTINGS if row.kind in (PORT, METRICS_PORT)]
+    assert {(variable, int(port)) for port, variable, _ in rows} == {
+        (row.variable, getattr(settings, row.name)) for row in ports
+    }
+    local = {variable for _, variable, where in rows if where == settings.admin_bind}
+    assert local == {"ACTIVATOR_ADMIN_PORT"}
+    assert (settings.bind, settings.metrics_bind) == ("0.0.0.0", "0.0.0.0")
+
+
+def _as_pages_write_it(value: str) -> str:
+    """A default: 10000 as 10,000, 64KiB as 64 KiB."""
+    number, unit = re.fullmatch(r"(\d+)(\w*)", value).groups()  # type: ignore[union-attr] # it is
+    return f"{int(number):,} {unit}".strip()
+
+
+@pytest.mark.parametrize(
+    ("page", "section", "setting", "bound"),
+    [("threat-model.md", "## Exhaustion", 3, 2), ("how-to/size.md", "## Bounds", 2, 3)],
+)
+def test_bounds_are_the_defaults(page: str, section: str, setting: int, bound: int) -> None:
+    """What stands in the column of bounds is the default of the settings beside it, in order."""
+    defaults = {row.variable: row.defaults["run"] for row in SETTINGS}
+    compared = 0
+    for line in (DOCS / page).read_text().partition(section)[2].splitlines():
+        cells = line.split("|")
+        variables = re.findall(r"`([A-Z_]+)`", cells[setting]) if len(cells) > 4 else []
+        said = re.findall(r"\d[\d,]*(?: (?:[KM]iB|s\b))?", cells[bound]) if variables else []
+        known = [_as_pages_write_it(str(defaults[variable])) for variable in variables]
+        assert said[: len(known)] == known
+        compared += len(known)
+    assert compared >= 6
+
+
+# Pages of reasons.
 
 
 def test_each_reason_has_a_page_and_each_page_a_reason() -> None:
