@@ -127,7 +127,7 @@ async def connect_tls(
 def _is_other_protocol(error: OSError) -> bool:
     """Whether a pod has ended a handshake since it speaks none of our protocols (Go's servers do;
     others go on without one, RFC 7301 section 3.2)."""
-    return isinstance(error, ssl.SSLError) and "NO_APPLICATION_PROTOCOL" in (error.reason or "")
+    return isinstance(error, ssl.SSLError) and "no application protocol" in reason(error)
 
 
 async def _connected(

@@ -215,6 +215,27 @@ async def test_a_pod_that_does_not_choose_http2_gives_a_502_that_says_so(http2, 
     assert not pod.requests
 
 
+async def test_a_pod_that_ends_the_handshake_for_it_gives_the_same_502(http2):
+    """As Go's servers do, where Python's go on without a protocol."""
+
+    class Refusing(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            self.transport.write(bytes.fromhex("15 0303 0002 02 78"))  # no_application_protocol
+            self.transport.close()
+
+    pod = TlsHttp2Pod(pod_context(http2.world.ca))
+    pod.server = await asyncio.get_running_loop().create_server(Refusing, pod.host, POD_PORT)
+    http2.pods.append(pod)
+    http2.list(pod)
+    client = await http2.client()
+    answer = await client.answer(client.ask())
+    assert answer.status == 502
+    assert answer.body.endswith(b"the pod does not speak HTTP/2\n")
+
+
 async def test_a_pod_of_another_namespace_gets_no_request(http2):
     """Not even in the moment between its handshake and the look at its names."""
     wrong = await http2.pod(DATA_PLANE, "kn-user-other")
