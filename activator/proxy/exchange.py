@@ -8,6 +8,7 @@ Everything is a plain call; nothing here waits. When a request is sent again is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,7 @@ from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.lookup import find
 from activator.proxy.observers import Trace, begin_trace, record_of
 from activator.proxy.problem import fitted, unknown
+from activator.proxy.queue_proxy import DOUBTFUL, complaint
 from activator.proxy.request import Request
 from activator.proxy.retry import Blame, Failure, Then
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
@@ -266,6 +268,33 @@ class Exchange(ABC):
         if self._limits is not None:
             self._limits.touch(self._proxy.driver.clock())
 
+    def _stands(self, status: int, failure: Failure | None, body: Sequence[bytes]) -> bool:
+        """Take what an answer says of its pod; return whether it is for the client.
+
+        Arguments:
+            failure: what became of the request, where queue-proxy says so; None in an answer of
+                the application.
+            body: all of queue-proxy's words.
+        """
+        pod = self.ticket.pod
+        assert pod is not None
+        driver = self._proxy.driver
+        if status not in DOUBTFUL:
+            driver.answered_well(pod)
+            return True
+        if failure is Failure.UNTOUCHED and pod.is_service:
+            # Behind the ClusterIP nobody is left alone for it: bounded by number, not by time.
+            failure = Failure.APPLICATION_LOST
+        text = complaint(status, body if failure else None)
+        if failure is None or not retry.again(failure, self._may_repeat(failure), self._repeats):
+            driver.answered_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
+            return True
+        self._let_go()
+        if self.trace is not None:
+            self.trace.failed(text)
+        self._go_on(failure, text, failure.value)
+        return False
+
     # -- when something fails ----------------------------------------------------------------------
 
     def _lost(self, failure: Failure, error: str) -> None:
@@ -431,6 +460,10 @@ class Exchange(ABC):
     @abstractmethod
     def _drop_upstream(self) -> None:
         """Have the pod stop, if it has the request; ``upstream`` is None then."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Part from the pod behind its answer, of which the client gets nothing."""
 
     @abstractmethod
     def _send_reply(self, reply: replies.Reply) -> None:

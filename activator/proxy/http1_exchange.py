@@ -12,10 +12,9 @@ from activator.proxy import replies, retry
 from activator.proxy.answer import Reframed
 from activator.proxy.exchange import Exchange
 from activator.proxy.held import NO_BODY
-from activator.proxy.queue_proxy import DOUBTFUL, complaint, may_be_own, own_failure
+from activator.proxy.queue_proxy import DOUBTFUL, claim_of, own_failure
 from activator.proxy.request import Request, pod_head
 from activator.proxy.response import Response, interim_head, switching_head
-from activator.proxy.retry import Failure
 from activator.proxy.tunnel import tunnel
 
 if TYPE_CHECKING:  # a downstream makes exchanges
@@ -147,10 +146,11 @@ class Http1Exchange(Exchange):
         pod = self.ticket.pod
         assert pod is not None
         if pod.strikes or response.status in DOUBTFUL:
-            if not complete and may_be_own(response):
+            claim = claim_of(response)
+            if claim is not None and not complete:
                 self._withheld = response, payload
                 return
-            if not self._stands(response, payload if complete else None):
+            if not self._stands(response.status, own_failure(claim, payload), payload):
                 return
         downstream = self.downstream
         now = self._proxy.driver.clock()
@@ -168,33 +168,11 @@ class Http1Exchange(Exchange):
         if complete:
             self._finish(now)
 
-    def _stands(self, response: Response, body: list[bytes] | None) -> bool:
-        """Take what an answer says of its pod; return whether it is for the client.
-
-        Arguments:
-            body: all of it, where it is here.
-        """
-        pod = self.ticket.pod
-        assert pod is not None
-        driver = self._proxy.driver
-        if response.status not in DOUBTFUL:
-            driver.answered_well(pod)
-            return True
-        failure = None if body is None else own_failure(response, body)
-        if failure is Failure.UNTOUCHED and pod.is_service:
-            # Behind the ClusterIP nobody is left alone for it: bounded by number, not by time.
-            failure = Failure.APPLICATION_LOST
-        text = complaint(response, body if failure else None)
-        if failure is None or not retry.again(failure, self._may_repeat(failure), self._repeats):
-            driver.answered_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
-            return True
+    def _let_go(self) -> None:
+        """See Exchange."""
         upstream, self.upstream = self.upstream, None
         if upstream is not None and not self._body.complete:
             upstream.transport.abort()  # the pod would take what comes next for the rest of it
-        if self.trace is not None:
-            self.trace.failed(text)
-        self._go_on(failure, text, failure.value)
-        return False
 
     def _withhold(self, payload: list[bytes], complete: bool) -> None:
         """Wait for the rest of what may be queue-proxy's own answer: 512 bytes at most."""

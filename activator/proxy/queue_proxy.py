@@ -7,7 +7,8 @@ the text of the error: what Go's transport met on its way to 127.0.0.1, or the b
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from activator.proxy.response import Response
 from activator.proxy.retry import Failure
@@ -30,19 +31,50 @@ _QUEUE_FULL = b"pending request queue full\n"
 #: What http.Error says of its text.
 _NOSNIFF = b"\r\nX-Content-Type-Options: nosniff"
 _PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
+#: The same as fields of HTTP/2.
+_GO = {b"x-content-type-options": b"nosniff", b"content-type": b"text/plain; charset=utf-8"}
 
 
-def may_be_own(response: Response) -> bool:
-    """Whether an answer has the status, the fields and a length of queue-proxy's own."""
-    return (
-        response.status in DOUBTFUL
-        and 0 < response.length <= MAX_BODY
-        and _NOSNIFF in response.block
-        and _PLAIN in response.block
-    )
+class Claim(NamedTuple):
+    """An answer that has the status, the fields and a length of queue-proxy's own.
+
+    Attributes:
+        bodiless: it is to a HEAD.
+    """
+
+    status: int
+    length: int
+    bodiless: bool
 
 
-def own_failure(response: Response, payload: Sequence[bytes]) -> Failure | None:
+def claim_of(response: Response) -> Claim | None:
+    """Return what of an answer may be queue-proxy's own; None where it is not."""
+    if not (_NOSNIFF in response.block and _PLAIN in response.block):
+        return None
+    return _claim(response.status, response.length, response.body is None)
+
+
+def claim_in_http2(
+    status: int, length: int, fields: Mapping[bytes, bytes], *, bodiless: bool
+) -> Claim | None:
+    """Return the same of an answer in HTTP/2.
+
+    Arguments:
+        length: Content-Length, -1 if it is not said; fields: by their names in small letters.
+        bodiless: whether it is to a HEAD.
+    """
+    if any(fields.get(name) != value for name, value in _GO.items()):
+        return None
+    return _claim(status, length, bodiless)
+
+
+def _claim(status: int, length: int, bodiless: bool) -> Claim | None:
+    if status not in DOUBTFUL or not 0 < length <= MAX_BODY:
+        return None
+    return Claim(status, length, bodiless)
+
+
+def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None:
     """Return what became of a request, where it is queue-proxy that says so; else None.
 
     An answer to HEAD has its fields and its length alone, and these may be the application's: what
@@ -51,25 +83,25 @@ def own_failure(response: Response, payload: Sequence[bytes]) -> Failure | None:
     Arguments:
         payload: all of the body.
     """
-    if not may_be_own(response):
+    if claim is None:
         return None
-    if response.body is None:
-        other = response.status == 503 and response.length != len(_QUEUE_FULL)
+    if claim.bodiless:
+        other = claim.status == 503 and claim.length != len(_QUEUE_FULL)
         return None if other else Failure.APPLICATION_LOST
     body = b"".join(payload)
-    if response.status == 503:
+    if claim.status == 503:
         return Failure.UNTOUCHED if body == _QUEUE_FULL else None
     if _NOT_DIALED.fullmatch(body):
         return Failure.UNTOUCHED
     return Failure.APPLICATION_LOST if _DROPPED.fullmatch(body) else None
 
 
-def complaint(response: Response, body: Sequence[bytes] | None) -> str:
+def complaint(status: int, body: Sequence[bytes] | None) -> str:
     """Return what was answered, for people.
 
     Arguments:
         body: what queue-proxy says; None of an application's answer, whose words are its own.
             Empty in an answer to HEAD.
     """
-    text = f"answered {response.status}"
+    text = f"answered {status}"
     return text if not body else f"{text}: {b''.join(body).decode('latin-1').strip()}"

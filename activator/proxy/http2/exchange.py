@@ -20,7 +20,7 @@ from activator.proxy.http2.hpack import line
 from activator.proxy.http2.section import block_of, is_ours, lines_of, without_context
 from activator.proxy.probes import probe_reply
 from activator.proxy.problem import negotiated
-from activator.proxy.queue_proxy import DOUBTFUL
+from activator.proxy.queue_proxy import DOUBTFUL, Claim, claim_in_http2, own_failure
 from activator.proxy.request import Request
 from activator.proxy.retry import Failure
 from throttler.errors import RevisionNotFound
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from activator.proxy.http2.downstream import Http2Downstream
     from activator.proxy.http2.pool import Http2Pool
     from activator.proxy.http2.upstream import Http2Upstream
+    from throttler.pod import PodTracker
 
 #: What stands in for the framing of a body that frames end.
 _FRAMED: Final = CloseBody()
@@ -67,6 +68,7 @@ class Http2Exchange(Exchange):
         "_trailers",
         "_uncredited",
         "_unsized",
+        "_withheld",
         "armed",
         "patience",
         "to_head",
@@ -91,6 +93,8 @@ class Http2Exchange(Exchange):
         self._trailers: bytes | None = b"" if request.body is None else None
         self._uncredited = 0
         self._unsized = False
+        # What may be queue-proxy's own answer, until all of it is here: its head and what followed.
+        self._withheld: tuple[ResponseFields, list[bytes]] | None = None
 
     @staticmethod
     def read(fields: RequestFields, *, ended: bool) -> tuple[Request, RequestFields]:
@@ -237,12 +241,37 @@ class Http2Exchange(Exchange):
         """The final head came; ``ended``: and nothing follows."""
         pod = self.ticket.pod
         assert pod is not None
-        driver = self._proxy.driver
-        if response.status in DOUBTFUL:
-            driver.answered_badly(pod, f"answered {response.status}", untouched=False)
-        elif pod.strikes:
-            driver.answered_well(pod)
-        now = driver.clock()
+        if pod.strikes or response.status in DOUBTFUL:
+            claim = self._claim(response)
+            if claim is not None and not ended:
+                self._withheld = response, []
+                return
+            if not self._stands(response.status, own_failure(claim, ()), ()):
+                return
+        self._respond(response, pod, ended=ended)
+
+    def _claim(self, response: ResponseFields) -> Claim | None:
+        return claim_in_http2(
+            response.status, response.length, response.fields, bodiless=self.to_head
+        )
+
+    def _withhold(self, payload: bytes, trailers: bytes | None) -> None:
+        """Wait for the rest of what may be queue-proxy's own answer: 512 bytes at most."""
+        assert self._withheld is not None
+        response, pieces = self._withheld
+        pieces.append(payload)
+        if trailers is None:
+            return
+        self._withheld = None
+        if self._stands(response.status, own_failure(self._claim(response), pieces), pieces):
+            pod = self.ticket.pod
+            assert pod is not None
+            self._respond(response, pod, ended=False)
+            self.on_payload(b"".join(pieces), trailers)
+
+    def _respond(self, response: ResponseFields, pod: PodTracker, *, ended: bool) -> None:
+        """Begin the answer with what the pod says."""
+        now = self._proxy.driver.clock()
         self._begin_answer(response.status, response.length, pod, now)
         self._unsized = response.length < 0
         block = line(b":status", b"%d" % response.status) + response.block
@@ -259,6 +288,9 @@ class Http2Exchange(Exchange):
 
     def on_payload(self, payload: bytes, trailers: bytes | None) -> None:
         """More of the answer came; ``trailers`` with its end."""
+        if self._withheld is not None:
+            self._withhold(payload, trailers)
+            return
         if self._unsized:
             self._response_size += len(payload)
         self.touch()
@@ -269,18 +301,22 @@ class Http2Exchange(Exchange):
         if trailers is not None and not self.done:
             self._finish(self._proxy.driver.clock())
 
-    def _finish(self, now: float) -> None:
+    def _let_go(self) -> None:
+        """See Exchange: what is left of the request is of no more use."""
         upstream, self.upstream = self.upstream, None
         if upstream is not None:
             upstream.on_sent = None
             if not upstream.closed:
                 self._upstream_of(upstream).abandon(upstream, ErrorCode.NO_ERROR)
+
+    def _finish(self, now: float) -> None:
+        self._let_go()
         self._end("served", self._status, now)
         self._done()
 
     def on_reset(self, code: int, *, answered: bool) -> None:
         """The pod has ended the stream."""
-        self.upstream = None
+        self.upstream = self._withheld = None
         if self.done:
             return
         error = f"the pod reset the stream: {_name(code)}"
@@ -293,7 +329,7 @@ class Http2Exchange(Exchange):
 
     def on_lost(self, error: str, *, answered: bool, reused: bool) -> None:
         """The connection to the pod is gone, or what came on it is malformed."""
-        self.upstream = None
+        self.upstream = self._withheld = None
         if not self.done:
             self._lost(retry.lost(answered=answered, reused=reused), error)
 

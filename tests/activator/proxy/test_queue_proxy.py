@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.queue_proxy import complaint, own_failure
+from activator.proxy.queue_proxy import claim_in_http2, claim_of, complaint, own_failure
 from activator.proxy.response import read_response
 from activator.proxy.retry import Failure
 
@@ -13,10 +13,16 @@ FULL = b"pending request queue full\n"
 GO = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
 
 
+def _split(fields: bytes) -> list[tuple[bytes, bytes, bytes]]:
+    return [each.partition(b": ") for each in fields.split(b"\r\n") if each]
+
+
 def judged(status: int, body: bytes, fields: bytes = GO, length: int | None = None) -> str:
     size = len(body) if length is None else length
     head = b"HTTP/1.1 %d Reason\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, size)
-    failure = own_failure(read_response(head, to_head=False), [body])
+    failure = own_failure(claim_of(read_response(head, to_head=False)), [body])
+    names = {name.lower(): value for name, _, value in _split(fields)}
+    assert own_failure(claim_in_http2(status, size, names, bodiless=False), [body]) is failure
     return failure.value if failure else ""
 
 
@@ -96,12 +102,10 @@ def test_an_answer_to_head_is_known_by_its_fields_and_length(
 ) -> None:
     head = b"HTTP/1.1 %d X\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, length)
     response = read_response(head, to_head=True)
-    assert own_failure(response, []) is failure
-    assert complaint(response, []) == f"answered {status}"
+    assert own_failure(claim_of(response), []) is failure
+    assert complaint(status, []) == f"answered {status}"
 
 
 def test_people_are_told_the_words_of_queue_proxy_alone() -> None:
-    head = b"HTTP/1.1 502 Bad Gateway\r\n%bContent-Length: 53\r\n\r\n" % GO
-    response = read_response(head, to_head=False)
-    assert complaint(response, [REFUSED]) == f"answered 502: {REFUSED.decode().strip()}"
-    assert complaint(response, None) == "answered 502"
+    assert complaint(502, [REFUSED]) == f"answered 502: {REFUSED.decode().strip()}"
+    assert complaint(502, None) == "answered 502"

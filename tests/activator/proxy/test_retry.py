@@ -10,7 +10,7 @@ import pytest
 
 from activator.counters import CAUSES
 from activator.proxy.held import NO_BODY, HeldBody
-from activator.proxy.queue_proxy import own_failure
+from activator.proxy.queue_proxy import claim_of, own_failure
 from activator.proxy.request import Request
 from activator.proxy.response import read_response
 from activator.proxy.retry import (
@@ -150,7 +150,7 @@ def test_the_answers_of_these_tests_are_those_that_are_meant() -> None:
     for answer, failure in meant.items():
         head, _, body = answer.partition(b"\r\n\r\n")
         response = read_response(head + b"\r\n\r\n", to_head=False)
-        assert own_failure(response, [body]) is failure
+        assert own_failure(claim_of(response), [body]) is failure
 
 
 @pytest.mark.parametrize("answer", [NOT_THERE, FULL], ids=["not-there", "full"])

@@ -1,0 +1,271 @@
+"""When a request in HTTP/2 is sent again: each row of the table of ``proxy.retry`` with sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.retry import MAX_REPEATS, Failure
+from tests.activator.proxy.http2.peers import (
+    Http2Pod,
+    Http2World,
+    Message,
+    Peer,
+    answer_hello,
+)
+from tests.activator.proxy.test_retry import states
+from tests.activator.proxy.world import until
+from throttler.outliers import STRIKES
+
+Script = Callable[[Peer, int, Message], None]
+
+GO = [
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"x-content-type-options", b"nosniff"),
+]
+REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
+
+
+def says(status: int, text: bytes, *, signed: bool = True, cut: int = 0) -> Script:
+    """Answer so; ``signed``: as Go's http.Error does; ``cut``: its last bytes by themselves."""
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if not message.ended:
+            return
+        length = (b"content-length", b"%d" % len(text))
+        fields = [(b":status", b"%d" % status), length, *(GO if signed else [])]
+        if message.all(b":method") == [b"HEAD"]:
+            peer.headers(stream, fields, end=True)
+            return
+        peer.headers(stream, fields)
+        if cut:
+            peer.data(stream, text[:-cut])
+        peer.data(stream, text[-cut:] if cut else text, end=True)
+
+    return answer
+
+
+NOT_THERE = says(502, REFUSED)
+FULL = says(503, b"pending request queue full\n")
+CUT_OFF = says(502, b"EOF\n")
+APP_503 = says(503, b"later", signed=False)
+
+
+def at_end(then: Callable[[Peer, int], object]) -> Script:
+    """Do that with each whole request."""
+
+    def script(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and message.reset is None:
+            then(peer, stream)
+            if not peer.transport.is_closing():
+                peer.flush()
+
+    return script
+
+
+async def pods_of(http2: Http2World, count: int, **spec: Any) -> list[Http2Pod]:
+    """A revision of so many healthy pods, in the order in which they are asked first."""
+    pods = [await http2.pod() for _ in range(count)]
+    http2.list(*pods, **{"container_concurrency": 1} | spec)
+    await until(lambda: http2.world.revision().statistics().healthy == count)
+    return sorted(pods, key=lambda pod: pod.dest)
+
+
+async def ask(http2: Http2World, method: bytes = b"GET", body: bytes = b"") -> Message:
+    """One request on a new connection, and its answer."""
+    client = await http2.client()
+    stream = client.ask(b"/x", method, end=not body)
+    if body:
+        client.data(stream, body, end=True)
+    return await client.answer(stream)
+
+
+def attempts(answer: Message) -> list[bytes]:
+    return answer.all(b"activator-attempts")
+
+
+def die(peer: Peer, stream: int) -> None:
+    peer.transport.abort()
+
+
+def refuse(peer: Peer, stream: int) -> None:
+    peer.h2.reset_stream(stream, ErrorCode.REFUSED_STREAM)
+
+
+def leave(peer: Peer, stream: int) -> None:
+    peer.h2.close_connection(0, last_stream_id=0)
+
+
+def begin_and_die(peer: Peer, stream: int) -> None:
+    peer.headers(stream, [(b":status", b"200")])
+    peer.transport.close()
+
+
+#: By failure: how the first pod fails, and what a GET and a POST get: a second pod's answer or not.
+TABLE: dict[Failure, list[tuple[Script, bool, bool]]] = {
+    Failure.NEW_LOST: [(at_end(die), True, False)],
+    Failure.REFUSED: [(at_end(refuse), True, True), (at_end(leave), True, True)],
+    Failure.UNTOUCHED: [(NOT_THERE, True, False), (FULL, True, False)],
+    Failure.APPLICATION_LOST: [(CUT_OFF, True, False)],
+    Failure.ANSWER_LOST: [(at_end(begin_and_die), False, False)],
+}
+ROWS = [(failure, *row) for failure, rows in TABLE.items() for row in rows]
+
+
+def test_each_failure_is_met_in_this_file() -> None:
+    elsewhere = {Failure.NO_CONNECTION, Failure.REUSED_LOST}  # below, for they need more
+    assert set(TABLE) | elsewhere == set(Failure)
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+@pytest.mark.parametrize(("failure", "script", "get", "post"), ROWS)
+async def test_what_follows_from_a_failure(http2, failure, script, get, post, method):
+    first, second = await pods_of(http2, 2)
+    first.on_message = script
+    answer = await ask(http2, method, b"body" if method == b"POST" else b"")
+    again = get if method == b"GET" else post
+    assert ((answer.status, answer.reset) == (200, None)) is again
+    assert attempts(answer) == ([b"2"] if again else [])
+    assert [seen.body for seen in second.requests] == [seen.body for seen in first.requests] * again
+    assert len(first.requests) == 1
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+async def test_a_pod_without_a_listener_has_nothing_of_any_method(http2, method):
+    first, second = await pods_of(http2, 2)
+    first.close()
+    answer = await ask(http2, method)
+    assert (answer.status, attempts(answer)) == (200, [b"2"])
+    assert http2.world.counters().requeues == {"connect-failed": 1}
+    assert len(second.requests) == 1
+
+
+@pytest.mark.parametrize(("method", "status"), [(b"GET", 200), (b"POST", 502)])
+async def test_a_connection_that_was_kept_and_ends_says_nothing_of_its_pod(http2, method, status):
+    (pod,) = await pods_of(http2, 1)
+    assert (await ask(http2)).status == 200
+    pod.on_message = lambda peer, stream, message: (
+        at_end(die) if peer is pod.connections[0] else answer_hello
+    )(peer, stream, message)
+    assert (await ask(http2, method)).status == status
+    assert states(http2.world) == ["healthy"]
+    assert http2.world.counters().requeues == ({"connection-closed": 1} if status == 200 else {})
+
+
+async def test_a_request_that_is_given_back_with_its_body_keeps_it(http2):
+    first, second = await pods_of(http2, 2)
+    first.on_message = NOT_THERE
+    answer = await ask(http2, b"PUT", b"small body")
+    assert (answer.status, second.requests[0].body) == (200, b"small body")
+    assert http2.world.counters().requeues == {"untouched": 1}
+    assert states(http2.world) == ["healthy", "probing"]
+
+
+async def test_a_post_gets_the_answer_as_it_is_and_its_pod_is_out(http2):
+    first, second = await pods_of(http2, 2)
+    first.on_message = NOT_THERE
+    answer = await ask(http2, b"POST", b"x")
+    assert (answer.status, answer.body) == (502, REFUSED)
+    assert not answer.all(b"activator-reason")
+    assert not second.requests
+    assert states(http2.world) == ["healthy", "probing"]
+
+
+@pytest.mark.parametrize("cut", [1, 20])
+async def test_what_is_given_back_in_pieces_another_pod_serves_too(http2, cut):
+    first, _ = await pods_of(http2, 2)
+    first.on_message = says(502, REFUSED, cut=cut)
+    assert (await ask(http2)).status == 200
+
+
+async def test_an_answer_of_the_application_in_pieces_passes_on_whole(http2):
+    first, _ = await pods_of(http2, 2)
+    text = b"dial tcp 10.0.0.7:5432: connect: connection refused\n"
+    first.on_message = says(502, text, cut=20)
+    answer = await ask(http2)
+    assert (answer.status, answer.body, answer.ended) == (502, text, True)
+
+
+async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(http2):
+    def breaks_off(peer: Peer, stream: int) -> None:
+        peer.headers(stream, [(b":status", b"502"), (b"content-length", b"53"), *GO])
+        peer.h2.reset_stream(stream, ErrorCode.INTERNAL_ERROR)
+
+    first, _ = await pods_of(http2, 2)
+    first.on_message = at_end(breaks_off)
+    answer = await ask(http2)
+    assert (answer.status, answer.all(b"activator-reason")[0][:15]) == (502, b"upstream-failed")
+
+
+@pytest.mark.parametrize("script", [NOT_THERE, FULL, CUT_OFF], ids=["not-there", "full", "cut-off"])
+async def test_a_head_request_that_queue_proxy_answers_another_pod_serves(http2, script):
+    first, second = await pods_of(http2, 2)
+    first.on_message = script
+    second.on_message = at_end(lambda peer, s: peer.headers(s, [(b":status", b"200")], end=True))
+    answer = await ask(http2, b"HEAD")
+    assert (answer.status, attempts(answer)) == (200, [b"2"])
+
+
+async def test_a_pod_that_answers_before_it_has_the_whole_body_is_not_given_the_rest(http2):
+    def at_once(peer: Peer, stream: int, message: Message) -> None:
+        if message.body and not message.over and stream not in peer.unsent:
+            peer.on_message = lambda *_: None
+            message.ended = True
+            NOT_THERE(peer, stream, message)
+            message.ended = False
+
+    first, second = await pods_of(http2, 2)
+    first.on_message = at_once
+    client = await http2.client()
+    stream = client.ask(b"/x", b"PUT", end=False)
+    client.data(stream, b"first")
+    await until(lambda: second.requests and second.requests[0].body == b"first")
+    await until(lambda: first.requests[0].reset == ErrorCode.NO_ERROR)
+    client.data(stream, b"after", end=True)
+    assert (await client.answer(stream)).status == 200
+    assert second.requests[0].body == b"firstafter"
+
+
+async def test_a_request_that_ends_every_application_is_given_up_and_harms_no_pod(http2):
+    pods = await pods_of(http2, 4)
+    for pod in pods:
+        pod.on_message = CUT_OFF
+    answer = await ask(http2)
+    assert (answer.status, answer.body, attempts(answer)) == (502, b"EOF\n", [b"4"])
+    assert [len(pod.requests) for pod in pods] == [1] * 4
+    assert states(http2.world) == ["healthy"] * 4
+
+
+async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most(http2):
+    (pod,) = await pods_of(http2, 1)
+    pod.on_message = NOT_THERE
+    (tracker,) = http2.world.revision().pods()
+    tracker.is_service = True
+    answer = await ask(http2)
+    assert (answer.status, answer.body) == (502, REFUSED)
+    assert len(pod.requests) == 1 + MAX_REPEATS
+
+
+async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(http2):
+    ill, _ = await pods_of(http2, 2)
+    ill.on_message = APP_503
+    answers = [(await ask(http2)).status for _ in range(STRIKES + 5)]
+    assert answers == [503] * STRIKES + [200] * 5
+    assert states(http2.world) == ["healthy", "probing"]
+    ill.on_message = answer_hello
+    await http2.world.clock_moves(0.11)
+    assert states(http2.world) == ["healthy", "healthy"]
+
+
+async def test_good_answers_between_bad_ones_keep_a_pod(http2):
+    pod, _ = await pods_of(http2, 2)
+    for _ in range(4):
+        pod.on_message = APP_503
+        for _ in range(STRIKES - 1):
+            assert (await ask(http2)).status == 503
+        pod.on_message = answer_hello
+        assert (await ask(http2)).status == 200
+    assert states(http2.world) == ["healthy", "healthy"]
