@@ -24,13 +24,13 @@ from activator.proxy.queue_proxy import DOUBTFUL, Claim, claim_in_http2, own_fai
 from activator.proxy.request import Request
 from activator.proxy.retry import Failure
 from throttler.errors import RevisionNotFound
+from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
     from activator.proxy.http2.connection import Stream
     from activator.proxy.http2.downstream import Http2Downstream
     from activator.proxy.http2.pool import Http2Pool
     from activator.proxy.http2.upstream import Http2Upstream
-    from throttler.pod import PodTracker
 
 #: What stands in for the framing of a body that frames end.
 _FRAMED: Final = CloseBody()
