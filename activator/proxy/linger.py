@@ -8,10 +8,6 @@ thrown away: for a short time and a bounded number of bytes.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # made by a downstream
-    from activator.proxy.downstream import Downstream
 
 #: Bytes and seconds after which the connection is closed whatever comes.
 MAX_BYTES = 64 << 10
@@ -19,9 +15,13 @@ MAX_SECONDS = 2.0
 
 
 class Linger(asyncio.Protocol):
-    """Reads and forgets."""
+    """Reads and forgets.
 
-    def __init__(self, downstream: Downstream, transport: asyncio.Transport) -> None:
+    Arguments:
+        downstream: whose connection it is; is told when that is lost.
+    """
+
+    def __init__(self, downstream: asyncio.BaseProtocol, transport: asyncio.Transport) -> None:
         self._downstream = downstream
         self._transport = transport
         self._left = MAX_BYTES

@@ -36,6 +36,8 @@ _MAX_ANSWERS: Final = 1000
 _IDLE_FRAMES: Final = (10_000, 330.0)
 #: Bytes of a window below which being told of it is worth nothing.
 _SMALL_INCREMENT: Final = 64
+#: Seconds for a peer that has broken the rules to take what is written for it.
+PART_SECONDS: Final = 5.0
 
 
 class Stream:
@@ -291,7 +293,12 @@ class Connection(asyncio.Protocol):
         self.ending = True
         self._out.append(frames.goaway(self.last_stream, fault.code, fault.reason.encode()))
         self._flush()
+        self.part()
+
+    def part(self) -> None:
+        """Close, but for what a peer that reads nothing does not take."""
         self.transport.close()
+        asyncio.get_running_loop().call_later(PART_SECONDS, self.transport.abort)
 
     # -- frames ---------------------------------------------------------------------------------
 

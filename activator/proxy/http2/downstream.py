@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import Connection, Stream
+from activator.proxy.http2.connection import PART_SECONDS, Connection, Stream
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.exchange import Http2Exchange
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.settings import Setting
+from activator.proxy.linger import Linger
 
 if TYPE_CHECKING:
     from activator.proxy.downstream import Downstream
@@ -31,6 +32,10 @@ MAX_STREAMS: Final = 250
 #: flood if more than half of its streams end so (CVE-2023-44487, CVE-2025-8671).
 _MAX_RESETS: Final = 100
 _RESET_SECONDS: Final = 10.0
+#: Seconds for a client to learn that it is to open no more streams (Go: the same), and what it
+#: answers a PING with when it knows.
+_LEAVE_SECONDS: Final = 1.0
+_LEAVING: Final = b"leaving\0"
 
 
 class Http2Downstream(Connection):
@@ -49,7 +54,8 @@ class Http2Downstream(Connection):
         self.armed = inf
         self._before = before
         self._exchanges: dict[int, Http2Exchange] = {}
-        self._goaway_sent = False
+        self._leaving = False  # it has been told to open no more
+        self._last_said = False  # and which stream was the last
         self._resets = 0
         self._opened = 0
         self._counted_since = 0.0
@@ -67,6 +73,9 @@ class Http2Downstream(Connection):
         self.ending = True
         self.proxy.connections.discard(self)
         self.proxy.timers.forget(self)
+        self._end_all()
+
+    def _end_all(self) -> None:
         for exchange in list(self._exchanges.values()):
             exchange.on_client_gone()
         self._exchanges.clear()
@@ -86,8 +95,8 @@ class Http2Downstream(Connection):
     # -- frames ---------------------------------------------------------------------------------
 
     def is_idle(self, stream: int) -> bool:
-        """See Connection."""
-        return stream > self.last_stream or not stream & 1
+        """See Connection. Behind the last that we look at, a client may have begun others."""
+        return not stream & 1 or (stream > self.last_stream and not self._last_said)
 
     def on_headers(self, stream: int, fields: list[Field], ended: bool) -> None:
         """See Connection."""
@@ -116,7 +125,7 @@ class Http2Downstream(Connection):
         if stream <= self.last_stream:
             self.idle_frame(0)  # of a stream that we have ended
             return False
-        if self._goaway_sent:
+        if self._last_said:
             return False  # it knows that nobody looks at it
         self.last_stream = stream
         self._opened += 1
@@ -205,7 +214,7 @@ class Http2Downstream(Connection):
     def forget(self, stream: Stream) -> None:
         """See Connection."""
         super().forget(stream)
-        if self._goaway_sent and not self.streams:
+        if self._last_said and not self.streams:
             self._close()
 
     def exchange_done(self, stream: Stream) -> None:
@@ -226,12 +235,29 @@ class Http2Downstream(Connection):
         return now + self.proxy.header_timeout if stuck else inf
 
     def shutdown(self) -> None:
-        """Called by uvicorn when the server stops: the streams that are open are finished."""
-        if not self._goaway_sent:
-            self._goaway_sent = True
+        """Called by uvicorn when the server stops: the streams that are open are finished.
+
+        The client is told to open no more; which stream is the last is said only when it knows,
+        so that none that it opened meanwhile is lost (RFC 9113 section 6.8).
+        """
+        if not self._leaving:
+            self._leaving = True
+            self.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
+            self.write(frames.ping(_LEAVING, ack=False))
+            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_last)
+
+    def ping(self, opaque: bytes, ack: bool) -> None:
+        """See FrameHandler."""
+        super().ping(opaque, ack)
+        if ack and opaque == _LEAVING and self._leaving:
+            self._say_last()
+
+    def _say_last(self) -> None:
+        if not self._last_said and not self.ending:
+            self._last_said = True
             self.write(frames.goaway(self.last_stream, ErrorCode.NO_ERROR))
-        if not self.streams:
-            self._close()
+            if not self.streams:
+                self._close()
 
     def _close(self) -> None:
         self.ending = True
@@ -239,7 +265,17 @@ class Http2Downstream(Connection):
 
     def _flush_and_close(self) -> None:
         self._flush()
-        self.transport.close()
+        self._linger()
+
+    def part(self) -> None:
+        """See Connection; what the client still sends is no reason to lose what it is told."""
+        self._end_all()
+        self._linger()
+        asyncio.get_running_loop().call_later(PART_SECONDS, self.transport.abort)
+
+    def _linger(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.set_protocol(Linger(self, self.transport))
 
     def drain(self) -> None:
         """The time to wait is over: requests that have no pod are told so."""

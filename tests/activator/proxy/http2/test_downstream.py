@@ -53,6 +53,11 @@ def resets(received: bytes) -> list[tuple[int, int]]:
     ]
 
 
+def pings(received: bytes) -> list[bytes]:
+    """Return what each PING in it holds."""
+    return [payload for kind, _, payload in cut(received) if kind == FrameType.PING]
+
+
 def cut(received: bytes) -> list[tuple[int, int, bytes]]:
     found = []
     at = 0
@@ -96,12 +101,31 @@ async def test_a_server_that_stops_says_so_and_finishes_what_runs(http2):
     await until(lambda: pod.requests and pod.requests[0].ended)
     (connection,) = http2.world.proxy.connections
     connection.shutdown()
-    await until(lambda: goaways(client.received))
-    assert goaways(client.received) == [(1, ErrorCode.NO_ERROR)]
+    await until(lambda: pings(client.received))
+    assert goaways(client.received) == [(frames.MAX_31_BITS, ErrorCode.NO_ERROR)]
+
+    # Begun before the client knew: not lost. Behind what it is told then: not looked at.
+    client.send(asked(3) + frames.ping(pings(client.received)[0], ack=True))
+    await until(lambda: len(goaways(client.received)) == 2)
+    assert goaways(client.received)[1] == (3, ErrorCode.NO_ERROR)
+    client.send(asked(5, ended=False) + frames.data_head(5, 2, ended=True) + b"ab")
+    await turns(20)
     assert not client.eof
-    pod.connections[0].headers(1, [(b":status", b"200")], end=True)
+    for stream in (1, 3):
+        pod.connections[0].headers(stream, [(b":status", b"200")], end=True)
     await client.ended()
-    assert FrameType.HEADERS in [kind for kind, _, _ in cut(client.received)]
+    assert [s for kind, s, _ in cut(client.received) if kind == FrameType.HEADERS] == [1, 3]
+    assert len(pod.requests) == 2
+    assert len(goaways(client.received)) == 2
+
+
+async def test_a_client_that_does_not_say_that_it_knows_is_not_waited_for(http2):
+    client = await raw(http2, BEGIN)
+    await until(lambda: client.received)
+    (connection,) = http2.world.proxy.connections
+    connection.shutdown()
+    await client.ended()
+    assert [last for last, _ in goaways(client.received)] == [frames.MAX_31_BITS, 0]
 
 
 async def test_a_client_that_leaves_frees_its_places(http2):
