@@ -63,6 +63,7 @@ class Http2Exchange(Exchange):
     """
 
     __slots__ = (
+        "_broken_by",
         "_fields",
         "_stream",
         "_trailers",
@@ -88,6 +89,7 @@ class Http2Exchange(Exchange):
         self.patience = grpc.timeout(fields.fields) if b"grpc-timeout" in fields.fields else inf
         self.to_head = request.method == b"HEAD"
         self.armed = inf
+        self._broken_by: int = ErrorCode.NO_ERROR
         self._fields = fields
         self._stream = stream
         self._trailers: bytes | None = b"" if request.body is None else None
@@ -321,11 +323,9 @@ class Http2Exchange(Exchange):
             return
         error = f"the pod reset the stream: {_name(code)}"
         if answered:
-            self._lost(Failure.ANSWER_LOST, error)
-        elif code == ErrorCode.REFUSED_STREAM:
-            self._lost(Failure.REFUSED, error)
-        else:
-            self._lost(Failure.ANSWER_LOST, error)
+            self._broken_by = code
+        refused = code == ErrorCode.REFUSED_STREAM and not answered
+        self._lost(Failure.REFUSED if refused else Failure.ANSWER_LOST, error)
 
     def on_lost(self, error: str, *, answered: bool, reused: bool) -> None:
         """The connection to the pod is gone, or what came on it is malformed."""
@@ -395,9 +395,19 @@ class Http2Exchange(Exchange):
         """See Exchange."""
         self.downstream.write_headers(self._stream, _CONTINUE, ended=False)
 
+    def _abort(self, outcome: str) -> None:
+        """See Exchange. Of what was not the pod's own word gRPC is told by trailers of ours."""
+        if not self._broken_by and grpc.is_grpc(self._fields.fields):
+            self._drop_upstream()
+            self._end(outcome, self._status)
+            self._stream.send(b"", grpc.broken_off(outcome))
+            self._done()
+        else:
+            super()._abort(outcome)
+
     def _break_off(self) -> None:
-        """See Exchange."""
-        self.downstream.end(self._stream, ErrorCode.INTERNAL_ERROR)
+        """See Exchange: as the pod did it, where it did."""
+        self.downstream.end(self._stream, self._broken_by or ErrorCode.INTERNAL_ERROR)
         self._done()
 
     def on_client_gone(self) -> None:

@@ -11,6 +11,8 @@ from http import HTTPStatus
 from math import inf
 from typing import Final
 
+from activator.proxy.http2.hpack import line
+
 CONTENT_TYPE: Final = b"application/grpc"
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
@@ -56,6 +58,17 @@ def timeout(fields: Mapping[bytes, bytes]) -> float:
 def status_of(http: int) -> int:
     """Return the grpc-status that fits a status of HTTP."""
     return _STATUSES.get(http, _UNKNOWN)
+
+
+def broken_off(outcome: str) -> bytes:
+    """Return the trailers of an answer that had begun and is not completed, as a header block.
+
+    Arguments:
+        outcome: why not, in the words of ``counters``.
+    """
+    status = _DEADLINE_EXCEEDED if outcome == "timed-out" else _UNAVAILABLE
+    text = f"{outcome}; the answer had begun"
+    return line(b"grpc-status", b"%d" % status) + line(b"grpc-message", message(text))
 
 
 def message(text: str) -> bytes:

@@ -186,7 +186,7 @@ async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken
         if message.ended and message.reset is None:
             if message.all(b":path") == [b"/late"]:
                 peer.headers(stream, [(b":status", b"200")])
-            peer.h2.reset_stream(stream, ErrorCode.INTERNAL_ERROR)
+            peer.h2.reset_stream(stream, ErrorCode.ENHANCE_YOUR_CALM)
             peer.flush()
 
     pod = await http2.serving()
@@ -194,8 +194,9 @@ async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken
     client = await http2.client()
     answer = await client.answer(client.ask(b"/early"))
     assert (answer.status, answer.all(b"activator-reason")[0][:15]) == (502, b"upstream-failed")
+    # As the pod has done it: a gRPC client makes RESOURCE_EXHAUSTED of this.
     late = await client.answer(client.ask(b"/late"))
-    assert (late.status, late.reset) == (200, ErrorCode.INTERNAL_ERROR)
+    assert (late.status, late.reset) == (200, ErrorCode.ENHANCE_YOUR_CALM)
 
 
 async def test_a_pod_of_http1_gives_a_502_that_says_so(http2):
@@ -232,6 +233,53 @@ async def test_our_own_answers_say_to_grpc_what_it_understands(http2):
     assert answer.all(b"grpc-message")[0].startswith(b"unknown-revision")
     assert answer.all(b"content-type") == [b"application/grpc"]
     assert (answer.body, answer.ended) == (b"", True)
+
+
+@pytest.mark.parametrize(
+    ("more", "reset", "trailers"),
+    [
+        ((), ErrorCode.INTERNAL_ERROR, []),
+        (
+            (GRPC,),
+            None,
+            [
+                (b"grpc-status", b"14"),
+                (b"grpc-message", b"upstream-failed; the answer had begun"),
+            ],
+        ),
+    ],
+)
+async def test_an_answer_that_breaks_off_is_not_taken_for_whole(http2, more, reset, trailers):
+    def begin(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, b"half")
+
+    pod = await http2.serving()
+    pod.on_message = begin
+    client = await http2.client()
+    stream = client.ask(b"/s/m", b"POST", *more)
+    await until(lambda: client.messages.get(stream, Message()).body == b"half")
+    pod.connections[0].transport.abort()
+    answer = await client.answer(stream)
+    assert (answer.status, answer.reset, answer.trailers) == (200, reset, trailers)
+    assert http2.world.counters().outcomes["upstream-failed"] == 1
+    assert http2.world.in_flight == 0
+
+
+async def test_grpc_is_told_in_the_middle_of_an_answer_that_its_time_is_up(http2):
+    def begin(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+
+    pod = await http2.serving(timeout=300)
+    pod.on_message = begin
+    client = await http2.client()
+    stream = client.ask(b"/s/m", b"POST", GRPC, (b"grpc-timeout", b"50m"))
+    await until(lambda: stream in client.messages)
+    await http2.world.clock_moves(0.06)
+    assert dict((await client.answer(stream)).trailers)[b"grpc-status"] == b"4"
+    await until(lambda: pod.requests[0].reset == ErrorCode.CANCEL)
 
 
 async def test_a_grpc_timeout_ends_the_wait(http2):

@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from activator.proxy.http2 import grpc
+from activator.proxy.http2.hpack import NO_TABLE, Decoder
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,11 @@ def test_statuses_are_mapped(http, status):
 
 def test_a_message_is_percent_encoded():
     assert grpc.message("100% ä\n") == b"100%25 %C3%A4%0A"
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("upstream-failed", b"14"), ("timed-out", b"4")])
+def test_an_answer_that_is_broken_off_says_so_in_trailers(outcome, status):
+    assert Decoder().decode(NO_TABLE + grpc.broken_off(outcome)) == [
+        (b"grpc-status", status),
+        (b"grpc-message", b"%b; the answer had begun" % outcome.encode()),
+    ]
