@@ -38,6 +38,7 @@ def revision(
     sidecar: Object | None = None,
     uid: str = "",
     annotations: Mapping[str, str] | None = None,
+    h2c: bool = False,
 ) -> Object:
     """A Revision with one container, or two.
 
@@ -48,11 +49,12 @@ def revision(
         readiness_port: have the readiness probe go to another port than requests; 0 for the same.
         sidecar: what a second container has besides a name and an image; None for none.
         uid: the object's identity; a new one if empty.
+        h2c: its pods speak HTTP/2.
     """
     container: Object = {
         "name": "user-container",
         "image": "example.com/sample",
-        "ports": [{"name": "http1", "containerPort": 8080, "protocol": "TCP"}],
+        "ports": [{"name": "h2c" if h2c else "http1", "containerPort": 8080, "protocol": "TCP"}],
         "readinessProbe": {"successThreshold": 1, "tcpSocket": {"port": 0}},
     }
     if exec_readiness:
@@ -91,8 +93,13 @@ def private_endpoints(
     *,
     namespace: str = "default",
     revision_uid: str = "",
+    h2c: bool = False,
 ) -> Object:
-    """The Endpoints of a revision's private service; pods on other ports are other subsets."""
+    """The Endpoints of a revision's private service; pods on other ports are other subsets.
+
+    Arguments:
+        h2c: the pods speak HTTP/2.
+    """
     by_port: dict[int, list[PodAddress]] = {}
     for pod in pods:
         by_port.setdefault(pod.port, []).append(pod)
@@ -110,17 +117,20 @@ def private_endpoints(
         "metadata": {"name": f"{name}-private", "namespace": namespace, "labels": labels},
     }
     if by_port:  # Kubernetes leaves the field out rather than empty
-        found["subsets"] = [_subset(namespace, port, by_port[port]) for port in sorted(by_port)]
+        found["subsets"] = [
+            _subset(namespace, port, by_port[port], h2c) for port in sorted(by_port)
+        ]
     return found
 
 
-def _subset(namespace: str, port: int, pods: list[PodAddress]) -> Object:
+def _subset(namespace: str, port: int, pods: list[PodAddress], h2c: bool) -> Object:
     subset: Object = {}
     for key, ready in (("addresses", True), ("notReadyAddresses", False)):
         listed = [_address(namespace, pod) for pod in pods if pod.ready is ready]
         if listed:
             subset[key] = listed
-    subset["ports"] = [{"name": "http", "port": port, "protocol": "TCP"}]
+    name = "http2" if h2c else "http"
+    subset["ports"] = [{"name": name, "port": port, "protocol": "TCP"}]
     return subset
 
 

@@ -1,0 +1,209 @@
+"""gRPC clients while pods and activators come, go and fail, and what they are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Awaitable
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.grpc.world import NAME, Client, GrpcWorld, in_flight
+from tests.process import PATIENCE, Activator, until
+
+pytestmark = pytest.mark.e2e
+
+CALLERS = 20
+
+
+async def code_of(call: Awaitable[bytes]) -> grpc.StatusCode:
+    """How a call ends."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+class Load:
+    """Callers that ask again as soon as they are answered; ``codes`` says how each call ended."""
+
+    def __init__(self, client: Client) -> None:
+        self.codes: list[grpc.StatusCode] = []
+        self._client = client
+        self._over = False
+        self._callers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Load:
+        loop = asyncio.get_running_loop()
+        self._callers = [loop.create_task(self._ask()) for _ in range(CALLERS)]
+        await self.goes_on()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._over = True
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*self._callers)
+
+    async def _ask(self) -> None:
+        while not self._over:
+            self.codes.append(await code_of(self._client.echo(b"load")))
+
+    async def goes_on(self) -> None:
+        """Wait until each caller has been answered a few times more."""
+        goal = len(self.codes) + 5 * CALLERS
+
+        async def look() -> bool:
+            return len(self.codes) >= goal
+
+        await until(look, "calls are answered")
+
+    @property
+    def failed(self) -> list[grpc.StatusCode]:
+        return [code for code in self.codes if code is not grpc.StatusCode.OK]
+
+
+async def healthy(running: Activator, count: int) -> None:
+    """Wait until so many pods have passed the probe."""
+    path = f"/api/v1/revisions/default/{NAME}"
+
+    async def look() -> bool:
+        pods = json.loads((await running.get(path, listener="admin"))[1])["pods"]
+        return sum(pod["state"] == "healthy" for pod in pods) == count
+
+    await until(look, f"{count} pods are healthy")
+
+
+async def test_a_cold_start_answers_all_who_wait(tmp_path: Path) -> None:
+    async with GrpcWorld(tmp_path) as world:
+        world.revision(container_concurrency=10)
+        world.list([])
+        running = await world.activator()
+        client = await world.client(running)
+        calls = [asyncio.ensure_future(client.echo(b"%d" % number)) for number in range(100)]
+        await running.queued(NAME, 100)
+        world.list([await world.pod()])
+        assert [int(each) for each in await asyncio.gather(*calls)] == list(range(100))
+        path = f"/api/v1/revisions/default/{NAME}"
+        (wake_up,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
+        assert (wake_up["outcome"], wake_up["requests"]) == ("served", 100)
+
+
+async def test_what_we_answer_ourselves_is_understood(tmp_path: Path) -> None:
+    async with GrpcWorld(tmp_path) as world:
+        world.revision(timeout=1)
+        world.list([])
+        running = await world.activator("--queue-depth", "1")
+        client = await world.client(running)
+
+        first = asyncio.ensure_future(client.echo(b""))
+        await running.queued(NAME, 1)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await client.echo(b"")
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert str(refused.value.details()).startswith("queue-full")
+
+        with pytest.raises(grpc.aio.AioRpcError) as late:
+            await first
+        assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert str(late.value.details()).startswith("no-endpoints")
+        told = dict(late.value.trailing_metadata())
+        assert told["activator-reason"] == late.value.details()
+
+        assert await code_of(client.echo(b"", timeout=0.05)) is grpc.StatusCode.DEADLINE_EXCEEDED
+        await running.queued(NAME, 0)
+
+        host, port = await running.address("h2c")
+        stranger = Client(f"{host}:{port}", "nobody.default.svc.cluster.local")
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await stranger.echo(b"")
+        await stranger.channel.close()
+        assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert str(unknown.value.details()).startswith("unknown-revision")
+
+
+async def test_pods_are_replaced_and_nobody_notices(tmp_path: Path) -> None:
+    async with GrpcWorld(tmp_path) as world:
+        world.revision(container_concurrency=10)
+        current = [await world.pod(), await world.pod()]
+        world.list(current)
+        running = await world.activator()
+        async with Load(await world.client(running)) as load:
+            for _ in range(2):
+                fresh = await world.pod()
+                old = current.pop(0)
+                current.append(fresh)
+                world.list([*current, old])
+                await healthy(running, 3)
+                world.list(current)
+                await old.end()
+                await load.goes_on()
+        assert load.failed == []
+
+
+async def test_a_pod_has_its_connections_replaced_and_nobody_notices(tmp_path: Path) -> None:
+    async with GrpcWorld(tmp_path) as world:
+        world.revision(container_concurrency=10)
+        pod = await world.pod(age=100)
+        world.list([pod])
+        running = await world.activator()
+        async with Load(await world.client(running)) as load:
+            while len(pod.of("connection")) < 5:
+                await load.goes_on()
+        assert load.failed == []
+
+
+async def test_a_pod_that_is_killed_fails_what_it_had_and_no_more(tmp_path: Path) -> None:
+    async with GrpcWorld(tmp_path) as world:
+        world.revision()
+        doomed = await world.pod()
+        world.list([doomed])
+        running = await world.activator()
+        client = await world.client(running)
+        lost = asyncio.ensure_future(client.hang(b""))
+        await doomed.told("hangs")
+        survivor = await world.pod()
+        world.list([doomed, survivor])
+        await healthy(running, 2)
+        async with Load(client) as load:
+            await doomed.end(kill=True)
+            with pytest.raises(grpc.aio.AioRpcError) as told:
+                await lost
+            await load.goes_on()
+        assert told.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert str(told.value.details()).startswith("upstream-failed")
+        assert set(load.failed) <= {grpc.StatusCode.UNAVAILABLE}
+        assert len(load.failed) <= CALLERS
+        await in_flight(running, 0)
+
+
+async def test_an_activator_ends_and_clients_of_two_do_not_notice(tmp_path: Path) -> None:
+    async with GrpcWorld(tmp_path) as world:
+        world.revision()
+        pod = await world.pod()
+        world.list([pod])
+        first, second = await world.activator(), await world.activator()
+        client = await world.client(first, second)
+        async with Load(client) as load:
+            # In turns: one of them is on the activator that ends.
+            talks = [client.chat() for _ in range(2)]
+            for talk in talks:
+                await talk.write(b"before")
+                assert await talk.read() == b"before"
+            first.tell(signal.SIGTERM)
+            await first.logged("draining")
+            await load.goes_on()
+            for talk in talks:
+                await talk.write(b"after")
+                assert await talk.read() == b"after"
+            assert first.process.returncode is None
+            for talk in talks:
+                await talk.done_writing()
+                assert await talk.read() is grpc.aio.EOF
+            assert await first.ended() == 0
+            await load.goes_on()
+        assert load.failed == []
+        assert "all requests answered" in first.log
