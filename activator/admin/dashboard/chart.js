@@ -1,0 +1,224 @@
+// @ts-check
+/** How many waited and how many were at pods in the last minutes: a chart, a sentence, a table. */
+
+import { element, fill, say } from "./dom.js";
+import { clock, count } from "./format.js";
+import { peak, sum } from "./history.js";
+
+/** @typedef {import("./history.js").Past} Past */
+/** @typedef {import("./history.js").HistoryView} HistoryView */
+
+const HEIGHT = 200;
+/** Seconds that a row of the table stands for. */
+const ROW_SECONDS = 60;
+
+/**
+ * What a chart shows, in a sentence. Pure.
+ * @param {Past} past
+ * @param {(place: number) => Date} when when a step ended
+ */
+export function summaryOf(past, when) {
+  const [queued, inFlight] = [peak(past.queued), peak(past.inFlight)];
+  const waited = queued.most
+    ? `at most ${count(queued.most)} waited at a time (${clock(when(queued.at))})`
+    : "none waited";
+  const ran = inFlight.most ? `at most ${count(inFlight.most)} were in flight` : "none was in flight";
+  const ends = Object.entries(past.outcomes)
+    .map(([end, all]) => [end, sum(all)])
+    .filter(([, n]) => Number(n) > 0)
+    .map(([end, n]) => `${count(Number(n))} ${end}`);
+  return `${waited}, ${ran}${ends.length ? `; ${ends.join(", ")}` : ""}`;
+}
+
+/**
+ * The rows of the table: a minute each, the newest first. Pure.
+ * @param {Past} past
+ * @param {number} stepSeconds
+ * @param {(place: number) => Date} when
+ * @returns {string[][]} until when; most waiting, most in flight, served, other ends
+ */
+export function rowsOf(past, stepSeconds, when) {
+  const wide = Math.max(1, Math.round(ROW_SECONDS / stepSeconds));
+  const rows = [];
+  for (let end = past.queued.length; end > 0; end -= wide) {
+    const cut = (/** @type {number[]} */ all) => all.slice(Math.max(0, end - wide), end);
+    const ends = Object.entries(past.outcomes).map(([name, all]) => [name, sum(cut(all))]);
+    const served = Number(ends.find(([name]) => name === "served")?.[1] ?? 0);
+    const others = ends.filter(([name, n]) => name !== "served" && Number(n) > 0);
+    rows.push([
+      clock(when(end - 1)),
+      count(peak(cut(past.queued)).most),
+      count(peak(cut(past.inFlight)).most),
+      count(served),
+      others.map(([name, n]) => `${n} ${name}`).join(", ") || "–",
+    ]);
+  }
+  return rows;
+}
+
+export class QueueChart {
+  #none = element("p", { class: "empty" });
+  #plot = element("div", { class: "plot", "aria-hidden": "true" });
+  #legend = element(
+    "p",
+    { class: "legend" },
+    element("span", { class: "key queued" }),
+    "waiting",
+    element("span", { class: "key in-flight" }),
+    "in flight",
+  );
+  #cursor = element("span", { class: "muted number" });
+  #summary = element("p", { class: "small" });
+  #rows = element("tbody");
+  #table = element(
+    "details",
+    {},
+    element("summary", {}, "The same as a table"),
+    element(
+      "table",
+      { class: "plain-table" },
+      element(
+        "thead",
+        {},
+        element(
+          "tr",
+          {},
+          ...["Minute until", "Most waiting", "Most in flight", "Served", "Other ends"].map((name) =>
+            element("th", { scope: "col" }, name),
+          ),
+        ),
+      ),
+      this.#rows,
+    ),
+  );
+  element = element("div", {}, this.#none, this.#legend, this.#plot, this.#summary, this.#table);
+  /** @type {any} an instance of uPlot */
+  #chart = null;
+  /** @type {Past | null | undefined} */
+  #shown;
+  /** @type {HistoryView | null} */
+  #history = null;
+
+  constructor() {
+    this.#legend.append(this.#cursor);
+    new ResizeObserver(() => this.#resize()).observe(this.#plot);
+    document.addEventListener("themechange", () => this.#remake());
+  }
+
+  /** @param {Past | null} past @param {HistoryView | null} history */
+  draw(past, history) {
+    if (past === this.#shown && history === this.#history) return;
+    this.#shown = past;
+    this.#history = history;
+    const none = past === null || history === null;
+    this.#none.hidden = !none;
+    this.#plot.hidden = this.#legend.hidden = this.#summary.hidden = this.#table.hidden = none;
+    if (none) {
+      const minutes = history ? Math.round((history.steps * history.stepSeconds) / 60) : 0;
+      say(this.#none, history ? `Nothing happened within the last ${minutes} minutes.` : "Not known yet.");
+      return;
+    }
+    const when = (/** @type {number} */ place) => new Date(this.#timeOf(place) * 1000);
+    say(this.#summary, `In this time ${summaryOf(past, when)}.`);
+    const rows = rowsOf(past, history.stepSeconds, when).map((cells) =>
+      element("tr", {}, ...cells.map((text) => element("td", {}, text))),
+    );
+    fill(this.#rows, ...rows);
+    this.#plotIt();
+  }
+
+  /** When a step ended, in seconds since 1970. @param {number} place */
+  #timeOf(place) {
+    const { time, stepSeconds } = /** @type {HistoryView} */ (this.#history);
+    const steps = this.#shown?.queued.length ?? 0;
+    return Date.parse(time) / 1000 - (steps - 1 - place) * stepSeconds;
+  }
+
+  async #plotIt() {
+    await library();
+    const past = this.#shown;
+    if (!past || !this.#history) return;
+    const data = [past.queued.map((_, place) => this.#timeOf(place)), past.queued, past.inFlight];
+    if (this.#chart) this.#chart.setData(data);
+    else this.#make(data);
+  }
+
+  /** @param {number[][]} data */
+  #make(data) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
+    const { uPlot } = /** @type {any} */ (window);
+    const stepped = uPlot.paths.stepped({ align: -1 });
+    const axis = {
+      stroke: colour("muted"),
+      grid: { stroke: colour("line"), width: 1 },
+      ticks: { stroke: colour("line"), width: 1 },
+      font: "12px system-ui, sans-serif",
+    };
+    const whole = (/** @type {any} */ _, /** @type {number[]} */ values) =>
+      values.map((value) => (Number.isInteger(value) ? count(value) : ""));
+    this.#chart = new uPlot(
+      {
+        width: Math.max(200, this.#plot.clientWidth),
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false } },
+        scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(4, most * 1.1)] } },
+        axes: [
+          { ...axis, values: [[60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+          { ...axis, values: whole, size: 44 },
+        ],
+        series: [
+          {},
+          { stroke: colour("wait"), fill: colour("wait-area"), width: 1.5, paths: stepped, points: { show: false } },
+          { stroke: colour("accent"), width: 1.5, dash: [4, 3], paths: stepped, points: { show: false } },
+        ],
+        hooks: { setCursor: [(/** @type {any} */ chart) => this.#pointed(chart.cursor.idx)] },
+      },
+      data,
+      this.#plot,
+    );
+  }
+
+  /** Say what is under the pointer. @param {number | null | undefined} place */
+  #pointed(place) {
+    const past = this.#shown;
+    if (!past || place === null || place === undefined) say(this.#cursor, "");
+    else {
+      const at = clock(new Date(this.#timeOf(place) * 1000));
+      say(this.#cursor, `${at}: ${count(past.queued[place])} waiting, ${count(past.inFlight[place])} in flight`);
+    }
+  }
+
+  #resize() {
+    const width = this.#plot.clientWidth;
+    if (this.#chart && width > 0 && width !== this.#chart.width) {
+      this.#chart.setSize({ width, height: HEIGHT });
+    }
+  }
+
+  /** Colours are part of a chart. */
+  #remake() {
+    this.#chart?.destroy();
+    this.#chart = null;
+    if (this.#shown) this.#plotIt();
+  }
+}
+
+/** @type {Promise<void> | undefined} */
+let loading;
+
+/** Load the plotting library, once, when the first chart is drawn: the overview has no use for it. */
+function library() {
+  loading ??= new Promise((resolve, reject) => {
+    const style = element("link", { rel: "stylesheet", href: "dashboard/vendor/uPlot.min.css" });
+    const script = element("script", { src: "dashboard/vendor/uPlot.iife.min.js" });
+    script.addEventListener("load", () => resolve());
+    script.addEventListener("error", () => {
+      loading = undefined; // the connection may be back for the next one
+      reject(new Error("uPlot"));
+    });
+    document.head.append(style, script);
+  });
+  return loading;
+}

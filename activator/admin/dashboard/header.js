@@ -1,0 +1,117 @@
+// @ts-check
+/** Who is shown here, how the connection to it is, and what is wrong with it. */
+
+import { element, fill, say } from "./dom.js";
+import { clock, counted, seconds } from "./format.js";
+import { notReady } from "./words.js";
+
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./model.js").ActivatorView} ActivatorView */
+
+/** Seconds of silence after which what is known may be old; a watch says something once a minute. */
+const OLD = 120;
+
+/** @param {string} id @returns {HTMLElement} */
+const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** @param {HTMLElement} pill @param {"good" | "bad" | "wait"} kind @param {string} text */
+function show(pill, kind, text) {
+  say(pill, text);
+  pill.hidden = false;
+  pill.className = `pill ${kind}`;
+}
+
+/**
+ * What is wrong with an activator, a sentence each. Pure.
+ * @param {ActivatorView} activator
+ * @param {number} later seconds since it was answered
+ */
+export function wrongs(activator, later) {
+  const told = [];
+  if (!activator.ready) told.push(`Not ready: ${notReady(activator.notReadyReason ?? "")}`);
+  const link = activator.autoscaler;
+  if (link && !link.connected) {
+    const silent = link.ageSeconds === null ? "" : `, silent for ${seconds(link.ageSeconds + later)}`;
+    const why = link.lastError ? ` (${link.lastError})` : "";
+    told.push(`The autoscaler is not connected${silent}${why}: nothing is scaled up.`);
+  }
+  for (const [kind, watch] of Object.entries(activator.watches ?? {})) {
+    const age = (watch.ageSeconds ?? 0) + later;
+    if (!watch.error && age <= OLD) continue;
+    const why = watch.error ? ` (${watch.error})` : "";
+    told.push(`${kind}: nothing heard for ${seconds(age)}${why}; the last state is in force.`);
+  }
+  for (const [path, why] of Object.entries(activator.manifestErrors ?? {})) {
+    told.push(`${path}: ${why}`);
+  }
+  return told;
+}
+
+/**
+ * Where objects come from and how fresh that is, in a sentence. Pure.
+ * @param {ActivatorView} activator
+ * @param {number} later seconds since it was answered
+ */
+export function source(activator, later) {
+  if (activator.manifests) {
+    const ago = seconds(activator.manifests.ageSeconds + later);
+    return `Objects come from ${activator.manifests.folder}, looked at ${ago} ago`;
+  }
+  const ages = Object.values(activator.watches ?? {}).map((watch) => watch.ageSeconds ?? 0);
+  if (!ages.length) return "";
+  return `${counted(ages.length, "kind")} of objects are followed, the quietest said something ${seconds(Math.max(...ages) + later)} ago`;
+}
+
+export class Header {
+  #told = "";
+  /** When the page was lost last, in words. */
+  #wasLost = false;
+  #backUntil = 0;
+
+  /** @param {Store} store @param {number} now */
+  draw(store, now) {
+    this.#drawConnection(store, now);
+    const { activator } = store;
+    if (activator === null) return;
+    const later = Math.max(0, now - store.activatorAt) / 1000;
+    say(found("who"), `${activator.podName} · ${activator.version}`);
+    show(found("ready"), activator.ready ? "good" : "bad", activator.ready ? "ready" : "not ready");
+    const link = activator.autoscaler;
+    if (link) {
+      const text = link.connected ? "autoscaler connected" : "autoscaler lost";
+      show(found("autoscaler"), link.connected ? "good" : "bad", text);
+    }
+    this.#drawWrongs(wrongs(activator, later));
+    const up = `up for ${seconds(activator.uptimeSeconds + later)}`;
+    const from = source(activator, later);
+    say(found("footer"), `activator ${activator.version} on ${activator.podName}, ${up}. ${from}`);
+  }
+
+  /** @param {Store} store @param {number} now */
+  #drawConnection({ connection }, now) {
+    const lost = connection.state === "lost";
+    const since = clock(new Date(Date.now() - (now - connection.since)));
+    if (this.#wasLost && connection.state === "live") this.#backUntil = now + 5000;
+    this.#wasLost = lost;
+    document.documentElement.classList.toggle("stale", lost);
+    found("lost").hidden = !lost;
+    if (lost) {
+      const told = `Connection lost at ${since}. What you see is as it was then; trying again.`;
+      say(found("lost"), told);
+      show(found("connection"), "bad", `lost since ${since}`);
+    } else if (connection.state === "connecting") show(found("connection"), "wait", "connecting");
+    else if (now < this.#backUntil) show(found("connection"), "good", "back, live");
+    else if (connection.streaming) show(found("connection"), "good", "live");
+    else show(found("connection"), "wait", "no events, asking now and then");
+  }
+
+  /** @param {string[]} told */
+  #drawWrongs(told) {
+    const list = found("notices");
+    list.hidden = !told.length;
+    // The seconds change each tick; they are not worth new elements, nor being read out again.
+    const same = told.length === list.children.length;
+    if (same) told.forEach((text, place) => say(list.children[place], text));
+    else fill(list, ...told.map((text) => element("li", {}, text)));
+  }
+}

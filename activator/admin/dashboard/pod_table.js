@@ -1,0 +1,139 @@
+// @ts-check
+/** The pods of one revision, and which rule decides about each of them. */
+
+import { arrange, element, fill, mark, say } from "./dom.js";
+import { count, seconds } from "./format.js";
+import { podKind } from "./model.js";
+import { blockOf } from "./pod_blocks.js";
+
+/** @typedef {import("./model.js").PodView} PodView */
+
+const COLUMNS = [
+  ...["Pod", "Kubernetes", "Probe", "State", "Decision", "Rule", "In flight"],
+  "Last error",
+];
+/** Pods that are listed; of a thousand nobody reads more, and the worst come first. */
+const MOST = 100;
+
+/** @type {Record<string, number>} */
+const ORDER = { wait: 0, use: 1, leave: 2 };
+
+/**
+ * Pods as they are listed: those first that are waited for, each kind by its address. Pure.
+ * @param {import("./model.js").RevisionView} view
+ * @returns {PodView[]}
+ */
+export function listed(view) {
+  const pods = view.clusterIP ? [view.clusterIP, ...view.pods] : [...view.pods];
+  return pods.sort((a, b) => (ORDER[a.decision] ?? 3) - (ORDER[b.decision] ?? 3));
+}
+
+/**
+ * Each rule that decided about any of these, with its sentence and for how many. Pure.
+ * @param {PodView[]} pods
+ * @returns {{rule: string, sentence: string, pods: number}[]}
+ */
+export function rulesOf(pods) {
+  /** @type {Map<string, {rule: string, sentence: string, pods: number}>} */
+  const rules = new Map();
+  for (const { decidedBy, explanation } of pods) {
+    const told = rules.get(explanation) ?? { rule: decidedBy, sentence: explanation, pods: 0 };
+    told.pods += 1;
+    rules.set(explanation, told);
+  }
+  return [...rules.values()];
+}
+
+export class PodTable {
+  #rows = element("tbody", { role: "rowgroup" });
+  #rules = element("dl", { class: "rules" });
+  #none = element("p", { class: "empty" }, "No pod is known.");
+  #table = element(
+    "table",
+    { role: "table", class: "pod-table", "aria-label": "Pods" },
+    element(
+      "thead",
+      { role: "rowgroup" },
+      element(
+        "tr",
+        { role: "row" },
+        ...COLUMNS.map((name) => element("th", { role: "columnheader", scope: "col" }, name)),
+      ),
+    ),
+    this.#rows,
+  );
+  #more = element("p", { class: "muted" });
+  element = element("div", {}, this.#none, this.#table, this.#more, this.#rules);
+  /** @type {Map<string, PodRow>} */
+  #known = new Map();
+  #told = "";
+
+  /** @param {import("./model.js").RevisionView} view */
+  draw(view) {
+    const pods = listed(view);
+    this.#none.hidden = pods.length > 0;
+    this.#table.hidden = !pods.length;
+    /** @type {Map<string, PodRow>} */
+    const rows = new Map();
+    for (const pod of pods.slice(0, MOST)) {
+      // An address that another pod has had may stand there twice while that one drains.
+      const key = `${pod.address} ${pod.kubernetes === "gone"} ${rows.size && rows.has(pod.address)}`;
+      const row = this.#known.get(key) ?? new PodRow();
+      row.draw(pod);
+      rows.set(key, row);
+    }
+    this.#known = rows;
+    arrange(this.#rows, [...rows.values()].map((row) => row.element));
+    const rest = pods.length - rows.size;
+    say(this.#more, rest > 0 ? `and ${count(rest)} more` : "");
+    this.#drawRules(pods);
+  }
+
+  /** @param {PodView[]} pods */
+  #drawRules(pods) {
+    const rules = rulesOf(pods);
+    const told = JSON.stringify(rules);
+    if (told === this.#told) return;
+    this.#told = told;
+    const parts = rules.flatMap(({ rule, sentence, pods: many }) => [
+      element("dt", {}, element("code", {}, rule), many < pods.length && ` (${many})`),
+      element("dd", {}, sentence),
+    ]);
+    fill(this.#rules, ...parts);
+  }
+}
+
+class PodRow {
+  #cells = COLUMNS.slice(1).map((name) => element("td", { role: "cell", "data-label": name }));
+  #address = element("span");
+  #name = element("th", { role: "rowheader", scope: "row", class: "address" });
+  element = element("tr", { role: "row" }, this.#name, ...this.#cells);
+  #kind = "";
+
+  /** @param {PodView} pod */
+  draw(pod) {
+    const kind = podKind(pod);
+    if (kind !== this.#kind) fill(this.#name, blockOf(kind), this.#address);
+    this.#kind = kind;
+    mark(this.element, "data-pod", pod.address);
+    say(this.#address, pod.kubernetes === "service" ? `${pod.address} ClusterIP` : pod.address);
+    mark(this.element, "class", pod.decision);
+    const status = pod.probeStatus === null ? "" : ` ${pod.probeStatus}`;
+    const probed = pod.lastProbeSecondsAgo === null ? "" : `, ${ago(pod.lastProbeSecondsAgo)}`;
+    const texts = [
+      pod.kubernetes,
+      `${pod.probe}${status}${probed}`,
+      pod.stateSecondsAgo === null ? pod.state : `${pod.state}, for ${seconds(pod.stateSecondsAgo)}`,
+      pod.decision,
+      pod.decidedBy,
+      `${count(pod.inFlight)} / ${pod.limit === null ? "∞" : count(pod.limit)}`,
+      pod.lastError ?? "–",
+    ];
+    texts.forEach((text, place) => say(this.#cells[place], text));
+  }
+}
+
+/** @param {number} s */
+function ago(s) {
+  return `${seconds(s)} ago`;
+}

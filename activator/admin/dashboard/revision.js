@@ -1,0 +1,200 @@
+// @ts-check
+/** The page of one revision: why its requests wait, its pods, its last minutes, its wake-ups. */
+
+import { QueueChart } from "./chart.js";
+import { element, fill, mark, say } from "./dom.js";
+import { EventList } from "./event_list.js";
+import { bytes, clock, count, counted, seconds } from "./format.js";
+import { ageOf, capacityOf, stateOf } from "./model.js";
+import { PodTable } from "./pod_table.js";
+import { Load } from "./row.js";
+import { theyWait } from "./summary.js";
+import { WakeUpList } from "./wake_ups.js";
+import { because, forecasts, readiness, whatToDo } from "./words.js";
+
+/** @typedef {import("./store.js").Known} Known */
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./model.js").RevisionView} RevisionView */
+
+/** @param {string} heading @param {string} id @param {...Node} children */
+function section(heading, id, ...children) {
+  const title = element("h2", { id }, heading);
+  return element("section", { class: "panel", "aria-labelledby": id }, title, ...children);
+}
+
+export class RevisionPage {
+  #back = element("a", { class: "back", href: "#/" }, "← All revisions");
+  #name = element("h1", { id: "name", tabindex: "-1" });
+  #state = element("span", { class: "pill" });
+  #missing = element("p", { class: "empty", role: "status", hidden: true });
+  #answer = new Answer();
+  #facts = new Facts();
+  #chart = new QueueChart();
+  #pods = new PodTable();
+  #wakeUps = new WakeUpList();
+  #events;
+  #body;
+  /** NAMESPACE/NAME. */
+  #key = "";
+  /** @type {RevisionView | null} */
+  #shown = null;
+
+  /** @param {HTMLElement} into @param {() => void} changed called when it wants to be drawn */
+  constructor(into, changed) {
+    this.#events = new EventList(changed);
+    this.#body = element(
+      "div",
+      { class: "sections" },
+      this.#answer.element,
+      section("What it has", "facts", this.#facts.element),
+      section("Queue over time", "chart", this.#chart.element),
+      section("Pods", "pods", this.#pods.element),
+      section("Wake-ups", "wake-ups", this.#wakeUps.element),
+      section("Events", "events", this.#events.element),
+    );
+    const top = element("div", { class: "title" }, this.#name, this.#state);
+    fill(into, this.#back, top, this.#missing, this.#body);
+  }
+
+  /**
+   * Turn to a revision.
+   * @param {string} key NAMESPACE/NAME
+   * @param {string} back the fragment that leads back
+   */
+  look(key, back) {
+    mark(this.#back, "href", back);
+    if (key === this.#key) return;
+    this.#key = key;
+    this.#shown = null;
+    say(this.#name, key);
+    this.#events.look(key);
+    this.#body.hidden = true;
+    this.#missing.hidden = false;
+    this.#state.hidden = true;
+    say(this.#missing, "Asking the activator.");
+  }
+
+  /** @param {Store} store @param {number} now */
+  draw(store, now) {
+    const detail = store.detail?.key === this.#key ? store.detail : null;
+    const known = store.revisions.get(this.#key);
+    if (detail === null) return;
+    const there = detail.view !== null && known !== undefined;
+    this.#body.hidden = this.#state.hidden = !there;
+    this.#missing.hidden = there;
+    document.title = `${this.#key} – activator`;
+    if (detail.view === null || known === undefined) {
+      say(this.#missing, "No such revision is known to this activator, or not any more.");
+      return;
+    }
+    if (detail.view !== this.#shown) this.#drawAll(detail.view, known, store);
+    this.#shown = detail.view;
+    const current = { ...known, view: detail.view, at: detail.at };
+    if (current.view.queued) document.title = `${count(current.view.queued)} waiting – ${this.#key}`;
+    this.#answer.drawAge(current, now);
+    this.#wakeUps.draw(detail.view, ageOf(current, now));
+    this.#chart.draw(known.past, store.history);
+    this.#events.draw(store.events);
+  }
+
+  /** @param {RevisionView} view @param {Known} known @param {Store} store */
+  #drawAll(view, known, store) {
+    say(this.#state, stateOf(view));
+    this.#state.className = `pill ${view.queued ? "wait" : known.rank.now === "failing" ? "bad" : "good"}`;
+    this.#answer.draw(view, store.activator?.manifests?.folder ?? null);
+    this.#facts.draw(view);
+    this.#pods.draw(view);
+  }
+}
+
+/** Why requests wait, or why one would; and what to do about it. */
+class Answer {
+  #sentence = element("p", { class: "sentence" });
+  #why = element("p", { class: "because" });
+  #todo = element("div", { class: "todo" });
+  #told = "";
+  element = element("section", { class: "panel answer", "aria-label": "Why requests wait" });
+
+  constructor() {
+    this.element.append(this.#sentence, this.#why, this.#todo);
+  }
+
+  /** @param {RevisionView} view @param {string | null} folder */
+  draw(view, folder) {
+    const reason = view.reason ?? view.nextReason ?? null;
+    const detail = view.reason ? view.reasonDetail : view.nextReasonDetail;
+    this.element.classList.toggle("waits", view.queued > 0);
+    const told = JSON.stringify([view.queued > 0, reason, detail, folder]);
+    if (told === this.#told) return; // a command that is being copied keeps its selection
+    this.#told = told;
+    const would = view.queued ? "" : "A request that came now would wait. ";
+    if (reason === null) fill(this.#why, "A request that came now would go on at once.");
+    else fill(this.#why, element("code", {}, reason), ` ${would}${because(reason, detail)}`);
+    const lines = reason === null ? [] : whatToDo(reason, view, folder);
+    const made = lines.map(({ text, command }) =>
+      command ? element("pre", { tabindex: "0" }, element("code", {}, text)) : element("p", {}, text),
+    );
+    const page = element("p", { class: "small muted" }, "Read on in ", element("code", {}, `docs/reasons/${reason}.md`));
+    fill(this.#todo, ...made, reason !== null && page);
+  }
+
+  /** @param {Known} known @param {number} now */
+  drawAge({ view, at, rank }, now) {
+    if (!view.queued) {
+      say(this.#sentence, "No request waits.");
+      return;
+    }
+    const since = clock(new Date(Date.now() - (now - rank.since)));
+    const age = seconds(ageOf({ view, at }, now));
+    say(this.#sentence, `${theyWait(view.queued)}, the first for ${age}; the queue began at ${since}.`);
+  }
+}
+
+/** What a revision may have and has, as pairs of words. */
+class Facts {
+  #load = new Load();
+  element = element("dl", { class: "facts" });
+  #told = "";
+
+  /** @param {RevisionView} view */
+  draw(view) {
+    const facts = factsOf(view);
+    this.#load.draw(view.inFlight, capacityOf(view));
+    const told = JSON.stringify(facts);
+    if (told === this.#told) return;
+    this.#told = told;
+    const parts = facts.flatMap(([name, text]) => [
+      element("dt", {}, name),
+      element("dd", {}, text, name === "In flight" && this.#load.element),
+    ]);
+    fill(this.element, ...parts);
+  }
+}
+
+/**
+ * What there is to say of a revision. Pure.
+ * @param {RevisionView} view
+ * @returns {[string, string][]}
+ */
+export function factsOf(view) {
+  const most = capacityOf(view);
+  const held = view.heldBytes ? `, ${bytes(view.heldBytes)} of them are held` : "";
+  /** @type {[string, string][]} */
+  const facts = [
+    ["Queue", `${count(view.queued)} of at most ${count(view.queueDepth)}${held}`],
+    ["In flight", `${count(view.inFlight)} of ${most === Infinity ? "any number" : count(most)}`],
+    ["Capacity", view.capacityBreakdown?.sentence ?? ""],
+    ["Forecast", forecasts(view.forecast).join("; ")],
+    ["A pod is ready if", readiness(view.readinessRule)],
+    ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} each at most`],
+    ["Own share", shareOf(view)],
+  ];
+  return facts.filter(([, text]) => text);
+}
+
+/** @param {RevisionView} view */
+function shareOf({ activatorIndex, activatorCount }) {
+  if (activatorCount < 2) return "";
+  if (activatorIndex < 0) return `none: this is not among ${counted(activatorCount, "activator")}`;
+  return `${activatorIndex + 1} of ${activatorCount}`;
+}

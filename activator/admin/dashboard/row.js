@@ -1,0 +1,119 @@
+// @ts-check
+/** One revision in the table of the overview. */
+
+import { element, fill, mark, say } from "./dom.js";
+import { clock, count, rate, seconds } from "./format.js";
+import { ageOf, capacityOf, keyOf, stateOf } from "./model.js";
+import { PodBlocks } from "./pod_blocks.js";
+import { toRevision } from "./route.js";
+import { Sparkline } from "./sparkline.js";
+import { because } from "./words.js";
+
+/** @typedef {import("./store.js").Known} Known */
+/** @typedef {import("./history.js").HistoryView} HistoryView */
+
+/** @param {string} label @param {string} name @param {...(Node | string)} children */
+function cell(label, name, ...children) {
+  return element("td", { role: "cell", "data-label": label, class: name }, ...children);
+}
+
+export class Row {
+  #queued = element("span", { class: "number" });
+  #spark = new Sparkline();
+  #oldest = element("span", { class: "number" });
+  #since = element("span", { class: "small muted" });
+  #why = element("span", { class: "reason" });
+  #because = element("span", { class: "small because" });
+  #inFlight = element("span", { class: "number" });
+  #load = new Load();
+  #pods = new PodBlocks();
+  #served = element("span", { class: "number" });
+  #ends = cell("Not served, 1 min", "ends");
+  /** @type {Known | null} */
+  #known = null;
+  /** @type {HistoryView | null} */
+  #history = null;
+
+  /** @param {import("./model.js").RevisionView} view */
+  constructor(view) {
+    const link = element(
+      "a",
+      { href: toRevision(keyOf(view)) },
+      element("span", { class: "namespace" }, `${view.namespace}/`),
+      view.name,
+    );
+    this.element = element(
+      "tr",
+      { role: "row", "data-revision": keyOf(view) },
+      element("th", { role: "rowheader", scope: "row", class: "name" }, link),
+      cell("Waiting", "queued", this.#queued, this.#spark.element),
+      cell("Oldest", "oldest", this.#oldest, this.#since),
+      cell("Why", "why", this.#why, this.#because),
+      cell("In flight", "load", this.#inFlight, this.#load.element),
+      cell("Pods", "pods-cell", this.#pods.element),
+      cell("Served", "served", this.#served),
+      this.#ends,
+    );
+  }
+
+  /**
+   * Show what is known now.
+   * @param {Known} known
+   * @param {HistoryView | null} history
+   * @param {number} now on the clock of `performance.now`
+   */
+  draw(known, history, now) {
+    if (known !== this.#known || history !== this.#history) this.#drawAll(known, history);
+    this.#known = known;
+    this.#history = history;
+    this.#drawAge(known, now);
+  }
+
+  /** @param {Known} known @param {HistoryView | null} history */
+  #drawAll({ view, past, recent, rank }, history) {
+    mark(this.element, "class", rank.now);
+    say(this.#queued, count(view.queued));
+    this.#spark.draw(past?.queued ?? [], history);
+    say(this.#why, stateOf(view));
+    say(this.#because, view.reason ? because(view.reason, view.reasonDetail) : "");
+    const most = capacityOf(view);
+    say(this.#inFlight, `${count(view.inFlight)} / ${most === Infinity ? "∞" : count(most)}`);
+    this.#load.draw(view.inFlight, most);
+    this.#pods.draw(view);
+    say(this.#served, recent.servedPerSecond ? `${rate(recent.servedPerSecond)}/s` : "–");
+    drawEnds(this.#ends, recent);
+  }
+
+  /** @param {Known} known @param {number} now */
+  #drawAge({ view, at, rank }, now) {
+    const waits = view.queued > 0;
+    say(this.#oldest, waits ? seconds(ageOf({ view, at }, now)) : "–");
+    const since = new Date(Date.now() - (now - rank.since));
+    say(this.#since, waits ? `since ${clock(since)}` : "");
+  }
+}
+
+/** How much of a capacity is used, as a bar; the number beside it says the same. */
+export class Load {
+  #part = element("span", { class: "part" });
+  element = element("span", { class: "bar", "aria-hidden": "true" }, this.#part);
+
+  /** @param {number} used @param {number} most Infinity without a limit */
+  draw(used, most) {
+    this.element.hidden = most === Infinity || most === 0;
+    const share = most > 0 ? Math.min(1, used / most) : 0;
+    this.#part.style.inlineSize = `${(share * 100).toFixed(1)}%`;
+    this.element.classList.toggle("full", share === 1);
+  }
+}
+
+/** @param {Element} into @param {import("./history.js").Recent} recent */
+function drawEnds(into, { ends }) {
+  const told = ends.map(([end, n]) => `${count(n)} ${end}`).join(", ");
+  if (into.getAttribute("data-told") === told) return;
+  mark(into, "data-told", told);
+  const parts = ends.map(([end, n]) =>
+    element("span", { class: end === "cancelled" ? "end muted" : "end bad" }, `${count(n)} ${end}`),
+  );
+  fill(into, ...(parts.length ? parts : [element("span", { class: "muted" }, "–")]));
+}

@@ -1,0 +1,139 @@
+// @ts-check
+/**
+ * All that the page knows, and when it was told so. Must not know how it is asked for or shown.
+ *
+ * What is known of a revision is never changed but replaced, so that whoever shows it sees by
+ * identity whether anything is new.
+ */
+
+import { rank } from "./attention.js";
+import { recent } from "./history.js";
+import { keyOf } from "./model.js";
+
+/** @typedef {import("./model.js").RevisionView} RevisionView */
+/** @typedef {import("./model.js").ActivatorView} ActivatorView */
+/** @typedef {import("./model.js").Happening} Happening */
+/** @typedef {import("./history.js").HistoryView} HistoryView */
+/** @typedef {import("./history.js").Past} Past */
+
+/**
+ * @typedef {object} Known
+ * @property {RevisionView} view
+ * @property {number} at when it was answered, on the clock of `performance.now`
+ * @property {Past | null} past null of one in which nothing happened within the last minutes
+ * @property {import("./history.js").Recent} recent
+ * @property {import("./attention.js").Rank} rank
+ */
+
+/**
+ * @typedef {object} Connection
+ * @property {"connecting" | "live" | "lost"} state
+ * @property {number} since when it came to that, on the clock of `performance.now`
+ * @property {string} error what the last attempt met
+ * @property {boolean} streaming whether events are streamed; if not, the page asks now and then
+ */
+
+/** Events that are kept: more than anybody reads, of all revisions. */
+const KEPT = 500;
+
+export class Store {
+  /** @type {Map<string, Known>} */
+  revisions = new Map();
+  /** @type {ActivatorView | null} */
+  activator = null;
+  /** When `activator` was answered. */
+  activatorAt = 0;
+  /** @type {HistoryView | null} */
+  history = null;
+  /** The newest first. @type {Happening[]} */
+  events = [];
+  /** @type {Connection} */
+  connection = { state: "connecting", since: performance.now(), error: "", streaming: false };
+  /** What one revision was answered that is looked at by itself; `view` is null of none such.
+   * @type {{key: string, view: RevisionView | null, at: number} | null} */
+  detail = null;
+  /** Whether the list was answered once. */
+  listed = false;
+
+  /** @param {() => void} changed called after each change; does its work later */
+  constructor(changed) {
+    this.changed = changed;
+  }
+
+  /**
+   * Take an answer with revisions.
+   * @param {{revisions: RevisionView[], activator: ActivatorView}} answer
+   * @param {Iterable<string> | null} asked those that were asked for; null for all
+   * @param {number} at when it came
+   */
+  take(answer, asked, at) {
+    const gone = new Set(asked ?? this.revisions.keys());
+    for (const view of answer.revisions) {
+      gone.delete(keyOf(view));
+      this.#know(view, at);
+    }
+    for (const key of gone) this.revisions.delete(key);
+    this.activator = answer.activator;
+    this.activatorAt = at;
+    this.listed ||= asked === null;
+    this.changed();
+  }
+
+  /**
+   * Take what the revision is that is looked at by itself.
+   * @param {string} key
+   * @param {RevisionView | null} view null if there is none
+   * @param {number} at when the answer came
+   */
+  takeDetail(key, view, at) {
+    this.detail = { key, view, at };
+    if (view === null) this.revisions.delete(key);
+    else this.#know(view, at);
+    this.changed();
+  }
+
+  /** @param {RevisionView} view @param {number} at */
+  #know(view, at) {
+    const before = this.revisions.get(keyOf(view));
+    const past = before ? before.past : this.#pasts.get(keyOf(view)) ?? null;
+    const told = before?.recent ?? recent(past, this.history?.stepSeconds ?? 1);
+    const where = rank(view, told.errors, at, before?.rank ?? null);
+    this.revisions.set(keyOf(view), { view, at, past, recent: told, rank: where });
+  }
+
+  /** @type {Map<string, Past>} */
+  #pasts = new Map();
+
+  /** Take the last minutes. @param {HistoryView} history @param {number} at */
+  takeHistory(history, at) {
+    this.history = history;
+    this.#pasts = new Map(history.revisions.map((one) => [keyOf(one), one]));
+    for (const [key, known] of this.revisions) {
+      const past = this.#pasts.get(key) ?? null;
+      if (past === null && known.past === null) continue;
+      const told = recent(past, history.stepSeconds);
+      const where = rank(known.view, told.errors, at, known.rank);
+      this.revisions.set(key, { ...known, past, recent: told, rank: where });
+    }
+    this.changed();
+  }
+
+  /** Take something that happened. @param {Happening} told */
+  happened(told) {
+    this.events.unshift(told);
+    if (this.events.length > KEPT) this.events.length = KEPT;
+    this.changed();
+  }
+
+  /**
+   * Take how the connection is.
+   * @param {Partial<Connection>} news
+   * @param {number} at
+   */
+  connected(news, at) {
+    const { connection } = this;
+    const same = (news.state ?? connection.state) === connection.state;
+    this.connection = { ...connection, ...news, since: same ? connection.since : at };
+    this.changed();
+  }
+}

@@ -1,0 +1,142 @@
+// @ts-check
+/** The answer in one sentence, and the sums of all revisions. */
+
+import { element, fill, say } from "./dom.js";
+import { clock, count, counted, rate, seconds } from "./format.js";
+import { ageOf, keyOf } from "./model.js";
+import { toRevision } from "./route.js";
+import { Sparkline } from "./sparkline.js";
+import { because } from "./words.js";
+import { recent } from "./history.js";
+
+/** @typedef {import("./store.js").Known} Known */
+/** @typedef {import("./store.js").Store} Store */
+
+/**
+ * What all revisions are together. Pure.
+ * @typedef {object} Totals
+ * @property {number} queued
+ * @property {number} inFlight
+ * @property {number} busy how many revisions have requests at pods
+ * @property {Known[]} waiting those whose requests wait
+ * @property {Known | null} longest the one of these whose first request has waited longest
+ *
+ * @param {Iterable<Known>} revisions
+ * @returns {Totals}
+ */
+export function totals(revisions) {
+  const all = [...revisions];
+  const waiting = all.filter(({ view }) => view.queued > 0);
+  /** @param {Known} known when its first request came */
+  const came = ({ view, at }) => at - (view.oldestWaiterSeconds ?? 0) * 1000;
+  return {
+    queued: all.reduce((sum, { view }) => sum + view.queued, 0),
+    inFlight: all.reduce((sum, { view }) => sum + view.inFlight, 0),
+    busy: all.filter(({ view }) => view.inFlight > 0).length,
+    waiting,
+    longest: waiting.reduce(
+      (/** @type {Known | null} */ first, one) => (first && came(first) <= came(one) ? first : one),
+      null,
+    ),
+  };
+}
+
+/** @param {number} n */
+export function theyWait(n) {
+  return n === 1 ? "1 request waits" : `${count(n)} requests wait`;
+}
+
+/** @param {string} id @returns {HTMLElement} */
+const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+export class Summary {
+  #headline = found("headline");
+  #subline = found("subline");
+  #spark = new Sparkline();
+  /** @type {Record<string, HTMLElement>} */
+  #numbers = {};
+  #told = "";
+
+  constructor() {
+    const names = ["Waiting", "Oldest", "In flight", "Served", "Not served, 1 min"];
+    for (const name of names) this.#numbers[name] = element("dd", { class: "number" });
+    const tile = (/** @type {string} */ name) =>
+      element("div", { class: "tile" }, element("dt", {}, name), this.#numbers[name]);
+    const tiles = names.map(tile);
+    tiles[0].append(element("dd", { class: "spark" }, this.#spark.element));
+    fill(found("tiles"), ...tiles);
+  }
+
+  /** @param {Store} store @param {number} now */
+  draw(store, now) {
+    if (!store.listed) return;
+    const all = totals(store.revisions.values());
+    document.title = all.queued ? `${count(all.queued)} waiting – activator` : "activator";
+    const oldest = all.longest === null ? null : ageOf(all.longest, now);
+    this.#drawSentence(all, oldest, now, store.revisions.size);
+    this.#drawTiles(all, oldest, store);
+  }
+
+  /** @param {Totals} all @param {number | null} oldest @param {number} now @param {number} known */
+  #drawSentence(all, oldest, now, known) {
+    const first = oldest === null ? "" : `, the first for ${seconds(oldest)}`;
+    say(this.#headline, all.queued ? `${theyWait(all.queued)}${first}` : "No request waits");
+    this.#headline.classList.toggle("waits", all.queued > 0);
+    if (all.longest === null) {
+      const busy = `${counted(all.inFlight, "request")} in flight to ${counted(all.busy, "revision")}`;
+      const told = known ? `${busy}; ${count(known)} known` : "No revision is known yet";
+      this.#drawOnce(told, () => [`${told}.`]);
+      return;
+    }
+    const { view, rank } = all.longest;
+    const since = clock(new Date(Date.now() - (now - rank.since)));
+    const others = all.waiting.length - 1;
+    const more = others ? `, and in ${counted(others, "other revision")}` : "";
+    const why = because(view.reason ?? "", view.reasonDetail);
+    const key = keyOf(view);
+    this.#drawOnce([key, since, more, why].join("|"), () => [
+      "In ",
+      element("a", { href: toRevision(key) }, key),
+      ` since ${since}${more}. ${why}`,
+    ]);
+  }
+
+  /** @param {string} told @param {() => (Node | string)[]} make */
+  #drawOnce(told, make) {
+    if (told !== this.#told) fill(this.#subline, ...make());
+    this.#told = told;
+  }
+
+  /** @param {Totals} all @param {number | null} oldest @param {Store} store */
+  #drawTiles(all, oldest, store) {
+    const past = store.history?.activator;
+    const lately = recent(past, store.history?.stepSeconds ?? 1);
+    say(this.#numbers.Waiting, count(all.queued));
+    say(this.#numbers.Oldest, oldest === null ? "–" : seconds(oldest));
+    say(this.#numbers["In flight"], count(all.inFlight));
+    say(this.#numbers.Served, `${rate(lately.servedPerSecond)}/s`);
+    say(this.#numbers["Not served, 1 min"], count(lately.errors));
+    this.#numbers["Not served, 1 min"].classList.toggle("bad", lately.errors > 0);
+    this.#numbers.Waiting.classList.toggle("waits", all.queued > 0);
+    this.#spark.draw(past?.queued ?? [], store.history);
+  }
+}
+
+/**
+ * Says to those who cannot see the page what has changed, and not each tick: who waits and why.
+ */
+export class Spoken {
+  #into = found("spoken");
+
+  /** @param {Store} store */
+  draw(store) {
+    if (!store.listed) return;
+    const { waiting, longest } = totals(store.revisions.values());
+    if (store.connection.state === "lost") say(this.#into, "The connection is lost.");
+    else if (longest === null) say(this.#into, "No request waits.");
+    else {
+      const where = waiting.length === 1 ? keyOf(longest.view) : counted(waiting.length, "revision");
+      say(this.#into, `Requests wait in ${where}: ${longest.view.reason}.`);
+    }
+  }
+}

@@ -1,0 +1,121 @@
+// @ts-check
+/** The last wake-ups of a revision: what each second of a cold start went to, as bars. */
+
+import { element, fill, say } from "./dom.js";
+import { counted, finely, moment } from "./format.js";
+
+/** @typedef {import("./model.js").WakeUpView} WakeUpView */
+
+/** What a wake-up passes through: the name of what ends a phase, and what it is in words. */
+export const PHASES = {
+  "stat-sent": "the autoscaler is told",
+  address: "Kubernetes lists a pod",
+  probe: "the pod is probed",
+  "probe-passed": "the probe passes",
+  dispatched: "a request is given to the pod",
+  "first-byte": "the first byte of the answer",
+};
+
+/**
+ * A stretch of a wake-up.
+ * @typedef {object} Stretch
+ * @property {string} phase what ended it; `waiting` if nothing has yet
+ * @property {number} from seconds since the beginning
+ * @property {number} lasted seconds
+ */
+
+/**
+ * The phases of a wake-up one after another. Pure.
+ * @param {WakeUpView} wakeUp
+ * @param {number} soFar seconds that one under way has taken at least
+ * @returns {Stretch[]}
+ */
+export function stretches(wakeUp, soFar) {
+  /** @type {Stretch[]} */
+  const all = [];
+  let from = 0;
+  for (const [phase, at] of Object.entries(wakeUp.phases)) {
+    all.push({ phase, from, lasted: Math.max(0, at - from) });
+    from = at;
+  }
+  const end = wakeUp.seconds ?? Math.max(from, soFar);
+  if (end - from > 0.0005) all.push({ phase: "waiting", from, lasted: end - from });
+  return all;
+}
+
+/** @param {WakeUpView} wakeUp @param {number} soFar as `stretches`; how long it took or takes */
+export function lengthOf(wakeUp, soFar) {
+  return wakeUp.seconds ?? Math.max(0, soFar, ...Object.values(wakeUp.phases));
+}
+
+export class WakeUpList {
+  #none = element(
+    "p",
+    { class: "empty" },
+    "None yet: no request has come while no pod was in use, since this activator started.",
+  );
+  #list = element("ol", { class: "wake-up-list" });
+  #legend = element(
+    "ul",
+    { class: "legend", "aria-hidden": "true" },
+    ...Object.entries(PHASES).map(([phase, words]) =>
+      element("li", {}, element("span", { class: `key ${phase}` }), words),
+    ),
+    element("li", {}, element("span", { class: "key waiting" }), "nothing more was seen"),
+  );
+  element = element("div", {}, this.#none, this.#legend, this.#list);
+  #told = "";
+
+  /**
+   * @param {import("./model.js").RevisionView} view
+   * @param {number} soFar seconds that its first request has waited
+   */
+  draw(view, soFar) {
+    const all = view.wakeUps ?? [];
+    this.#none.hidden = all.length > 0;
+    this.#legend.hidden = this.#list.hidden = !all.length;
+    const open = all.some((one) => one.seconds === null);
+    const told = JSON.stringify(open ? [all, soFar] : all);
+    if (told === this.#told) return;
+    this.#told = told;
+    const longest = Math.max(...all.map((one) => lengthOf(one, soFar)), 0.001);
+    fill(this.#list, ...all.map((one) => itemOf(one, soFar, longest)));
+  }
+}
+
+/** @param {WakeUpView} wakeUp @param {number} soFar @param {number} longest */
+function itemOf(wakeUp, soFar, longest) {
+  const parts = stretches(wakeUp, soFar);
+  const lasted = lengthOf(wakeUp, soFar);
+  const ended = wakeUp.outcome ?? "under way";
+  const head = element(
+    "p",
+    { class: "wake-up-head" },
+    element("time", { datetime: wakeUp.began }, moment(new Date(wakeUp.began), new Date())),
+    element("strong", { class: "number" }, finely(lasted)),
+    element("span", { class: wakeUp.outcome === "served" ? "" : "wait-text" }, ended),
+    element("span", { class: "muted" }, remarks(wakeUp)),
+  );
+  const bar = element("div", { class: "wake-up-bar", "aria-hidden": "true" });
+  for (const { phase, lasted: s } of parts) {
+    const wide = (s / longest) * 100;
+    const part = element("span", { class: `stretch ${phase}`, title: told(phase, s) });
+    part.style.inlineSize = `${wide.toFixed(2)}%`;
+    if (wide > 8) say(part, finely(s));
+    bar.append(part);
+  }
+  const words = parts.map(({ phase, lasted: s }) => told(phase, s)).join(" · ");
+  return element("li", {}, head, bar, element("p", { class: "small muted" }, words));
+}
+
+/** @param {string} phase @param {number} s */
+function told(phase, s) {
+  return `${phase} ${phase === "waiting" ? "" : "+"}${finely(s)}`;
+}
+
+/** @param {WakeUpView} wakeUp */
+function remarks({ requests, pod, probeAheadSeconds }) {
+  const by = pod === null ? "" : `, answered by ${pod}`;
+  const ahead = probeAheadSeconds === null ? "" : `, ${finely(probeAheadSeconds)} before Kubernetes called it ready`;
+  return `${counted(requests, "request")} waited${by}${ahead}`;
+}

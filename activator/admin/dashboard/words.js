@@ -1,0 +1,109 @@
+// @ts-check
+/** What the page says, in sentences. Pure. */
+
+import { counted, finely } from "./format.js";
+import { AT_ZERO, REASONS } from "./reasons.js";
+
+/** @typedef {import("./model.js").RevisionView} RevisionView */
+/** @typedef {import("./model.js").Happening} Happening */
+
+/** @param {string} reason in a sentence; the word of a newer activator as it is */
+export function meaning(reason) {
+  return REASONS[reason]?.meaning ?? reason;
+}
+
+/** @param {string} reason @param {string | null | undefined} detail in a sentence */
+export function because(reason, detail) {
+  return detail ? `${meaning(reason).replace(/\.$/, "")} (${detail}).` : meaning(reason);
+}
+
+/**
+ * What somebody can do about a reason, in lines: sentences, and commands to copy.
+ * @param {string} reason
+ * @param {RevisionView} view
+ * @param {string | null} folder where objects come from; null for a cluster
+ * @returns {{text: string, command: boolean}[]}
+ */
+export function whatToDo(reason, view, folder) {
+  const advice = REASONS[reason]?.[folder === null ? "inCluster" : "inFolder"] ?? "";
+  // The names of Kubernetes' objects have no character that a shell would take for another.
+  const filled = advice
+    .replaceAll("{namespace}", () => view.namespace)
+    .replaceAll("{name}", () => view.name)
+    .replaceAll("{folder}", () => folder ?? "");
+  const lines = filled ? filled.split("\n") : [];
+  const atZero = !view.queued && reason === "no-endpoints" && folder === null;
+  return joined(atZero ? [AT_ZERO, ...lines] : lines);
+}
+
+/** @param {string[]} lines broken for a terminal @returns {{text: string, command: boolean}[]} */
+function joined(lines) {
+  /** @type {{text: string, command: boolean}[]} */
+  const told = [];
+  for (const text of lines) {
+    const command = text.startsWith("kubectl ");
+    const last = told.at(-1);
+    if (last && !last.command && !command) last.text += ` ${text}`;
+    else told.push({ text, command });
+  }
+  return told;
+}
+
+const KUBERNETES_TOO = "our own probe has to pass and Kubernetes to list the pod as ready";
+
+/** @param {string} rule `readinessRule`, in words */
+export function readiness(rule) {
+  return rule === "probe" ? "our own probe is enough" : `${KUBERNETES_TOO}: ${rule}`;
+}
+
+/** @param {RevisionView["forecast"]} forecast what is known of it, in sentences */
+export function forecasts(forecast) {
+  const told = [];
+  const { startSeconds, drainSecondsPerRequest, expectedWaitSeconds } = forecast ?? {};
+  if (known(expectedWaitSeconds)) {
+    told.push(`a request that came now would wait about ${finely(expectedWaitSeconds)}`);
+  }
+  if (known(startSeconds)) told.push(`a start takes about ${finely(startSeconds)}`);
+  if (known(drainSecondsPerRequest)) {
+    told.push(`one leaves the queue about every ${finely(drainSecondsPerRequest)}`);
+  }
+  return told;
+}
+
+/** @param {number | null | undefined} value @returns {value is number} */
+function known(value) {
+  return value !== null && value !== undefined;
+}
+
+/** @type {Record<string, (told: Happening) => string>} */
+const HAPPENINGS = {
+  "pod-changed": (told) => {
+    const what = told.clusterIP ? "ClusterIP" : "pod";
+    const was = told.was && told.was !== told.state ? `${told.was} → ` : "";
+    return `${what} ${told.address}: ${was}${told.state}; ${told.why}`;
+  },
+  "capacity-changed": (told) =>
+    `capacity: ${told.was ?? "no limit"} → ${told.capacity ?? "no limit"}, ${told.inFlight} in flight`,
+  "queue-began": (told) => `requests begin to wait: ${because(told.reason, told.detail)}`,
+  "queue-ended": (told) =>
+    `nobody waits any more, after ${finely(told.seconds)}; ${counted(told.waited, "request")} waited`,
+  "wake-up-finished": (told) =>
+    `wake-up ended, ${told.outcome}, after ${finely(told.seconds)}; ${counted(told.requests, "request")} waited for it`,
+};
+
+/** @param {Happening} told what happened, in a sentence; a kind that is not known here by its name */
+export function happened(told) {
+  return HAPPENINGS[told.kind]?.(told) ?? told.kind;
+}
+
+/** What kubelet is told, and what it means (as activator/admin/knowledge.py has it). */
+/** @type {Record<string, string>} */
+const NOT_READY = {
+  "connection has not yet been established": "no connection to the autoscaler",
+  "received SIGTERM from kubelet": "it was told to stop, and ends once its requests have",
+};
+
+/** @param {string} why `notReadyReason`, in words for people */
+export function notReady(why) {
+  return NOT_READY[why] ?? why;
+}
