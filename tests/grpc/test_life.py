@@ -16,7 +16,7 @@ from tests.process import PATIENCE, Activator, until
 
 pytestmark = pytest.mark.e2e
 
-CALLERS = 20
+CALLERS = 10
 
 
 async def code_of(call: Awaitable[bytes]) -> grpc.StatusCode:
@@ -54,7 +54,7 @@ class Load:
 
     async def goes_on(self) -> None:
         """Wait until each caller has been answered a few times more."""
-        goal = len(self.codes) + 5 * CALLERS
+        goal = len(self.codes) + 4 * CALLERS
 
         async def look() -> bool:
             return len(self.codes) >= goal
