@@ -169,6 +169,10 @@ class Driver:
         """Return all revisions that were asked for, for metrics."""
         return self._entries.values()
 
+    def known(self, revision: RevisionID) -> Entry | None:
+        """Return what belongs to a revision that exists and was asked for; else None."""
+        return self._entries.get(_key(revision))
+
     def began_waiting(self, throttler: RevisionThrottler) -> None:
         """Follow up on an ``admit`` that queued the request."""
         if throttler.breaker.waiting == 1:

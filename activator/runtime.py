@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from activator import logs
+from activator.admin.history import History
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.config import Settings
@@ -98,7 +99,8 @@ class Runtime:
         if self.link is not None:
             sinks = (*sinks, self._link_sink())
         concurrency = ReportedConcurrency()
-        self._reporter = StatReporter((concurrency, *sinks), clock=clock)
+        self.history = History(lambda revision: self.driver.known(revision), clock)
+        self._reporter = StatReporter((concurrency, self.history, *sinks), clock=clock)
         self.driver = self._make_driver()
         self.pools = self._make_pools()
         self.prober = PodProber(

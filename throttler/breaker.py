@@ -22,14 +22,17 @@ class Breaker:
 
     Arguments:
         own: this revision's budget; total: that of all revisions, shared by their breakers.
+
+    Attributes:
+        waiting: how many wait; peak: the most that did at a time, since it was last set back.
     """
 
-    __slots__ = ("_arrivals", "_returned", "own", "total", "waiting")
+    __slots__ = ("_arrivals", "_returned", "own", "peak", "total", "waiting")
 
     def __init__(self, own: Budget, total: SharedBudget) -> None:
         self.own = own
         self.total = total
-        self.waiting = 0
+        self.waiting = self.peak = 0
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
         # Tickets that had a pod and lost it, oldest first: they precede all arrivals. Never more
         # than the requests that pods have at a time.
@@ -96,6 +99,8 @@ class Breaker:
 
     def _count(self, depth: int, size: int) -> None:
         self.waiting += depth
+        if self.waiting > self.peak:
+            self.peak = self.waiting
         for budget in (self.own, self.total):
             budget.depth += depth
             budget.bytes += size

@@ -69,6 +69,7 @@ class RevisionThrottler:
         forecast: what starts and turnovers of it took.
         slow_start: when its pods may have more, without a limit of their own.
         last_release: when a pod was last done with a request.
+        in_flight: how many requests pods have; peak: the most at a time, since ``take_peaks``.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class RevisionThrottler:
         "forecast",
         "in_flight",
         "last_release",
+        "peak",
         "revision",
         "roster",
         "share",
@@ -107,7 +109,7 @@ class RevisionThrottler:
         self.breaker = Breaker(own, total)
         self.roster = Roster(self, reach)
         self.share = ActivatorShare()
-        self.in_flight = 0
+        self.in_flight = self.peak = 0
         self.last_release = -inf
         self.forecast = Forecast(self)
         self.slow_start = SlowStart(self, widening)
@@ -174,7 +176,9 @@ class RevisionThrottler:
     def _give(self, ticket: Ticket, pod: PodTracker) -> None:
         ticket.pod = pod
         ticket.state = ASSIGNED
-        self.in_flight += 1
+        self.in_flight = in_flight = self.in_flight + 1
+        if in_flight > self.peak:
+            self.peak = in_flight
         pod.in_flight += 1
         if pod.in_flight >= pod.limit:
             self._room &= ~pod.bit
@@ -407,6 +411,16 @@ class RevisionThrottler:
         not 0 although requests wait, the two differ.
         """
         return sum(pod.bit != 0 and pod.in_flight < pod.limit for pod in self._pods)
+
+    def take_peaks(self) -> tuple[int, int]:
+        """Return the most that waited, and that pods had, at a time since the last call.
+
+        There is one who asks: what it was told it is not told again.
+        """
+        peaks = (self.breaker.peak, self.peak)
+        self.breaker.peak = self.breaker.waiting
+        self.peak = self.in_flight
+        return peaks
 
     def statistics(self) -> Statistics:
         """Return the state at this moment; O(pods), not for the hot path."""

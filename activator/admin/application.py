@@ -7,12 +7,14 @@ cmd/activator/main.go; the API has none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import anyio
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -33,6 +35,7 @@ from activator.admin.freshness import (
     watches_view,
 )
 from activator.admin.headers import SecurityHeaders
+from activator.admin.history import STEP, STEPS, History
 from activator.admin.hosts import OwnHosts
 from activator.admin.openapi import document
 from activator.admin.pages import index
@@ -53,10 +56,12 @@ class Runtime(Protocol):
     Attributes:
         pod_name: what it is called.
         started_at: when it started, on the driver's clock.
+        history: the last ten minutes.
     """
 
     pod_name: str
     started_at: float
+    history: History
 
     @property
     def driver(self) -> Driver:
@@ -127,10 +132,7 @@ class _Handlers:
     async def revisions(self, request: Request) -> Response:
         if request.method == "HEAD":
             return _stream((), JSON_TYPE)
-        # A list, because revisions come and go while the answer is under way.
-        throttlers = list(self._runtime.driver.throttler)
-        if (wanted := request.query_params.get("namespace")) is not None:
-            throttlers = [one for one in throttlers if one.revision.id.namespace == wanted]
+        throttlers = self._wanted(request.query_params)
         rest = {"activator": self._activator()}
         return _stream(json_pieces("revisions", self._views(throttlers), rest), JSON_TYPE)
 
@@ -142,6 +144,20 @@ class _Handlers:
         view = detail_view(throttler, driver.wake_ups, driver.clock(), lost)
         return Response(encode(view), media_type=JSON_TYPE)
 
+    async def history(self, request: Request) -> Response:
+        if request.method == "HEAD":
+            return _stream((), JSON_TYPE)
+        history, query = self._runtime.history, request.query_params
+        window = history.now(_steps(query.get("steps", str(STEPS))))
+        rest: dict[str, Any] = {
+            "activator": history.sums(window),
+            "stepSeconds": STEP,
+            "steps": STEPS,
+            "time": history.end(window),
+        }
+        revisions = history.revisions(window, _named(query))
+        return _stream(json_pieces("revisions", revisions, rest), JSON_TYPE)
+
     async def activator(self, request: Request) -> Response:
         return Response(encode(self._activator()), media_type=JSON_TYPE)
 
@@ -151,6 +167,15 @@ class _Handlers:
     async def events(self, request: Request) -> Response:
         hello = {"podName": self._runtime.pod_name, "version": __version__}
         return event_stream.answer(request, self._feed, hello)
+
+    def _wanted(self, query: QueryParams) -> list[RevisionThrottler]:
+        """Return a list, because revisions come and go while the answer is under way."""
+        throttlers = list(self._runtime.driver.throttler)
+        if wanted := _named(query):
+            throttlers = [one for one in throttlers if one.revision.id in wanted]
+        if (namespace := query.get("namespace")) is not None:
+            throttlers = [one for one in throttlers if one.revision.id.namespace == namespace]
+        return throttlers
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         driver = self._runtime.driver
@@ -172,6 +197,20 @@ class _Handlers:
             "manifests": manifests_view(runtime.folder),
             "autoscaler": autoscaler_view(runtime.link),
         }
+
+
+def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
+    """Return the namespaces and names of ``?revision=NAMESPACE/NAME``; a plain tuple equals the
+    RevisionID that has its fields."""
+    parts = (each.partition("/") for each in query.getlist("revision"))
+    return frozenset((namespace, name) for namespace, _, name in parts)
+
+
+def _steps(wanted: str) -> int:
+    """Return ``?steps=``; no more are kept than ``STEPS``, so a longer number is no use."""
+    if not re.fullmatch("[0-9]{1,9}", wanted) or int(wanted) == 0:
+        raise HTTPException(400, "How many steps is said as in ?steps=12.")
+    return int(wanted)
 
 
 def _order(throttler: RevisionThrottler) -> str:
@@ -202,6 +241,7 @@ def create_app(
         Route("/metrics", handlers.metrics),
         Route("/api/v1/revisions", handlers.revisions),
         Route("/api/v1/revisions/{namespace}/{name}", handlers.revision),
+        Route("/api/v1/history", handlers.history),
         Route("/api/v1/activator", handlers.activator),
         Route("/api/v1/openapi.json", handlers.openapi),
         Route("/api/v1/events", handlers.events),

@@ -25,7 +25,10 @@ def document(version: str) -> dict[str, Any]:
     Arguments:
         version: of the activator.
     """
-    types = (views.RevisionsView, views.RevisionDetailView, views.ProblemView)
+    types = (
+        *(views.RevisionsView, views.RevisionDetailView, views.HistoryView),
+        views.ProblemView,
+    )
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     return {
         "openapi": OPENAPI,
@@ -81,6 +84,7 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
         *("/api/v1/revisions", "revisions", "Every revision, with its pods and its queue."),
         {200: (_json("RevisionsView"), "All, or those of one namespace.")},
         _parameter("query", "namespace", "Only the revisions of this namespace."),
+        _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),
     ),
     (
         *("/api/v1/revisions/{namespace}/{name}", "revision", "One revision."),
@@ -90,6 +94,15 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
         },
         _parameter("path", "namespace", "Of the Revision."),
         _parameter("path", "name", "Of the Revision."),
+    ),
+    (
+        *("/api/v1/history", "history", "The last ten minutes of all that had requests."),
+        {
+            200: (_json("HistoryView"), "In steps of five seconds."),
+            400: (_PROBLEM, "How many steps is no number."),
+        },
+        _parameter("query", "steps", "Only the last so many steps."),
+        _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),
     ),
     (
         *("/api/v1/events", "events", "What happens, as it happens; it does not end."),

@@ -10,6 +10,7 @@ ENDPOINTS = (
     ("/metrics", "metrics for Prometheus"),
     ("/api/v1/revisions", "every revision, with its pods and its queue, as JSON"),
     ("/api/v1/revisions/{namespace}/{name}", "one revision"),
+    ("/api/v1/history", "the last ten minutes of all revisions that had requests"),
     ("/api/v1/activator", "this activator: whether it is ready, and what it knows"),
     ("/api/v1/events", "what happens to them, as it happens (server-sent events)"),
     ("/api/v1/openapi.json", "all of this as an OpenAPI document"),

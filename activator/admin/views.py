@@ -359,6 +359,46 @@ class RevisionsView(TypedDict):
     activator: Annotated[ActivatorView, says("who answers")]
 
 
+class PastView(TypedDict):
+    """What was in each step; lists of equal length, the oldest step first."""
+
+    queued: Annotated[list[int], says("the most requests that waited at a time")]
+    inFlight: Annotated[list[int], says("the most requests that were at pods at a time")]
+    outcomes: Annotated[
+        dict[str, list[int]],
+        says(
+            "how many requests ended so, by the words of "
+            "`activator_requests_total`; only those that occur"
+        ),
+    ]
+
+
+class RevisionPastView(PastView):
+    """The same of one revision."""
+
+    namespace: Annotated[str, says("of the Revision object")]
+    name: Annotated[str, says("of the Revision object")]
+
+
+class HistoryView(TypedDict):
+    """The last ten minutes."""
+
+    revisions: Annotated[
+        list[RevisionPastView],
+        says("those that had requests, sorted by namespace and name, see below"),
+    ]
+    activator: Annotated[
+        PastView,
+        says(
+            "the sums of all revisions; of `queued` and `inFlight` there were at most so many, "
+            "since not all have their peaks at the same moment"
+        ),
+    ]
+    stepSeconds: Annotated[float, says("how long a step is")]
+    steps: Annotated[int, says("how many there can be; fewer after a start")]
+    time: Annotated[str, says("when the last step ended; UTC, RFC 3339")]
+
+
 class ProblemView(TypedDict):
     """What was wrong (RFC 9457)."""
 
@@ -380,6 +420,8 @@ TABLES: Final = (
     ("field of `autoscaler`", AutoscalerView),
     ("field of a wake-up", WakeUpView),
     ("phase: until", PhasesView),
+    ("field of the history", HistoryView),
+    ("field of a revision's history", RevisionPastView),
 )
 
 

@@ -70,6 +70,16 @@ async def test_nothing_is_kept_of_the_load_of_a_deleted_revision(tmp_path: Path)
         assert runtime.driver.find(b"default", b"hello").load is not entry.load
 
 
+async def test_the_history_is_told_of_requests_at_once(tmp_path: Path) -> None:
+    """Later would be too late to know how many had ended before."""
+    write_object(tmp_path, revision("hello"))
+    runtime = Runtime(settings(tmp_path))
+    async with runtime.lifespan():
+        entry = runtime.driver.find(b"default", b"hello")
+        entry.load.enter(runtime.driver.clock())
+        assert [str(name) for name in runtime.history._watched] == ["default/hello"]
+
+
 async def test_the_readiness_policy_of_the_cluster_counts_for_each_revision(
     tmp_path: Path,
 ) -> None:

@@ -71,6 +71,19 @@ class TestAdmission:
         one.set_dests([A, B])
         assert some(one.passed(one.pod(B))).assigned == tickets[2:4]
 
+    def test_peaks_are_those_since_the_last_look_however_short(self) -> None:
+        one = One(2)
+        one.healthy([A])
+        assert one.throttler.take_peaks() == (0, 0)
+        tickets = one.requests(5)
+        for ticket in tickets[:4]:
+            one.release(ticket)
+        assert one.throttler.take_peaks() == (3, 2)
+        assert one.throttler.take_peaks() == (0, 1)
+        one.release(tickets[4])
+        assert one.throttler.take_peaks() == (0, 1)
+        assert one.throttler.take_peaks() == (0, 0)
+
     def test_a_full_queue_refuses_and_the_request_has_ended(self) -> None:
         one = One(1, depth=2)
         one.requests(2)

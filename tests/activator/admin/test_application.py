@@ -104,6 +104,20 @@ async def test_revisions_of_one_namespace(world):
         assert [one["name"] for one in answer.json()["revisions"]] == names
 
 
+async def test_revisions_that_are_named(world):
+    for namespace, name in (("b", "x"), ("a", "y"), ("a-b", "z"), ("a", "x")):
+        world.revision(name, namespace=namespace)
+    for query, found in (
+        ("revision=b/x&revision=a/y&revision=a/nobody", [("a", "y"), ("b", "x")]),
+        ("revision=b/x&namespace=a", []),
+        ("revision=x", []),
+        ("revision=a/x/", []),
+    ):
+        answer = (await get(world, f"{REVISIONS}?{query}")).json()
+        assert [(one["namespace"], one["name"]) for one in answer["revisions"]] == found
+        assert answer["activator"]["podName"] == "activator-1"
+
+
 async def test_one_revision_is_an_element_of_the_list(world):
     throttler = world.revision()
     world.healthy(throttler, POD)
@@ -241,7 +255,7 @@ async def test_nothing_can_be_changed(world, path, method):
     "path",
     [
         *("/", "/dashboard/index.html", "/healthz", "/readyz", "/metrics"),
-        *(REVISIONS, f"{REVISIONS}/default/hello"),
+        *(REVISIONS, f"{REVISIONS}/default/hello", "/api/v1/history"),
     ],
 )
 async def test_head_is_get_without_a_body(world, path):

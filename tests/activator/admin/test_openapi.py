@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -109,6 +110,18 @@ async def test_wake_ups_are_as_the_document_says(world):
     assert [one["outcome"] for one in answer["wakeUps"]] == [None, "served", "timed-out"]
     assert [*answer["wakeUps"][0]["phases"]] == [phase.value for phase in Phase]
     validator("RevisionDetailView").validate(answer)
+
+
+async def test_the_history_is_as_the_document_says(world):
+    entry = world.entry(world.revision())
+    busy = SimpleNamespace(revision_id=entry.throttler.revision.id)
+    world.history((busy,))
+    world.request(entry.throttler)
+    entry.counters.outcomes["cancelled"] += 1
+    world.clock.now += 10
+    answer = (await get(world, "/api/v1/history")).json()
+    assert answer["revisions"][0]["outcomes"] == {"cancelled": [1, 0]}
+    validator("HistoryView").validate(answer)
 
 
 async def test_a_problem_is_as_the_document_says(world):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from activator.admin.history import History
 from activator.driver import Driver, Entry
 from activator.loop_lag import LoopLag
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
@@ -39,6 +40,7 @@ class World:
         throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
         self.driver = Driver(throttler, lambda _: Nobody(), self.clock)
         self.driver.prober = self.driver.pools = Nobody()
+        self.history = History(self.driver.known, self.clock, lambda: self.clock.now)
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)

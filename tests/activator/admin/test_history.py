@@ -1,0 +1,329 @@
+"""The last ten minutes, as requests, ends and whole steps without any go by; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from activator.admin.application import create_app
+from activator.admin.history import BLOCK, STEPS
+from activator.autoscaler.reporter import StatReporter
+from activator.counters import OUTCOMES
+from tests.activator.telemetry.world import World
+from throttler.ticket import Ticket
+
+POD = "10.0.0.1:8012"
+
+
+class Past:
+    """An activator whose stat reporter tells its history, and a way of time."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.reporter = StatReporter((self.world.history,), clock=self.world.clock)
+
+    def go_by(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.world.clock.now += 1
+            self.reporter.report()
+
+    def revision(self, name="hello", pods=True):
+        throttler = self.world.revision(name, concurrency=2)
+        if pods:
+            self.world.healthy(throttler, POD)
+        return throttler
+
+    def request(self, throttler) -> tuple[Ticket, object]:
+        entry = self.world.entry(throttler)
+        self.reporter.load(throttler.revision.id).enter(self.world.clock.now)
+        return self.world.request(throttler), entry
+
+    def end(self, request, outcome="served") -> None:
+        ticket, entry = request
+        now = self.world.clock.now
+        entry.counters.outcomes[outcome] += 1
+        self.reporter.load(ticket.revision.revision.id).leave(now)
+        self.world.driver.cancel(ticket, now)
+
+    def serve(self, throttler, at_once=1, outcome="served") -> None:
+        for request in [self.request(throttler) for _ in range(at_once)]:
+            self.end(request, outcome)
+
+    async def asked(self, query="") -> dict:
+        transport = httpx.ASGITransport(create_app(self.world))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as session:
+            answer = await session.get(f"/api/v1/history{query}")
+        assert answer.headers["content-type"] == "application/json"
+        return json.loads(answer.text)
+
+    async def of(self, name="hello") -> dict:
+        (found,) = (await self.asked(f"?revision=default/{name}"))["revisions"]
+        return found
+
+
+@pytest.fixture
+def past():
+    return Past()
+
+
+async def test_before_the_first_step_is_over_there_is_none(past):
+    past.serve(past.revision())
+    assert await past.asked() == {
+        "revisions": [],
+        "activator": {"queued": [], "inFlight": [], "outcomes": {}},
+        "stepSeconds": 5,
+        "steps": 120,
+        "time": "1970-01-01T00:16:40.000Z",
+    }
+
+
+async def test_a_queue_that_was_gone_in_a_moment_is_seen(past):
+    hello = past.revision()
+    past.serve(hello, at_once=7)
+    assert hello.idle
+    past.go_by(10)
+    assert await past.of() == {
+        "namespace": "default",
+        "name": "hello",
+        "queued": [5, 0],
+        "inFlight": [2, 0],
+        "outcomes": {"served": [7, 0]},
+    }
+
+
+async def test_requests_that_wait_on_are_in_each_step_until_they_end(past):
+    hello = past.revision(pods=False)
+    waiting = [past.request(hello) for _ in range(3)]
+    past.go_by(10)
+    past.world.healthy(hello, POD)
+    past.go_by(5)
+    for request in waiting:
+        past.end(request)
+    past.go_by(10)
+    found = await past.of()
+    assert found["queued"] == [3, 3, 3, 1, 0]
+    assert found["inFlight"] == [0, 0, 2, 2, 0]
+    assert found["outcomes"] == {"served": [0, 0, 0, 3, 0]}
+
+
+async def test_outcomes_are_counted_in_the_step_in_which_they_were_and_only_those_that_occur(past):
+    hello = past.revision()
+    for outcome in OUTCOMES[:3]:
+        past.serve(hello, 2, outcome)
+        past.go_by(5)
+    outcomes = (await past.of())["outcomes"]
+    assert outcomes == {
+        "served": [2, 0, 0],
+        "timed-out": [0, 2, 0],
+        "cancelled": [0, 0, 2],
+    }
+
+
+async def test_what_ended_before_a_revision_was_idle_for_long_is_not_told_again(past):
+    hello = past.revision()
+    past.serve(hello, 4)
+    past.go_by(5 * STEPS + 10)
+    other = past.revision("other")
+    past.serve(other)
+    past.go_by(5)
+    assert not (await past.asked("?revision=default/hello"))["revisions"]
+    past.serve(hello)
+    past.go_by(5)
+    assert sum((await past.of())["outcomes"]["served"]) == 1
+
+
+async def test_ten_minutes_are_told_and_no_more(past):
+    hello = past.revision()
+    for number in range(STEPS + 30):
+        past.serve(hello, 1 + number % 7)
+        past.go_by(5)
+    found = await past.of()
+    last = [1 + number % 7 for number in range(30, STEPS + 30)]
+    assert found["outcomes"]["served"] == last
+    assert found["inFlight"] == [min(each, 2) for each in last]
+    assert found["queued"] == [max(each - 2, 0) for each in last]
+
+
+@pytest.mark.parametrize("idle", [1, 2, STEPS - 2, STEPS - 1])
+async def test_steps_without_requests_are_0_however_many(past, idle):
+    hello = past.revision()
+    past.serve(hello, 3)
+    past.go_by(5)
+    past.go_by(5 * idle)
+    past.serve(hello, 4)
+    past.go_by(5)
+    served = (await past.of())["outcomes"]["served"]
+    steps = min(idle + 2, STEPS)
+    assert served == [3, *[0] * idle, 4][-steps:]
+
+
+async def test_what_ended_ten_minutes_ago_does_not_come_back_as_new(past):
+    """The ring is full of it, and nobody has written there since."""
+    hello = past.revision()
+    for number in range(STEPS):
+        past.serve(hello, 1 + number % 3)
+        past.go_by(5)
+    past.go_by(10)
+    found = await past.of()
+    assert found["outcomes"]["served"] == [*(1 + n % 3 for n in range(2, STEPS)), 0, 0]
+
+
+async def test_revisions_without_requests_are_neither_listed_nor_kept(past):
+    for number in range(50):
+        past.revision(f"idle-{number}")
+    past.serve(past.revision("busy"))
+    past.go_by(5)
+    assert [one["name"] for one in (await past.asked())["revisions"]] == ["busy"]
+    assert [name.name for name in past.world.history._watched] == ["busy"]
+    past.go_by(5 * STEPS)
+    assert (await past.asked())["revisions"] == []
+    assert not past.world.history._watched
+
+
+async def test_revisions_are_sorted_and_the_activator_has_the_sums(past):
+    for name, at_once in (("b", 3), ("c", 1), ("a", 5)):
+        past.serve(past.revision(name), at_once)
+    past.go_by(10)
+    answer = await past.asked()
+    assert [one["name"] for one in answer["revisions"]] == ["a", "b", "c"]
+    assert answer["activator"] == {
+        "queued": [4, 0],
+        "inFlight": [5, 0],
+        "outcomes": {"served": [9, 0]},
+    }
+
+
+async def test_some_may_be_asked_for_by_name_and_the_sums_stay_those_of_all(past):
+    for name in ("a", "b", "c"):
+        past.serve(past.revision(name))
+    past.go_by(5)
+    query = "?revision=default/c&revision=default/a&revision=default/nobody&revision=%3Cb%3E"
+    answer = await past.asked(query)
+    assert [one["name"] for one in answer["revisions"]] == ["a", "c"]
+    assert answer["activator"]["outcomes"] == {"served": [3]}
+
+
+async def test_a_revision_that_is_made_anew_goes_on_under_its_name(past):
+    hello = past.revision()
+    past.serve(hello, 4)
+    past.world.driver.delete_revision(hello.revision.id)
+    again = past.revision()
+    assert again is not hello
+    past.serve(again, 3)
+    past.go_by(5)
+    past.serve(again, 1)
+    past.go_by(5)
+    found = await past.of()
+    assert found["outcomes"] == {"served": [7, 1]}
+    assert (found["queued"], found["inFlight"]) == ([2, 0], [2, 1])
+
+
+async def test_the_last_requests_of_a_deleted_revision_are_told(past):
+    hello = past.revision()
+    request = past.request(hello)
+    past.go_by(5)
+    past.world.driver.delete_revision(hello.revision.id)
+    past.reporter.forget(hello.revision.id)
+    past.go_by(5)
+    past.end(request, "upstream-failed")
+    past.go_by(10)
+    found = await past.of()
+    assert found["inFlight"] == [1, 1, 1, 0]
+    assert found["outcomes"] == {"upstream-failed": [0, 0, 1, 0]}
+
+
+async def test_reading_neither_takes_anything_away_nor_shifts_it(past):
+    hello = past.revision()
+    past.serve(hello, 3)
+    await past.asked()
+    past.go_by(3)
+    past.serve(hello, 2)
+    await past.asked()
+    past.go_by(2)
+    assert await past.asked() == await past.asked()
+    assert (await past.of())["outcomes"] == {"served": [5]}
+    assert (await past.of())["queued"] == [1]
+
+
+async def test_the_time_is_the_end_of_the_last_step(past):
+    past.go_by(7)
+    assert (await past.asked())["time"] == "1970-01-01T00:16:45.000Z"
+    past.world.clock.now += 2.999
+    assert (await past.asked())["time"] == "1970-01-01T00:16:45.000Z"
+    past.world.clock.now += 0.001
+    assert (await past.asked())["time"] == "1970-01-01T00:16:50.000Z"
+
+
+async def test_a_step_that_ends_while_a_long_answer_is_made_does_not_disturb_it(past):
+    """But for the oldest value, in whose place the new one is: 0 is less wrong than that."""
+    many = [past.revision(f"r{number}") for number in range(3)]
+    for _ in range(STEPS):
+        for throttler in many:
+            past.serve(throttler)
+        past.go_by(5)
+    history = past.world.history
+    answer = history.revisions(history.now())
+    first = next(one for one in answer if one is not None)
+    for throttler in many:
+        past.serve(throttler, 5)
+    past.go_by(5)
+    history.now()
+    rest = [one for one in answer if one is not None]
+    assert first["outcomes"]["served"] == [1] * STEPS
+    assert [one["outcomes"]["served"] for one in rest] == [[0, *[1] * (STEPS - 1)]] * 2
+
+
+@pytest.mark.parametrize(("steps", "length"), [(1, 1), (2, 2), (3, 3), (4, 4), (999_999_999, 4)])
+async def test_the_last_steps_alone_are_told_on_demand(past, steps, length):
+    hello, other = past.revision(), past.revision("other")
+    past.serve(other)
+    for at_once in (3, 0, 4, 1):
+        past.serve(hello, at_once)
+        past.go_by(5)
+    answer = await past.asked(f"?steps={steps}")
+    found = {one["name"]: one for one in answer["revisions"]}
+    assert set(found) == ({"hello", "other"} if length == 4 else {"hello"})
+    assert found["hello"]["outcomes"]["served"] == [3, 0, 4, 1][-length:]
+    assert found["hello"]["queued"] == [1, 0, 2, 0][-length:]
+    assert answer["activator"]["inFlight"] == [3, 0, 2, 1][-length:]
+
+
+@pytest.mark.parametrize("steps", ["0", "-1", "", "1.5", "x", "1" * 5000, "%D9%A3"])
+async def test_a_number_of_steps_that_is_none_is_a_problem(past, steps):
+    transport = httpx.ASGITransport(create_app(past.world))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as session:
+        answer = await session.get(f"/api/v1/history?steps={steps}")
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
+
+
+async def test_very_many_are_looked_at_in_turns(past):
+    """A step of many busy revisions is told of once all of them have been looked at."""
+    count = 4 * BLOCK
+    many = [past.revision(f"r{number:04}") for number in range(count)]
+    for throttler in many:
+        past.serve(throttler, 3)
+    past.go_by(5)
+    history = past.world.history
+    assert history.now() == (0, 0)
+    assert len(history._left) == count - BLOCK
+    for _ in range(count // BLOCK):
+        await asyncio.sleep(0)
+    answer = await past.asked()
+    assert {tuple(one["outcomes"]["served"]) for one in answer["revisions"]} == {(3,)}
+    assert len(answer["revisions"]) == count
+    assert answer["activator"]["outcomes"] == {"served": [3 * count]}
+
+
+async def test_a_loop_that_stood_still_for_a_step_loses_nothing(past):
+    count = 4 * BLOCK
+    for number in range(count):
+        past.serve(past.revision(f"r{number:04}"))
+    past.go_by(5)
+    past.world.history.now()
+    past.world.clock.now += 5
+    answer = await past.asked("?revision=default/r0000")
+    assert answer["revisions"][0]["outcomes"]["served"] == [1, 0]
+    assert answer["activator"]["outcomes"]["served"] == [count, 0]
