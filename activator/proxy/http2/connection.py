@@ -23,6 +23,8 @@ from activator.proxy.http2.settings import Setting, write_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from activator.proxy.http2.exchange import Http2Exchange
+
 #: Bytes that a peer may send on a stream beyond what has gone out on the other side.
 STREAM_WINDOW: Final = 64 << 10
 #: The same of a connection. Streams are bounded each by itself, so that one that nobody reads
@@ -44,6 +46,8 @@ class Stream:
     """One stream of one connection.
 
     Attributes:
+        exchange: whose it is; None once that has ended, or takes no more of what comes.
+        answered: on a pod's side: the head of the final answer has come.
         window: bytes that may be sent on it, may be negative (RFC 9113 section 6.9.2).
         unsent: payload that waits to be sent; ends: what ends it behind that: a block of trailers,
             empty for none, None as long as there is more to come.
@@ -56,9 +60,11 @@ class Stream:
 
     __slots__ = (
         "allowed",
+        "answered",
         "closed",
         "connection",
         "ends",
+        "exchange",
         "id",
         "late",
         "missing",
@@ -69,9 +75,11 @@ class Stream:
         "window",
     )
 
-    def __init__(self, connection: Connection, stream: int) -> None:
+    def __init__(self, connection: Connection, stream: int, exchange: Http2Exchange | None) -> None:
         self.connection = connection
         self.id = stream
+        self.exchange = exchange
+        self.answered = False
         self.window = connection.peer_window
         self.unsent: deque[bytes] = deque()
         self.ends: bytes | None = None

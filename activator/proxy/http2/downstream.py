@@ -53,7 +53,7 @@ class Http2Downstream(Connection):
         self.secure = before.secure
         self.armed = inf
         self._before = before
-        self._exchanges: dict[int, Http2Exchange] = {}
+        self._stuck_at = inf  # when to look for answers that nobody takes
         self._leaving = False  # it has been told to open no more
         self._last_said = False  # and which stream was the last
         self._resets = 0
@@ -76,11 +76,9 @@ class Http2Downstream(Connection):
         self._end_all()
 
     def _end_all(self) -> None:
-        for exchange in list(self._exchanges.values()):
-            exchange.on_client_gone()
-        self._exchanges.clear()
         for stream in list(self.streams.values()):
             self.forget(stream)
+            self._cancel(stream)
 
     def eof_received(self) -> bool:
         """See asyncio.Protocol: nobody half-closes HTTP/2 (RFC 9113 section 9.1)."""
@@ -89,8 +87,11 @@ class Http2Downstream(Connection):
     def resume_writing(self) -> None:
         """See Connection."""
         super().resume_writing()
-        for exchange in list(self._exchanges.values()):
+        for exchange in self._exchanges():
             exchange.touch()
+
+    def _exchanges(self) -> list[Http2Exchange]:
+        return [s.exchange for s in self.streams.values() if s.exchange is not None]
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -141,11 +142,10 @@ class Http2Downstream(Connection):
         self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
 
     def _begin(self, number: int, read: tuple[Request, RequestFields], ended: bool) -> None:
-        stream = Stream(self, number)
+        stream = Stream(self, number, None)
         stream.peer_closed = ended
         self.streams[number] = stream
-        exchange = Http2Exchange(self, stream, read)
-        self._exchanges[number] = exchange
+        stream.exchange = exchange = Http2Exchange(self, stream, read)
         exchange.begin()
 
     def _on_trailers(self, stream: Stream, fields: list[Field], ended: bool) -> None:
@@ -162,7 +162,7 @@ class Http2Downstream(Connection):
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
         """See Connection."""
-        exchange = self._exchanges.get(stream.id)
+        exchange = stream.exchange
         if exchange is not None:
             exchange.on_request_data(payload, trailers)
         else:
@@ -174,7 +174,7 @@ class Http2Downstream(Connection):
 
     def on_reset(self, stream: Stream, code: int) -> None:
         """See Connection."""
-        self._cancel(stream.id)
+        self._cancel(stream)
         self._count_reset()
 
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
@@ -185,11 +185,12 @@ class Http2Downstream(Connection):
         found = self.streams.get(stream)
         if found is not None:
             self.forget(found)
-        self._cancel(stream)
+            self._cancel(found)
         self._count_reset()
 
-    def _cancel(self, stream: int) -> None:
-        exchange = self._exchanges.pop(stream, None)
+    @staticmethod
+    def _cancel(stream: Stream) -> None:
+        exchange, stream.exchange = stream.exchange, None
         if exchange is not None:
             exchange.on_client_gone()
 
@@ -219,20 +220,33 @@ class Http2Downstream(Connection):
 
     def exchange_done(self, stream: Stream) -> None:
         """An answer is written; some of it may wait for its client."""
-        self._exchanges.pop(stream.id, None)
+        stream.exchange = None
         if self.proxy.draining:
             self.shutdown()
-        elif stream.id in self.streams and self.armed == inf:
-            self.proxy.timers.arm(self, self.proxy.clock() + self.proxy.header_timeout)
+        elif stream.id in self.streams and self._stuck_at == inf:
+            self._stuck_at = self.proxy.clock() + self.proxy.header_timeout
+            self.arm(self._stuck_at)
+
+    def arm(self, when: float) -> None:
+        """Have ``on_time`` called by then."""
+        if when < self.armed:
+            self.proxy.timers.arm(self, when)
 
     def on_time(self, now: float) -> float:
-        """See timers.Timed: end streams whose answers nobody has taken for that long."""
-        stuck = [s for s in self.streams.values() if s.id not in self._exchanges]
+        """See timers.Timed. One entry serves all requests of the connection: nearly all end long
+        before their deadlines, and each deadline is later than the one before."""
+        if now >= self._stuck_at:
+            self._end_stuck(now)
+        return min([self._stuck_at, *(each.on_time(now) for each in self._exchanges())])
+
+    def _end_stuck(self, now: float) -> None:
+        """End streams whose answers nobody has taken since the last look."""
+        stuck = [s for s in self.streams.values() if s.exchange is None]
+        self._stuck_at = now + self.proxy.header_timeout if stuck else inf
         for stream in stuck:
             if stream.late:
                 self.end(stream, ErrorCode.CANCEL)
             stream.late = True
-        return now + self.proxy.header_timeout if stuck else inf
 
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops: the streams that are open are finished.
@@ -279,11 +293,11 @@ class Http2Downstream(Connection):
 
     def drain(self) -> None:
         """The time to wait is over: requests that have no pod are told so."""
-        for exchange in list(self._exchanges.values()):
+        for exchange in self._exchanges():
             exchange.drain()
 
     def cut(self) -> None:
         """The time to finish is over."""
-        for exchange in list(self._exchanges.values()):
+        for exchange in self._exchanges():
             exchange.cut()
         self._flush_and_close()

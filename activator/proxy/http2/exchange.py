@@ -70,7 +70,6 @@ class Http2Exchange(Exchange):
         "_uncredited",
         "_unsized",
         "_withheld",
-        "armed",
         "patience",
         "to_head",
     )
@@ -88,7 +87,6 @@ class Http2Exchange(Exchange):
             stream.missing = request.length
         self.patience = grpc.timeout(fields.fields) if b"grpc-timeout" in fields.fields else inf
         self.to_head = request.method == b"HEAD"
-        self.armed = inf
         self._broken_by: int = ErrorCode.NO_ERROR
         self._fields = fields
         self._stream = stream
@@ -388,7 +386,6 @@ class Http2Exchange(Exchange):
         self._done()
 
     def _done(self) -> None:
-        self._proxy.timers.forget(self)
         self.downstream.exchange_done(self._stream)
 
     def _send_continue(self) -> None:
@@ -410,15 +407,9 @@ class Http2Exchange(Exchange):
         self.downstream.end(self._stream, self._broken_by or ErrorCode.INTERNAL_ERROR)
         self._done()
 
-    def on_client_gone(self) -> None:
-        """See Exchange."""
-        super().on_client_gone()
-        self._proxy.timers.forget(self)
-
     def _arm(self, when: float) -> None:
         """See Exchange."""
-        if when < self.armed:
-            self._proxy.timers.arm(self, when)
+        self.downstream.arm(when)
 
     @property
     def _client_is_full(self) -> bool:

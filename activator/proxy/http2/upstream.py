@@ -41,8 +41,6 @@ class Http2Upstream(Connection):
         self.settled = False
         self.used = 0
         self.idle_since = 0.0
-        self._exchanges: dict[int, Http2Exchange] = {}
-        self._answers_begun: set[int] = set()
 
     # -- for the pool ---------------------------------------------------------------------------
 
@@ -75,23 +73,21 @@ class Http2Upstream(Connection):
 
     def open(self, exchange: Http2Exchange, block: bytes, *, ended: bool) -> Stream:
         """Begin a request; its answer goes to ``exchange``."""
-        stream = Stream(self, self._next)
+        stream = Stream(self, self._next, exchange)
         self._next += 2
         self.streams[stream.id] = stream
-        self._exchanges[stream.id] = exchange
         self.write_headers(stream, block, ended=ended)
         return stream
 
     def abandon(self, stream: Stream, code: int = ErrorCode.CANCEL) -> None:
         """End a request: its answer is of no more use."""
-        self._exchanges.pop(stream.id, None)
+        stream.exchange = None
         self.end(stream, code)
 
     def forget(self, stream: Stream) -> None:
         """See Connection."""
         super().forget(stream)
-        self._exchanges.pop(stream.id, None)
-        self._answers_begun.discard(stream.id)
+        stream.exchange = None
         if not self.streams:
             self.idle_since = self._clock()
             if self._going:
@@ -127,11 +123,10 @@ class Http2Upstream(Connection):
 
     def _drop_all(self) -> list[tuple[bool, Http2Exchange]]:
         """Forget all streams; return whose they were, and whether their answers had begun."""
-        lost = [(s in self._answers_begun, each) for s, each in self._exchanges.items()]
-        for stream in [s for s in self._exchanges if s in self.streams]:
-            super().forget(self.streams[stream])
-        self._exchanges.clear()
-        return lost
+        streams = list(self.streams.values())
+        for stream in streams:
+            super().forget(stream)
+        return [(each.answered, each.exchange) for each in streams if each.exchange is not None]
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -153,12 +148,12 @@ class Http2Upstream(Connection):
         found = self._known(stream)
         if found is None:
             return
-        exchange = self._exchanges.get(stream)
+        exchange = found.exchange
         if found.peer_closed or exchange is None:
             self.stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
             return
         try:
-            if stream in self._answers_begun:
+            if found.answered:
                 self._on_trailers(found, exchange, fields, ended)
             else:
                 self._on_response(found, exchange, fields, ended)
@@ -178,7 +173,7 @@ class Http2Upstream(Connection):
             stream.missing = response.length
             if ended and response.length > 0:
                 raise FramingError("not as long as announced", 502)
-        self._answers_begun.add(stream.id)
+        stream.answered = True
         if ended:
             self._end_answer(stream)
         exchange.on_response(response, ended)
@@ -196,20 +191,21 @@ class Http2Upstream(Connection):
 
     def _end_answer(self, stream: Stream) -> None:
         self.used += 1
-        self._exchanges.pop(stream.id, None)
+        stream.exchange = None
         self._peer_ended(stream)
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
         """See Connection."""
-        if stream.id not in self._answers_begun and stream.id in self._exchanges:
+        exchange = stream.exchange
+        if exchange is None:
+            return
+        if not stream.answered:
             self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
             return
-        exchange = self._exchanges.get(stream.id)
         if trailers is not None:
             self.used += 1
-            self._exchanges.pop(stream.id, None)
-        if exchange is not None:
-            exchange.on_payload(payload, trailers)
+            stream.exchange = None
+        exchange.on_payload(payload, trailers)
 
     def on_reset(self, stream: Stream, code: int) -> None:
         """See Connection; its exchange is told before it is forgotten."""
@@ -219,17 +215,16 @@ class Http2Upstream(Connection):
         found = self._known(stream)
         if found is None:
             return
-        exchange = self._exchanges.pop(stream, None)
-        answered = stream in self._answers_begun
+        exchange = found.exchange
         self.forget(found)
         if exchange is not None:
-            exchange.on_reset(code, answered=answered)
+            exchange.on_reset(code, answered=found.answered)
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
         """See FrameHandler."""
         self._going = True
         for stream in [s for s in self.streams.values() if s.id > last_stream]:
-            exchange = self._exchanges.pop(stream.id, None)
+            exchange = stream.exchange
             self.forget(stream)
             if exchange is not None:
                 exchange.on_reset(ErrorCode.REFUSED_STREAM, answered=False)
@@ -245,8 +240,7 @@ class Http2Upstream(Connection):
         found = self._known(stream)
         if found is None:
             return
-        exchange = self._exchanges.pop(stream, None)
-        answered = stream in self._answers_begun
+        exchange = found.exchange
         self.end(found, code)
         if exchange is not None:
-            exchange.on_lost(f"malformed answer: {reason}", answered=True, reused=answered)
+            exchange.on_lost(f"malformed answer: {reason}", answered=True, reused=found.answered)
