@@ -390,7 +390,8 @@ class Settings:
     )
     header_timeout: float = setting(
         values.duration(), "ACTIVATOR_HEADER_TIMEOUT", REQUESTS, "60s",
-        "Time from the first byte of a request to the end of its headers.",
+        "Time from the first byte of a request to the end of its headers; for the first request "
+        "of a connection, from the connection on.",
         "Knative's ReadHeaderTimeout.",
     )
 

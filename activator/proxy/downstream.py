@@ -45,6 +45,7 @@ class Downstream(asyncio.Protocol):
     Attributes:
         client: its IP address; secure: whether the connection is encrypted.
         full: the client does not take what has been written for it.
+        idle_since: see eviction.Guest.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Downstream(asyncio.Protocol):
         "armed",
         "client",
         "full",
+        "idle_since",
         "proxy",
         "secure",
         "transport",
@@ -81,6 +83,7 @@ class Downstream(asyncio.Protocol):
         self.full = False
         self.secure = False
         self._new_since = -inf
+        self.idle_since = -inf
         self._unsent = 0
         self._unsent_at = 0.0
         self._eof = False
@@ -109,14 +112,15 @@ class Downstream(asyncio.Protocol):
         if self.secure:
             presence.bound_tls_buffer(self.transport)
         proxy = self.proxy
-        refused = not self.secure and not proxy.has_room()  # over TLS: before the handshake
+        refused = not self.secure and not proxy.find_room()  # over TLS: before the handshake
         proxy.connections.add(self)
         if refused:
             self._closed = True
             self.write(proxy.too_many_connections())
             self._end()
             return
-        self._new_since = now = proxy.clock()
+        self._new_since = self.idle_since = now = proxy.clock()
+        proxy.eviction.came(self)
         proxy.timers.arm(self, now + proxy.header_timeout)
         if self.secure and agreed.protocol(transport) == agreed.HTTP2:
             self._speak_http2(b"")
@@ -124,6 +128,7 @@ class Downstream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.proxy.connections.discard(self)
+        self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -243,10 +248,12 @@ class Downstream(asyncio.Protocol):
         section 3.4)."""
         proxy = self.proxy
         proxy.connections.discard(self)
+        proxy.eviction.left(self)
         proxy.timers.forget(self)
         self._closed = True
         successor = Http2Downstream(self)
         proxy.connections.add(successor)
+        proxy.eviction.came(successor, http2=True)
         self.transport.set_protocol(successor)
         if self.secure and not agreed.is_adequate(self.transport):
             successor.fail(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "a weak cipher suite"))
@@ -266,12 +273,15 @@ class Downstream(asyncio.Protocol):
             self._read(whole)
 
     def _begin(self, request: Request) -> None:
-        self._new_since = -inf
+        if self._new_since > -inf:
+            self._new_since = -inf
+            self.proxy.eviction.asked(self)
         self._head_only = request.method == b"HEAD"
         self._minor = request.minor
         special = request.fields or b"kube-probe/" in request.block
         if special and (reply := probe_reply(request, self.proxy.unhealthy)) is not None:
             self._body = request.body
+            self.idle_since = self.proxy.clock()
             self.reply(negotiated(reply, request.block), keep_alive=request.keep_alive)
             return
         exchange = self._exchange = Http1Exchange(self, request)
@@ -451,14 +461,21 @@ class Downstream(asyncio.Protocol):
             later = self._exchange.on_time(now)
             return min(later, self._look(now)) if self._eof or not self._reading else later
         if self._partial is None:
-            if self._stopping:
-                self._end()
-            return inf
+            return self._end_unused(now)
         late_at = self._partial.since + self.proxy.header_timeout
         if now < late_at:
             return late_at
         self._refuse(FramingError("the request head took too long", 408))
         return inf
+
+    def _end_unused(self, now: float) -> float:
+        """Close a connection on which no first request has begun in the time for its head, as Go
+        does; or any that is idle, where the server stops."""
+        late_at = self._new_since + self.proxy.header_timeout
+        if self._stopping or -inf < late_at <= now:
+            self._end()
+            return inf
+        return max(late_at, now) if late_at > -inf else inf
 
     def _watch_unsent(self) -> None:
         """The answer is complete, and no deadline watches over it any more; but the client may
@@ -504,6 +521,21 @@ class Downstream(asyncio.Protocol):
         """A 100 may be sent at any time (RFC 9110 section 15.2), and costs a living client
         nothing."""
         self.write(replies.CONTINUE)
+
+    # -- for the eviction -----------------------------------------------------------------------
+
+    def may_leave(self) -> bool:
+        """See eviction.Guest."""
+        busy = self._exchange is not None or self._body is not None or self._partial is not None
+        ending = self._closed or self._stopping or self.transport.is_closing()
+        return not (busy or ending or self._ahead or self.full)
+
+    def leave(self) -> bool:
+        """See eviction.Guest."""
+        if presence.count_unread(self.transport):
+            return False
+        self._end()
+        return True
 
     # -- the end --------------------------------------------------------------------------------
 

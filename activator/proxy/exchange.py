@@ -38,10 +38,12 @@ class Client(Protocol):
 
     Attributes:
         client: the client's IP address; secure: whether the connection is encrypted.
+        idle_since: when its last request ended.
     """
 
     client: bytes
     secure: bool
+    idle_since: float
 
     @property
     def proxy(self) -> Proxy:
@@ -426,6 +428,7 @@ class Exchange(ABC):
         driver, entry, request = self._proxy.driver, self.entry, self.request
         if now is None:
             now = driver.clock()
+        self.downstream.idle_since = now
         counters = entry.counters
         counters.outcomes[outcome] += 1
         record = counters.server_of((self._counted_as, request.minor, status))

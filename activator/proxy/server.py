@@ -23,6 +23,7 @@ import uvicorn
 from activator.driver import Driver
 from activator.logs import Repeats
 from activator.proxy.downstream import Downstream
+from activator.proxy.eviction import Eviction
 from activator.proxy.http2.downstream import Http2Downstream
 from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
@@ -96,6 +97,7 @@ class Proxy:
         #: so that clients go elsewhere before it is closed.
         self.draining = False
         self.connections: set[Downstream | Http2Downstream] = set()
+        self.eviction = Eviction()
         #: Clients that are no connections yet: their TLS has not begun.
         self.handshakes = Tasks()
         self._repeats = Repeats()
@@ -110,17 +112,21 @@ class Proxy:
             self._date = formatdate(now, usegmt=True).encode()
         return self._date
 
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-        return len(self.connections) + len(self.handshakes) < self.max_connections
+    def find_room(self) -> bool:
+        """Whether one more client may be connected; one that is idle goes for it if need be."""
+        eviction, most = self.eviction, self.max_connections
+        here = len(self.connections) + len(self.handshakes)
+        if here - eviction.leaving < most:
+            return True
+        return eviction.make_room(self.clock(), 1 + int(_SHARE_LEAVING * most))
 
     def admit_handshake(self) -> bool:
         """Return whether one more client may begin TLS; if not, that is logged now and then."""
-        most = int(_SHARE_FOR_HANDSHAKES * self.max_connections)
-        if not self.has_room():
-            self._tell_too_many("connections are open", self.max_connections)
-        elif len(self.handshakes) >= most:
+        most = max(1, int(_SHARE_FOR_HANDSHAKES * self.max_connections))
+        if len(self.handshakes) >= most:
             self._tell_too_many("clients have not ended their TLS handshakes", most)
+        elif not self.find_room():
+            self._tell_too_many("connections are open", self.max_connections)
         else:
             return True
         return False
@@ -278,6 +284,8 @@ def _find_the_dead(sock: socket.socket) -> None:
 #: Share of the process's files that connections of clients may take. A request needs two, one of
 #: them its pod's; those that wait need one.
 _SHARE_FOR_CLIENTS = 0.75
+#: Share of those, besides, for clients that have been sent away and are not gone yet.
+_SHARE_LEAVING = 1 / 16
 #: Share of those for clients whose TLS has not begun, so that who sends nothing takes no place from
 #: those on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5

@@ -11,6 +11,7 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from activator.proxy import presence
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import PART_SECONDS, Connection, Stream
@@ -43,6 +44,7 @@ class Http2Downstream(Connection):
 
     Attributes:
         client: its IP address; secure: whether the connection is encrypted.
+        idle_since: see eviction.Guest.
     """
 
     def __init__(self, before: Downstream) -> None:
@@ -52,6 +54,7 @@ class Http2Downstream(Connection):
         self.client = before.client
         self.secure = before.secure
         self.armed = inf
+        self.idle_since = before.idle_since
         self._before = before
         self._stuck_at = inf  # when to look for answers that nobody takes
         self._leaving = False  # it has been told to open no more
@@ -72,6 +75,7 @@ class Http2Downstream(Connection):
         """See asyncio.Protocol."""
         self.ending = True
         self.proxy.connections.discard(self)
+        self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
         self._end_all()
 
@@ -290,6 +294,17 @@ class Http2Downstream(Connection):
     def _linger(self) -> None:
         if not self.transport.is_closing():
             self.transport.set_protocol(Linger(self, self.transport))
+
+    def may_leave(self) -> bool:
+        """See eviction.Guest."""
+        return not (self.streams or self.ending or self._leaving or self.full)
+
+    def leave(self) -> bool:
+        """See eviction.Guest: a request that crosses the GOAWAY may be sent again elsewhere."""
+        if presence.count_unread(self.transport):
+            return False
+        self.shutdown()
+        return True
 
     def drain(self) -> None:
         """The time to wait is over: requests that have no pod are told so."""

@@ -228,14 +228,21 @@ async def test_an_idle_connection_stays_and_may_ask_later(new_world):
     world = await new_world(header_timeout=0.05)
     await world.serving()
     client = await world.client()
-    await world.clock_moves(0.2)
-
     client.send(request())
-
     assert (await client.answer()).status == 200
     await world.clock_moves(0.2)
     client.send(request())
     assert (await client.answer()).status == 200
+
+
+async def test_a_connection_on_which_nothing_ever_comes_is_closed_without_a_word(new_world):
+    world = await new_world(header_timeout=1.0)
+    client = await world.client()
+    started = world.now()
+    await client.ended()
+    assert not client.received
+    assert world.now() - started == pytest.approx(1.0, abs=0.2)
+    await until(lambda: not world.proxy.connections)
 
 
 async def test_connections_that_come_and_go_leave_nothing_behind(world):
@@ -251,7 +258,9 @@ async def test_many_idle_connections_have_no_work_to_do(new_world):
     world = await new_world(header_timeout=0.05)
     await world.serving()
     for _ in range(200):
-        await world.client()
+        client = await world.client()
+        client.send(request())
+        assert (await client.answer()).status == 200
     await world.clock_moves(0.2)
 
     assert (await world.ask()).status == 200
