@@ -213,6 +213,7 @@ class Http2Downstream(Connection):
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
         """See FrameHandler: the client opens no more; what runs is finished."""
+        self.idle_frame(0)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -48,3 +48,21 @@ async def test_a_ping_is_answered(http2):
     client = await http2.world.client()
     client.send(frames.PREFACE + frames.settings(b"") + frames.ping(b"01234567", ack=False))
     await until(lambda: frames.ping(b"01234567", ack=True) in client.received)
+
+
+async def test_who_tells_of_each_small_message_that_it_is_read_is_no_flood(http2):
+    """As Go before 1.20: for the connection and for the stream, with each read."""
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    await until(lambda: pod.requests)
+    (peer,) = pod.connections
+    for number in range(60):
+        for _ in range(100):
+            client.data(stream, b"x")
+        await until(lambda: len(pod.requests[0].body) == 100 * (number + 1))  # noqa: B023 # awaited in its turn
+        peer.transport.write(100 * (frames.window_update(0, 1) + frames.window_update(1, 1)))
+    peer.headers(1, [(b":status", b"200")], end=True)
+    assert (await client.answer(stream)).status == 200
+    assert not peer.lost
