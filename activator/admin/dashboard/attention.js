@@ -8,8 +8,6 @@
  * for a moment (`CALM_MS`), for otherwise queues that come and go would make rows jump about.
  */
 
-import { keyOf } from "./model.js";
-
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {"waiting" | "failing" | "busy" | "idle"} Level */
 
@@ -67,15 +65,15 @@ export function rank(view, errors, now, before) {
 
 /**
  * Compare two for sorting: negative if the first comes first.
- * @param {{view: RevisionView, rank: Rank}} a
- * @param {{view: RevisionView, rank: Rank}} b
+ * @param {{key: string, rank: Rank}} a `key` is NAMESPACE/NAME
+ * @param {{key: string, rank: Rank}} b
  */
 export function compare(a, b) {
-  const levels = LEVELS.indexOf(a.rank.level) - LEVELS.indexOf(b.rank.level);
-  if (levels) return levels;
+  if (a.rank.level !== b.rank.level) {
+    return LEVELS.indexOf(a.rank.level) - LEVELS.indexOf(b.rank.level);
+  }
   if (a.rank.level === "waiting" && a.rank.place !== b.rank.place) {
     return a.rank.place - b.rank.place;
   }
-  const [one, other] = [keyOf(a.view), keyOf(b.view)];
-  return one < other ? -1 : Number(one > other);
+  return a.key < b.key ? -1 : Number(a.key > b.key);
 }

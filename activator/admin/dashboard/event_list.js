@@ -3,6 +3,7 @@
 
 import { arrange, element, mark, say } from "./dom.js";
 import { clock, count } from "./format.js";
+import { MISSED } from "./store.js";
 import { happened } from "./words.js";
 
 /** @typedef {import("./model.js").Happening} Happening */
@@ -56,7 +57,8 @@ export class EventList {
 
   /** @param {Happening[]} events of all revisions, the newest first */
   draw(events) {
-    const ours = events.filter((event) => event.revision === this.#key).slice(0, MOST);
+    const told = events.filter(({ kind, revision }) => revision === this.#key || kind === MISSED);
+    const ours = told.slice(0, MOST);
     const still = (this.#paused || this.#read) && this.#list.children.length > 0;
     if (!still) {
       this.#newest = ours[0];

@@ -86,7 +86,10 @@ export class Live {
   #listen() {
     const stream = new EventSource("api/v1/events");
     stream.addEventListener("hello", () => this.#everything(true));
-    stream.addEventListener("lost", () => this.#everything(true));
+    stream.addEventListener("lost", () => {
+      this.store.missed(new Date());
+      this.#everything(true);
+    });
     for (const kind of KINDS) {
       stream.addEventListener(kind, (event) => {
         const told = { kind, ...JSON.parse(event.data) };

@@ -134,7 +134,8 @@ export function podKind(pod) {
   if (pod.decision === "use") return pod.inSlice === false ? "shared" : "in use";
   if (pod.state === "draining") return "draining";
   if (pod.decision === "leave") return "left";
-  return pod.lastError ? "failing" : "waiting";
+  // One that Kubernetes does not call ready is expected to refuse, as any does that starts.
+  return pod.lastError && pod.kubernetes !== "not-ready" ? "failing" : "waiting";
 }
 
 /**

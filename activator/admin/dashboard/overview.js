@@ -4,7 +4,6 @@
 import { compare } from "./attention.js";
 import { arrange, element, mark, say } from "./dom.js";
 import { count, counted } from "./format.js";
-import { keyOf } from "./model.js";
 import { written } from "./route.js";
 import { Row } from "./row.js";
 import { Summary } from "./summary.js";
@@ -29,8 +28,8 @@ const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
  */
 export function chosen(revisions, { filter, waiting }) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = [...revisions].filter(({ view, rank }) => {
-    const name = keyOf(view).toLowerCase();
+  const wanted = [...revisions].filter(({ key, rank }) => {
+    const name = key.toLowerCase();
     return words.every((word) => name.includes(word)) && (!waiting || rank.level === "waiting");
   });
   wanted.sort(compare);
@@ -86,6 +85,8 @@ export class Overview {
   #open = null;
   /** @type {Map<string, Row>} */
   #rows = new Map();
+  /** What was chosen last, and of what. @type {{of: string, is: ReturnType<typeof chosen>}} */
+  #chosen = { of: "", is: { active: [], idle: [] } };
   /** @type {Route} */
   #route = { revision: null, filter: "", waiting: false };
 
@@ -128,14 +129,13 @@ export class Overview {
   draw(store, now) {
     this.#summary.draw(store, now);
     if (!store.listed) return;
-    const { active, idle } = chosen(store.revisions.values(), this.#route);
+    const { active, idle } = this.#choose(store);
     const open = this.#open ?? (store.revisions.size <= FEW || this.#route.filter !== "");
     const used = new Set();
     const rowOf = (/** @type {Known} */ known) => {
-      const key = keyOf(known.view);
-      used.add(key);
-      const row = this.#rows.get(key) ?? new Row(known.view);
-      this.#rows.set(key, row);
+      used.add(known.key);
+      const row = this.#rows.get(known.key) ?? new Row(known.view);
+      this.#rows.set(known.key, row);
       row.draw(known, store.history, now);
       return row.element;
     };
@@ -144,6 +144,13 @@ export class Overview {
     for (const key of this.#rows.keys()) if (!used.has(key)) this.#rows.delete(key);
     this.#drawFold(idle.length, open);
     this.#drawWords(active.length + idle.length, store.revisions.size);
+  }
+
+  /** Choose and sort, if anything is new since it was done last. @param {Store} store */
+  #choose({ version, revisions }) {
+    const of = `${version} ${this.fragment}`;
+    if (of !== this.#chosen.of) this.#chosen = { of, is: chosen(revisions.values(), this.#route) };
+    return this.#chosen.is;
   }
 
   /** @param {number} idle @param {boolean} open */

@@ -49,6 +49,7 @@ export class Sparkline {
     mark(this.#area, "d", history === null ? "" : areaOf(values, history.steps));
     const minutes = Math.round(((history?.steps ?? 0) * (history?.stepSeconds ?? 0)) / 60);
     const { most } = peak(values);
+    this.element.classList.toggle("any", most > 0);
     const told = most ? `at most ${count(most)} waited at a time` : "none waited";
     mark(this.element, "aria-label", `${told} within the last ${minutes} minutes`);
   }

@@ -18,6 +18,7 @@ import { keyOf } from "./model.js";
 
 /**
  * @typedef {object} Known
+ * @property {string} key NAMESPACE/NAME
  * @property {RevisionView} view
  * @property {number} at when it was answered, on the clock of `performance.now`
  * @property {Past | null} past null of one in which nothing happened within the last minutes
@@ -35,6 +36,8 @@ import { keyOf } from "./model.js";
 
 /** Events that are kept: more than anybody reads, of all revisions. */
 const KEPT = 500;
+/** Stands among the events where some are missing, of whichever revisions. */
+export const MISSED = "missed";
 
 export class Store {
   /** @type {Map<string, Known>} */
@@ -54,6 +57,8 @@ export class Store {
   detail = null;
   /** Whether the list was answered once. */
   listed = false;
+  /** Grows with each change of `revisions`. */
+  version = 0;
 
   /** @param {() => void} changed called after each change; does its work later */
   constructor(changed) {
@@ -67,12 +72,15 @@ export class Store {
    * @param {number} at when it came
    */
   take(answer, asked, at) {
+    // Since when requests wait is another matter after a time of which nothing is known.
+    if (this.connection.state === "lost") this.revisions.clear();
     const gone = new Set(asked ?? this.revisions.keys());
     for (const view of answer.revisions) {
       gone.delete(keyOf(view));
       this.#know(view, at);
     }
     for (const key of gone) this.revisions.delete(key);
+    this.version += 1;
     this.activator = answer.activator;
     this.activatorAt = at;
     this.listed ||= asked === null;
@@ -89,16 +97,18 @@ export class Store {
     this.detail = { key, view, at };
     if (view === null) this.revisions.delete(key);
     else this.#know(view, at);
+    this.version += 1;
     this.changed();
   }
 
   /** @param {RevisionView} view @param {number} at */
   #know(view, at) {
-    const before = this.revisions.get(keyOf(view));
-    const past = before ? before.past : this.#pasts.get(keyOf(view)) ?? null;
+    const key = keyOf(view);
+    const before = this.revisions.get(key);
+    const past = before ? before.past : this.#pasts.get(key) ?? null;
     const told = before?.recent ?? recent(past, this.history?.stepSeconds ?? 1);
     const where = rank(view, told.errors, at, before?.rank ?? null);
-    this.revisions.set(keyOf(view), { view, at, past, recent: told, rank: where });
+    this.revisions.set(key, { key, view, at, past, recent: told, rank: where });
   }
 
   /** @type {Map<string, Past>} */
@@ -115,6 +125,7 @@ export class Store {
       const where = rank(known.view, told.errors, at, known.rank);
       this.revisions.set(key, { ...known, past, recent: told, rank: where });
     }
+    this.version += 1;
     this.changed();
   }
 
@@ -123,6 +134,11 @@ export class Store {
     this.events.unshift(told);
     if (this.events.length > KEPT) this.events.length = KEPT;
     this.changed();
+  }
+
+  /** Take that events were lost. @param {Date} now */
+  missed(now) {
+    this.happened({ kind: MISSED, time: now.toISOString(), revision: "" });
   }
 
   /**

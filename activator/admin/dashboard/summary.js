@@ -3,7 +3,7 @@
 
 import { element, fill, say } from "./dom.js";
 import { clock, count, counted, rate, seconds } from "./format.js";
-import { ageOf, keyOf } from "./model.js";
+import { ageOf } from "./model.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
 import { because } from "./words.js";
@@ -73,14 +73,16 @@ export class Summary {
     const all = totals(store.revisions.values());
     document.title = all.queued ? `${count(all.queued)} waiting – activator` : "activator";
     const oldest = all.longest === null ? null : ageOf(all.longest, now);
-    this.#drawSentence(all, oldest, now, store.revisions.size);
+    this.#drawSentence(all, oldest, now, store);
     this.#drawTiles(all, oldest, store);
   }
 
-  /** @param {Totals} all @param {number | null} oldest @param {number} now @param {number} known */
-  #drawSentence(all, oldest, now, known) {
+  /** @param {Totals} all @param {number | null} oldest @param {number} now @param {Store} store */
+  #drawSentence(all, oldest, now, { connection, revisions: { size: known } }) {
     const first = oldest === null ? "" : `, the first for ${seconds(oldest)}`;
-    say(this.#headline, all.queued ? `${theyWait(all.queued)}${first}` : "No request waits");
+    const sentence = all.queued ? `${theyWait(all.queued)}${first}` : "No request waits";
+    const old = connection.state === "lost" ? "Last known: " : "";
+    say(this.#headline, old ? `${old}${sentence.toLowerCase()}` : sentence);
     this.#headline.classList.toggle("waits", all.queued > 0);
     if (all.longest === null) {
       const busy = `${counted(all.inFlight, "request")} in flight to ${counted(all.busy, "revision")}`;
@@ -88,12 +90,11 @@ export class Summary {
       this.#drawOnce(told, () => [`${told}.`]);
       return;
     }
-    const { view, rank } = all.longest;
+    const { key, view, rank } = all.longest;
     const since = clock(new Date(Date.now() - (now - rank.since)));
     const others = all.waiting.length - 1;
     const more = others ? `, and in ${counted(others, "other revision")}` : "";
     const why = because(view.reason ?? "", view.reasonDetail);
-    const key = keyOf(view);
     this.#drawOnce([key, since, more, why].join("|"), () => [
       "In ",
       element("a", { href: toRevision(key) }, key),
@@ -135,7 +136,7 @@ export class Spoken {
     if (store.connection.state === "lost") say(this.#into, "The connection is lost.");
     else if (longest === null) say(this.#into, "No request waits.");
     else {
-      const where = waiting.length === 1 ? keyOf(longest.view) : counted(waiting.length, "revision");
+      const where = waiting.length === 1 ? longest.key : counted(waiting.length, "revision");
       say(this.#into, `Requests wait in ${where}: ${longest.view.reason}.`);
     }
   }

@@ -59,9 +59,9 @@ export class WakeUpList {
     "ul",
     { class: "legend", "aria-hidden": "true" },
     ...Object.entries(PHASES).map(([phase, words]) =>
-      element("li", {}, element("span", { class: `key ${phase}` }), words),
+      element("li", {}, element("span", { class: `key ${phase}` }), `${phase}: ${words}`),
     ),
-    element("li", {}, element("span", { class: "key waiting" }), "nothing more was seen"),
+    element("li", {}, element("span", { class: "key waiting" }), "waiting: nothing more was seen"),
   );
   element = element("div", {}, this.#none, this.#legend, this.#list);
   #told = "";

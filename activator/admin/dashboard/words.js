@@ -87,6 +87,7 @@ const HAPPENINGS = {
   "queue-began": (told) => `requests begin to wait: ${because(told.reason, told.detail)}`,
   "queue-ended": (told) =>
     `nobody waits any more, after ${finely(told.seconds)}; ${counted(told.waited, "request")} waited`,
+  missed: () => "some events were missed here",
   "wake-up-finished": (told) =>
     `wake-up ended, ${told.outcome}, after ${finely(told.seconds)}; ${counted(told.requests, "request")} waited for it`,
 };

@@ -96,3 +96,9 @@ def test_what_others_have_written_comes_with_its_licence():
     assert "MIT" in (FOLDER / "vendor" / "uPlot-LICENSE").read_text()
     told = (FOLDER / "vendor" / "README.md").read_text()
     assert all(name in told for name in vendored - {"README.md"})
+
+
+def test_the_page_asks_for_all_modules_at_once():
+    """Those that are found only in another one come a round trip later."""
+    asked = {*re.findall(r'(?:modulepreload" href|module" src)="dashboard/([^"]+)"', PAGE)}
+    assert asked == {*SCRIPTS} - {"theme.js"}
