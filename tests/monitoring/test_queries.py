@@ -1,4 +1,4 @@
-"""Every query of every panel, rule and alert, asked of a Prometheus that scrapes an activator.
+"""Every query of every panel, rule, alert and page, asked of a Prometheus with an activator to scrape.
 
 ``-s`` prints the table: panel, query, series returned.
 """
@@ -19,6 +19,7 @@ from rich.table import Table
 
 from activator.telemetry.families import FAMILIES
 from dashboards.__main__ import ALL, FOLDER
+from tests.manifests.kustomize import ROOT
 from tests.monitoring.prometheus import Prometheus, promtool, rules
 from tests.monitoring.traffic import Traffic, traffic
 
@@ -45,6 +46,10 @@ OPENSHIFT = {
 }
 
 
+#: A query that has a block of a page to itself.
+_FENCED = r"```\n(sum\([^`]+)\n```"
+
+
 class Asked(NamedTuple):
     """One query, and how its series are named in the legend."""
 
@@ -63,8 +68,21 @@ def panels() -> Iterator[Asked]:
                 yield Asked(where, target["expr"], legend, instant)
 
 
+def pages() -> Iterator[Asked]:
+    """The queries that pages for operators show, other than bare names of metrics."""
+    names = {family.name for family in FAMILIES} | {rule["record"] for rule in rules("record")}
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        text = page.read_text()
+        for query in {*re.findall(r"`([^`\n…]+[)}])`", text), *re.findall(_FENCED, text)}:
+            if any(name in query for name in names):
+                # Nobody may wait for just that reason at this moment.
+                expr = re.sub(r'reason="[\w-]+"', 'reason=~".+"', query)
+                yield Asked(str(page.relative_to(ROOT)), expr, instant=True)
+
+
 def everything() -> list[Asked]:
     return [
+        *pages(),
         *panels(),
         *(Asked(f"record {rule['record']}", rule["expr"]) for rule in rules("record")),
         *(Asked(f"OpenShift: {title}", expr) for title, expr in OPENSHIFT.items()),
