@@ -10,9 +10,11 @@ import gc
 import logging
 import socket
 from contextlib import AsyncExitStack, ExitStack
-from typing import Any
+from itertools import count
+from typing import Any, Final, cast
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
@@ -21,6 +23,7 @@ from activator.config import Settings
 from activator.metrics_tls import metrics_tls
 from activator.proxy.server import QuietServer, data_server, listen
 from activator.runtime import Runtime, StartError
+from activator.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +35,11 @@ _LAST_ANSWERS = 1.0
 #: Seconds between looks whether all listeners still are. The kernel may end one (`ss --kill`), and
 #: the loop, which goes on where accept(2) only fails, tells nobody.
 _LOOK_AT_LISTENERS = 1.0
+#: Connections that the ports for admin, metrics and profiles have each: the hundred that read
+#: events (``admin/event_feed.py``), and some more.
+MOST_ASKING: Final = 128
+#: Bytes of a request to one of them that are read before its head is complete.
+MOST_HEAD: Final = 64 << 10
 
 
 class Servers:
@@ -173,9 +181,46 @@ def _is_listening(sock: socket.socket) -> bool:
         return False
 
 
+class _Asking(HttpToolsProtocol):
+    """A connection to a port that is not for traffic.
+
+    uvicorn bounds neither their number nor a head's length: who reached the port for metrics could
+    take every file of the process, and with them its traffic, or its memory by one request. The
+    oldest makes room and not the newest, so that kubelet, whose probe is new each time, is heard.
+    """
+
+    _numbers = count()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self.number = next(self._numbers)
+        self._head = 0
+        # uvloop's is none by inheritance.
+        super().connection_made(cast(asyncio.Transport, transport))
+        if len(self.connections) > MOST_ASKING:
+            oldest = min(cast("set[_Asking]", self.connections), key=lambda each: each.number)
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self._head += len(data)
+        if self._head > MOST_HEAD:
+            self.transport.abort()
+        else:
+            super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """See HttpToolsProtocol."""
+        self._head = 0
+        super().on_headers_complete()
+
+
 def _asgi_server(app: Any) -> QuietServer:
+    handshakes = Tasks()
     config = uvicorn.Config(
         app,
+        http=_Asking,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -183,7 +228,7 @@ def _asgi_server(app: Any) -> QuietServer:
         timeout_graceful_shutdown=2,
         server_header=False,
     )
-    return QuietServer(config)
+    return QuietServer(config, lambda: len(handshakes) < MOST_ASKING, handshakes)
 
 
 def _address(sock: socket.socket) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import socket
@@ -23,7 +24,7 @@ import uvloop
 from activator.config import load
 from activator.proxy.server import ListenError
 from activator.runtime import Runtime, StartError
-from activator.servers import Servers
+from activator.servers import MOST_ASKING, MOST_HEAD, Servers
 from tests.activator.proxy.world import until
 
 #: Connections that the kernel lets wait on any port.
@@ -268,3 +269,59 @@ async def test_metrics_over_tls(tmp_path: Path) -> None:
         assert (await client.get(f"https://localhost:{port}/metrics")).status_code == 200
     await servers.stop_data(1.0)
     await servers.stop()
+
+
+@asynccontextmanager
+async def served(folder: Path, port: str) -> AsyncIterator[str]:
+    """The address of one port while all are served."""
+    servers = Servers(runtime(folder))
+    await servers.start()
+    try:
+        yield servers.describe()[port]
+    finally:
+        await servers.stop()
+
+
+async def _connect(at: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = at.split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def _is_cut(reader: asyncio.StreamReader) -> None:
+    """Return when the connection has ended, without a byte."""
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+
+
+@pytest.mark.parametrize("port", ["admin", "metrics", "profiling"])
+async def test_who_only_connects_takes_no_more_files_than_a_bound_and_shuts_out_nobody(
+    tmp_path: Path, port: str
+) -> None:
+    async with served(tmp_path, port) as at, httpx.AsyncClient(trust_env=False) as client:
+        silent = [await _connect(at) for _ in range(2 * MOST_ASKING)]
+        for _ in range(2):
+            assert (await client.get(f"http://{at}/healthz")).status_code in (200, 404)
+        async with asyncio.timeout(5):
+            for reader, _ in silent[:MOST_ASKING]:
+                await _is_cut(reader)
+        assert not silent[-1][0].at_eof()
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_a_head_without_an_end_is_cut_off(tmp_path: Path) -> None:
+    async with served(tmp_path, "metrics") as at:
+        reader, writer = await _connect(at)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n")
+        writer.write(b"x: y\r\n" * (MOST_HEAD // 6 + 1))
+        async with asyncio.timeout(5):
+            await _is_cut(reader)
+        writer.close()
+
+
+async def test_a_connection_that_asks_often_is_not_cut_off(tmp_path: Path) -> None:
+    """The bound is of one head, not of all that a connection ever says."""
+    async with served(tmp_path, "metrics") as at, httpx.AsyncClient(trust_env=False) as client:
+        field = {"x": "y" * (MOST_HEAD // 4)}
+        for _ in range(6):
+            assert (await client.get(f"http://{at}/healthz", headers=field)).status_code == 200
