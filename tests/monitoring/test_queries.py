@@ -1,4 +1,4 @@
-"""Every query of every panel, rule, alert and page, asked of a Prometheus with an activator to scrape.
+"""Every query of panels, rules, alerts and pages, asked of a Prometheus that scrapes an activator.
 
 ``-s`` prints the table: panel, query, series returned.
 """
