@@ -29,7 +29,6 @@ from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
 
 if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
     from activator.driver import Entry
-    from activator.proxy.pool import Pool
     from activator.proxy.server import Proxy
 
 
@@ -193,15 +192,14 @@ class Exchange(ABC):
         again = self._proxy.retry_after(self.entry.throttler)
         self._reply(replies.timed_out(reason, detail, again), "timed-out")
 
-    def _begin_attempt(self) -> Pool:
-        """Return the connections to the ticket's pod, which is to get the request."""
+    def _begin_attempt(self) -> PodTracker:
+        """Return the ticket's pod, which is to get the request."""
         self.attempts += 1
         pod = self.ticket.pod
         assert pod is not None
-        pool = self._proxy.pools.of(pod)
         if self.trace is not None:
-            self.trace.assigned(pool.pod.address)
-        return pool
+            self.trace.assigned(pod.address)
+        return pod
 
     @property
     def wants_connection(self) -> bool:

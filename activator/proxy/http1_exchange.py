@@ -56,7 +56,7 @@ class Http1Exchange(Exchange):
 
     def _connect(self, now: float) -> None:
         """See Exchange: on a connection that is idle, or on a new one."""
-        pool = self._begin_attempt()
+        pool = self._proxy.pools.of(self._begin_attempt())
         upstream = None
         if not self._fresh:
             # What must not be sent twice goes on no connection that might be closed already.

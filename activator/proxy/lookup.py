@@ -9,6 +9,9 @@ from __future__ import annotations
 from activator.driver import Driver, Entry
 from activator.proxy.request import Request
 
+_NAMESPACE = b"knative-serving-namespace"
+_REVISION = b"knative-serving-revision"
+
 
 def find(driver: Driver, request: Request) -> Entry:
     """Return what belongs to the revision that a request names.
@@ -17,8 +20,8 @@ def find(driver: Driver, request: Request) -> Entry:
         RevisionNotFound: it names none, or none that exists.
     """
     fields = request.fields
-    namespace = fields.get(b"knative-serving-namespace", b"")
-    name = fields.get(b"knative-serving-revision", b"")
+    namespace = fields.get(_NAMESPACE, b"")
+    name = fields.get(_REVISION, b"")
     if namespace and name:
         return driver.find(namespace.rstrip(b" \t"), name.rstrip(b" \t"))
     return driver.find_host(request.host, name)
@@ -27,10 +30,16 @@ def find(driver: Driver, request: Request) -> Entry:
 def contradiction(fields: dict[bytes, bytes]) -> str:
     """Return what is wrong where a request names two revisions: an ingress appended one, and a
     client had its own. A name that is only repeated is made one; empty if nothing is wrong."""
-    for name in (b"knative-serving-revision", b"knative-serving-namespace"):
-        if b"," in (value := fields.get(name, b"")):
-            first, *others = [part.strip(b" \t") for part in value.split(b",")]
-            if any(other != first for other in others):
-                return f"{name.decode()} is given twice and differs"
+    if b"," in fields.get(_REVISION, b"") or b"," in fields.get(_NAMESPACE, b""):
+        return _one_each(fields)
+    return ""
+
+
+def _one_each(fields: dict[bytes, bytes]) -> str:
+    for name in (_REVISION, _NAMESPACE):
+        first, *others = [part.strip(b" \t") for part in fields.get(name, b"").split(b",")]
+        if any(other != first for other in others):
+            return f"{name.decode()} is given twice and differs"
+        if others:
             fields[name] = first
     return ""

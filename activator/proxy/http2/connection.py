@@ -51,8 +51,8 @@ class Stream:
         exchange: whose it is; None once that has ended, or takes no more of what comes.
         answered: on a pod's side: the head of the final answer has come.
         window: bytes that may be sent on it, may be negative (RFC 9113 section 6.9.2).
-        unsent: payload that waits to be sent; ends: what ends it behind that: a block of trailers,
-            empty for none, None as long as there is more to come.
+        unsent: payload that waits to be sent, if any; ends: what ends it behind that: a block of
+            trailers, empty for none, None as long as there is more to come.
         on_sent: is told how many bytes of payload have gone out.
         allowed: bytes that the peer may still send; owed: that it may send once it is told.
         closed: it was ended by our side; peer_closed: by the other side.
@@ -83,7 +83,7 @@ class Stream:
         self.exchange = exchange
         self.answered = False
         self.window = connection.peer_window
-        self.unsent: deque[bytes] = deque()
+        self.unsent: deque[bytes] | None = None  # few streams need one, and it takes 0.6 KiB
         self.ends: bytes | None = None
         self.on_sent: Callable[[int], None] | None = None
         self.allowed = STREAM_WINDOW
@@ -97,7 +97,12 @@ class Stream:
         """Send payload, and end the stream where ``trailers`` is not None."""
         if self.closed:
             return
-        if payload:
+        if payload and self.connection.send_whole(self, payload, ended=trailers == b""):
+            if not trailers:
+                return
+        elif payload:
+            if self.unsent is None:
+                self.unsent = deque()
             self.unsent.append(payload)
         self.ends = trailers
         self.connection.pump(self)
@@ -209,32 +214,54 @@ class Connection(asyncio.Protocol):
         if ended:
             self._sent_all(stream)
 
+    def send_whole(self, stream: Stream, payload: bytes, *, ended: bool) -> bool:
+        """Send payload in one frame if nothing is in its way, as nearly always; return whether it
+        was. Through the queue it would cost twice as much."""
+        size = len(payload)
+        if (
+            stream.unsent
+            or self.full
+            or size > stream.window
+            or size > self._window
+            or size > self._max_frame
+        ):
+            return False
+        stream.window -= size
+        self._window -= size
+        self._grants += _GRANTS
+        self.write(frames.data_head(stream.id, size, ended=ended) + payload)
+        if stream.on_sent is not None:
+            stream.on_sent(size)
+        if ended:
+            self._sent_all(stream)
+        return True
+
     def pump(self, stream: Stream) -> None:
         """Send what windows and transport allow of a stream; the rest waits."""
         if stream.id in self._blocked:
             return
         while stream.unsent:
-            if not self._send_piece(stream):
+            if not self._send_piece(stream, stream.unsent):
                 self._blocked[stream.id] = stream
                 return
         self._send_end(stream)
 
-    def _send_piece(self, stream: Stream) -> bool:
+    def _send_piece(self, stream: Stream, unsent: deque[bytes]) -> bool:
         """Send one frame of a stream; return whether there was room for it."""
-        piece = stream.unsent[0]
+        piece = unsent[0]
         room = min(stream.window, self._window, self._max_frame)
         if room <= 0 or self.full:
             return False
         if len(piece) > room:
-            stream.unsent[0] = piece[room:]
+            unsent[0] = piece[room:]
             piece = piece[:room]
         else:
-            stream.unsent.popleft()
+            unsent.popleft()
         size = len(piece)
         stream.window -= size
         self._window -= size
         self._grants += _GRANTS
-        ended = stream.ends == b"" and not stream.unsent
+        ended = stream.ends == b"" and not unsent
         self.write(frames.data_head(stream.id, size, ended=ended) + piece)
         if stream.on_sent is not None:
             stream.on_sent(size)
@@ -260,7 +287,7 @@ class Connection(asyncio.Protocol):
             for stream in list(self._blocked.values()):
                 if stream.id not in self._blocked:
                     continue
-                if stream.unsent and not self._send_piece(stream):
+                if stream.unsent and not self._send_piece(stream, stream.unsent):
                     continue
                 moved = True
                 if not stream.unsent:
@@ -295,8 +322,7 @@ class Connection(asyncio.Protocol):
     def forget(self, stream: Stream) -> None:
         """A stream is over."""
         stream.closed = stream.peer_closed = True
-        stream.unsent.clear()
-        stream.ends = None
+        stream.unsent = stream.ends = None
         self._blocked.pop(stream.id, None)
         self.streams.pop(stream.id, None)
 

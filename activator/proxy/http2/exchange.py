@@ -149,10 +149,7 @@ class Http2Exchange(Exchange):
 
     def _connect(self, now: float) -> None:
         """See Exchange."""
-        self._begin_attempt()
-        pod = self.ticket.pod
-        assert pod is not None
-        pool = self._proxy.pools.http2_of(pod)
+        pool = self._proxy.pools.http2_of(self._begin_attempt())
         upstream = pool.take()
         if upstream is None:
             self._arm(self.ticket.deadline)
@@ -293,7 +290,8 @@ class Http2Exchange(Exchange):
             return
         if self._unsized:
             self._response_size += len(payload)
-        self.touch()
+        if self._limits is not None:
+            self.touch()
         if trailers is not None:
             # The slot is free at once; what its client has not taken waits with its stream.
             self._stream.on_sent = None

@@ -36,6 +36,9 @@ MAX_BLOCK_FRAMES: Final = 64
 _PRIORITY_BYTES: Final = 5
 _NUMBER: Final = struct.Struct(">L")
 _TWO_NUMBERS: Final = struct.Struct(">LL")
+_DATA: Final = int(FrameType.DATA)
+_HEADERS: Final = int(FrameType.HEADERS)
+_HEADERS_FORM: Final = END_HEADERS | PADDED | PRIORITY
 _CONTINUATION: Final = int(FrameType.CONTINUATION)
 
 
@@ -124,6 +127,7 @@ class FrameReader:
         end = len(data)
         if not self._settled:
             at = self._begin(data)
+        handler = self._handler
         while end - at >= HEAD_BYTES:
             word, flags, stream = HEAD.unpack_from(data, at)
             length = word >> 8
@@ -136,10 +140,19 @@ class FrameReader:
                 break
             at = start + length
             kind = word & 0xFF
+            if 0 < stream <= MAX_31_BITS and not self._block_stream:
+                # Nearly all frames are these two, without anything that is to be taken out: by
+                # way of the table they would cost a third more.
+                if kind == _DATA and not flags & PADDED:
+                    handler.data(stream, data[start:at], length, flags & END_STREAM != 0)
+                    continue
+                if kind == _HEADERS and flags & _HEADERS_FORM == END_HEADERS:
+                    handler.headers(stream, data[start:at], flags & END_STREAM != 0)
+                    continue
             if self._block_stream and kind != _CONTINUATION:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside of a header block")
             if kind > _CONTINUATION:
-                self._handler.idle_frame(kind)
+                handler.idle_frame(kind)
                 continue
             stream &= MAX_31_BITS
             on_stream, exact, spares, take = RULES[kind]
