@@ -90,7 +90,7 @@ class RevisionCounters:
 
     Attributes:
         server: by (method, HTTP/1 minor version, status), what clients asked of us.
-        client: by (pod address, method, status), what we asked of pods.
+        client: by (pod address, method, minor version, status), what we asked of pods.
         waits: seconds that requests were queued, only of those that were.
         outcomes: ends of requests, see OUTCOMES.
         requeues: by cause, see CAUSES, how often requests were given to a pod once more.
@@ -101,7 +101,7 @@ class RevisionCounters:
 
     def __init__(self) -> None:
         self.server: dict[tuple[bytes, int, int], HttpCounters] = {}
-        self.client: dict[tuple[str, bytes, int], HttpCounters] = {}
+        self.client: dict[tuple[str, bytes, int, int], HttpCounters] = {}
         self.waits = Histogram(WAIT_BOUNDS)
         self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         self.requeues: dict[str, int] = {}
@@ -114,7 +114,7 @@ class RevisionCounters:
             counters = self.server[key] = HttpCounters()
         return counters
 
-    def client_of(self, key: tuple[str, bytes, int]) -> HttpCounters:
+    def client_of(self, key: tuple[str, bytes, int, int]) -> HttpCounters:
         """Return the counters for requests to pods of this kind."""
         counters = self.client.get(key)
         if counters is None:

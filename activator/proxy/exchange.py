@@ -247,7 +247,9 @@ class Exchange(ABC):
         if self.wait is not None:
             self.notes += self.wait.answered(pod, now)
         self._answer_began(now)
-        client = self.entry.counters.client_of((pod.address, self._counted_as, status))
+        # To pods HTTP/1.0 is HTTP/1.1, and HTTP/2 stays what it is.
+        version = self.request.minor or 1
+        client = self.entry.counters.client_of((pod.address, self._counted_as, version, status))
         client.observe_head(now - self._sent_at, self.request.length)
         if length > 0:
             self._response_size = length

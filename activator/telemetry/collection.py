@@ -245,14 +245,14 @@ class Collection(Generic[L, P]):
     def _client_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
         writer, service = self._writer, row.throttler.service
         secure = self._sources.pools.tls is not None
-        for (pod, method, status), record in list(counters.client.items()):
+        for (pod, method, minor, status), record in list(counters.client.items()):
             host, _, port = pod.rpartition(":")
             if secure:  # on another port than the one that pods are known and probed by
                 is_service = service is not None and pod == service.address
                 port = str(SERVICE_PORT if is_service else POD_PORT)
             address = writer.labels(("server_address", host.strip("[]")), ("server_port", port))
             base = writer.joined(row.service_labels, address)
-            labels = writer.joined(base, self._kind(method, 1, status, secure))
+            labels = writer.joined(base, self._kind(method, minor, status, secure))
             yield method not in METHODS, labels, record
 
     def _kind(self, method: bytes, minor: int, status: int, secure: bool = False) -> L:

@@ -137,7 +137,7 @@ class _Spans:
             "url.full": f"{self._origin}{self._path}",
             "server.address": host.strip("[]"),
             "server.port": int(port) if port.isdigit() else 0,
-            "network.protocol.version": "1.1",
+            "network.protocol.version": http_version(head.minor or 1),
         }
         if self._status:
             attributes["http.response.status_code"] = self._status

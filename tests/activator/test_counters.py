@@ -57,13 +57,13 @@ def test_each_kind_of_request_has_its_own_counters():
 
 def test_a_pod_that_is_gone_leaves_no_series():
     counters = RevisionCounters()
-    counters.client_of(("10.0.0.1:8012", b"GET", 200))
-    counters.client_of(("10.0.0.1:8012", b"POST", 500))
-    kept = counters.client_of(("10.0.0.2:8012", b"GET", 200))
+    counters.client_of(("10.0.0.1:8012", b"GET", 1, 200))
+    counters.client_of(("10.0.0.1:8012", b"POST", 1, 500))
+    kept = counters.client_of(("10.0.0.2:8012", b"GET", 1, 200))
 
     counters.forget_pod("10.0.0.1:8012")
 
-    assert counters.client == {("10.0.0.2:8012", b"GET", 200): kept}
+    assert counters.client == {("10.0.0.2:8012", b"GET", 1, 200): kept}
 
 
 def test_requeues_are_counted_by_cause():

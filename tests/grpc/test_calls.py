@@ -146,3 +146,17 @@ async def test_a_call_that_is_cancelled_ends_at_its_pod(served: Served) -> None:
             await call
     await served.pod.told("cancelled", seen + 3)
     await in_flight(served.activator, 0)
+
+
+async def test_calls_are_in_the_metrics_as_http2(served: Served) -> None:
+    await served.client.echo(b"counted")
+    _, metrics = await served.activator.get("/metrics", listener="admin")
+    for side in ("server", "client"):
+        (count,) = [
+            float(line.rpartition(" ")[2])
+            for line in metrics.splitlines()
+            if line.startswith(f"http_{side}_request_duration_seconds_count{{")
+            and 'network_protocol_version="2"' in line
+            and 'http_response_status_code="200"' in line
+        ]
+        assert count >= 1

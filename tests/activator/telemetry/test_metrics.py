@@ -46,7 +46,7 @@ def with_everything(world):
     world.healthy(throttler, "10.0.0.1:8012")
     counters = world.entry(throttler).counters
     counters.server_of((b"GET", 1, 200)).duration.observe(0.3)
-    counters.client_of(("10.0.0.1:8012", b"GET", 200)).duration.observe(0.2)
+    counters.client_of(("10.0.0.1:8012", b"GET", 1, 200)).duration.observe(0.2)
     counters.requeued("connect-failed")
     counters.wake_ups["served"] = 1
     world.link = SimpleNamespace(
@@ -203,25 +203,29 @@ def test_server_histograms_have_knatives_labels_and_cumulative_buckets(world):
 
 
 @pytest.mark.parametrize(
-    ("address", "host", "port"),
-    [("10.0.0.1:8012", "10.0.0.1", "8012"), ("[fd00::1]:8013", "fd00::1", "8013")],
+    ("address", "minor", "host", "port", "version"),
+    [
+        ("10.0.0.1:8012", 1, "10.0.0.1", "8012", "1.1"),
+        ("[fd00::1]:8013", 2, "fd00::1", "8013", "2"),
+    ],
 )
-def test_client_histograms_name_the_pod(world, address, host, port):
+def test_client_histograms_name_the_pod(world, address, minor, host, port, version):
     counters = world.entry(world.revision()).counters
-    counters.client_of((address, b"GET", 200)).duration.observe(0.1)
+    counters.client_of((address, b"GET", minor, 200)).duration.observe(0.1)
     labels = next(
         dict(labels)
         for name, labels in scrape(world)
         if name == "http_client_request_duration_seconds_count"
     )
     assert (labels["server_address"], labels["server_port"]) == (host, port)
+    assert labels["network_protocol_version"] == version
 
 
 def test_requests_that_pods_get_over_tls_have_its_scheme_and_the_port_that_was_dialled(world):
     throttler, counters = with_everything(world)
     world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.9.0.1:80"})
     world.driver.set_mesh(MeshMode.ENABLED, False)
-    counters.client_of(("10.9.0.1:80", b"GET", 200)).duration.observe(0.2)
+    counters.client_of(("10.9.0.1:80", b"GET", 1, 200)).duration.observe(0.2)
     world.pools.tls = object()
     found = {
         (labels["url_scheme"], labels["server_address"], labels["server_port"])
@@ -235,7 +239,7 @@ def test_series_of_a_pod_that_is_gone_vanish(world):
     throttler = world.revision()
     world.pods(throttler, "10.0.0.1:8012")
     counters = world.entry(throttler).counters
-    counters.client_of(("10.0.0.1:8012", b"GET", 200)).duration.observe(0.1)
+    counters.client_of(("10.0.0.1:8012", b"GET", 1, 200)).duration.observe(0.1)
     assert "10.0.0.1" in Metrics(world).render().decode()
     world.pods(throttler)
     assert "10.0.0.1" not in Metrics(world).render().decode()

@@ -98,6 +98,23 @@ def test_over_tls_the_scheme_is_https_and_the_port_is_the_one_that_was_dialled()
 
 
 @pytest.mark.parametrize(
+    ("minor", "asked", "sent"), [(0, "1.0", "1.1"), (1, "1.1", "1.1"), (2, "2", "2")]
+)
+def test_each_side_has_the_version_that_it_speaks(minor, asked, sent):
+    requests = Requests()
+    trace = requests.begin(minor=minor)
+    trace.found(REVISION)
+    trace.assigned("10.0.0.1:8012")
+    trace.sending("http://10.0.0.1:8012")
+    trace.ended(200, "served")
+    found = spans(trace)
+    versions = [
+        (found[name].attributes or {})["network.protocol.version"] for name in ("POST", "POST /buy")
+    ]
+    assert versions == [asked, sent]
+
+
+@pytest.mark.parametrize(
     ("status", "server", "client"),
     [(200, "UNSET", "UNSET"), (404, "UNSET", "ERROR"), (500, "ERROR", "ERROR")],
 )

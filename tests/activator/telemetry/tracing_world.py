@@ -34,8 +34,9 @@ class Requests:
         host: bytes = b"cart.example.com",
         block: bytes = b"",
         secure: bool = False,
+        minor: int = 1,
     ) -> RecordedTrace:
-        trace = self.tracer.begin(method, target, host, 1, block, secure)
+        trace = self.tracer.begin(method, target, host, minor, block, secure)
         assert isinstance(trace, RecordedTrace)
         return trace
 
