@@ -134,6 +134,13 @@ export class QueueChart {
     return Date.parse(time) / 1000 - (steps - 1 - place) * stepSeconds;
   }
 
+  /** From when to when there can be steps, whether or not there are as many yet. */
+  #window() {
+    const { time, steps, stepSeconds } = /** @type {HistoryView} */ (this.#history);
+    const end = Date.parse(time) / 1000;
+    return [end - steps * stepSeconds, end];
+  }
+
   async #plotIt() {
     await library();
     const past = this.#shown;
@@ -163,9 +170,9 @@ export class QueueChart {
         height: HEIGHT,
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(4, most * 1.1)] } },
+        scales: { x: { range: () => this.#window() }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(4, most * 1.1)] } },
         axes: [
-          { ...axis, values: [[60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+          { ...axis, values: [[60, "{HH}:{mm}", null, null, null, null, null, null, 1]] },
           { ...axis, values: whole, size: 44 },
         ],
         series: [

@@ -96,8 +96,8 @@ export class Header {
     document.documentElement.classList.toggle("stale", lost);
     found("lost").hidden = !lost;
     if (lost) {
-      const told = `Connection lost at ${since}. What you see is as it was then; trying again.`;
-      say(found("lost"), told);
+      const why = connection.error ? ` (${connection.error})` : "";
+      say(found("lost"), `Connection lost at ${since}${why}. What you see is as it was then; trying again.`);
       show(found("connection"), "bad", `lost since ${since}`);
     } else if (connection.state === "connecting") show(found("connection"), "wait", "connecting");
     else if (now < this.#backUntil) show(found("connection"), "good", "back, live");

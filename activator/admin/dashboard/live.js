@@ -8,8 +8,10 @@
  * later and later. While the page cannot be seen there are no turns.
  */
 
+import { answerOf, wordsOf } from "./api.js";
 import { busyAtLast, movedOn } from "./history.js";
 import { keyOf } from "./model.js";
+import { Stream } from "./stream.js";
 
 /** @typedef {import("./store.js").Store} Store */
 
@@ -28,17 +30,10 @@ const HISTORY = 5000;
 const DETAIL = 3000;
 /** The longest time between two attempts to reach an activator that is away. */
 const LONGEST_PAUSE = 10_000;
-/** After this an answer is not waited for any longer. */
-const PATIENCE = 10_000;
 /** Revisions that are asked for by name; of more, all are. */
 const MOST_NAMED = 40;
-/** After this a stream is opened anew that the browser has given up. */
-const REOPEN = 5000;
-
-const KINDS = [
-  ...["pod-changed", "capacity-changed", "queue-began", "queue-ended"],
-  "wake-up-finished",
-];
+/** For how long the first word of the stream is waited for. */
+const HELLO = 1000;
 
 export class Live {
   /** Revisions that an event was about since they were asked for. @type {Set<string>} */
@@ -55,8 +50,20 @@ export class Live {
   #running = false;
   /** Whether a turn was wanted while one was under way. */
   #again = false;
+  /** When the next turn comes. */
+  #due = 0;
   /** @type {number | undefined} */
   #timer;
+  #started = false;
+  #stream = new Stream({
+    hello: () => this.#everything(true),
+    missed: () => {
+      this.store.missed(new Date());
+      this.#everything(true);
+    },
+    told: (event) => this.#told(event),
+    broken: () => this.#everything(false), // asks at once whether the activator is there at all
+  });
 
   /** @param {Store} store */
   constructor(store) {
@@ -65,12 +72,14 @@ export class Live {
 
   /** Begin. */
   start() {
-    this.#listen();
+    this.#stream.open();
     document.addEventListener("visibilitychange", () => {
+      this.#stream.seen(!document.hidden);
       this.#asked.whole = -Infinity;
       this.#plan(0);
     });
-    this.#plan(0);
+    this.#started = true;
+    this.#plan(HELLO); // the stream's first word comes earlier, and then is the time to ask
   }
 
   /** Look at one revision by itself, or at none. @param {string | null} key */
@@ -78,30 +87,16 @@ export class Live {
     if (key === this.#looked) return;
     this.#looked = key;
     this.#asked.detail = -Infinity;
-    if (key !== null) this.#plan(0);
+    if (key !== null && this.#started) this.#plan(0);
   }
 
   // -- the stream ---------------------------------------------------------------------------------
 
-  #listen() {
-    const stream = new EventSource("api/v1/events");
-    stream.addEventListener("hello", () => this.#everything(true));
-    stream.addEventListener("lost", () => {
-      this.store.missed(new Date());
-      this.#everything(true);
-    });
-    for (const kind of KINDS) {
-      stream.addEventListener(kind, (event) => {
-        const told = { kind, ...JSON.parse(event.data) };
-        this.store.happened(told);
-        this.#touched.add(told.revision);
-        this.#plan(this.#asked.turn + SOON - performance.now());
-      });
-    }
-    stream.onerror = () => {
-      this.#everything(false); // asks at once whether the activator is there at all
-      if (stream.readyState === EventSource.CLOSED) setTimeout(() => this.#listen(), REOPEN);
-    };
+  /** Take an event. @param {import("./model.js").Happening} event */
+  #told(event) {
+    this.store.happened(event);
+    this.#touched.add(event.revision);
+    this.#plan(this.#asked.turn + SOON - performance.now());
   }
 
   /** Ask for everything anew. @param {boolean} streaming */
@@ -123,7 +118,6 @@ export class Live {
     this.#due = due;
     this.#timer = setTimeout(() => this.#turn(), Math.max(0, ms));
   }
-  #due = 0;
 
   async #turn() {
     this.#timer = undefined;
@@ -139,7 +133,7 @@ export class Live {
     } catch (error) {
       this.#failures += 1;
       this.#asked.whole = this.#asked.history = this.#asked.detail = -Infinity;
-      this.store.connected({ state: "lost", error: String(error) }, performance.now());
+      this.store.connected({ state: "lost", error: wordsOf(error) }, performance.now());
     }
     this.#running = false;
     const pause = Math.min(LONGEST_PAUSE, TURN * 2 ** Math.max(0, this.#failures - 1));
@@ -242,20 +236,4 @@ export class Live {
  */
 function settled({ view, rank }) {
   return view.queued === 0 && view.inFlight === 0 && rank.level === rank.now;
-}
-
-/**
- * Ask the API.
- * @param {string} path
- * @returns {Promise<any>} the answer; null if there is no such thing
- * @throws {Error} there was no answer, or none that says anything
- */
-async function answerOf(path) {
-  const response = await fetch(path, {
-    headers: { accept: "application/json" },
-    signal: AbortSignal.timeout(PATIENCE),
-  });
-  if (response.status === 404) return null;
-  if (!response.ok) throw new Error(`${path.split("?")[0]}: ${response.status}`);
-  return response.json();
 }

@@ -100,11 +100,18 @@ export class RevisionPage {
   /** @param {RevisionView} view @param {Known} known @param {Store} store */
   #drawAll(view, known, store) {
     say(this.#state, stateOf(view));
-    this.#state.className = `pill ${view.queued ? "wait" : known.rank.now === "failing" ? "bad" : "good"}`;
+    this.#state.className = `pill ${colourOf(view, known.rank.now)}`;
     this.#answer.draw(view, store.activator?.manifests?.folder ?? null);
     this.#facts.draw(view);
     this.#pods.draw(view);
   }
+}
+
+/** @param {RevisionView} view @param {import("./attention.js").Level} level */
+function colourOf(view, level) {
+  if (level === "waiting") return "wait";
+  if (level === "failing") return "bad";
+  return view.pods.some((pod) => pod.usable) || view.clusterIP?.usable ? "good" : "";
 }
 
 /** Why requests wait, or why one would; and what to do about it. */

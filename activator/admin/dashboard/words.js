@@ -61,7 +61,8 @@ export function forecasts(forecast) {
   const told = [];
   const { startSeconds, drainSecondsPerRequest, expectedWaitSeconds } = forecast ?? {};
   if (known(expectedWaitSeconds)) {
-    told.push(`a request that came now would wait about ${finely(expectedWaitSeconds)}`);
+    const wait = expectedWaitSeconds ? `wait about ${finely(expectedWaitSeconds)}` : "not wait";
+    told.push(`a request that came now would ${wait}`);
   }
   if (known(startSeconds)) told.push(`a start takes about ${finely(startSeconds)}`);
   if (known(drainSecondsPerRequest)) {

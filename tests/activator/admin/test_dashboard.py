@@ -53,7 +53,7 @@ def test_a_watch_is_old_when_it_is_on_the_command_line():
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_every_event_is_listened_to_and_has_its_words(kind):
-    assert f'"{kind.value}"' in SCRIPTS["live.js"]
+    assert f'"{kind.value}"' in SCRIPTS["stream.js"]
     assert f'"{kind.value}": (told)' in SCRIPTS["words.js"]
 
 
