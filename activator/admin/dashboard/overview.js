@@ -4,6 +4,7 @@
 import { compare } from "./attention.js";
 import { arrange, element, mark, say } from "./dom.js";
 import { count, counted } from "./format.js";
+import { drawLegend } from "./pod_blocks.js";
 import { written } from "./route.js";
 import { Row } from "./row.js";
 import { Summary } from "./summary.js";
@@ -100,6 +101,7 @@ export class Overview {
     };
     this.#filter.addEventListener("input", chose);
     this.#waiting.addEventListener("change", chose);
+    drawLegend(found("pod-legend"));
     found("toolbar").addEventListener("submit", (event) => event.preventDefault());
     this.#toggle.addEventListener("click", () => {
       this.#open = this.#toggle.getAttribute("aria-expanded") !== "true";

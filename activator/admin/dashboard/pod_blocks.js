@@ -35,6 +35,16 @@ export class PodBlocks {
   }
 }
 
+/** What the letters mean, to stand below them. @param {Element} into */
+export function drawLegend(into) {
+  const kinds = /** @type {import("./model.js").PodKind[]} */ (Object.keys(POD_KINDS));
+  fill(
+    into,
+    "Pods:",
+    ...kinds.map((kind) => element("span", {}, blockOf(kind), ` ${POD_KINDS[kind].words}`)),
+  );
+}
+
 /** @param {import("./model.js").RevisionView} view */
 function blocks(view) {
   const groups = [...podsByKind(view)];

@@ -87,8 +87,9 @@ export class RevisionPage {
       say(this.#missing, "No such revision is known to this activator, or not any more.");
       return;
     }
-    if (detail.view !== this.#shown) this.#drawAll(detail.view, known, store);
+    if (detail.view !== this.#shown) this.#drawAll(detail.view, known);
     this.#shown = detail.view;
+    this.#answer.draw(detail.view, store.activator?.manifests?.folder ?? null);
     const current = { ...known, view: detail.view, at: detail.at };
     if (current.view.queued) document.title = `${count(current.view.queued)} waiting – ${this.#key}`;
     this.#answer.drawAge(current, now);
@@ -97,11 +98,10 @@ export class RevisionPage {
     this.#events.draw(store.events);
   }
 
-  /** @param {RevisionView} view @param {Known} known @param {Store} store */
-  #drawAll(view, known, store) {
+  /** @param {RevisionView} view @param {Known} known */
+  #drawAll(view, known) {
     say(this.#state, stateOf(view));
     this.#state.className = `pill ${colourOf(view, known.rank.now)}`;
-    this.#answer.draw(view, store.activator?.manifests?.folder ?? null);
     this.#facts.draw(view);
     this.#pods.draw(view);
   }

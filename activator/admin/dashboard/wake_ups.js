@@ -1,7 +1,7 @@
 // @ts-check
 /** The last wake-ups of a revision: what each second of a cold start went to, as bars. */
 
-import { element, fill, say } from "./dom.js";
+import { arrange, element, say } from "./dom.js";
 import { counted, finely, moment } from "./format.js";
 
 /** @typedef {import("./model.js").WakeUpView} WakeUpView */
@@ -64,22 +64,28 @@ export class WakeUpList {
     element("li", {}, element("span", { class: "key waiting" }), "waiting: nothing more was seen"),
   );
   element = element("div", {}, this.#none, this.#legend, this.#list);
-  #told = "";
+  /** By what they say. @type {Map<string, Element>} */
+  #items = new Map();
 
   /**
    * @param {import("./model.js").RevisionView} view
-   * @param {number} soFar seconds that its first request has waited
+   * @param {number} age seconds that its first request has waited
    */
-  draw(view, soFar) {
+  draw(view, age) {
     const all = view.wakeUps ?? [];
     this.#none.hidden = all.length > 0;
     this.#legend.hidden = this.#list.hidden = !all.length;
-    const open = all.some((one) => one.seconds === null);
-    const told = JSON.stringify(open ? [all, soFar] : all);
-    if (told === this.#told) return;
-    this.#told = told;
+    const soFar = Math.round(age * 10) / 10;
     const longest = Math.max(...all.map((one) => lengthOf(one, soFar)), 0.001);
-    fill(this.#list, ...all.map((one) => itemOf(one, soFar, longest)));
+    const before = this.#items;
+    this.#items = new Map(
+      all.map((one) => {
+        const told = JSON.stringify([one, longest, one.seconds === null && soFar]);
+        // What has not changed keeps its selection.
+        return [told, before.get(told) ?? itemOf(one, soFar, longest)];
+      }),
+    );
+    arrange(this.#list, [...this.#items.values()]);
   }
 }
 
