@@ -12,12 +12,11 @@ from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
-from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.frame_reader import FrameReader
-from activator.proxy.http2.hpack import NO_TABLE, Decoder, Field
+from activator.proxy.http2.hpack import NO_TABLE, Decoder
 from activator.proxy.http2.settings import Setting, write_settings
 
 if TYPE_CHECKING:
@@ -395,15 +394,6 @@ class Connection(asyncio.Protocol):
         if stream.closed:
             self.forget(stream)
 
-    def headers(self, stream: int, block: bytes, ended: bool) -> None:
-        """See FrameHandler."""
-        try:
-            fields = self._decoder.decode(block)
-        except FramingError as error:
-            self.on_headers_too_large(stream, error)
-            return
-        self.on_headers(stream, fields, ended)
-
     def settings(self, values: list[tuple[int, int]]) -> None:
         """See FrameHandler."""
         for identifier, value in values:
@@ -486,12 +476,8 @@ class Connection(asyncio.Protocol):
         """Whether a stream has never begun."""
 
     @abstractmethod
-    def on_headers(self, stream: int, fields: list[Field], ended: bool) -> None:
-        """A header section came."""
-
-    @abstractmethod
-    def on_headers_too_large(self, stream: int, error: FramingError) -> None:
-        """A header section came that nobody keeps."""
+    def headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """See FrameHandler."""
 
     @abstractmethod
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:

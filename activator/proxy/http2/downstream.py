@@ -18,13 +18,13 @@ from activator.proxy.http2.connection import PART_SECONDS, Connection, Stream
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.exchange import Http2Exchange
 from activator.proxy.http2.fields import read_request, read_trailers
+from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.settings import Setting
 from activator.proxy.linger import Linger
 
 if TYPE_CHECKING:
     from activator.proxy.downstream import Downstream
     from activator.proxy.http2.fields import RequestFields
-    from activator.proxy.http2.hpack import Field
     from activator.proxy.request import Request
 
 #: Streams that a client may have open (Go: 250).
@@ -56,6 +56,7 @@ class Http2Downstream(Connection):
         self.armed = inf
         self.idle_since = before.idle_since
         self._before = before
+        self._requests = Recurring(self._decoder, read_request)
         self._stuck_at = inf  # when to look for answers that nobody takes
         self._leaving = False  # it has been told to open no more
         self._last_said = False  # and which stream was the last
@@ -103,25 +104,20 @@ class Http2Downstream(Connection):
         """See Connection. Behind the last that we look at, a client may have begun others."""
         return not stream & 1 or (stream > self.last_stream and not self._last_said)
 
-    def on_headers(self, stream: int, fields: list[Field], ended: bool) -> None:
-        """See Connection."""
+    def headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """See FrameHandler."""
         found = self.streams.get(stream)
         if found is not None:
-            self._on_trailers(found, fields, ended)
-        elif self._opens(stream):
-            try:
-                request = read_request(fields)
-            except FramingError as error:
+            self._on_trailers(found, block, ended)
+            return
+        try:
+            request = self._requests.read(block)
+        except FramingError as error:
+            if self._opens(stream):
                 self._refuse(stream, error)
-                return
+            return
+        if self._opens(stream):
             self._begin(stream, Http2Exchange.read(request, ended=ended), ended)
-
-    def on_headers_too_large(self, stream: int, error: FramingError) -> None:
-        """See Connection."""
-        if stream in self.streams:
-            self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
-        elif self._opens(stream):
-            self._refuse(stream, error)
 
     def _opens(self, stream: int) -> bool:
         """Whether a stream begins here that somebody is to look at."""
@@ -152,9 +148,9 @@ class Http2Downstream(Connection):
         stream.exchange = exchange = Http2Exchange(self, stream, read)
         exchange.begin()
 
-    def _on_trailers(self, stream: Stream, fields: list[Field], ended: bool) -> None:
+    def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         try:
-            trailers = read_trailers(fields)
+            trailers = read_trailers(self._decoder.decode(block))
         except FramingError as error:
             self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, str(error))
             return

@@ -16,7 +16,7 @@ from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.http2 import grpc
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import RequestFields, ResponseFields
-from activator.proxy.http2.hpack import line
+from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import block_of, is_ours, lines_of, without_context
 from activator.proxy.probes import probe_reply
 from activator.proxy.problem import negotiated
@@ -103,6 +103,8 @@ class Http2Exchange(Exchange):
         Arguments:
             ended: whether nothing follows on its stream.
         """
+        if ended and fields.bodiless is not None:
+            return fields.bodiless, fields
         by_name = fields.fields
         request = Request(
             *(fields.method, fields.path, _MINOR, fields.authority, by_name, b""),
@@ -110,6 +112,8 @@ class Http2Exchange(Exchange):
             length=0 if ended else fields.length,
             expects_continue=not ended and by_name.get(b"expect", b"").lower() == b"100-continue",
         )
+        if ended:
+            fields.bodiless = request
         return request, fields
 
     # -- getting a pod --------------------------------------------------------------------------
@@ -180,24 +184,25 @@ class Http2Exchange(Exchange):
 
     def _head(self, pool: Http2Pool) -> bytes:
         """Return the header block that the pod gets."""
-        request, fields = self.request, self._fields.fields
-        client = self.downstream.client
-        before = fields.get(b"x-forwarded-for")
-        block = self._fields.block
+        fields = self._fields
+        front, rest = pool.host_blocks
+        if not fields.forwarded:
+            fields.forwarded = self._forwarded()
+        block = fields.block
         if self.trace is not None:
-            context = self.trace.sending(pool.pool.origin)
-            block = without_context(fields) + block_of(context)
-        return b"".join(
-            (
-                line(b":method", request.method),
-                line(b":path", request.target),
-                pool.host_block,
-                line(b"k-original-host", fields.get(b"k-original-host") or request.host),
-                line(b"x-forwarded-for", before + b", " + client if before else client),
-                _EXPECT if request.expects_continue else b"",
-                block,
-            )
-        )
+            request, context = self.request, self.trace.sending(pool.pool.origin)
+            block = line(b":method", request.method) + line(b":path", request.target)
+            block += without_context(fields.fields) + block_of(context)
+        head = b"".join((front, block, rest, fields.forwarded))
+        return head + _EXPECT if self.request.expects_continue else head
+
+    def _forwarded(self) -> bytes:
+        """Return the fields that say who has asked, and for which host."""
+        fields, client = self._fields.fields, self.downstream.client
+        host = fields.get(b"k-original-host") or self.request.host
+        before = fields.get(b"x-forwarded-for")
+        client = before + b", " + client if before else client
+        return b"".join((_ORIGINAL_HOST, string(host), _FORWARDED_FOR, string(client)))
 
     def on_request_data(self, payload: bytes, trailers: bytes | None) -> None:
         """Take what the client sent; ``trailers`` is None as long as more is to come."""
@@ -231,8 +236,7 @@ class Http2Exchange(Exchange):
                 self._continue()
             return
         self._answer_began(self._proxy.driver.clock())
-        block = line(b":status", b"%d" % response.status) + response.block
-        self.downstream.write_headers(self._stream, block, ended=False)
+        self.downstream.write_headers(self._stream, response.block, ended=False)
 
     def on_response(self, response: ResponseFields, ended: bool) -> None:
         """The final head came; ``ended``: and nothing follows."""
@@ -271,7 +275,7 @@ class Http2Exchange(Exchange):
         now = self._proxy.driver.clock()
         self._begin_answer(response.status, response.length, pod, now)
         self._unsized = response.length < 0
-        block = line(b":status", b"%d" % response.status) + response.block
+        block = response.block
         if b"date" not in response.fields:
             block += line(b"date", self._proxy.date())
         if self.notes:
@@ -417,6 +421,8 @@ class Http2Exchange(Exchange):
 
 _FAILED: Final = "upstream-failed"
 _EXPECT: Final = line(b"expect", b"100-continue")
+_ORIGINAL_HOST: Final = name_prefix(b"k-original-host")
+_FORWARDED_FOR: Final = name_prefix(b"x-forwarded-for")
 
 
 def _name(code: int) -> str:

@@ -21,7 +21,8 @@ from activator.proxy.fields import (
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2.hpack import Field, name_prefix
 from activator.proxy.http2.lines import Lines, Treatment
-from activator.proxy.request import HOST, METHOD
+from activator.proxy.http2.section import SENSITIVE
+from activator.proxy.request import HOST, METHOD, Request
 
 _TARGET_CHARACTERS: Final = bytes({*range(0x21, 0x7F)} - {ord("#")})
 #: Content-Length has no more digits in HTTP/1 either.
@@ -31,9 +32,10 @@ _MAX_DIGITS: Final = 19
 _OF_CONNECTIONS: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
-#: What nobody but the receiver should keep (RFC 7541 section 7.1.3): in no memo of ours, and not
-#: to be indexed by others.
-_SENSITIVE: Final = frozenset((b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"))
+#: What is another value in every message: not worth the room in a memo.
+_NEW_EACH_TIME: Final = frozenset(
+    (b"traceparent", b"x-request-id", b"x-b3-spanid", b"x-b3-traceid", b"x-cloud-trace-context")
+)
 #: Fields that may stand in a message once.
 _SINGLE: Final = frozenset((b"content-length", b"host", b"te"))
 
@@ -57,8 +59,9 @@ class RequestFields:
         authority: of :authority, else of Host.
         fields: all fields by name, pseudo fields among them; values of equal names joined.
         length: Content-Length, -1 if it is not said.
-        block: the fields that go on as they came, ready for a pod: all but the pseudo fields, and
-            what is ours (``proxy.fields``).
+        block: the fields that go on as they came, ready for a pod: :method and :path, and all but
+            the other pseudo fields and what is ours (``proxy.fields``).
+        bodiless, forwarded: what an exchange has made of it, for the next one that says the same.
     """
 
     method: bytes
@@ -67,6 +70,8 @@ class RequestFields:
     fields: dict[bytes, bytes]
     length: int
     block: bytes
+    bodiless: Request | None = None
+    forwarded: bytes = b""
 
 
 @dataclass(slots=True)
@@ -74,7 +79,8 @@ class ResponseFields:
     """The header section of an answer, also of an interim one.
 
     Attributes:
-        status: its code; fields, length, block: as of RequestFields.
+        status: its code; fields, length: as of RequestFields.
+        block: the fields that go on, :status in front.
     """
 
     status: int
@@ -224,10 +230,10 @@ def _refused(value: bytes) -> bytes:
 # Which name is treated how.
 
 _REQUEST_CHECKS: Final[dict[bytes, Treatment]] = {
-    b":method": Treatment(b"", _method),
+    b":method": Treatment(name_prefix(b":method"), _method),
     b":scheme": Treatment(b"", _scheme),
     b":authority": Treatment(b"", _authority),
-    b":path": Treatment(b"", _path, kept=False),
+    b":path": Treatment(name_prefix(b":path"), _path, kept=False),
     b"host": Treatment(b"", _authority),
     b"te": Treatment(name_prefix(b"te"), _te),
     b"trailer": Treatment(name_prefix(b"trailer"), _trailer),
@@ -235,7 +241,7 @@ _REQUEST_CHECKS: Final[dict[bytes, Treatment]] = {
     **dict.fromkeys(_OF_CONNECTIONS, Treatment(b"", _refused)),
 }
 _RESPONSE_CHECKS: Final[dict[bytes, Treatment]] = {
-    b":status": Treatment(b"", _status),
+    b":status": Treatment(name_prefix(b":status"), _status),
     b"date": Treatment(name_prefix(b"date")),
     b"trailer": _REQUEST_CHECKS[b"trailer"],
     b"content-length": _REQUEST_CHECKS[b"content-length"],
@@ -246,8 +252,9 @@ _RESPONSE_CHECKS: Final[dict[bytes, Treatment]] = {
 def _passing(name: bytes) -> Treatment:
     if name[:1] == b":":
         return Treatment(b"", _refused)
-    sensitive = name in _SENSITIVE
-    return Treatment(name_prefix(name, never_indexed=sensitive), kept=not sensitive)
+    sensitive = name in SENSITIVE
+    kept = not sensitive and name not in _NEW_EACH_TIME
+    return Treatment(name_prefix(name, never_indexed=sensitive), kept=kept)
 
 
 def _of_request(name: bytes) -> Treatment:
@@ -255,7 +262,7 @@ def _of_request(name: bytes) -> Treatment:
     if found is not None:
         return found
     if REQUEST_FIELDS.fullmatch(b"\r\n%b:" % name) or is_lookalike(name):
-        return Treatment(b"", kept=name not in _SENSITIVE)
+        return Treatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 
 
@@ -264,7 +271,7 @@ def _of_response(name: bytes) -> Treatment:
     if found is not None:
         return found
     if RESPONSE_FIELDS.fullmatch(b"\r\n%b:" % name):
-        return Treatment(b"", kept=name not in _SENSITIVE)
+        return Treatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 
 
@@ -272,7 +279,7 @@ def _of_trailers(name: bytes) -> Treatment:
     if name in _OF_CONNECTIONS:
         return Treatment(b"", _refused)
     if is_barred_from_trailers(name):
-        return Treatment(b"", kept=name not in _SENSITIVE)
+        return Treatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from activator.proxy.grammar import FramingError
-from activator.proxy.http2.hpack import Field, NeverIndexed, name_prefix, string
+from activator.proxy.http2.hpack import Field, NeverIndexed, line, name_prefix, string
 
 #: Lines that a memo holds at most, and bytes of one: it stays below 1 MiB whatever clients send.
 MEMO_LINES: Final = 1024
@@ -59,8 +59,8 @@ class Lines:
             FramingError: one is malformed.
         """
         lines = list(map(self.known.get, fields))
-        for place, line in enumerate(lines):
-            if line is None:
+        for place, known in enumerate(lines):
+            if known is None:
                 lines[place] = self._learn(fields[place])
         return b"".join(lines)  # type: ignore[arg-type] # None is in none of them any more
 
@@ -76,12 +76,17 @@ class Lines:
             value = check(value)
         if isinstance(field, NeverIndexed):
             return name_prefix(name, never_indexed=True) + string(value) if prefix else b""
-        line = prefix + string(value) if prefix else b""
+        if not prefix:
+            passed = b""
+        elif kept:
+            passed = line(name, value)  # in one byte, where the static table has it
+        else:
+            passed = prefix + string(value)
         if kept and len(name) + len(value) <= MEMO_LINE_BYTES:
             if len(self.known) >= MEMO_LINES:
                 self.known.clear()
-            self.known[field] = line
-        return line
+            self.known[field] = passed
+        return passed
 
     def _learn_name(self, name: bytes) -> Treatment:
         if not name or name.removeprefix(b":").translate(None, _NAME_CHARACTERS):

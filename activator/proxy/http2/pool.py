@@ -44,20 +44,24 @@ class Http2Pool:
         self._waiting: list[Http2Exchange] = []
         self._dialing = False
         self._host_lines = b""
-        self._host_block = b""
+        self._host_blocks = b"", b""
 
     @property
-    def host_block(self) -> bytes:
-        """The request fields that say which pod is asked: :scheme, :authority, and others."""
+    def host_blocks(self) -> tuple[bytes, bytes]:
+        """The request fields that say which pod is asked: :scheme with :authority, and others."""
         if self._host_lines is not self.pool.host_lines:
             self._host_lines = self.pool.host_lines
             fields = [each.split(b": ", 1) for each in self._host_lines.split(b"\r\n")[:-1]]
             secure = self.pool.origin.startswith("https")
-            self._host_block = line(b":scheme", b"https" if secure else b"http") + b"".join(
-                line(b":authority" if name == b"Host" else name.lower(), value)
-                for name, value in fields
-            )
-        return self._host_block
+            front = line(b":scheme", b"https" if secure else b"http")
+            rest = b""
+            for name, value in fields:
+                if name == b"Host":
+                    front += line(b":authority", value)
+                else:
+                    rest += line(name.lower(), value)
+            self._host_blocks = front, rest
+        return self._host_blocks
 
     def take(self) -> Http2Upstream | None:
         """Return a connection with room for one more request, or None."""

@@ -13,7 +13,9 @@ from activator.proxy.http2.hpack import line
 _CONTEXT = frozenset((b"traceparent", b"tracestate"))
 #: Of those that mean something to us, what goes on all the same.
 _PASSING = frozenset((b"content-length", b"te", b"trailer"))
-_SENSITIVE = frozenset((b"authorization", b"cookie", b"proxy-authorization"))
+#: What nobody but the receiver should keep (RFC 7541 section 7.1.3): in no memo of ours, and not
+#: to be indexed by others.
+SENSITIVE = frozenset((b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"))
 
 
 def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:
@@ -44,7 +46,7 @@ def is_ours(name: bytes) -> bool:
 def without_context(fields: Mapping[bytes, bytes]) -> bytes:
     """Return the block of a request's fields that go on, but for the context of its trace."""
     return b"".join(
-        line(name, value, never_indexed=name in _SENSITIVE)
+        line(name, value, never_indexed=name in SENSITIVE)
         for name, value in fields.items()
         if (name in _PASSING or not is_ours(name))
         and name not in _CONTEXT

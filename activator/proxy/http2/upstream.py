@@ -13,11 +13,12 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import Connection, Stream
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_response, read_trailers
+from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.settings import Setting
 
 if TYPE_CHECKING:
     from activator.proxy.http2.exchange import Http2Exchange
-    from activator.proxy.http2.hpack import Field
+    from activator.proxy.http2.fields import ResponseFields
     from activator.proxy.http2.pool import Http2Pool
 
 #: Stream numbers beyond which a connection takes no more (RFC 9113 section 5.1.1).
@@ -35,6 +36,8 @@ class Http2Upstream(Connection):
     def __init__(self, pool: Http2Pool) -> None:
         super().__init__(pool.clock, server=False)
         self.pool = pool
+        self._responses = Recurring(self._decoder, read_response)
+        self._trailers = Recurring(self._decoder, read_trailers)
         self._most = pool.most
         self._next = 1
         self._going = False
@@ -143,27 +146,25 @@ class Http2Upstream(Connection):
         """See Connection."""
         self._most = self.pool.most = count
 
-    def on_headers(self, stream: int, fields: list[Field], ended: bool) -> None:
-        """See Connection."""
-        found = self._known(stream)
-        if found is None:
-            return
-        exchange = found.exchange
-        if found.peer_closed or exchange is None:
-            self.stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
-            return
+    def headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """See FrameHandler."""
+        found = self.streams.get(stream)
+        exchange = None if found is None else found.exchange
         try:
-            if found.answered:
-                self._on_trailers(found, exchange, fields, ended)
+            if found is None or exchange is None or found.peer_closed:
+                self._decoder.decode(block)
+                if self._known(stream) is not None:
+                    self.stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
+            elif found.answered:
+                self._on_trailers(found, exchange, self._trailers.read(block), ended)
             else:
-                self._on_response(found, exchange, fields, ended)
+                self._on_response(found, exchange, self._responses.read(block), ended)
         except FramingError as error:
             self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
 
     def _on_response(
-        self, stream: Stream, exchange: Http2Exchange, fields: list[Field], ended: bool
+        self, stream: Stream, exchange: Http2Exchange, response: ResponseFields, ended: bool
     ) -> None:
-        response = read_response(fields)
         if response.status < 200:
             if ended:
                 raise FramingError("an interim answer that ends the stream", 502)
@@ -179,13 +180,12 @@ class Http2Upstream(Connection):
         exchange.on_response(response, ended)
 
     def _on_trailers(
-        self, stream: Stream, exchange: Http2Exchange, fields: list[Field], ended: bool
+        self, stream: Stream, exchange: Http2Exchange, trailers: bytes, ended: bool
     ) -> None:
         if not ended:
             raise FramingError("headers in the middle", 502)
         if stream.missing > 0:
             raise FramingError("not as long as announced", 502)
-        trailers = read_trailers(fields)
         self._end_answer(stream)
         exchange.on_payload(b"", trailers)
 
@@ -230,10 +230,6 @@ class Http2Upstream(Connection):
                 exchange.on_reset(ErrorCode.REFUSED_STREAM, answered=False)
         if not self.streams:
             self.close()
-
-    def on_headers_too_large(self, stream: int, error: FramingError) -> None:
-        """See Connection."""
-        self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
 
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """See FrameHandler."""
