@@ -26,6 +26,8 @@ const WHOLE_WITHOUT_STREAM = 5_000;
 const SHARE = 0.1;
 /** From one question for the last minutes to the next; the activator's own step. */
 const HISTORY = 5000;
+/** The oldest that is shown of the activator itself, of which no event tells. */
+const WHO = 5000;
 /** From one question for the revision that is looked at to the next, while nothing happens. */
 const DETAIL = 3000;
 /** The longest time between two attempts to reach an activator that is away. */
@@ -143,7 +145,9 @@ export class Live {
 
   /** Ask for what is due. @returns {Promise<boolean>} whether anything was */
   async #ask() {
-    const due = [this.#askDetail(), this.#askRevisions(), this.#askHistory()].filter(Boolean);
+    const revisions = this.#askRevisions(); // whose answer says how the activator is as well
+    const activator = revisions ? null : this.#askActivator();
+    const due = [this.#askDetail(), revisions, activator, this.#askHistory()].filter(Boolean);
     await Promise.all(due);
     return due.length > 0;
   }
@@ -200,6 +204,15 @@ export class Live {
     const asked = new URLSearchParams([...keys].map((key) => ["revision", key]));
     const answer = await answerOf(`api/v1/revisions?${asked}`);
     this.store.take(answer, keys, performance.now());
+  }
+
+  #askActivator() {
+    return performance.now() - this.store.activatorAt < WHO ? null : this.#activator();
+  }
+
+  async #activator() {
+    const answer = await answerOf("api/v1/activator");
+    if (answer !== null) this.store.takeActivator(answer, performance.now());
   }
 
   #askHistory() {

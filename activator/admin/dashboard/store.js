@@ -81,9 +81,14 @@ export class Store {
     }
     for (const key of gone) this.revisions.delete(key);
     this.version += 1;
-    this.activator = answer.activator;
-    this.activatorAt = at;
     this.listed ||= asked === null;
+    this.takeActivator(answer.activator, at);
+  }
+
+  /** Take how the activator itself is. @param {ActivatorView} activator @param {number} at */
+  takeActivator(activator, at) {
+    this.activator = activator;
+    this.activatorAt = at;
     this.changed();
   }
 
