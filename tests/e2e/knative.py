@@ -83,9 +83,9 @@ class Pod(SamplePod):
         port: where it listens, 0 before.
     """
 
-    def __init__(self, name: str, gate: asyncio.Event) -> None:
+    def __init__(self, name: str, gate: asyncio.Event, quiet_period: float = 0.3) -> None:
         # Its own slots are off: how many come at a time is the activators' to keep.
-        options = PodOptions(name, "127.0.0.1", 0, quiet_period=0.3, tell_requests=True)
+        options = PodOptions(name, "127.0.0.1", 0, quiet_period=quiet_period, tell_requests=True)
         super().__init__(options, self._note)
         self._gate = gate
         self.held: Counter[str] = Counter()

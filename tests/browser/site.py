@@ -1,0 +1,143 @@
+"""What a dashboard is looked at with: an activator as a process, revisions, and their pods.
+
+Pods are of the test's own loop, so that a test holds their answers back and lets them go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from activator.lab.objects import private_endpoints, revision, write_object
+from tests.e2e.knative import Pod
+from tests.process import ANY_PORTS, Activator, activator
+
+
+class App:
+    """One revision, its pods, and the requests that were sent to it.
+
+    Attributes:
+        key: as the dashboard writes it.
+        gate: while it is not set, no pod answers a request.
+        pods: all that were started, in order.
+    """
+
+    def __init__(self, site: Site, name: str, **settings: Any) -> None:
+        """Make it known, without a pod; the settings are those of `activator.lab.objects`."""
+        self.name = name
+        self.key = f"default/{name}"
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.pods: list[Pod] = []
+        self._site = site
+        self._asked: list[asyncio.Task[tuple[int, str]]] = []
+        uid = f"uid-of-{name}"
+        self._files = {write_object(site.manifests, revision(name, uid=uid, **settings))}
+        self.list_pods()
+
+    def ask(self, count: int = 1) -> list[asyncio.Task[tuple[int, str]]]:
+        """Begin so many requests; those that still run at the end are given up."""
+        begun = [asyncio.ensure_future(self._site.activator.ask(self.name)) for _ in range(count)]
+        self._asked += begun
+        return begun
+
+    async def start_pod(self, *, ready: bool = True) -> Pod:
+        """Start one more pod, and list it."""
+        pod = Pod(f"{self.name}-{len(self.pods) + 1}", self.gate, quiet_period=0)
+        await pod.start()
+        self.pods.append(pod)
+        self.list_pods(ready=ready)
+        return pod
+
+    def list_pods(self, *, ready: bool = True) -> None:
+        """Write that Kubernetes lists all pods, as ready or as not ready."""
+        listed = [pod.listed(ready=ready) for pod in self.pods]
+        self._files.add(write_object(self._site.manifests, private_endpoints(self.name, listed)))
+
+    def unlist_pods(self) -> None:
+        """Write that Kubernetes lists no pod."""
+        write_object(self._site.manifests, private_endpoints(self.name, ()))
+
+    @asynccontextmanager
+    async def full(self, count: int) -> AsyncIterator[None]:
+        """Have so many requests at its pods and in its queue, for a while."""
+        self.gate.clear()
+        asked = self.ask(count)
+        try:
+            yield
+        finally:
+            self.gate.set()
+            await asyncio.gather(*asked, return_exceptions=True)  # the test says what is wrong
+
+    async def close(self) -> None:
+        """Take it away, with all that is left of it."""
+        for task in self._asked:
+            task.cancel()
+        await asyncio.gather(*self._asked, return_exceptions=True)
+        for file in self._files:
+            file.unlink()
+        self.gate.set()
+        await asyncio.gather(*(pod.end() for pod in self.pods))
+
+
+class Site:
+    """An activator that follows a folder, while it is entered.
+
+    Attributes:
+        manifests: the folder.
+        activator: the process.
+        url: of its dashboard; it stays the same when the activator is started again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.manifests = folder / "manifests"
+        self.manifests.mkdir()
+        self.activator: Activator
+        self.url = ""
+        self._stack = AsyncExitStack()
+        self._admin_port = 0
+
+    async def __aenter__(self) -> Site:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start the activator, on the admin port of the last time if there was one."""
+        running = activator(
+            *("local", "--manifests", str(self.manifests), *ANY_PORTS),
+            *("--admin-port", str(self._admin_port)),
+        )
+        self.activator = await self._stack.enter_async_context(running)
+        host, self._admin_port = await self.activator.address("admin")
+        self.url = f"http://{host}:{self._admin_port}/"
+
+    async def stop(self) -> None:
+        """Kill it."""
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def app(self, name: str, pods: int = 0, **settings: Any) -> AsyncIterator[App]:
+        """A revision for a while, known from the beginning.
+
+        Arguments:
+            pods: how many it has from the beginning.
+            settings: those of `activator.lab.objects.revision`.
+        """
+        made = App(self, name, **settings)
+        try:
+            await self.activator.queued(name, 0)  # who asks earlier is told 404
+            for _ in range(pods):
+                await made.start_pod()
+            yield made
+        finally:
+            await made.close()
+
+    def page_of(self, app: App) -> str:
+        """Return where the dashboard shows one revision."""
+        return f"{self.url}#/revisions/{app.key}"

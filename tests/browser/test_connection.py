@@ -1,0 +1,36 @@
+"""What a reader is told while the activator is away, and afterwards."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.async_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.faults import Faults
+from tests.browser.site import Site
+
+
+async def test_a_lost_connection_is_said_and_comes_back_by_itself(
+    own_site: Site, open_page: Open, faults: Faults
+) -> None:
+    faults.expect("ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY")
+    async with own_site.app("stays") as app:
+        page = await open_page(own_site.url)
+        connection = page.locator("#connection")
+        row = page.locator(f'tr[data-revision="{app.key}"]')
+        await expect(connection).to_have_text("live")
+        await expect(row).to_be_visible()
+        await expect(page.get_by_role("alert")).to_be_hidden()
+        await own_site.stop()
+        await expect(page.get_by_role("alert")).to_have_text(
+            re.compile(r"Connection lost at \d\d:\d\d:\d\d.*\. What you see is as it was then")
+        )
+        await expect(connection).to_have_text(re.compile(r"^lost since \d\d:\d\d:\d\d$"))
+        await expect(row).to_be_visible()
+        await own_site.start()
+        await expect(page.get_by_role("alert")).to_be_hidden()
+        await expect(connection).to_have_text(re.compile("live"))
+        # It is told of what happens by another process now.
+        app.ask()
+        await expect(row.locator(".reason")).to_have_text("no-endpoints")

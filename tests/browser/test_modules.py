@@ -1,0 +1,154 @@
+"""The rules of the dashboard's modules that know neither page nor network, as the browser has them.
+
+Each case is an expression, in which the names of its module are known, and its value.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.browser.conftest import Open
+from tests.browser.site import Site
+
+VIEW: dict[str, Any] = {
+    "namespace": "default",
+    "name": "a",
+    "containerConcurrency": 0,
+    "capacity": 0,
+    "inFlight": 0,
+    "queued": 0,
+    "oldestWaiterSeconds": None,
+    "reason": None,
+    "pods": [],
+}
+POD = {"state": "healthy", "decision": "use", "usable": True, "inSlice": True, "lastError": None}
+PAST = {
+    "queued": [0, 3, 1],
+    "inFlight": [2, 2, 5],
+    "outcomes": {"served": [10, 20, 30], "timed-out": [0, 1, 0], "cancelled": [4, 0, 0]},
+}
+WAKE_UP: dict[str, Any] = {
+    "phases": {"address": 1.5, "probe": 1.5, "first-byte": 2.0},
+    "seconds": 2.25,
+}
+
+
+def view(**fields: Any) -> str:
+    return json.dumps(VIEW | fields)
+
+
+def pod(**fields: Any) -> dict[str, Any]:
+    return POD | fields
+
+
+WAITS = view(queued=1, oldestWaiterSeconds=4)
+CASES: dict[str, list[tuple[str, Any]]] = {
+    "attention.js": [
+        (f"levelOf({WAITS}, 3)", "waiting"),
+        (f"levelOf({view(inFlight=1)}, 3)", "failing"),
+        (f"levelOf({view(inFlight=1)}, 0)", "busy"),
+        (f"levelOf({view()}, 0)", "idle"),
+        # Its queue began when its first request came, not when this was heard of.
+        (f"rank({WAITS}, 0, 10000, null).since", 6000),
+        # It stays where it is for ten seconds after the cause is gone, and then goes.
+        (f"rank({view()}, 0, 12000, rank({WAITS}, 0, 10000, null)).level", "waiting"),
+        (f"rank({view()}, 0, 12000, rank({WAITS}, 0, 10000, null)).now", "idle"),
+        (f"rank({view()}, 0, 20000, rank({WAITS}, 0, 10000, null)).level", "idle"),
+        # What becomes worse is shown at once.
+        (f"rank({WAITS}, 0, 10001, rank({view()}, 0, 10000, null)).level", "waiting"),
+        # A queue that empties and fills again in this time does not lose its place.
+        (
+            f"rank({view(queued=1, oldestWaiterSeconds=0)}, 0, 13000, "
+            f"rank({view()}, 0, 12000, rank({WAITS}, 0, 10000, null))).place",
+            6000,
+        ),
+    ],
+    "format.js": [
+        ("[0, 0.04, 9.94, 9.96, 59.4, 59.6, 185, 3599.6].map(seconds)",
+         ["0.0 s", "0.0 s", "9.9 s", "10 s", "59 s", "1 min 00 s", "3 min 05 s", "1 h 00 min"]),
+        ("[7620, 86400, 273600].map(seconds)", ["2 h 07 min", "1 d 0 h", "3 d 4 h"]),
+        ("[0.00042, 0.012, 0.2, 9.99, 12].map(finely)",
+         ["0.4 ms", "12 ms", "0.20 s", "9.99 s", "12 s"]),
+        ("[0, 999, 1000, 1234567].map(count)", ["0", "999", "1,000", "1,234,567"]),
+        ("[counted(1, 'pod'), counted(2, 'pod')]", ["1 pod", "2 pods"]),
+        ("[0, 0.016, 0.5, 3.24, 120.4, 4321].map(rate)",
+         ["0", "0.02", "0.5", "3.2", "120", "4,321"]),
+        ("[0, 812, 3200, 67108864].map(bytes)", ["0 B", "812 B", "3.1 KiB", "64 MiB"]),
+    ],
+    "history.js": [
+        # The last minute: of steps of 30 s the last two.
+        (f"recent({json.dumps(PAST)}, 30)",
+         {"servedPerSecond": 50 / 60, "errors": 1, "ends": [["timed-out", 1]]}),
+        ("recent(null, 5)", {"servedPerSecond": 0, "errors": 0, "ends": []}),
+        # A client that leaves is no error.
+        (f"recent({json.dumps(PAST)}, 5).errors", 1),
+        (f"recent({json.dumps(PAST)}, 5).ends", [["cancelled", 4], ["timed-out", 1]]),
+        # The newest of equal peaks.
+        ("peak([1, 3, 3, 2])", {"most": 3, "at": 2}),
+        ("peak([0, 0])", {"most": 0, "at": -1}),
+        (f"busyAtLast({json.dumps(PAST)})", True),
+        ('busyAtLast({"queued": [1, 0], "inFlight": [1, 0]})', False),
+    ],
+    "model.js": [
+        (f"keyOf({view()})", "default/a"),
+        (f"capacityOf({view(capacity=6, containerConcurrency=3)})", 6),
+        (f"capacityOf({view(capacity=None)}) === Infinity", True),
+        (f"stateOf({view()})", "scaled to zero"),
+        (f"stateOf({view(pods=[pod(usable=False, state='probing')])})", "starting"),
+        (f"stateOf({view(pods=[pod()])})", "ready"),
+        (f"stateOf({view(pods=[pod()], inFlight=1)})", "serving"),
+        (f"stateOf({view(reason='at-capacity', pods=[pod()])})", "at-capacity"),
+        (f"podKind({json.dumps(pod())})", "in use"),
+        (f"podKind({json.dumps(pod(inSlice=False))})", "shared"),
+        (f"podKind({json.dumps(pod(decision='leave', state='draining'))})", "draining"),
+        (f"podKind({json.dumps(pod(decision='leave'))})", "left"),
+        (f"podKind({json.dumps(pod(decision='wait', state='probing'))})", "waiting"),
+    ],
+    "route.js": [
+        ("parse('#/revisions/a/b').revision", "a/b"),
+        ("parse('#/revisions/a/%3Cb%3E').revision", "a/<b>"),
+        ("parse('#/revisions/a/100%').revision", "a/100%"),
+        ("parse('#/?filter=a+b&show=waiting')",
+         {"revision": None, "filter": "a b", "waiting": True}),
+        ("parse('#nonsense').revision", None),
+        ("written(parse('#/?filter=a%26b&show=waiting'))", "#/?filter=a%26b&show=waiting"),
+        ("written(parse(''))", "#/"),
+        ("parse(toRevision('a/b?c#d')).revision", "a/b?c#d"),
+    ],
+    "sparkline.js": [
+        ("areaOf([0, 0], 2)", ""),
+        # Fewer steps than would fill it stand at its right end.
+        ("areaOf([4], 2)", "M60.0 24V2.0H120.0V24Z"),
+    ],
+    "wake_ups.js": [
+        (f"stretches({json.dumps(WAKE_UP)}, 0).map((one) => [one.phase, one.lasted])",
+         [["address", 1.5], ["probe", 0], ["first-byte", 0.5], ["waiting", 0.25]]),
+        # One under way goes on for as long as its first request has waited.
+        ('stretches({"phases": {"address": 1}, "seconds": null}, 3).at(-1)',
+         {"phase": "waiting", "from": 1, "lasted": 2}),
+        ('lengthOf({"phases": {"address": 1}, "seconds": null}, 3)', 3),
+    ],
+    "words.js": [
+        ("because('no-endpoints', null)", "Kubernetes lists no pod of this revision."),
+        ("because('probe-failing', 'refused').endsWith('fails (refused).')", True),
+        ("because('a-new-reason', null)", "a-new-reason"),
+        ("happened({kind: 'a-new-kind'})", "a-new-kind"),
+        ("readiness('probe')", "our own probe is enough"),
+    ],
+}  # fmt: skip
+
+
+async def test_rules(site: Site, open_page: Open) -> None:
+    page = await open_page(site.url)
+    wrong = []
+    for module, cases in CASES.items():
+        values = ", ".join(expression for expression, _ in cases)
+        asked = f"""async () => {{
+            const names = await import("/dashboard/{module}");
+            with (names) return [{values}];
+        }}"""
+        for (expression, value), found in zip(cases, await page.evaluate(asked), strict=True):
+            if found != value:
+                wrong.append(f"{module}: {expression} is {found!r}, not {value!r}")
+    assert wrong == []

@@ -1,0 +1,117 @@
+"""The page of one revision: why its requests wait, its pods, its last minutes, its wake-ups."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.async_api import Locator, Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.faults import Faults
+from tests.browser.site import App, Site
+
+
+def section(page: Page, heading: str) -> Locator:
+    return page.get_by_role("region", name=heading)
+
+
+async def test_why_requests_wait_and_what_to_do(site: Site, open_page: Open) -> None:
+    async with site.app("asleep") as app:
+        page = await open_page(site.page_of(app))
+        answer = section(page, "Why requests wait")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(app.key)
+        await expect(answer).to_contain_text("No request waits.")
+        await expect(answer).to_contain_text("no-endpoints A request that came now would wait.")
+        app.ask(2)
+        await expect(answer).to_contain_text(
+            re.compile(r"2 requests wait, the first for .+; the queue began at \d\d:\d\d:\d\d\.")
+        )
+        await expect(answer).to_contain_text("Kubernetes lists no pod of this revision.")
+        await expect(answer).to_contain_text(str(site.manifests))
+        await expect(answer).to_contain_text("docs/reasons/no-endpoints.md")
+        await expect(section(page, "What it has")).to_contain_text("2 of at most 10,000")
+        await expect(section(page, "Pods")).to_contain_text("No pod is known.")
+
+
+async def test_the_table_of_pods(site: Site, open_page: Open) -> None:
+    async with site.app("two-pods", pods=2, container_concurrency=3) as app:
+        async with app.full(6):
+            page = await open_page(site.page_of(app))
+            await expect(section(page, "What it has")).to_contain_text("2 usable pods × 3 = 6")
+            await expect(section(page, "What it has")).to_contain_text("6 of 6")
+            for pod in app.pods:
+                row = page.locator(f'[data-pod="127.0.0.1:{pod.port}"]')
+                await expect(row.locator('[data-label="Kubernetes"]')).to_have_text("ready")
+                await expect(row.locator('[data-label="Probe"]')).to_contain_text("passed 200")
+                await expect(row.locator('[data-label="Decision"]')).to_have_text("use")
+                await expect(row.locator('[data-label="Rule"]')).to_have_text("probe-passed")
+                await expect(row.locator('[data-label="In flight"]')).to_have_text("3 / 3")
+            await expect(section(page, "Pods")).to_contain_text("Used: our own probe passed")
+        app.unlist_pods()
+        await expect(section(page, "Why requests wait")).to_contain_text("no-endpoints")
+
+
+async def test_a_wake_up_is_drawn_as_bars_with_its_events(site: Site, open_page: Open) -> None:
+    async with site.app("waker") as app:
+        page = await open_page(site.page_of(app))
+        await expect(section(page, "Wake-ups")).to_contain_text("None yet")
+        await expect(section(page, "Events")).to_contain_text("None since this page was opened.")
+        (held,) = app.ask()
+        await expect(section(page, "Wake-ups")).to_contain_text("under way")
+        await app.start_pod()
+        assert (await held)[0] == 200
+        wake_up = section(page, "Wake-ups").get_by_role("listitem")
+        await expect(wake_up).to_have_count(1)
+        await expect(wake_up).to_contain_text("served")
+        await expect(wake_up).to_contain_text(
+            f"1 request waited, answered by 127.0.0.1:{app.pods[0].port}"
+        )
+        # Each second of it is a part of one bar, and the same is said in words.
+        for phase in ("address", "probe", "probe-passed", "dispatched", "first-byte"):
+            await expect(wake_up.locator(f".stretch.{phase}")).to_have_count(1)
+            await expect(wake_up.locator(".small")).to_contain_text(phase)
+        shares = await wake_up.locator(".stretch").evaluate_all(
+            "parts => parts.map((part) => parseFloat(part.style.inlineSize))"
+        )
+        assert abs(sum(shares) - 100) < 0.5
+        events = section(page, "Events").get_by_role("listitem")
+        await expect(events.first).to_contain_text("wake-up ended, served, after")
+        await expect(events.last).to_contain_text("requests begin to wait: Kubernetes lists no pod")
+
+
+async def test_the_last_minutes_are_a_chart_a_sentence_and_a_table(
+    site: Site, lived: App, open_page: Open
+) -> None:
+    page = await open_page(site.page_of(lived))
+    queue = section(page, "Queue over time")
+    await expect(queue.locator("canvas")).to_be_visible()
+    await expect(queue).to_contain_text(re.compile(r"In this time at most \d+ waited at a time"))
+    await queue.get_by_text("The same as a table").click()
+    await expect(queue.locator("tbody tr").first).to_be_visible()
+    await queue.locator(".u-over").hover()
+    await expect(queue).to_contain_text(re.compile(r"\d\d:\d\d:\d\d: \d+ waiting, \d+ in flight"))
+
+
+async def test_events_stand_still_while_somebody_reads(site: Site, open_page: Open) -> None:
+    async with site.app("read") as app:
+        page = await open_page(site.page_of(app))
+        events = section(page, "Events")
+        await expect(events).to_contain_text("None since this page was opened.")
+        app.ask()
+        await expect(events.get_by_role("listitem")).to_have_count(1)
+        await events.get_by_role("button", name="Pause").click()
+        await app.start_pod()
+        await expect(events).to_contain_text(re.compile(r"[1-9]\d* more came"))
+        await expect(events.get_by_role("listitem")).to_have_count(1)
+        await events.get_by_role("button", name="Go on").click()
+        await expect(events).to_contain_text("wake-up ended")
+
+
+async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults: Faults) -> None:
+    faults.expect("404")
+    page = await open_page(f"{site.url}#/revisions/default/nobody")
+    await expect(page.get_by_text("No such revision is known to this activator")).to_be_visible()
+    async with site.app("nobody") as app:
+        app.ask()  # which is an event
+        await expect(section(page, "Why requests wait")).to_be_visible()
+    await expect(page.get_by_text("No such revision is known to this activator")).to_be_visible()
