@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     core,
     footprint,
+    http2,
     http2_codec,
     idle,
     kills,
@@ -30,6 +31,9 @@ Part = Callable[[Path, argparse.Namespace], Iterator[Row]]
 PARTS: dict[str, Part] = {
     "proxying": lambda folder, o: proxying.measure(
         folder, 3 if o.quick else 5, 1.0 if o.quick else 3.0, o.itself
+    ),
+    "http2": lambda folder, o: http2.measure(
+        folder, 3 if o.quick else 5, 6_400 if o.quick else 16_000
     ),
     "waiting": lambda folder, o: waiting.measure(
         folder, 1000 if o.quick else 5000, 1 if o.quick else 3

@@ -95,7 +95,7 @@ def write_revision(manifests: Path, pods: Sequence[PodAddress], **settings: Any)
     name = settings.pop("name", NAME)
     manifests.mkdir(exist_ok=True)
     write_object(manifests, revision(name, **settings))
-    write_object(manifests, private_endpoints(name, pods))
+    write_object(manifests, private_endpoints(name, pods, h2c=settings.get("h2c", False)))
 
 
 def command(manifests: Path, port: int, admin_port: int) -> list[str]:

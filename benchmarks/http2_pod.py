@@ -1,8 +1,9 @@
-"""Pods that speak HTTP/2: ``python -m benchmarks.http2_pod IP:PORT …``.
+"""Pods that speak HTTP/2: ``python -m benchmarks.http2_pod BYTES IP:PORT …``.
 
 Like queue-proxy they take HTTP/1 on the same port, for the activator's probe: nginx does not before
-1.25. Every request is answered when it has ended, one with a body as a unary call of gRPC is. Tells
-when it listens on all addresses.
+1.25. Every request is answered when it has ended, one with a body as a unary call of gRPC is; one
+without a body by so many bytes, or by a greeting where BYTES is 0. Tells when it listens on all
+addresses.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 import json
 import struct
 import sys
+from collections.abc import Iterator
+from functools import partial
 from typing import Final, cast
 
 import hpack
@@ -26,6 +29,7 @@ from benchmarks.http2_requests import (
     PREFACE,
     SETTINGS,
     SETTINGS_ACK,
+    WINDOW_UPDATE,
     Fields,
     cut,
     frame,
@@ -34,6 +38,9 @@ from benchmarks.pod import BACKLOG, HEAD_END, QUEUE
 
 SETTING: Final = struct.Struct(">HL")
 HEADER_TABLE_SIZE: Final = 1
+INITIAL_WINDOW_SIZE: Final = 4
+FIRST_WINDOW: Final = (1 << 16) - 1
+LARGEST_FRAME: Final = 1 << 14
 TABLE_SIZE: Final = 4096
 HELLO: Final = b"hello\n"
 OK: Final[Fields] = [
@@ -43,12 +50,21 @@ OK: Final[Fields] = [
     (b"content-type", b"text/plain"),
     (b"content-length", b"6"),
 ]
+OK_LARGE: Final = OK[:-1]
+PAYLOAD: Final = bytes(LARGEST_FRAME)
 CALLED: Final[Fields] = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 TRAILERS: Final[Fields] = [(b"grpc-status", b"0"), (b"grpc-message", b"")]
 
 
 class Connection(asyncio.Protocol):
-    """One connection, of whichever version."""
+    """One connection, of whichever version.
+
+    Arguments:
+        large: bytes of an answer; 0 for a greeting.
+    """
+
+    def __init__(self, large: int) -> None:
+        self._large = large
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
@@ -56,6 +72,10 @@ class Connection(asyncio.Protocol):
         self._begun = False
         self._encoder = hpack.Encoder()
         self._with_body: set[int] = set()
+        # What large answers still have to send, and may, by stream; 0 is the connection.
+        self._unsent: dict[int, int] = {}
+        self._first_window = FIRST_WINDOW
+        self._windows: dict[int, int] = {0: FIRST_WINDOW}
 
     def data_received(self, data: bytes) -> None:
         data = self._held + data
@@ -68,7 +88,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(BEGIN)
             data = data[len(PREFACE) :]
         frames, self._held = cut(data)
-        self._transport.write(b"".join([self._take(*each) for each in frames]))
+        said = [self._take(*each) for each in frames]
+        self._transport.write(b"".join((*said, *self._large_answers())))
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> bytes:
         """Takes a frame; returns what there is to say."""
@@ -76,12 +97,20 @@ class Connection(asyncio.Protocol):
             for identifier, value in SETTING.iter_unpack(payload):
                 if identifier == HEADER_TABLE_SIZE:  # nginx has no table, and says so
                     self._encoder.header_table_size = min(value, TABLE_SIZE)
+                elif identifier == INITIAL_WINDOW_SIZE:
+                    self._first_window = value
             return SETTINGS_ACK
+        if kind == WINDOW_UPDATE and stream in self._windows:
+            self._windows[stream] += int.from_bytes(payload, "big")
         if kind not in (DATA, HEADERS):
             return b""
         if not flags & END_STREAM:
             self._with_body.add(stream)
             return b""
+        if stream not in self._with_body and self._large:
+            self._windows[stream] = self._first_window
+            self._unsent[stream] = self._large
+            return frame(HEADERS, END_HEADERS, stream, self._encoder.encode(OK_LARGE))
         if stream not in self._with_body:
             head = frame(HEADERS, END_HEADERS, stream, self._encoder.encode(OK))
             return head + frame(DATA, END_STREAM, stream, HELLO)
@@ -94,16 +123,28 @@ class Connection(asyncio.Protocol):
             )
         )
 
+    def _large_answers(self) -> Iterator[bytes]:
+        """As much of them as windows allow."""
+        for stream, left in list(self._unsent.items()):
+            while room := min(left, LARGEST_FRAME, self._windows[0], self._windows[stream]):
+                left -= room
+                self._windows[0] -= room
+                self._windows[stream] -= room
+                yield frame(DATA, 0 if left else END_STREAM, stream, PAYLOAD[:room])
+            self._unsent[stream] = left
+            if not left:
+                del self._unsent[stream], self._windows[stream]
 
-async def main(addresses: list[str]) -> None:
+
+async def main(large: int, addresses: list[str]) -> None:
     """Listen until the process is ended."""
     loop = asyncio.get_running_loop()
     for address in addresses:
         ip, port = address.rsplit(":", 1)
-        await loop.create_server(Connection, ip, int(port), backlog=BACKLOG)
+        await loop.create_server(partial(Connection, large), ip, int(port), backlog=BACKLOG)
     print(json.dumps("listening"), flush=True)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1:]))
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2:]))

@@ -61,6 +61,19 @@ _PROXY = """\
     }}
 """
 
+_HTTP2_PROXY = """\
+    upstream pods {{
+        {servers}
+        keepalive 128;
+        keepalive_requests {endless};
+    }}
+    server {{
+        listen 127.0.0.1:{port} http2;
+        client_max_body_size 0;
+        location / {{ grpc_pass grpc://pods; }}
+    }}
+"""
+
 
 def need(program: str, package: str) -> str:
     """The program's path.
@@ -88,10 +101,15 @@ def pods(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def proxy(folder: Path, port: int) -> Iterator[int]:
-    """A reverse proxy with one worker in front of these pods; yields the worker's process id."""
+def proxy(folder: Path, port: int, *, http2: bool = False) -> Iterator[int]:
+    """A reverse proxy with one worker in front of these pods; yields the worker's process id.
+
+    Arguments:
+        http2: it takes HTTP/2 without TLS, and passes it on as to servers of gRPC.
+    """
     servers = " ".join(f"server {ip}:{POD_PORT};" for ip in POD_IPS)
-    inside = _PROXY.format(servers=servers, port=port, endless=ENDLESS)
+    config = _HTTP2_PROXY if http2 else _PROXY
+    inside = config.format(servers=servers, port=port, endless=ENDLESS)
     with _nginx(folder, "proxy", inside) as process:
         wait_until(lambda: listens("127.0.0.1", port), "nginx listens")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

@@ -1,0 +1,157 @@
+"""CPU time per request in HTTP/2, beside nginx with HTTP/2 in and grpc_pass out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from activator.lab.objects import PodAddress
+from benchmarks import activator, nginx
+from benchmarks.helpers import helper
+from benchmarks.process import CannotMeasure, cpu_seconds, free_port
+from benchmarks.proxying import CONTAINER_CONCURRENCY, Proxy
+from benchmarks.report import Row, middle
+
+CONNECTIONS, STREAMS = 16, 4
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One kind of request.
+
+    Attributes:
+        kind: which of `http2_requests.KINDS`, or ``down`` and ``up`` for a MiB each.
+        goal: at most so many times nginx's cost; None where nothing is demanded.
+    """
+
+    what: str
+    kind: str
+    goal: float | None = None
+
+
+#: Where nginx takes 16 and 17 µs, 25 and 45.
+REPEATING, NEW = 1.6, 2.6
+SMALL = (
+    Load("h2c GET, the same again and again", "repeating", REPEATING),
+    Load("h2c GET, as through an ingress", "ingress", NEW),
+    Load("gRPC unary, straight from its client", "unary", REPEATING),
+    Load("gRPC unary, as through an ingress", "unary-by-ingress", NEW),
+)
+LARGE = (Load("h2c, 1 MiB to the client", "down"), Load("h2c, 1 MiB to the pod", "up"))
+
+#: One turn of a proxy: CPU seconds per request, and requests per second.
+Run = Callable[[Proxy], tuple[float, float]]
+
+
+def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
+    """One row for each kind of request.
+
+    Arguments:
+        rounds: how often each proxy has its turn.
+        requests: of a turn; of those with a MiB a hundredth.
+
+    Raises:
+        CannotMeasure: a program is missing, or requests failed.
+    """
+    h2load = nginx.need("h2load", "nghttp2-client")
+    body = folder / "body"
+    body.write_bytes(bytes(MIB))
+    for name, loads, size in (("small", SMALL, 0), ("large", LARGE, MIB)):
+        with _proxies(folder / name, size) as (ours, beside):
+            for load in loads:
+
+                def run(proxy: Proxy, load: Load = load) -> tuple[float, float]:
+                    if load.kind in ("down", "up"):
+                        upload = ["-d", str(body)] if load.kind == "up" else []
+                        return _turn_of_h2load([h2load, *upload], proxy, requests // 100)
+                    return _turn(proxy, load.kind, requests // CONNECTIONS)
+
+                yield _compare(load, ours, beside, rounds, run)
+
+
+def _compare(load: Load, ours: Proxy, beside: Proxy, rounds: int, run: Run) -> Row:
+    for proxy in (ours, beside):
+        run(proxy)  # warms connections, memos and branch predictors; not counted
+    pairs = [(run(ours), run(beside)) for _ in range(rounds)]
+    ratio = middle([mine[0] / other[0] for mine, other in pairs])
+    cost, cost_beside = (middle([pair[i][0] for pair in pairs]) for i in (0, 1))
+    rate, rate_beside = (middle([pair[i][1] for pair in pairs]) for i in (0, 1))
+    return Row(
+        load.what,
+        f"{cost * 1e6:.1f} µs CPU/request",
+        f"nginx {cost_beside * 1e6:.1f} µs",
+        ratio,
+        "" if load.goal is None else f"<= {load.goal} x",
+        None if load.goal is None else ratio <= load.goal,
+        {"pairs": pairs, "requestsPerSecond": rate, "requestsPerSecondBeside": rate_beside},
+    )
+
+
+def _turn(proxy: Proxy, kind: str, count: int) -> tuple[float, float]:
+    """A turn with requests that were made before it begins."""
+    where = f"127.0.0.1:{proxy.port}"
+    counts = map(str, (CONNECTIONS, STREAMS, count))
+    with helper("http2_client", where, activator.HOST, kind, *counts) as client:
+        client.hear()
+        before = cpu_seconds(proxy.pid)
+        client.say("")
+        told = client.hear()
+        spent = cpu_seconds(proxy.pid) - before
+    asked = CONNECTIONS * count
+    if told["answers"] != asked:
+        raise CannotMeasure(f"{asked - told['answers']} of {asked} requests failed")
+    return spent / asked, asked / told["seconds"]
+
+
+def _turn_of_h2load(command: list[str], proxy: Proxy, count: int) -> tuple[float, float]:
+    """A turn with few requests that are large."""
+    command = [
+        *command,
+        "-n",
+        str(count),
+        "-c",
+        "4",
+        "-m",
+        "2",
+        "-H",
+        f":authority: {activator.HOST}",
+    ]
+    before = cpu_seconds(proxy.pid)
+    told = subprocess.run(
+        [*command, f"http://127.0.0.1:{proxy.port}/"], capture_output=True, text=True, check=True
+    ).stdout
+    spent = cpu_seconds(proxy.pid) - before
+    found = re.search(r"finished in ([\d.]+)(m?)s", told)
+    if found is None or f"{count} 2xx" not in told:
+        raise CannotMeasure(f"requests failed: {' '.join(told.split())}")
+    seconds = float(found[1]) / (1000 if found[2] else 1)
+    return spent / count, count / seconds
+
+
+@contextmanager
+def _proxies(folder: Path, size: int) -> Iterator[tuple[Proxy, Proxy]]:
+    """The activator and nginx, before the same pods, whose answers have so many bytes."""
+    folder.mkdir()
+    port = free_port()
+    places = [f"{ip}:{nginx.POD_PORT}" for ip in nginx.POD_IPS]
+    with helper("http2_pod", str(size), *places) as pods:
+        pods.hear()
+        with nginx.proxy(folder, port, http2=True) as pid, _activator(folder) as ours:
+            yield ours, Proxy(port, pid)
+
+
+@contextmanager
+def _activator(folder: Path) -> Iterator[Proxy]:
+    manifests = folder / "manifests"
+    pods = [
+        PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)
+        for ip in nginx.POD_IPS
+    ]
+    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY, h2c=True)
+    with activator.running(manifests) as found:
+        yield Proxy(found.port, found.pid)
