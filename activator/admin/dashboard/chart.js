@@ -145,7 +145,9 @@ export class QueueChart {
     await library();
     const past = this.#shown;
     if (!past || !this.#history) return;
-    const data = [past.queued.map((_, place) => this.#timeOf(place)), past.queued, past.inFlight];
+    // A step is told at its end, so the first one begins at a point of its own.
+    const times = [-1, ...past.queued.keys()].map((place) => this.#timeOf(place));
+    const data = [times, ...[past.queued, past.inFlight].map((all) => [all[0], ...all])];
     if (this.#chart) this.#chart.setData(data);
     else this.#make(data);
   }
@@ -192,8 +194,10 @@ export class QueueChart {
     const past = this.#shown;
     if (!past || place === null || place === undefined) say(this.#cursor, "");
     else {
-      const at = clock(new Date(this.#timeOf(place) * 1000));
-      say(this.#cursor, `${at}: ${count(past.queued[place])} waiting, ${count(past.inFlight[place])} in flight`);
+      const step = Math.max(0, place - 1);
+      const at = clock(new Date(this.#timeOf(step) * 1000));
+      const [queued, inFlight] = [past.queued[step], past.inFlight[step]];
+      say(this.#cursor, `${at}: ${count(queued)} waiting, ${count(inFlight)} in flight`);
     }
   }
 

@@ -100,7 +100,7 @@ export class RevisionPage {
 
   /** @param {RevisionView} view @param {Known} known */
   #drawAll(view, known) {
-    say(this.#state, stateOf(view));
+    say(this.#state, known.rank.now === "failing" ? "requests failed lately" : stateOf(view));
     this.#state.className = `pill ${colourOf(view, known.rank.now)}`;
     this.#facts.draw(view);
     this.#pods.draw(view);

@@ -74,8 +74,10 @@ export class Row {
     mark(this.element, "class", rank.now);
     say(this.#queued, count(view.queued));
     this.#spark.draw(past?.queued ?? [], history);
-    say(this.#why, stateOf(view));
-    say(this.#because, view.reason ? because(view.reason, view.reasonDetail) : "");
+    const failed = rank.now === "failing";
+    say(this.#why, failed ? "requests failed" : stateOf(view));
+    if (view.reason) say(this.#because, because(view.reason, view.reasonDetail));
+    else say(this.#because, failed ? `within the last minute; now it is ${stateOf(view)}` : "");
     const most = capacityOf(view);
     say(this.#inFlight, `${count(view.inFlight)} / ${most === Infinity ? "∞" : count(most)}`);
     this.#load.draw(view.inFlight, most);

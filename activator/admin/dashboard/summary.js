@@ -46,6 +46,20 @@ export function theyWait(n) {
   return n === 1 ? "1 request waits" : `${count(n)} requests wait`;
 }
 
+/**
+ * What there is to say while nobody waits. Pure.
+ * @param {Totals} all
+ * @param {number} known revisions
+ * @param {number} errors requests that were not served within the last minute
+ */
+export function calm({ inFlight, busy }, known, errors) {
+  if (!known) return "No revision is known yet.";
+  const failed = errors ? ` ${counted(errors, "request")} failed within the last minute.` : "";
+  const of = counted(known, "revision");
+  if (!inFlight) return `None is in flight; ${of} known.${failed}`;
+  return `${counted(inFlight, "request")} in flight to ${count(busy)} of ${of}.${failed}`;
+}
+
 /** @param {string} id @returns {HTMLElement} */
 const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
@@ -78,16 +92,15 @@ export class Summary {
   }
 
   /** @param {Totals} all @param {number | null} oldest @param {number} now @param {Store} store */
-  #drawSentence(all, oldest, now, { connection, revisions: { size: known } }) {
+  #drawSentence(all, oldest, now, { connection, history, revisions: { size: known } }) {
     const first = oldest === null ? "" : `, the first for ${seconds(oldest)}`;
     const sentence = all.queued ? `${theyWait(all.queued)}${first}` : "No request waits";
     const old = connection.state === "lost" ? "Last known: " : "";
     say(this.#headline, old ? `${old}${sentence.toLowerCase()}` : sentence);
     this.#headline.classList.toggle("waits", all.queued > 0);
     if (all.longest === null) {
-      const busy = `${counted(all.inFlight, "request")} in flight to ${counted(all.busy, "revision")}`;
-      const told = known ? `${busy}; ${count(known)} known` : "No revision is known yet";
-      this.#drawOnce(told, () => [`${told}.`]);
+      const told = calm(all, known, recent(history?.activator, history?.stepSeconds ?? 1).errors);
+      this.#drawOnce(told, () => [told]);
       return;
     }
     const { key, view, rank } = all.longest;
