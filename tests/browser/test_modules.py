@@ -42,25 +42,31 @@ def pod(**fields: Any) -> dict[str, Any]:
     return POD | fields
 
 
+QUIET, BUSY, FAILED = (
+    json.dumps({"errors": errors, "busy": busy})
+    for errors, busy in ((0, False), (0, True), (3, True))
+)
 WAITS = view(queued=1, oldestWaiterSeconds=4)
 CASES: dict[str, list[tuple[str, Any]]] = {
     "attention.js": [
-        (f"levelOf({WAITS}, 3)", "waiting"),
-        (f"levelOf({view(inFlight=1)}, 3)", "failing"),
-        (f"levelOf({view(inFlight=1)}, 0)", "busy"),
-        (f"levelOf({view()}, 0)", "idle"),
+        (f"levelOf({WAITS}, {FAILED})", "waiting"),
+        (f"levelOf({view(inFlight=1)}, {FAILED})", "failing"),
+        (f"levelOf({view(inFlight=1)}, {QUIET})", "busy"),
+        (f"levelOf({view()}, {QUIET})", "idle"),
+        # A request that came and went between two looks.
+        (f"levelOf({view()}, {BUSY})", "busy"),
         # Its queue began when its first request came, not when this was heard of.
-        (f"rank({WAITS}, 0, 10000, null).since", 6000),
+        (f"rank({WAITS}, {QUIET}, 10000, null).since", 6000),
         # It stays where it is for ten seconds after the cause is gone, and then goes.
-        (f"rank({view()}, 0, 12000, rank({WAITS}, 0, 10000, null)).level", "waiting"),
-        (f"rank({view()}, 0, 12000, rank({WAITS}, 0, 10000, null)).now", "idle"),
-        (f"rank({view()}, 0, 20000, rank({WAITS}, 0, 10000, null)).level", "idle"),
+        (f"rank({view()}, {QUIET}, 12000, rank({WAITS}, {QUIET}, 10000, null)).level", "waiting"),
+        (f"rank({view()}, {QUIET}, 12000, rank({WAITS}, {QUIET}, 10000, null)).now", "idle"),
+        (f"rank({view()}, {QUIET}, 20000, rank({WAITS}, {QUIET}, 10000, null)).level", "idle"),
         # What becomes worse is shown at once.
-        (f"rank({WAITS}, 0, 10001, rank({view()}, 0, 10000, null)).level", "waiting"),
+        (f"rank({WAITS}, {QUIET}, 10001, rank({view()}, {QUIET}, 10000, null)).level", "waiting"),
         # A queue that empties and fills again in this time does not lose its place.
         (
-            f"rank({view(queued=1, oldestWaiterSeconds=0)}, 0, 13000, "
-            f"rank({view()}, 0, 12000, rank({WAITS}, 0, 10000, null))).place",
+            f"rank({view(queued=1, oldestWaiterSeconds=0)}, {QUIET}, 13000, "
+            f"rank({view()}, {QUIET}, 12000, rank({WAITS}, {QUIET}, 10000, null))).place",
             6000,
         ),
     ],
@@ -79,8 +85,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     "history.js": [
         # The last minute: of steps of 30 s the last two.
         (f"recent({json.dumps(PAST)}, 30)",
-         {"servedPerSecond": 50 / 60, "errors": 1, "ends": [["timed-out", 1]]}),
-        ("recent(null, 5)", {"servedPerSecond": 0, "errors": 0, "ends": []}),
+         {"servedPerSecond": 50 / 60, "errors": 1, "busy": True, "ends": [["timed-out", 1]]}),
+        ("recent(null, 5)", {"servedPerSecond": 0, "errors": 0, "busy": False, "ends": []}),
         # A client that leaves is no error.
         (f"recent({json.dumps(PAST)}, 5).errors", 1),
         (f"recent({json.dumps(PAST)}, 5).ends", [["cancelled", 4], ["timed-out", 1]]),

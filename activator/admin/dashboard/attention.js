@@ -4,11 +4,12 @@
  *
  * Waiting first, whose queue began first at the top: a new queue joins at the end of these, so
  * that nothing above it moves. Then those of which a request failed within the last minute, then
- * the busy ones, then the idle ones; each of these by name. One that calms down stays where it is
+ * those that had any, then the idle ones; each of these by name. One that calms down stays where it is
  * for a moment (`CALM_MS`), for otherwise queues that come and go would make rows jump about.
  */
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
+/** @typedef {Pick<import("./history.js").Recent, "errors" | "busy">} Lately */
 /** @typedef {"waiting" | "failing" | "busy" | "idle"} Level */
 
 /** @type {Level[]} in the order of the page */
@@ -30,25 +31,25 @@ export const CALM_MS = 10_000;
 /**
  * What a revision is at this moment.
  * @param {RevisionView} view
- * @param {number} errors requests that failed within the last minute
+ * @param {Lately} lately the last minute: requests that are short are seldom met in flight
  * @returns {Level}
  */
-export function levelOf(view, errors) {
+export function levelOf(view, lately) {
   if (view.queued > 0) return "waiting";
-  if (errors > 0) return "failing";
-  return view.inFlight > 0 ? "busy" : "idle";
+  if (lately.errors > 0) return "failing";
+  return view.inFlight > 0 || lately.busy ? "busy" : "idle";
 }
 
 /**
  * Where a revision stands, after what was remembered of it.
  * @param {RevisionView} view
- * @param {number} errors
+ * @param {Lately} lately
  * @param {number} now when the view was answered
  * @param {Rank | null} before
  * @returns {Rank}
  */
-export function rank(view, errors, now, before) {
-  const level = levelOf(view, errors);
+export function rank(view, lately, now, before) {
+  const level = levelOf(view, lately);
   const since = level === "waiting" ? now - (view.oldestWaiterSeconds ?? 0) * 1000 : now;
   if (before === null) return { level, now: level, since, place: since, seen: now };
   const calmer = LEVELS.indexOf(level) > LEVELS.indexOf(before.level);

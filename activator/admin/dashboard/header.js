@@ -62,9 +62,14 @@ export function source(activator, later) {
   return `${counted(ages.length, "kind")} of objects are followed, the quietest said something ${seconds(Math.max(...ages) + later)} ago`;
 }
 
+/** @param {string} ours @param {string} theirs versions */
+function reload(ours, theirs) {
+  return `This page came with activator ${ours}, and ${theirs} answers now: load it anew.`;
+}
+
 export class Header {
-  #told = "";
-  /** When the page was lost last, in words. */
+  /** Of the activator that was seen first, from which the page came. */
+  #version = "";
   #wasLost = false;
   #backUntil = 0;
 
@@ -81,7 +86,9 @@ export class Header {
       const text = link.connected ? "autoscaler connected" : "autoscaler lost";
       show(found("autoscaler"), link.connected ? "good" : "bad", text);
     }
-    this.#drawWrongs(wrongs(activator, later));
+    this.#version ||= activator.version;
+    const other = this.#version !== activator.version && reload(this.#version, activator.version);
+    this.#drawWrongs([...wrongs(activator, later), ...(other ? [other] : [])]);
     const up = `up for ${seconds(activator.uptimeSeconds + later)}`;
     const from = source(activator, later);
     say(found("footer"), `activator ${activator.version} on ${activator.podName}, ${up}. ${from}`);

@@ -30,6 +30,7 @@ const NO_ERRORS = ["served", "cancelled"];
  * @typedef {object} Recent
  * @property {number} servedPerSecond
  * @property {number} errors how many ended neither served nor by their client
+ * @property {boolean} busy whether there was a request at all
  * @property {[string, number][]} ends by outcome, without `served`; the most frequent first
  */
 
@@ -44,10 +45,12 @@ export function recent(past, stepSeconds) {
   const sums = Object.entries(past?.outcomes ?? {}).map(([end, all]) => [end, sum(all.slice(-steps))]);
   const ended = new Map(sums.filter(([, n]) => n > 0));
   const known = Math.min(steps, past?.queued.length ?? 0) || 1;
+  const happened = (/** @type {number[] | undefined} */ all) => sum((all ?? []).slice(-steps)) > 0;
   const bad = [...ended].filter(([end]) => !NO_ERRORS.includes(end));
   return {
     servedPerSecond: (ended.get("served") ?? 0) / (known * stepSeconds),
     errors: sum(bad.map(([, n]) => n)),
+    busy: ended.size > 0 || [past?.queued, past?.inFlight].some(happened),
     ends: [...ended].filter(([end]) => end !== "served").sort((a, b) => b[1] - a[1]),
   };
 }

@@ -112,7 +112,7 @@ export class Store {
     const before = this.revisions.get(key);
     const past = before ? before.past : this.#pasts.get(key) ?? null;
     const told = before?.recent ?? recent(past, this.history?.stepSeconds ?? 1);
-    const where = rank(view, told.errors, at, before?.rank ?? null);
+    const where = rank(view, told, at, before?.rank ?? null);
     this.revisions.set(key, { key, view, at, past, recent: told, rank: where });
   }
 
@@ -127,7 +127,7 @@ export class Store {
       const past = this.#pasts.get(key) ?? null;
       if (past === null && known.past === null) continue;
       const told = recent(past, history.stepSeconds);
-      const where = rank(known.view, told.errors, at, known.rank);
+      const where = rank(known.view, told, at, known.rank);
       this.revisions.set(key, { ...known, past, recent: told, rank: where });
     }
     this.version += 1;
