@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from activator.proxy.http2 import frames
@@ -35,10 +36,12 @@ _TELL_AFTER: Final = 2
 _MAX_ANSWERS: Final = 1000
 #: Frames without effect: at once, and a second (PRIORITY, empty DATA, unknown types).
 _IDLE_FRAMES: Final = (10_000, 330.0)
-#: Bytes of a window below which being told of it is worth nothing, but for so many times for each
-#: frame of DATA: Go before 1.20 tells of each read, for the stream and for the connection.
+#: Bytes of room below which being told of it is work and no room, and has what waits go out in
+#: crumbs (CVE-2019-9511), unless the peer gives back what it got in such pieces. Larger ones come
+#: as a client reads, and are less work than a request.
 _SMALL_INCREMENT: Final = 64
-_GRANTS: Final = 2
+#: Bytes that may wait for the kernel besides payload, which waits for its stream.
+MAX_BACKLOG: Final = 256 << 10
 #: Seconds for a peer that has broken the rules to take what is written for it.
 PART_SECONDS: Final = 5.0
 
@@ -56,7 +59,6 @@ class Stream:
         allowed: bytes that the peer may still send; owed: that it may send once it is told.
         closed: it was ended by our side; peer_closed: by the other side.
         missing: bytes of payload that were announced and have not come; -1 for not known.
-        late: its answer was there, and not taken, when its connection was last looked at.
     """
 
     __slots__ = (
@@ -67,7 +69,6 @@ class Stream:
         "ends",
         "exchange",
         "id",
-        "late",
         "missing",
         "on_sent",
         "owed",
@@ -90,7 +91,6 @@ class Stream:
         self.closed = False
         self.peer_closed = False
         self.missing = -1
-        self.late = False
 
     def send(self, payload: bytes, trailers: bytes | None) -> None:
         """Send payload, and end the stream where ``trailers`` is not None."""
@@ -105,6 +105,10 @@ class Stream:
             self.unsent.append(payload)
         self.ends = trailers
         self.connection.pump(self)
+
+    def left(self) -> int:
+        """Return the bytes of payload that wait to be sent."""
+        return sum(len(piece) for piece in self.unsent or ())
 
     def came(self, length: int) -> bool:
         """Count payload that came; return whether it was allowed."""
@@ -127,6 +131,7 @@ class Connection(asyncio.Protocol):
         streams: those that are not over, by number.
         full: the peer does not take what has been written for it.
         peer_window: bytes that may be sent on a new stream.
+        late_at: when what has begun has to be complete: a header block, or the connection itself.
     """
 
     def __init__(self, clock: Callable[[], float], *, server: bool) -> None:
@@ -138,14 +143,17 @@ class Connection(asyncio.Protocol):
         self._reading = False
         self._answers = 0
         self._idle_frames = Budget(*_IDLE_FRAMES)
-        self._window = frames.DEFAULT_WINDOW
+        self._window = self._granted = frames.DEFAULT_WINDOW
+        self._sent_at_ping = -1
+        self._crumbs = [0, 0]  # bytes of small increments: of the connection, of streams
+        self._late_frames = 0
         self._allowed = CONNECTION_WINDOW
         self._owed = 0
         self._max_frame = frames.DEFAULT_MAX_FRAME
-        self._grants = 0  # small increments that DATA of ours accounts for
         self._blocked: dict[int, Stream] = {}
         self._begun = False  # the first header block is written
         self.peer_window = frames.DEFAULT_WINDOW
+        self.late_at = inf
         self.full = False
         self.ending = False
         self.streams: dict[int, Stream] = {}
@@ -176,6 +184,10 @@ class Connection(asyncio.Protocol):
         except ConnectionFault as fault:
             self.fail(fault)
         self._reading = False
+        if self._reader.unfinished:
+            self.on_unfinished()
+        else:
+            self.late_at = inf
         self._flush()
 
     def pause_writing(self) -> None:
@@ -203,6 +215,8 @@ class Connection(asyncio.Protocol):
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out = []
             self.transport.write(data)
+            if self.full and self.transport.get_write_buffer_size() > MAX_BACKLOG:
+                self.on_backlog()
 
     def write_headers(self, stream: Stream, block: bytes, *, ended: bool) -> None:
         """Send a header block. ``ended``: nothing follows on the stream."""
@@ -227,7 +241,6 @@ class Connection(asyncio.Protocol):
             return False
         stream.window -= size
         self._window -= size
-        self._grants += _GRANTS
         self.write(frames.data_head(stream.id, size, ended=ended) + payload)
         if stream.on_sent is not None:
             stream.on_sent(size)
@@ -241,7 +254,8 @@ class Connection(asyncio.Protocol):
             return
         while stream.unsent:
             if not self._send_piece(stream, stream.unsent):
-                self._blocked[stream.id] = stream
+                if stream.window > 0:  # else its own window has to come first
+                    self._blocked[stream.id] = stream
                 return
         self._send_end(stream)
 
@@ -259,7 +273,6 @@ class Connection(asyncio.Protocol):
         size = len(piece)
         stream.window -= size
         self._window -= size
-        self._grants += _GRANTS
         ended = stream.ends == b"" and not unsent
         self.write(frames.data_head(stream.id, size, ended=ended) + piece)
         if stream.on_sent is not None:
@@ -282,18 +295,16 @@ class Connection(asyncio.Protocol):
     def _pump_all(self) -> None:
         """Send what waits, a frame of each stream in turn, so that none starves another."""
         while self._blocked and not self.full and self._window > 0:
-            moved = False
-            for stream in list(self._blocked.values()):
-                if stream.id not in self._blocked:
-                    continue
-                if stream.unsent and not self._send_piece(stream, stream.unsent):
-                    continue
-                moved = True
-                if not stream.unsent:
-                    self._blocked.pop(stream.id, None)
-                    self._send_end(stream)
-            if not moved:
-                return
+            stream = next(iter(self._blocked.values()))
+            del self._blocked[stream.id]
+            if stream.window <= 0 or (
+                stream.unsent and not self._send_piece(stream, stream.unsent)
+            ):
+                continue
+            if stream.unsent:
+                self._blocked[stream.id] = stream
+            else:
+                self._send_end(stream)
 
     def _sent_all(self, stream: Stream) -> None:
         stream.closed = True
@@ -308,9 +319,11 @@ class Connection(asyncio.Protocol):
     def reset(self, stream: int, code: int) -> None:
         """See FrameHandler."""
         found = self._known(stream)
-        if found is not None:
-            self.forget(found)
-            self.on_reset(found, code)
+        if found is None:
+            self._late_frame(stream)
+            return
+        self.forget(found)
+        self.on_reset(found, code)
 
     def end(self, stream: Stream, code: int) -> None:
         """End a stream by RST_STREAM, unless it is over."""
@@ -362,10 +375,10 @@ class Connection(asyncio.Protocol):
             self._owed = 0
         found = self._known(stream)
         if found is None:
-            self.idle_frame(0)
+            self.idle_frame()
             return
         if not payload and not ended:
-            self.idle_frame(0)
+            self.idle_frame()
         if found.peer_closed:
             self.stream_error(stream, ErrorCode.STREAM_CLOSED, "DATA behind the end")
             return
@@ -404,6 +417,7 @@ class Connection(asyncio.Protocol):
                 self._max_frame = min(value, frames.DEFAULT_MAX_FRAME)
             elif identifier == Setting.MAX_CONCURRENT_STREAMS:
                 self.on_max_streams(value)
+        self.idle_frame()
         self._answer(frames.SETTINGS_ACK)
         self._pump_all()
 
@@ -412,20 +426,24 @@ class Connection(asyncio.Protocol):
             stream.window += by
             if stream.window > frames.MAX_31_BITS:
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
+            if stream.unsent and stream.window > 0:
+                self._blocked[stream.id] = stream
 
     def settings_acknowledged(self) -> None:
         """See FrameHandler."""
-        self.idle_frame(0)
+        self.idle_frame()
 
     def ping(self, opaque: bytes, ack: bool) -> None:
-        """See FrameHandler."""
-        if ack:
-            self.idle_frame(0)
-        else:
+        """See FrameHandler. A peer that receives may ask as often as something comes: gRPC finds
+        out so how wide the way is, thousands of times a second."""
+        sent = self._granted - self._window
+        if ack or sent == self._sent_at_ping:
+            self.idle_frame()
+        self._sent_at_ping = sent
+        if not ack:
             self._answer(frames.ping(opaque, ack=True))
 
     def _answer(self, data: bytes) -> None:
-        self.idle_frame(0)
         if self.full:
             self._answers += 1
             if self._answers > _MAX_ANSWERS:
@@ -435,34 +453,50 @@ class Connection(asyncio.Protocol):
     def window_update(self, stream: int, increment: int) -> None:
         """See FrameHandler."""
         if not stream:
-            self._window += increment
-            if self._window > frames.MAX_31_BITS:
-                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
-            if self._blocked:
-                self._pump_all()
-            elif increment < _SMALL_INCREMENT:
-                self._granted()
+            self._widen(increment)
             return
         found = self._known(stream)
         if found is None:
+            self._late_frame(stream)
             return
+        if increment < _SMALL_INCREMENT:
+            self._count_crumb(1, increment)
         found.window += increment
         if found.window > frames.MAX_31_BITS:
             self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
-        elif found.id in self._blocked and not self.full:
-            del self._blocked[found.id]
+        elif found.unsent:
+            self._blocked.pop(stream, None)
             self.pump(found)
-        elif increment < _SMALL_INCREMENT:
-            self._granted()
 
-    def _granted(self) -> None:
-        """Room was granted that is not worth a frame, unless each small message is read at once."""
-        if self._grants:
-            self._grants -= 1
-        else:
-            self.idle_frame(0)
+    def _widen(self, increment: int) -> None:
+        if increment < _SMALL_INCREMENT:
+            self._count_crumb(0, increment)
+        self._granted += increment
+        self._window += increment
+        if self._window > frames.MAX_31_BITS:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
+        self._pump_all()
 
-    def idle_frame(self, kind: int) -> None:
+    def _count_crumb(self, kind: int, size: int) -> None:
+        """Count a small increment: free as long as the peer gives back what it got."""
+        self._crumbs[kind] += size
+        if self._crumbs[kind] > self._granted - self._window:
+            self.idle_frame()
+
+    def _late_frame(self, stream: int) -> None:
+        """A frame came for a stream that is over. It may have crossed our own: two for each stream
+        are free, whose numbers are two apart."""
+        self._late_frames += 1
+        if self._late_frames > stream + 1:
+            self.idle_frame()
+
+    def on_unfinished(self) -> None:
+        """What came ends in the middle of a header block, or of the beginning."""
+
+    def on_backlog(self) -> None:
+        """The peer does not take even what flow control does not hold back."""
+
+    def idle_frame(self) -> None:
         """See FrameHandler."""
         if not self._idle_frames.take(self._clock()):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without effect")

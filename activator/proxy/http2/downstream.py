@@ -20,7 +20,7 @@ from activator.proxy.http2.exchange import Http2Exchange
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.settings import Setting
-from activator.proxy.linger import Linger
+from activator.proxy.linger import MAX_SECONDS, Linger
 
 if TYPE_CHECKING:
     from activator.proxy.downstream import Downstream
@@ -37,6 +37,8 @@ _RESET_SECONDS: Final = 10.0
 #: answers a PING with when it knows.
 _LEAVE_SECONDS: Final = 1.0
 _LEAVING: Final = b"leaving\0"
+#: Seconds for a client to go when its connection has ended and it has taken all.
+_END_SECONDS: Final = MAX_SECONDS + 1.0
 
 
 class Http2Downstream(Connection):
@@ -57,13 +59,20 @@ class Http2Downstream(Connection):
         self.idle_since = before.idle_since
         self._before = before
         self._requests = Recurring(self._decoder, read_request)
-        self._stuck_at = inf  # when to look for answers that nobody takes
+        # Streams whose answers wait to be taken: bytes that are left, and since when they are.
+        self._stuck: dict[Stream, tuple[int, float]] = {}
+        self._unsent = 0  # of the whole connection, where that is full or ends
+        self._unsent_since = inf
+        self._late_behind = 0  # the stream before the header block that has begun
+        self._deaf = False
         self._leaving = False  # it has been told to open no more
         self._last_said = False  # and which stream was the last
         self._resets = 0
         self._opened = 0
         self._counted_since = 0.0
         self.transport = before.transport
+        self.late_at = before.idle_since + proxy.header_timeout
+        self.arm(self.late_at)
         self.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
 
     def peer(self) -> str:
@@ -89,9 +98,25 @@ class Http2Downstream(Connection):
         """See asyncio.Protocol: nobody half-closes HTTP/2 (RFC 9113 section 9.1)."""
         return False
 
+    def pause_writing(self) -> None:
+        """See Connection."""
+        super().pause_writing()
+        self._watch_unsent()
+
+    def on_backlog(self) -> None:
+        """See Connection: whoever takes no answers is not asked for more requests."""
+        if not self._deaf and not self.ending:
+            self._deaf = True
+            self.transport.pause_reading()
+
     def resume_writing(self) -> None:
         """See Connection."""
         super().resume_writing()
+        self._unsent_since = inf
+        if self._deaf:
+            self._deaf = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
         for exchange in self._exchanges():
             exchange.touch()
 
@@ -124,7 +149,7 @@ class Http2Downstream(Connection):
         if not stream & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's stream is odd")
         if stream <= self.last_stream:
-            self.idle_frame(0)  # of a stream that we have ended
+            self.idle_frame()  # of a stream that we have ended
             return False
         if self._last_said:
             return False  # it knows that nobody looks at it
@@ -209,13 +234,15 @@ class Http2Downstream(Connection):
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
         """See FrameHandler: the client opens no more; what runs is finished."""
-        self.idle_frame(0)
+        self.idle_frame()
 
     # -- the end --------------------------------------------------------------------------------
 
     def forget(self, stream: Stream) -> None:
         """See Connection."""
         super().forget(stream)
+        if self._stuck:
+            self._stuck.pop(stream, None)
         if self._last_said and not self.streams:
             self._close()
 
@@ -224,9 +251,10 @@ class Http2Downstream(Connection):
         stream.exchange = None
         if self.proxy.draining:
             self.shutdown()
-        elif stream.id in self.streams and self._stuck_at == inf:
-            self._stuck_at = self.proxy.clock() + self.proxy.header_timeout
-            self.arm(self._stuck_at)
+        elif stream.id in self.streams:
+            now = self.proxy.clock()
+            self._stuck[stream] = (stream.left(), now)
+            self.arm(now + self.proxy.header_timeout)
 
     def arm(self, when: float) -> None:
         """Have ``on_time`` called by then."""
@@ -236,18 +264,53 @@ class Http2Downstream(Connection):
     def on_time(self, now: float) -> float:
         """See timers.Timed. One entry serves all requests of the connection: nearly all end long
         before their deadlines, and each deadline is later than the one before."""
-        if now >= self._stuck_at:
-            self._end_stuck(now)
-        return min([self._stuck_at, *(each.on_time(now) for each in self._exchanges())])
+        exchanges = self._exchanges()
+        if self.ending or (self.full and not exchanges):
+            return self._give_up_unsent(now)
+        if now >= self.late_at:
+            self.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long"))
+            return inf
+        when = min(self.late_at, self._end_stuck(now), *(each.on_time(now) for each in exchanges))
+        return min(when, now + self.proxy.header_timeout) if self.full else when
 
-    def _end_stuck(self, now: float) -> None:
-        """End streams whose answers nobody has taken since the last look."""
-        stuck = [s for s in self.streams.values() if s.exchange is None]
-        self._stuck_at = now + self.proxy.header_timeout if stuck else inf
-        for stream in stuck:
-            if stream.late:
+    def on_unfinished(self) -> None:
+        """See Connection: a head has as long as in HTTP/1, however its pieces come. Since requests
+        come in order, the last stream tells whether it is still the same."""
+        if self._late_behind != self.last_stream or self.late_at == inf:
+            self._late_behind = self.last_stream
+            self.late_at = self.proxy.clock() + self.proxy.header_timeout
+            self.arm(self.late_at)
+
+    def _end_stuck(self, now: float) -> float:
+        """End streams of whose answers nobody has taken a byte for too long; return when the next
+        is due."""
+        patience = self.proxy.header_timeout
+        for stream, (left, since) in list(self._stuck.items()):
+            if stream.left() < left:
+                self._stuck[stream] = (stream.left(), now)
+            elif now >= since + patience:
                 self.end(stream, ErrorCode.CANCEL)
-            stream.late = True
+        return min((since + patience for _, since in self._stuck.values()), default=inf)
+
+    def _watch_unsent(self) -> None:
+        self._unsent = presence.count_unsent(self.transport)
+        self._unsent_since = now = self.proxy.clock()
+        self.arm(now + (_END_SECONDS if self.ending else self.proxy.header_timeout))
+
+    def _give_up_unsent(self, now: float) -> float:
+        """Drop a client that has taken nothing for too long, or that has all and does not go."""
+        if self._unsent_since == inf:
+            return inf  # ``part`` sees to it
+        unsent = presence.count_unsent(self.transport)
+        if unsent < self._unsent:
+            self._unsent_since = now
+        self._unsent = unsent
+        all_taken = self.ending and not unsent
+        patience = _END_SECONDS if all_taken else self.proxy.header_timeout
+        if now >= self._unsent_since + patience:
+            self.transport.abort()
+            return inf
+        return min(self._unsent_since + patience, now + _END_SECONDS)
 
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops: the streams that are open are finished.
@@ -280,11 +343,13 @@ class Http2Downstream(Connection):
 
     def _flush_and_close(self) -> None:
         self._flush()
+        self._watch_unsent()
         self._linger()
 
     def part(self) -> None:
         """See Connection; what the client still sends is no reason to lose what it is told."""
         self._end_all()
+        self._unsent_since = inf
         self._linger()
         asyncio.get_running_loop().call_later(PART_SECONDS, self.transport.abort)
 

@@ -34,6 +34,10 @@ MAX_BLOCK: Final = 64 << 10
 MAX_BLOCK_FRAMES: Final = 64
 
 _PRIORITY_BYTES: Final = 5
+#: Types, as they stand in a frame's head, of frames that are part of them.
+_UNFINISHED: Final = tuple(
+    bytes((kind,)) for kind in (FrameType.HEADERS, FrameType.SETTINGS, FrameType.CONTINUATION)
+)
 _NUMBER: Final = struct.Struct(">L")
 _TWO_NUMBERS: Final = struct.Struct(">LL")
 _DATA: Final = int(FrameType.DATA)
@@ -69,7 +73,7 @@ class FrameHandler(Protocol):
     def window_update(self, stream: int, increment: int) -> None:
         """So many bytes more may be sent on a stream, or on the connection (0)."""
 
-    def idle_frame(self, kind: int) -> None:
+    def idle_frame(self) -> None:
         """A frame without effect came: PRIORITY, or of an unknown type. Only floods matter."""
 
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
@@ -80,6 +84,10 @@ class FrameReader:
     """One direction of one connection.
 
     After a ConnectionFault it must not be fed again.
+
+    Attributes:
+        unfinished: what has come ends in the middle of a connection's beginning, or of a header
+            block.
     """
 
     __slots__ = (
@@ -92,6 +100,7 @@ class FrameReader:
         "_max_frame",
         "_preface",
         "_settled",
+        "unfinished",
     )
 
     def __init__(
@@ -107,6 +116,7 @@ class FrameReader:
         self._preface = preface
         self._settled = False  # whether the first frame has come
         self._held = b""
+        self.unfinished = True
         # The header block that has begun: its stream, 0 if there is none.
         self._block_stream = 0
         self._block: list[bytes] = []
@@ -152,7 +162,7 @@ class FrameReader:
             if self._block_stream and kind != _CONTINUATION:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside of a header block")
             if kind > _CONTINUATION:
-                handler.idle_frame(kind)
+                handler.idle_frame()
                 continue
             stream &= MAX_31_BITS
             on_stream, exact, spares, take = RULES[kind]
@@ -166,6 +176,9 @@ class FrameReader:
                 self._wrong_length(FrameType(kind), stream, length, spares)
         if at < end:
             self._held = data[at:]
+        self.unfinished = (
+            self._block_stream > 0 or self._held[3:4] in _UNFINISHED or not self._settled
+        )
 
     def _begin(self, data: bytes) -> int:
         """Check what a connection begins with (section 3.4): the preface, and settings.
@@ -222,7 +235,7 @@ class FrameReader:
             self._handler.headers(stream, block, self._block_ended)
 
     def _priority(self, flags: int, stream: int, payload: bytes) -> None:
-        self._handler.idle_frame(FrameType.PRIORITY)
+        self._handler.idle_frame()
 
     def _rst_stream(self, flags: int, stream: int, payload: bytes) -> None:
         self._handler.reset(stream, _NUMBER.unpack(payload)[0])

@@ -214,6 +214,7 @@ class Http2Upstream(Connection):
         """See FrameHandler."""
         found = self._known(stream)
         if found is None:
+            self.idle_frame()
             return
         exchange = found.exchange
         self.forget(found)
@@ -222,6 +223,7 @@ class Http2Upstream(Connection):
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
         """See FrameHandler."""
+        self.idle_frame()
         self._going = True
         for stream in [s for s in self.streams.values() if s.id > last_stream]:
             exchange = stream.exchange

@@ -75,7 +75,7 @@ def of_library(each):
         case library.WindowUpdateFrame():
             return ("window_update", each.stream_id, each.window_increment)
         case _:
-            return ("idle_frame", 2 if isinstance(each, library.PriorityFrame) else each.type)
+            return ("idle_frame",)
 
 
 STREAMS = st.integers(1, (1 << 31) - 1)

@@ -1,0 +1,132 @@
+"""Frames that cost their sender next to nothing: how many are too many, and which never are."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.http2 import frames
+from activator.proxy.http2.budget import Budget
+from activator.proxy.http2.connection import Connection
+from activator.proxy.http2.errors import ErrorCode
+from tests.activator.proxy.http2.peers import Message, Peer
+from tests.activator.proxy.http2.test_downstream import BEGIN, asked, goaways, raw
+from tests.activator.proxy.world import until
+
+#: More than may come at once.
+MANY = 20_000
+NO_WINDOW = frames.PREFACE + frames.settings(b"\0\4" + bytes(4))
+
+
+def silent(peer: Peer, stream: int, message: Message) -> None:
+    """A pod that answers with a head and nothing else."""
+    if message.ended:
+        peer.headers(stream, [(b":status", b"200")])
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        MANY * frames.window_update(0, 1),
+        MANY * frames.window_update(1, 1),
+        MANY * frames.window_update(3, 1 << 14),
+        MANY * frames.rst_stream(3, 8),
+        MANY * frames.ping(bytes(8), ack=False),
+        MANY * frames.ping(bytes(8), ack=True),
+        MANY * frames.SETTINGS_ACK,
+        MANY * frames.goaway(0, 0),
+    ],
+    ids=["room", "room-of-a-stream", "late-room", "late-reset", "ping", "pong", "ack", "goaway"],
+)
+async def test_a_flood_of_what_has_no_effect_ends_the_connection(http2, flood):
+    pod = await http2.serving()
+    pod.on_message = silent
+    client = await raw(http2, BEGIN + asked(1) + asked(3) + frames.rst_stream(3, 8))
+    await until(lambda: pod.requests and b"\x88" in client.received)
+    client.send(flood)
+    await client.ended()
+    assert [code for _, code in goaways(client.received)] == [ErrorCode.ENHANCE_YOUR_CALM]
+
+
+async def test_room_given_in_crumbs_for_what_waits_is_a_flood(http2):
+    """Each would cost a frame of one byte (CVE-2019-9511)."""
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, bytes(1 << 20), end=True)
+
+    pod = await http2.serving()
+    pod.on_message = answer
+    client = await raw(http2, NO_WINDOW + asked(1))
+    await until(lambda: b"\x88" in client.received or pod.requests)
+    client.send(MANY * frames.window_update(1, 1))
+    await client.ended()
+    assert [code for _, code in goaways(client.received)] == [ErrorCode.ENHANCE_YOUR_CALM]
+
+
+async def test_room_on_the_connection_costs_nothing_for_streams_without(http2, monkeypatch):
+    """A frame of 13 bytes had all of them looked at."""
+    looks = 0
+    send_piece = Connection._send_piece
+
+    def counted(self, *about):
+        nonlocal looks
+        looks += 1
+        return send_piece(self, *about)
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, bytes(500), end=True)
+
+    pod = await http2.serving()
+    pod.on_message = answer
+    client = await raw(http2, NO_WINDOW + b"".join(asked(n) for n in range(1, 401, 2)))
+    await until(lambda: len(pod.requests) == 200 and http2.world.in_flight == 0)
+    monkeypatch.setattr(Connection, "_send_piece", counted)
+    client.send(1000 * frames.window_update(0, 100) + frames.ping(b"received", ack=False))
+    await until(lambda: b"received" in client.received)
+    assert looks == 0
+    client.send(frames.settings(b"\0\4\0\0\4\0"))
+    await until(lambda: client.received.count(bytes(500)) == 200)
+
+
+async def test_a_client_that_gives_room_for_each_crumb_it_got_is_no_flood(http2):
+    """Nor is one that asks with each how long its way is, as gRPC does."""
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and not message.body:
+            peer.headers(stream, [(b":status", b"200")])
+            message.body = b"begun"
+
+    pod = await http2.serving()
+    pod.on_message = answer
+    client = await raw(http2, BEGIN + asked(1))
+    await until(lambda: pod.requests and pod.requests[0].body)
+    (peer,) = pod.connections
+    (connection,) = http2.world.proxy.connections
+    connection._idle_frames = Budget(10, 0.0)
+    for number in range(1, 101):
+        for _ in range(3):
+            peer.h2.send_data(1, b"12345678")
+        peer.flush()
+        await until(lambda number=number: client.received.count(b"12345678") == 3 * number)
+        room = frames.window_update(0, 8) + frames.window_update(1, 8)
+        client.send(3 * room + frames.ping(b"%08d" % number, ack=False))
+    await until(lambda: b"%08d" % 100 in client.received)
+    assert not goaways(client.received)
+
+
+async def test_frames_that_cross_the_end_of_their_streams_are_no_flood(http2):
+    await http2.serving()
+    client = await raw(http2, BEGIN)
+    await until(lambda: client.received)
+    (connection,) = http2.world.proxy.connections
+    connection._idle_frames = Budget(10, 0.0)
+    for stream in range(1, 201, 2):
+        client.send(asked(stream))
+        await until(lambda stream=stream: client.received.count(b"hello") == (stream + 1) // 2)
+        client.send(frames.window_update(stream, 5) + frames.rst_stream(stream, 8))
+    client.send(frames.ping(b"received", ack=False))
+    await until(lambda: b"received" in client.received)
+    assert not goaways(client.received)

@@ -1,0 +1,183 @@
+"""How long a client of HTTP/2 may take: to begin, to say what it wants, to take its answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from activator.proxy.http2 import frames
+from activator.proxy.http2.connection import MAX_BACKLOG
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.hpack import line
+from tests.activator.proxy.http2.peers import Http2World, Message, Peer
+from tests.activator.proxy.http2.test_downstream import (
+    BEGIN,
+    HEAD,
+    asked,
+    block,
+    frame,
+    goaways,
+    raw,
+    resets,
+)
+from tests.activator.proxy.world import World, until
+from tests.conftest import VIRTUAL
+
+LIMIT = 1.0
+HEADERS, CONTINUATION = 1, 9
+CALM = [(0, ErrorCode.ENHANCE_YOUR_CALM)]
+
+virtually = pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+#: A request of which the answer is a head alone.
+NOWHERE = b"".join(line(*field) for field in ((b":method", b"HEAD"), *HEAD[1:], (b"host", b"h")))
+
+
+@pytest.fixture
+async def http2(anyio_backend: Any) -> AsyncIterator[Http2World]:
+    """A proxy that waits a second for heads."""
+    world = World()
+    await world.start(header_timeout=LIMIT)
+    made = Http2World(world)
+    yield made
+    made.close()
+    await world.close()
+
+
+async def ends_after(http2: Http2World, client: Any) -> float:
+    """Wait for the end; return when it came."""
+    started = http2.world.now()
+    await client.ended()
+    return http2.world.now() - started
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        frames.PREFACE,
+        frames.PREFACE + frames.settings(bytes(6))[:12],
+        BEGIN + frame(HEADERS, 0, 1, block()),
+        BEGIN + asked(1)[:30],
+    ],
+    ids=["preface", "half-settings", "block-without-end", "half-a-frame"],
+)
+@virtually
+async def test_what_begins_has_to_come_to_its_end_in_time(http2, beginning):
+    client = await raw(http2, beginning)
+    assert await ends_after(http2, client) == pytest.approx(LIMIT, abs=0.3)
+    assert goaways(client.received) == CALM
+
+
+@pytest.mark.parametrize("how", ["bytes", "frames"])
+@virtually
+async def test_dripping_a_head_does_not_win_time(http2, how):
+    client = await raw(http2, BEGIN + frame(HEADERS, 0, 1, block()))
+    piece = frame(CONTINUATION, 0, 1, bytes(20))
+    started = http2.world.now()
+    for number in range(60):
+        if client.eof:
+            break
+        client.send(piece if how == "frames" else piece[number % 29 : number % 29 + 1])
+        await http2.world.clock_moves(0.05)
+    assert goaways(client.received) == CALM
+    assert http2.world.now() - started < LIMIT + 0.4
+
+
+@virtually
+async def test_each_head_has_its_own_time(http2):
+    await http2.serving()
+    client = await raw(http2, BEGIN)
+    for stream in (1, 3, 5):
+        await http2.world.clock_moves(0.6 * LIMIT)
+        head = asked(stream)
+        client.send(head[:40])
+        await http2.world.clock_moves(0.6 * LIMIT)
+        client.send(head[40:])
+        await until(lambda stream=stream: client.received.count(b"hello") == (stream + 1) // 2)
+    assert not goaways(client.received)
+
+
+@virtually
+async def test_a_body_has_the_time_of_its_request(http2):
+    """As in HTTP/1: only heads are hurried."""
+    pod = await http2.serving()
+    client = await raw(http2, BEGIN + asked(1, ended=False) + frames.data_head(1, 4, ended=True))
+    await http2.world.clock_moves(2 * LIMIT)
+    client.send(b"body")
+    await until(lambda: b"hello" in client.received)
+    assert pod.requests[0].body == b"body"
+
+
+@virtually
+async def test_a_client_that_asks_for_nothing_is_kept(http2):
+    await http2.serving()
+    client = await raw(http2, BEGIN)
+    await http2.world.clock_moves(5 * LIMIT)
+    client.send(asked(1))
+    await until(lambda: b"hello" in client.received)
+
+
+def large(size: int) -> Callable[[Peer, int, Message], None]:
+    """A pod's answer of that many bytes."""
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, bytes(size), end=True)
+
+    return answer
+
+
+@virtually
+async def test_an_answer_that_nobody_takes_is_dropped_after_the_time_for_a_head(http2):
+    pod = await http2.serving()
+    pod.on_message = large(1000)
+    client = await raw(http2, frames.PREFACE + frames.settings(b"\0\4" + bytes(4)) + asked(1))
+    await until(lambda: pod.requests and pod.requests[0].ended and http2.world.in_flight == 0)
+    started = http2.world.now()
+    while not resets(client.received):
+        await http2.world.clock_moves(0.01)
+    assert resets(client.received) == [(1, ErrorCode.CANCEL)]
+    assert http2.world.now() - started == pytest.approx(LIMIT, abs=0.3)
+    assert not client.eof
+
+
+@virtually
+async def test_who_takes_an_answer_bit_by_bit_has_as_long_as_it_takes(http2):
+    pod = await http2.serving()
+    pod.on_message = large(1000)
+    client = await raw(http2, frames.PREFACE + frames.settings(b"\0\4" + bytes(4)) + asked(1))
+    await until(lambda: pod.requests and pod.requests[0].ended and http2.world.in_flight == 0)
+    for _ in range(10):
+        await http2.world.clock_moves(0.6 * LIMIT)
+        client.send(frames.window_update(1, 100))
+    await until(lambda: client.received.count(b"\0" * 100) >= 10)
+    assert not resets(client.received)
+
+
+async def test_a_client_that_asks_and_does_not_read_is_not_listened_to_and_then_dropped(http2):
+    """Heads are held back by no window: answers without a body would pile up for ever."""
+    await http2.serving()
+    client = await http2.world.client(receive_buffer=4096)
+    client.transport.pause_reading()
+    client.send(BEGIN)
+    largest = full = 0
+    stream = 1
+    for _ in range(1000):
+        numbers = range(stream, stream + 40, 2)
+        client.send(b"".join(frames.headers(n, NOWHERE, ended=True) for n in numbers))
+        stream += 40
+        await http2.world.clock_moves(0.0)
+        if client.transport.get_write_buffer_size() or largest > MAX_BACKLOG:
+            full += 1
+            if full == 30:
+                break
+        (connection,) = http2.world.proxy.connections
+        largest = max(largest, connection.transport.get_write_buffer_size())
+    assert MAX_BACKLOG < largest < 2 * MAX_BACKLOG
+    started = http2.world.now()
+    while http2.world.proxy.connections:
+        await http2.world.clock_moves(0.05)
+        assert http2.world.now() - started < 3 * LIMIT
+    client.abort()
