@@ -33,7 +33,7 @@ PARTS: dict[str, Part] = {
         folder, 3 if o.quick else 5, 1.0 if o.quick else 3.0, o.itself
     ),
     "http2": lambda folder, o: http2.measure(
-        folder, 3 if o.quick else 5, 6_400 if o.quick else 16_000
+        folder, 3 if o.quick else 5, 4_800 if o.quick else 9_600
     ),
     "waiting": lambda folder, o: waiting.measure(
         folder, 1000 if o.quick else 5000, 1 if o.quick else 3
