@@ -104,7 +104,7 @@ export class Header {
     found("lost").hidden = !lost;
     if (lost) {
       const why = connection.error ? ` (${connection.error})` : "";
-      say(found("lost"), `Connection lost at ${since}${why}. What you see is as it was then; trying again.`);
+      say(found("lost"), `Connection lost at ${since}${why}. What you see is as it was then, but for times, which go on; trying again.`);
       show(found("connection"), "bad", `lost since ${since}`);
     } else if (connection.state === "connecting") show(found("connection"), "wait", "connecting");
     else if (now < this.#backUntil) show(found("connection"), "good", "back, live");
