@@ -8,10 +8,11 @@ was looked at, so that an ingress may ask the rest again.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from activator.proxy import presence
+from activator.proxy import presence, replies
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import PART_SECONDS, Connection, Stream
@@ -19,6 +20,7 @@ from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.exchange import Http2Exchange
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.recurring import Recurring
+from activator.proxy.http2.section import reply_block
 from activator.proxy.http2.settings import Setting
 from activator.proxy.linger import MAX_SECONDS, Linger
 
@@ -139,7 +141,7 @@ class Http2Downstream(Connection):
             request = self._requests.read(block)
         except FramingError as error:
             if self._opens(stream):
-                self._refuse(stream, error)
+                self._refuse(stream, error, ended=ended)
             return
         if self._opens(stream):
             self._begin(stream, Http2Exchange.read(request, ended=ended), ended)
@@ -161,10 +163,19 @@ class Http2Downstream(Connection):
             return False
         return True
 
-    def _refuse(self, stream: int, error: FramingError) -> None:
-        """Turn away what is malformed (RFC 9113 section 8.1.1)."""
+    def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
+        """Turn away what is malformed (RFC 9113 section 8.1.1) or a bomb; CONNECT is neither, and
+        gets the answer that it gets in HTTP/1."""
         self.proxy.counters.bad_requests += 1
-        self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
+        if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
+            self.stream_error(number, ErrorCode.PROTOCOL_ERROR, str(error))
+            return
+        stream = self.streams[number] = Stream(self, number, None)
+        stream.peer_closed = ended
+        reply = replies.refused(error.status, str(error))
+        self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=False)
+        stream.send(reply.body, b"")
+        self.exchange_done(stream)
 
     def _begin(self, number: int, read: tuple[Request, RequestFields], ended: bool) -> None:
         stream = Stream(self, number, None)

@@ -17,7 +17,7 @@ from activator.proxy.http2 import grpc
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import RequestFields, ResponseFields
 from activator.proxy.http2.hpack import line, name_prefix, string
-from activator.proxy.http2.section import block_of, is_ours, lines_of, without_context
+from activator.proxy.http2.section import block_of, is_ours, lines_of, reply_block, without_context
 from activator.proxy.probes import probe_reply
 from activator.proxy.problem import negotiated
 from activator.proxy.queue_proxy import DOUBTFUL, Claim, claim_in_http2, own_failure
@@ -369,19 +369,21 @@ class Http2Exchange(Exchange):
     def _send_reply(self, reply: replies.Reply) -> None:
         """See Exchange."""
         fields = self._fields.fields
-        lines = reply.fields + reply.reason_lines()
-        block = line(b":status", b"%d" % reply.status) + line(b"date", self._proxy.date())
+        date = self._proxy.date()
         body = b"" if self.to_head else reply.body
         if grpc.is_grpc(fields):
             body = b""
-            block += (
-                line(b"content-type", grpc.CONTENT_TYPE)
+            lines = reply.fields + reply.reason_lines()
+            block = (
+                line(b":status", b"%d" % reply.status)
+                + line(b"date", date)
+                + line(b"content-type", grpc.CONTENT_TYPE)
                 + line(b"grpc-status", b"%d" % grpc.status_of(reply.status))
                 + line(b"grpc-message", grpc.message(reply.why or reply.body.decode().strip()))
                 + block_of(lines, without=(b"content-type",))
             )
         else:
-            block += line(b"content-length", b"%d" % len(reply.body)) + block_of(lines)
+            block = reply_block(reply, date)
         self.downstream.write_headers(self._stream, block, ended=not body)
         if body:
             self._stream.send(body, b"")

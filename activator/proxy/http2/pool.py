@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Coroutine
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,24 @@ if TYPE_CHECKING:
 
 #: Streams at a time as long as the pod has not said how many it takes (Go: the same).
 _FIRST_STREAMS: Final = 100
+
+#: Seconds for a pod's kernel to acknowledge what it was sent, or asked: one that has vanished would
+#: be sent all requests on its connection for a quarter of an hour. No PING: servers of gRPC end
+#: connections that ask often.
+_SILENCE: Final = 20
+_ASK_AFTER: Final = 15
+
+
+def _find_the_dead(sock: socket.socket) -> None:
+    """Have the kernel end the connection to a pod that has vanished without a word."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", _ASK_AFTER),
+        ("TCP_KEEPINTVL", _SILENCE - _ASK_AFTER),
+        ("TCP_USER_TIMEOUT", 1000 * _SILENCE),
+    ):
+        if hasattr(socket, option):  # macOS has them under other names
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Http2Pool:
@@ -121,6 +140,7 @@ class Http2Pool:
     def opened(self, upstream: Http2Upstream) -> None:
         """Count a new connection."""
         self.pool.count(1)
+        _find_the_dead(upstream.transport.get_extra_info("socket"))
 
     def closed(self, upstream: Http2Upstream) -> None:
         """Forget a connection."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 
 from activator.proxy.fields import REQUEST_FIELDS, is_lookalike
 from activator.proxy.http2.hpack import line
+from activator.proxy.replies import Reply
 
 _CONTEXT = frozenset((b"traceparent", b"tracestate"))
 #: Of those that mean something to us, what goes on all the same.
@@ -26,6 +27,18 @@ def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:
         if colon and name.lower() not in without:
             block += line(name.lower(), value.strip(b" \t"))
     return block
+
+
+def reply_block(reply: Reply, date: bytes) -> bytes:
+    """Return the header block of an answer of our own, before its body."""
+    return b"".join(
+        (
+            line(b":status", b"%d" % reply.status),
+            line(b"date", date),
+            line(b"content-length", b"%d" % len(reply.body)),
+            block_of(reply.fields + reply.reason_lines()),
+        )
+    )
 
 
 def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> bytes:

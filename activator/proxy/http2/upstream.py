@@ -144,7 +144,11 @@ class Http2Upstream(Connection):
 
     def on_max_streams(self, count: int) -> None:
         """See Connection."""
-        self._most = self.pool.most = count
+        self._most = count
+        # A new connection is always worth one try: it alone tells when a pod takes requests again.
+        self.pool.most = max(1, count)
+        if not count:
+            self.retire()
 
     def headers(self, stream: int, block: bytes, ended: bool) -> None:
         """See FrameHandler."""

@@ -259,3 +259,17 @@ async def test_a_client_gets_no_more_than_a_window_ahead_of_the_pod(http2):
     sent = (1 << 20) - len(client.unsent[stream][0])
     assert sent <= 65535 + (64 << 10)
     client.transport.abort()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_connect_gets_the_answer_that_it_gets_in_http1(http2, ended):
+    client = await http2.client()
+    fields = [(b":method", b"CONNECT"), (b":authority", b"h:1")]
+    client.headers(1, fields, end=ended)
+    answer = await client.answer(1)
+    assert (answer.status, answer.ended) == (405, True)
+    assert answer.all(b"activator-reason") == [b"bad-request; CONNECT is not offered"]
+    http1 = await http2.world.client()
+    http1.send(b"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n")
+    same = await http1.answer()
+    assert (same.status, same.body) == (answer.status, answer.body)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+
+from h2.settings import SettingCodes
+
 from activator.proxy.pool import IDLE_TIMEOUT
 from tests.activator.proxy.world import until
 
@@ -41,3 +45,37 @@ async def test_what_runs_on_a_pod_that_leaves_is_finished(http2):
     pod.connections[0].headers(1, [(b":status", b"200")], end=True)
     assert (await client.answer(stream)).status == 200
     await until(lambda: pod.connections[0].lost)
+
+
+async def test_the_kernel_is_told_to_give_up_a_pod_that_has_vanished(http2):
+    await http2.serving()
+    client = await http2.client()
+    await client.answer(client.ask())
+    (pool,) = http2.world.pools._http2.values()
+    (connection,) = pool._connections
+    sock = connection.transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+
+
+async def test_a_pod_that_takes_no_streams_any_more_is_asked_on_a_new_connection(http2):
+    pod = await http2.serving()
+    client = await http2.client()
+    await client.answer(client.ask())
+    (first,) = pod.connections
+    first.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+    first.flush()
+    await until(lambda: first.lost)
+    assert (await client.answer(client.ask())).status == 200
+    assert len(pod.connections) == 2
+
+
+async def test_a_pod_that_takes_one_stream_at_a_time_serves_all(http2):
+    pod = await http2.serving()
+    pod.settings = {"streams": 1}
+    client = await http2.client()
+    assert (await client.answer(client.ask())).status == 200
+    streams = [client.ask() for _ in range(20)]
+    for stream in streams:
+        assert (await client.answer(stream)).status == 200
