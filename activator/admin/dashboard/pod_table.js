@@ -77,7 +77,7 @@ export class PodTable {
     const rows = new Map();
     for (const pod of pods.slice(0, MOST)) {
       // An address that another pod has had may stand there twice while that one drains.
-      const key = `${pod.address} ${pod.kubernetes === "gone"} ${rows.size && rows.has(pod.address)}`;
+      const key = `${pod.address} ${pod.kubernetes === "gone"}`;
       const row = this.#known.get(key) ?? new PodRow();
       row.draw(pod);
       rows.set(key, row);
