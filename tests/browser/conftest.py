@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,8 +9,9 @@ from typing import Any
 
 import pytest
 import uvloop
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
+from tests.browser.chromium import Missing, chromium
 from tests.browser.faults import Faults
 from tests.browser.site import App, Site
 from tests.process import PATIENCE
@@ -30,16 +29,12 @@ def anyio_backend() -> Any:
 
 @pytest.fixture(scope="package")
 async def browser(anyio_backend: Any) -> AsyncIterator[Browser]:
-    """Debian's Chromium. A test has contexts of its own in it, which know nothing of each other."""
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is missing; on Debian: apt-get install chromium")
-    # Chromium's sandbox does not work for root, which CI machines are.
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(executable_path=program, args=arguments)
-        yield running
-        await running.close()
+    """A test has contexts of its own in it, which know nothing of each other."""
+    try:
+        async with chromium() as running:
+            yield running
+    except Missing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="package")

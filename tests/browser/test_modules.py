@@ -141,6 +141,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("because('a-new-reason', null)", "a-new-reason"),
         ("happened({kind: 'a-new-kind'})", "a-new-kind"),
         ("readiness('probe')", "our own probe is enough"),
+        ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",
+         ["a request that came now would not wait", "a start takes about 2.50 s"]),
+        ("forecasts({expectedWaitSeconds: 0.2})[0].slice(-17)", "wait about 0.20 s"),
+        ("forecasts(undefined)", []),
     ],
 }  # fmt: skip
 
