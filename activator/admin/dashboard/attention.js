@@ -4,8 +4,8 @@
  *
  * Waiting first, whose queue began first at the top: a new queue joins at the end of these, so
  * that nothing above it moves. Then those of which a request failed within the last minute, then
- * those that had any, then the idle ones; each of these by name. One that calms down stays where it is
- * for a moment (`CALM_MS`), for otherwise queues that come and go would make rows jump about.
+ * those that had any, then the idle ones; each of these by name. One that calms down stays where it
+ * is for a moment (`CALM_MS`), for otherwise queues that come and go would make rows jump about.
  */
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */

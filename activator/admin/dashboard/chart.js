@@ -12,6 +12,9 @@ const HEIGHT = 200;
 /** Seconds that a row of the table stands for. */
 const ROW_SECONDS = 60;
 
+/** How uPlot writes times: hours and minutes, however far apart. */
+const MINUTES = [[60, "{HH}:{mm}", null, null, null, null, null, null, 1]];
+
 /**
  * What a chart shows, in a sentence. Pure.
  * @param {Past} past
@@ -22,7 +25,9 @@ export function summaryOf(past, when) {
   const waited = queued.most
     ? `at most ${count(queued.most)} waited at a time (${clock(when(queued.at))})`
     : "none waited";
-  const ran = inFlight.most ? `at most ${count(inFlight.most)} were in flight` : "none was in flight";
+  const ran = inFlight.most
+    ? `at most ${count(inFlight.most)} were in flight`
+    : "none was in flight";
   const ends = Object.entries(past.outcomes)
     .map(([end, all]) => [end, sum(all)])
     .filter(([, n]) => Number(n) > 0)
@@ -83,8 +88,8 @@ export class QueueChart {
         element(
           "tr",
           {},
-          ...["Minute until", "Most waiting", "Most in flight", "Served", "Other ends"].map((name) =>
-            element("th", { scope: "col" }, name),
+          ...["Minute until", "Most waiting", "Most in flight", "Served", "Other ends"].map(
+            (name) => element("th", { scope: "col" }, name),
           ),
         ),
       ),
@@ -115,7 +120,10 @@ export class QueueChart {
     this.#plot.hidden = this.#legend.hidden = this.#summary.hidden = this.#table.hidden = none;
     if (none) {
       const minutes = history ? Math.round((history.steps * history.stepSeconds) / 60) : 0;
-      say(this.#none, history ? `Nothing happened within the last ${minutes} minutes.` : "Not known yet.");
+      say(
+        this.#none,
+        history ? `Nothing happened within the last ${minutes} minutes.` : "Not known yet.",
+      );
       return;
     }
     const when = (/** @type {number} */ place) => new Date(this.#timeOf(place) * 1000);
@@ -154,33 +162,32 @@ export class QueueChart {
 
   /** @param {number[][]} data */
   #make(data) {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
     const { uPlot } = /** @type {any} */ (window);
-    const stepped = uPlot.paths.stepped({ align: -1 });
-    const axis = {
-      stroke: colour("muted"),
-      grid: { stroke: colour("line"), width: 1 },
-      ticks: { stroke: colour("line"), width: 1 },
-      font: "12px system-ui, sans-serif",
-    };
-    const whole = (/** @type {any} */ _, /** @type {number[]} */ values) =>
-      values.map((value) => (Number.isInteger(value) ? count(value) : ""));
+    const [muted, line, wait, area, accent] = colours(
+      "muted",
+      "line",
+      "wait",
+      "wait-area",
+      "accent",
+    );
+    const rule = { stroke: line, width: 1 };
+    const axis = { stroke: muted, grid: rule, ticks: rule, font: "12px system-ui, sans-serif" };
+    const each = { width: 1.5, paths: uPlot.paths.stepped({ align: -1 }), points: { show: false } };
     this.#chart = new uPlot(
       {
         width: Math.max(200, this.#plot.clientWidth),
         height: HEIGHT,
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
-        scales: { x: { range: () => this.#window() }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(4, most * 1.1)] } },
+        scales: { x: { range: () => this.#window() }, y: { range: fromZero } },
         axes: [
-          { ...axis, values: [[60, "{HH}:{mm}", null, null, null, null, null, null, 1]] },
-          { ...axis, values: whole, size: 44 },
+          { ...axis, values: MINUTES },
+          { ...axis, values: wholeNumbers, size: 44 },
         ],
         series: [
           {},
-          { stroke: colour("wait"), fill: colour("wait-area"), width: 1.5, paths: stepped, points: { show: false } },
-          { stroke: colour("accent"), width: 1.5, dash: [4, 3], paths: stepped, points: { show: false } },
+          { ...each, stroke: wait, fill: area },
+          { ...each, stroke: accent, dash: [4, 3] },
         ],
         hooks: { setCursor: [(/** @type {any} */ chart) => this.#pointed(chart.cursor.idx)] },
       },
@@ -216,10 +223,26 @@ export class QueueChart {
   }
 }
 
+/** @param {string[]} names of style.css, as they are at this moment */
+function colours(...names) {
+  const style = getComputedStyle(document.documentElement);
+  return names.map((name) => style.getPropertyValue(`--${name}`).trim());
+}
+
+/** One request is not drawn as a crowd. @param {any} _ @param {number} __ @param {number} most */
+function fromZero(_, __, most) {
+  return [0, Math.max(4, most * 1.1)];
+}
+
+/** There is no half a request. @param {any} _ @param {number[]} values */
+function wholeNumbers(_, values) {
+  return values.map((value) => (Number.isInteger(value) ? count(value) : ""));
+}
+
 /** @type {Promise<void> | undefined} */
 let loading;
 
-/** Load the plotting library, once, when the first chart is drawn: the overview has no use for it. */
+/** Load the plotting library, once, for the first chart: the overview has no use for it. */
 function library() {
   loading ??= new Promise((resolve, reject) => {
     const style = element("link", { rel: "stylesheet", href: "dashboard/vendor/uPlot.min.css" });

@@ -27,7 +27,9 @@ export function element(tag, attributes = {}, ...children) {
  * @returns {SVGElement}
  */
 export function drawn(tag, attributes = {}, ...children) {
-  return /** @type {SVGElement} */ (filled(document.createElementNS(SVG, tag), attributes, children));
+  return /** @type {SVGElement} */ (
+    filled(document.createElementNS(SVG, tag), attributes, children)
+  );
 }
 
 /**

@@ -12,7 +12,11 @@ import { happened } from "./words.js";
 const MOST = 50;
 
 export class EventList {
-  #list = element("ol", { class: "event-list", tabindex: "0", "aria-label": "Events, the newest first" });
+  #list = element("ol", {
+    class: "event-list",
+    tabindex: "0",
+    "aria-label": "Events, the newest first",
+  });
   #pause = element("button", { type: "button", class: "quiet", "aria-pressed": "false" }, "Pause");
   #note = element("span", { class: "muted", "aria-live": "off" });
   element = element(
@@ -62,13 +66,20 @@ export class EventList {
     const still = (this.#paused || this.#read) && this.#list.children.length > 0;
     if (!still) {
       this.#newest = ours[0];
-      arrange(this.#list, ours.map((event) => this.#itemOf(event)));
+      arrange(
+        this.#list,
+        ours.map((event) => this.#itemOf(event)),
+      );
     }
     const held = this.#newest ? ours.indexOf(this.#newest) : 0;
     const more = held < 0 ? MOST : held;
     this.#list.hidden = !ours.length;
     if (!ours.length) say(this.#note, "None since this page was opened.");
-    else if (still) say(this.#note, more ? `${count(more)} more came; held while you read` : "held while you read");
+    else if (still)
+      say(
+        this.#note,
+        more ? `${count(more)} more came; held while you read` : "held while you read",
+      );
     else say(this.#note, "since this page was opened");
   }
 

@@ -8,7 +8,7 @@ import { notReady } from "./words.js";
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./model.js").ActivatorView} ActivatorView */
 
-/** Seconds of silence after which what is known may be old; a watch says something once a minute. */
+/** Seconds of silence after which what is known may be old; watches speak once a minute. */
 const OLD = 120;
 
 /** @param {string} id @returns {HTMLElement} */
@@ -31,7 +31,8 @@ export function wrongs(activator, later) {
   if (!activator.ready) told.push(`Not ready: ${notReady(activator.notReadyReason ?? "")}`);
   const link = activator.autoscaler;
   if (link && !link.connected) {
-    const silent = link.ageSeconds === null ? "" : `, silent for ${seconds(link.ageSeconds + later)}`;
+    const silent =
+      link.ageSeconds === null ? "" : `, silent for ${seconds(link.ageSeconds + later)}`;
     const why = link.lastError ? ` (${link.lastError})` : "";
     told.push(`The autoscaler is not connected${silent}${why}: nothing is scaled up.`);
   }
@@ -59,7 +60,9 @@ export function source(activator, later) {
   }
   const ages = Object.values(activator.watches ?? {}).map((watch) => watch.ageSeconds ?? 0);
   if (!ages.length) return "";
-  return `${counted(ages.length, "kind")} of objects are followed, the quietest said something ${seconds(Math.max(...ages) + later)} ago`;
+  const quietest = seconds(Math.max(...ages) + later);
+  const kinds = counted(ages.length, "kind");
+  return `${kinds} of objects are followed, the quietest said something ${quietest} ago`;
 }
 
 /** @param {string} ours @param {string} theirs versions */
@@ -104,7 +107,11 @@ export class Header {
     found("lost").hidden = !lost;
     if (lost) {
       const why = connection.error ? ` (${connection.error})` : "";
-      say(found("lost"), `Connection lost at ${since}${why}. What you see is as it was then, but for times, which go on; trying again.`);
+      say(
+        found("lost"),
+        `Connection lost at ${since}${why}. What you see is as it was then, ` +
+          "but for times, which go on; trying again.",
+      );
       show(found("connection"), "bad", `lost since ${since}`);
     } else if (connection.state === "connecting") show(found("connection"), "wait", "connecting");
     else if (now < this.#backUntil) show(found("connection"), "good", "back, live");

@@ -42,7 +42,10 @@ const NO_ERRORS = ["served", "cancelled"];
 export function recent(past, stepSeconds) {
   const steps = Math.max(1, Math.round(RATE_SECONDS / stepSeconds));
   /** @type {[string, number][]} */
-  const sums = Object.entries(past?.outcomes ?? {}).map(([end, all]) => [end, sum(all.slice(-steps))]);
+  const sums = Object.entries(past?.outcomes ?? {}).map(([end, all]) => [
+    end,
+    sum(all.slice(-steps)),
+  ]);
   const ended = new Map(sums.filter(([, n]) => n > 0));
   const known = Math.min(steps, past?.queued.length ?? 0) || 1;
   const happened = (/** @type {number[] | undefined} */ all) => sum((all ?? []).slice(-steps)) > 0;
@@ -85,11 +88,13 @@ export function busyAtLast(past) {
  * The last minutes, moved on by newer steps. Steps that are told again have the newer value.
  * @param {HistoryView} old
  * @param {HistoryView} news its lists are shorter: of the newest steps alone
- * @returns {HistoryView | null} null if steps between the two are missing, so that all must be asked
+ * @returns {HistoryView | null} null if steps between the two are missing: ask for all
  */
 export function movedOn(old, news) {
   const told = news.activator.queued.length;
-  const passed = Math.round((Date.parse(news.time) - Date.parse(old.time)) / (news.stepSeconds * 1000));
+  const passed = Math.round(
+    (Date.parse(news.time) - Date.parse(old.time)) / (news.stepSeconds * 1000),
+  );
   const kept = old.activator.queued.length - (told - passed);
   if (!(passed >= 0 && passed <= told && kept >= 0)) return null;
   const size = { kept, told, steps: news.steps };
@@ -109,7 +114,7 @@ export function movedOn(old, news) {
 /**
  * @param {Past | undefined} old
  * @param {Past | undefined} news
- * @param {{kept: number, told: number, steps: number}} size steps of each, and how many there can be
+ * @param {{kept: number, told: number, steps: number}} size of each, and how many there can be
  * @returns {Past}
  */
 function joined(old, news, { kept, told, steps }) {

@@ -9,6 +9,7 @@
 /**
  * @typedef {object} PodView
  * @property {string} address
+ * @property {string} uid
  * @property {string} kubernetes
  * @property {string} probe
  * @property {number | null} probeStatus
@@ -37,6 +38,13 @@
  */
 
 /**
+ * @typedef {object} Forecast
+ * @property {number | null} startSeconds
+ * @property {number | null} drainSecondsPerRequest
+ * @property {number | null} expectedWaitSeconds
+ */
+
+/**
  * @typedef {object} RevisionView
  * @property {string} namespace
  * @property {string} name
@@ -53,7 +61,7 @@
  * @property {number} heldBytes
  * @property {string | null} reason
  * @property {string | null} reasonDetail
- * @property {{startSeconds: number | null, drainSecondsPerRequest: number | null, expectedWaitSeconds: number | null}} [forecast]
+ * @property {Forecast} [forecast]
  * @property {number} activatorIndex
  * @property {number} activatorCount
  * @property {PodView | null} [clusterIP]
@@ -64,6 +72,13 @@
  */
 
 /**
+ * @typedef {object} AutoscalerView
+ * @property {boolean} connected
+ * @property {number | null} ageSeconds
+ * @property {string | null} lastError
+ */
+
+/**
  * @typedef {object} ActivatorView
  * @property {string} podName
  * @property {string} version
@@ -71,9 +86,9 @@
  * @property {boolean} ready
  * @property {string | null} notReadyReason
  * @property {Record<string, string>} manifestErrors
- * @property {Record<string, {ageSeconds: number | null, error: string | null, drifted: number}>} watches
- * @property {{folder: string, ageSeconds: number, lastChangeSecondsAgo: number} | null} manifests
- * @property {{connected: boolean, ageSeconds: number | null, lastSentSecondsAgo: number | null, lastError: string | null} | null} autoscaler
+ * @property {Record<string, {ageSeconds: number | null, error: string | null}>} watches
+ * @property {{folder: string, ageSeconds: number} | null} manifests
+ * @property {AutoscalerView | null} autoscaler
  */
 
 /**

@@ -164,7 +164,10 @@ export class Overview {
 
   /** @param {number} shown @param {number} all */
   #drawWords(shown, all) {
-    say(found("shown"), shown === all ? counted(all, "revision") : `${count(shown)} of ${count(all)}`);
+    say(
+      found("shown"),
+      shown === all ? counted(all, "revision") : `${count(shown)} of ${count(all)}`,
+    );
     const empty = found("empty");
     empty.hidden = shown > 0;
     if (all === 0) say(empty, "No revision is known yet.");

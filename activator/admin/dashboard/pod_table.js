@@ -77,13 +77,16 @@ export class PodTable {
     const rows = new Map();
     for (const pod of pods.slice(0, MOST)) {
       // An address that another pod has had may stand there twice while that one drains.
-      const key = `${pod.address} ${pod.kubernetes === "gone"}`;
+      const key = `${pod.address} ${pod.uid} ${pod.state === "draining"}`;
       const row = this.#known.get(key) ?? new PodRow();
       row.draw(pod);
       rows.set(key, row);
     }
     this.#known = rows;
-    arrange(this.#rows, [...rows.values()].map((row) => row.element));
+    arrange(
+      this.#rows,
+      [...rows.values()].map((row) => row.element),
+    );
     const rest = pods.length - rows.size;
     say(this.#more, rest > 0 ? `and ${count(rest)} more` : "");
     this.#drawRules(pods);
@@ -123,7 +126,9 @@ class PodRow {
     const texts = [
       pod.kubernetes,
       `${pod.probe}${status}${probed}`,
-      pod.stateSecondsAgo === null ? pod.state : `${pod.state}, for ${seconds(pod.stateSecondsAgo)}`,
+      pod.stateSecondsAgo === null
+        ? pod.state
+        : `${pod.state}, for ${seconds(pod.stateSecondsAgo)}`,
       pod.decision,
       pod.decidedBy,
       `${count(pod.inFlight)} / ${pod.limit === null ? "∞" : count(pod.limit)}`,

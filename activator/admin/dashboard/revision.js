@@ -91,7 +91,8 @@ export class RevisionPage {
     this.#shown = detail.view;
     this.#answer.draw(detail.view, store.activator?.manifests?.folder ?? null);
     const current = { ...known, view: detail.view, at: detail.at };
-    if (current.view.queued) document.title = `${count(current.view.queued)} waiting – ${this.#key}`;
+    if (current.view.queued)
+      document.title = `${count(current.view.queued)} waiting – ${this.#key}`;
     this.#answer.drawAge(current, now);
     this.#wakeUps.draw(detail.view, ageOf(current, now));
     this.#chart.draw(known.past, store.history);
@@ -139,9 +140,16 @@ class Answer {
     else fill(this.#why, element("code", {}, reason), ` ${would}${because(reason, detail)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
     const made = lines.map(({ text, command }) =>
-      command ? element("pre", { tabindex: "0" }, element("code", {}, text)) : element("p", {}, text),
+      command
+        ? element("pre", { tabindex: "0" }, element("code", {}, text))
+        : element("p", {}, text),
     );
-    const page = element("p", { class: "small muted" }, "Read on in ", element("code", {}, `docs/reasons/${reason}.md`));
+    const page = element(
+      "p",
+      { class: "small muted" },
+      "Read on in ",
+      element("code", {}, `docs/reasons/${reason}.md`),
+    );
     fill(this.#todo, ...made, reason !== null && page);
   }
 
@@ -153,7 +161,10 @@ class Answer {
     }
     const since = clock(new Date(Date.now() - (now - rank.since)));
     const age = seconds(ageOf({ view, at }, now));
-    say(this.#sentence, `${theyWait(view.queued)}, the first for ${age}; the queue began at ${since}.`);
+    say(
+      this.#sentence,
+      `${theyWait(view.queued)}, the first for ${age}; the queue began at ${since}.`,
+    );
   }
 }
 

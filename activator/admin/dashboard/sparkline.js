@@ -7,7 +7,7 @@ import { peak } from "./history.js";
 
 const WIDTH = 120;
 const HEIGHT = 24;
-/** A queue that is shorter does not fill the height, so that one request is not drawn as a crowd. */
+/** A queue that is shorter does not fill the height: one request is no crowd. */
 const LEAST_SCALE = 4;
 
 /**

@@ -110,7 +110,7 @@ export class Store {
   #know(view, at) {
     const key = keyOf(view);
     const before = this.revisions.get(key);
-    const past = before ? before.past : this.#pasts.get(key) ?? null;
+    const past = before ? before.past : (this.#pasts.get(key) ?? null);
     const told = before?.recent ?? recent(past, this.history?.stepSeconds ?? 1);
     const where = rank(view, told, at, before?.rank ?? null);
     this.revisions.set(key, { key, view, at, past, recent: told, rank: where });

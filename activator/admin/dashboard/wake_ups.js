@@ -122,6 +122,9 @@ function told(phase, s) {
 /** @param {WakeUpView} wakeUp */
 function remarks({ requests, pod, probeAheadSeconds }) {
   const by = pod === null ? "" : `, answered by ${pod}`;
-  const ahead = probeAheadSeconds === null ? "" : `, ${finely(probeAheadSeconds)} before Kubernetes called it ready`;
+  const ahead =
+    probeAheadSeconds === null
+      ? ""
+      : `, ${finely(probeAheadSeconds)} before Kubernetes called it ready`;
   return `${counted(requests, "request")} waited${by}${ahead}`;
 }
