@@ -10,7 +10,7 @@ RUNTIME := $(VENV)/.runtime
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-config --custom-compile-command "make lock"
 
-.PHONY: help demo test check format bench dashboards queries lock image-proof clean
+.PHONY: help demo test check format bench dashboards queries screenshots lock image-proof clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -58,6 +58,9 @@ dashboards: $(STAMP)  ## Write Grafana's dashboards anew (manifests/monitoring/d
 
 queries: $(STAMP)  ## Ask Prometheus every query of dashboards and alerts; prints a table (Debian: prometheus)
 	$(BIN)/pytest -q -s tests/monitoring/test_queries.py
+
+screenshots: $(STAMP)  ## Take the pictures of docs/images, and say what the page costs (Debian: chromium pngquant)
+	$(BIN)/python -m tests.browser.screenshots
 
 lock: $(STAMP)  ## Choose anew which versions the image has (requirements*.lock)
 	$(LOCK) --output-file requirements.lock pyproject.toml

@@ -1,0 +1,247 @@
+"""Takes the pictures of the dashboard that the docs show, of an activator with traffic.
+
+    make screenshots
+
+An activator that follows a cluster, with services that are busy, full, asleep, broken and idle:
+minutes of it, so that there is a past. Then the pictures, in light and in dark; and what the
+page costs its reader, on standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import uvloop
+from playwright.async_api import Browser, Page, expect
+
+from activator.lab.client import fetch
+from activator.lab.objects import revision
+from tests.activator.discovery.recording import config_map
+from tests.browser.chromium import chromium
+from tests.e2e.knative import ApiServer, Autoscaler, Deployment, Pod
+from tests.process import ANY_PORTS, ROOT, Activator, activator
+
+FOLDER = ROOT / "docs" / "images"
+SIZE = {"width": 1280, "height": 800}
+#: Seconds of traffic before the pictures.
+PAST = 240
+#: Bytes of a picture, in a repository that keeps each of its versions.
+MOST_BYTES = 150_000
+#: Debian's program that makes pictures small.
+PALETTE = "pngquant"
+#: How often the page is opened for a figure.
+LOADS = 9
+WAKING, FULL, BROKEN, BUSY = "thumbnails-00007", "checkout-00042", "invoices-00003", "search-00019"
+LATE = "reports-00005"
+IDLE = (LATE, "accounts-00011", "avatars-00002", "newsletter-00001", "webhooks-00023")
+#: Requests that come to the full service at once, time and again.
+BURSTS = (20, 45, 30, 70, 25, 55, 90, 35, 60, 40, 80, 50, 30, 65)
+#: The same of the one that is at zero between them.
+WAKES = (6, 25, 14, 40, 9, 31, 18, 12)
+
+
+class Starting(Deployment):
+    """One whose pods take as long to start as pods do: an image, then an application.
+
+    Attributes:
+        starts: whether applications start at all.
+    """
+
+    starts = True
+
+    def scale_up(self, count: int) -> None:
+        super().scale_up(min(count, 3))
+
+    async def _bring_up(self, pod: Pod) -> None:
+        await asyncio.sleep(1 + 0.3 * len(self.pods))
+        pod.switches.ready = False
+        if self.starts:
+            asyncio.get_running_loop().call_later(0.7, setattr, pod.switches, "ready", True)
+            await super()._bring_up(pod)
+        else:
+            await pod.start()
+            self._publish()
+
+
+class Traffic:
+    """Services, and who asks them."""
+
+    def __init__(self, api: ApiServer, tasks: asyncio.TaskGroup) -> None:
+        self.activator: Activator
+        self.waking = Starting(api, WAKING, 2)
+        self.full = Deployment(api, FULL, 4)
+        self.broken = Deployment(api, BROKEN, 1)
+        self.busy = Deployment(api, BUSY, 0)
+        self.autoscaler = Autoscaler(self.waking, 2.0, self._is_activator_in_path)
+        self._running: list[asyncio.Task[None]] = []
+        self._tasks = tasks
+        for name in IDLE:
+            api.put(revision(name, uid=f"uid-of-{name}"))
+
+    async def _is_activator_in_path(self) -> bool:
+        return True
+
+    async def play(self, seconds: float) -> None:
+        """Have all of them asked for so long; in the end requests wait, and go on waiting."""
+        self.full.scale_up(2)
+        self.broken.scale_up(1)
+        self.busy.scale_up(3)
+        waves = [self._waves(BUSY, (2,), 0.1, 150), self._waves(FULL, BURSTS, 11, 250)]
+        waves += [self._waves(WAKING, WAKES, 37, 400), self._waves(BROKEN, (1,), 7, 40)]
+        running = [self._tasks.create_task(wave) for wave in waves]
+        await asyncio.sleep(seconds)
+        for task in running[1:]:
+            task.cancel()
+        self._running.append(running[0])
+        await self.broken.pods[0].end()  # Kubernetes lists it still
+        self._ask(BROKEN, 3, 40)
+        await asyncio.sleep(5)
+        self.full.gate.clear()
+        self._ask(FULL, 31, 40)
+        await asyncio.sleep(2)
+        await self.waking.until(lambda: not self.waking.pods)  # the autoscaler's doing
+        self.waking.starts = False
+        self._ask(WAKING, 12, 120)
+        self._ask(LATE, 1, 40)
+        await asyncio.sleep(8)
+
+    def end(self) -> None:
+        """Give up all requests."""
+        self.full.gate.set()
+        for task in self._running:
+            task.cancel()
+
+    async def _waves(self, name: str, sizes: tuple[int, ...], seconds: float, ms: int) -> None:
+        for turn in range(1_000_000):
+            self._ask(name, sizes[turn % len(sizes)], ms)
+            await asyncio.sleep(seconds)
+
+    def _ask(self, name: str, count: int, ms: int) -> None:
+        for _ in range(count):
+            self._running.append(self._tasks.create_task(self._request(name, ms)))
+
+    async def _request(self, name: str, ms: int) -> None:
+        host = {"Host": f"{name}.default.svc.cluster.local"}
+        with suppress(OSError):
+            await fetch(*await self.activator.address("http"), f"/sleep?ms={ms}", "GET", host)
+
+
+@asynccontextmanager
+async def traffic(folder: Path) -> AsyncIterator[Traffic]:
+    """An activator in a cluster, before anything has happened."""
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(ApiServer())
+        for name in ("config-network", "config-logging", "config-observability"):
+            api.put(config_map(name))
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        made = Traffic(api, tasks)
+        for part in (made.waking, made.full, made.broken, made.busy, made.autoscaler):
+            await stack.enter_async_context(part)
+        running = activator(
+            *("run", *ANY_PORTS),
+            environment={
+                "POD_NAME": "activator-7c9f5d8b6d-x2x7k",
+                "POD_IP": "10.0.0.11",
+                "SYSTEM_NAMESPACE": "knative-serving",
+                "KUBECONFIG": api.kubeconfig(folder),
+                "ACTIVATOR_AUTOSCALER_URL": made.autoscaler.url,
+            },
+        )
+        made.activator = await stack.enter_async_context(running)
+        await made.activator.logged("autoscaler connected")
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+async def take(page: Page, name: str) -> dict[Path, bytes]:
+    """Take the picture of a page in both schemes; where they belong, and what they are."""
+    taken = {}
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        path = FOLDER / f"{name}-{scheme}.png"
+        taken[path] = await page.screenshot(full_page=True, animations="disabled")
+    return taken
+
+
+def keep(taken: dict[Path, bytes]) -> None:
+    """Write pictures with fewer colours, of which a page has few.
+
+    Raises:
+        SystemExit: one is too large for a repository.
+    """
+    FOLDER.mkdir(exist_ok=True)
+    for path, picture in taken.items():
+        done = subprocess.run([PALETTE, "-"], input=picture, capture_output=True, check=True)
+        path.write_bytes(done.stdout)
+        print(f"{path.relative_to(ROOT)}: {len(done.stdout):,} bytes")
+        if len(done.stdout) > MOST_BYTES:
+            raise SystemExit(f"{path}: more than {MOST_BYTES:,} bytes")
+
+
+#: What a reader waits for, in milliseconds from the beginning of the navigation, and what came.
+COST = """async () => {
+    const [paint] = performance.getEntriesByName("first-contentful-paint");
+    const files = [...performance.getEntriesByType("navigation"),
+        ...performance.getEntriesByType("resource").filter(({ name }) => !name.includes("/api/"))];
+    const bytes = (of) => files.reduce((sum, file) => sum + file[of], 0);
+    return {
+        paint: paint.startTime, rows: window.rowsAt, files: files.length,
+        wire: bytes("transferSize"), plain: bytes("decodedBodySize"),
+    };
+}"""
+#: Notes when the first revision is on the page.
+ROWS = """new MutationObserver((_, watch) => {
+    if (!document.querySelector("tr[data-revision]")) return;
+    window.rowsAt = performance.now();
+    watch.disconnect();
+}).observe(document, { childList: true, subtree: true });"""
+
+
+async def cost(browser: Browser, url: str) -> None:
+    """Say how soon there is something to see, and how many bytes that takes."""
+    found = []
+    for _ in range(LOADS):
+        context = await browser.new_context()  # an empty cache
+        page = await context.new_page()
+        await page.add_init_script(ROWS)
+        await page.goto(url)
+        await page.wait_for_selector("tr[data-revision]")
+        found.append(await page.evaluate(COST))
+        await context.close()
+    one = found[0]
+    print(f"{one['files']} files, {one['wire']:,} bytes on the wire, {one['plain']:,} unpacked")
+    for what, key in (("first contentful paint", "paint"), ("first revision shown", "rows")):
+        print(f"{what}: {median(each[key] for each in found):.0f} ms, the median of {LOADS}")
+
+
+async def main() -> None:
+    if shutil.which(PALETTE) is None:
+        raise SystemExit(f"{PALETTE} is missing; on Debian: apt-get install {PALETTE}")
+    with TemporaryDirectory(prefix="activator-screenshots-") as folder:
+        async with chromium() as browser, traffic(Path(folder)) as playing:
+            host, port = await playing.activator.address("admin")
+            url = f"http://{host}:{port}/"
+            page = await browser.new_page(viewport=SIZE)
+            await page.goto(f"{url}#/revisions/default/{WAKING}")
+            await playing.play(PAST)
+            await expect(page.locator(".pod-table")).to_be_visible()
+            await expect(page.locator("canvas")).to_be_visible()
+            taken = await take(page, "revision")
+            await page.goto(f"{url}#/")
+            await expect(page.locator("tr.waiting")).to_have_count(4)
+            taken |= await take(page, "overview")
+            await cost(browser, url)
+    keep(taken)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
