@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from time import monotonic
 
 import uvloop
 from playwright.async_api import Browser, Page, expect
@@ -26,6 +27,7 @@ from activator.lab.objects import revision
 from tests.activator.discovery.recording import config_map
 from tests.browser.chromium import chromium
 from tests.e2e.knative import ApiServer, Autoscaler, Deployment, Pod
+from tests.e2e.world import at
 from tests.process import ANY_PORTS, ROOT, Activator, activator
 
 FOLDER = ROOT / "docs" / "images"
@@ -47,6 +49,11 @@ BURSTS = (20, 45, 30, 70, 25, 55, 90, 35, 60, 40, 80, 50, 30, 65)
 WAKES = (6, 25, 14, 40, 9, 31, 18, 12)
 
 
+async def pause(seconds: float) -> None:
+    """The pace of what is played."""
+    await at(monotonic() + seconds)
+
+
 class Starting(Deployment):
     """One whose pods take as long to start as pods do: an image, then an application.
 
@@ -60,7 +67,7 @@ class Starting(Deployment):
         super().scale_up(min(count, 3))
 
     async def _bring_up(self, pod: Pod) -> None:
-        await asyncio.sleep(1 + 0.3 * len(self.pods))
+        await pause(1 + 0.3 * len(self.pods))
         pod.switches.ready = False
         if self.starts:
             asyncio.get_running_loop().call_later(0.7, setattr, pod.switches, "ready", True)
@@ -96,21 +103,21 @@ class Traffic:
         waves = [self._waves(BUSY, (2,), 0.1, 150), self._waves(FULL, BURSTS, 11, 250)]
         waves += [self._waves(WAKING, WAKES, 37, 400), self._waves(BROKEN, (1,), 7, 40)]
         running = [self._tasks.create_task(wave) for wave in waves]
-        await asyncio.sleep(seconds)
+        await pause(seconds)
         for task in running[1:]:
             task.cancel()
         self._running.append(running[0])
         await self.broken.pods[0].end()  # Kubernetes lists it still
         self._ask(BROKEN, 3, 40)
-        await asyncio.sleep(5)
+        await pause(5)
         self.full.gate.clear()
         self._ask(FULL, 31, 40)
-        await asyncio.sleep(2)
+        await pause(2)
         await self.waking.until(lambda: not self.waking.pods)  # the autoscaler's doing
         self.waking.starts = False
         self._ask(WAKING, 12, 120)
         self._ask(LATE, 1, 40)
-        await asyncio.sleep(8)
+        await pause(8)
 
     def end(self) -> None:
         """Give up all requests."""
@@ -121,7 +128,7 @@ class Traffic:
     async def _waves(self, name: str, sizes: tuple[int, ...], seconds: float, ms: int) -> None:
         for turn in range(1_000_000):
             self._ask(name, sizes[turn % len(sizes)], ms)
-            await asyncio.sleep(seconds)
+            await pause(seconds)
 
     def _ask(self, name: str, count: int, ms: int) -> None:
         for _ in range(count):
