@@ -22,7 +22,7 @@ from activator.proxy.http2.frames import PREFACE
 from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.partial import PartialHead
 from activator.proxy.presence import Inquiry
-from activator.proxy.probes import probe_reply
+from activator.proxy.probes import may_be_kubelet, probe_reply
 from activator.proxy.problem import negotiated
 from activator.proxy.request import Request, read_request
 from activator.tls import agreed
@@ -278,7 +278,7 @@ class Downstream(asyncio.Protocol):
             self.proxy.eviction.asked(self)
         self._head_only = request.method == b"HEAD"
         self._minor = request.minor
-        special = request.fields or b"kube-probe/" in request.block
+        special = request.fields or may_be_kubelet(request.block)
         if special and (reply := probe_reply(request, self.proxy.unhealthy)) is not None:
             self._body = request.body
             self.idle_since = self.proxy.clock()

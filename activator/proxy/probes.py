@@ -16,6 +16,11 @@ from activator.proxy.request import Request
 _KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*kube-probe/")
 
 
+def may_be_kubelet(block: bytes) -> bool:
+    """Whether fields may be those of kubelet's probe: nearly none are."""
+    return block.find(b"kube-probe/") >= 0  # not `in`, see lookup._COMMA
+
+
 def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply | None:
     """Return the answer to a probe of kubelet, ingress or autoscaler; None for other requests.
 
@@ -24,7 +29,7 @@ def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply
     """
     fields = request.fields
     if fields.get(b"k-kubelet-probe") or (
-        b"kube-probe/" in request.block and _KUBELET.search(request.block)
+        may_be_kubelet(request.block) and _KUBELET.search(request.block)
     ):
         why = unhealthy()
         return replies.unhealthy(why) if why else replies.HEALTHY

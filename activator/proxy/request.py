@@ -33,6 +33,9 @@ METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _HOST_CHARACTERS = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 #: What a host with or without port looks like.
 HOST = re.compile(rb"(?:[!$&'()*+,;=._~%0-9A-Za-z-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+#: As numbers: whether bytes are in bytes, CPython asks by way of an exception, which takes 0.6 us.
+_UNDERSCORE = ord("_")
+_HASH = ord("#")
 _NEWER = re.compile(rb"HTTP/1\.[2-9]")
 _KEEP_ALIVE = (b"", b"keep-alive", b"Keep-Alive")
 _NONE: list[bytes] = []
@@ -107,7 +110,7 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     _, fields, block = split_head(REQUEST_FIELDS, head[:-4])
     if head.count(b"\n") - 2 > limits.max_fields:
         raise FramingError("too many header fields", 431)
-    if b"_" in block:
+    if _UNDERSCORE in block:
         block = without_lookalikes(block)
     host = _host(fields.pop(b"host", None), minor)
     if target[:1] != b"/":
@@ -143,7 +146,7 @@ def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, int]:
             raise FramingError("malformed method")
         if method == b"CONNECT":
             raise FramingError("CONNECT is not offered", 405, head[len(line) : -4])
-    if b"#" in target:
+    if _HASH in target:
         raise FramingError("a fragment in the request target")
     return method, target, minor
 

@@ -18,7 +18,7 @@ from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import RequestFields, ResponseFields
 from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import block_of, is_ours, lines_of, reply_block, without_context
-from activator.proxy.probes import probe_reply
+from activator.proxy.probes import may_be_kubelet, probe_reply
 from activator.proxy.problem import negotiated
 from activator.proxy.queue_proxy import DOUBTFUL, Claim, claim_in_http2, own_failure
 from activator.proxy.request import Request
@@ -121,7 +121,7 @@ class Http2Exchange(Exchange):
     def begin(self) -> None:
         """See Exchange; probes are answered at once."""
         proxy = self._proxy
-        if proxy.tracer or proxy.request_log or b"kube-probe/" in self._fields.block:
+        if proxy.tracer or proxy.request_log or may_be_kubelet(self._fields.block):
             self._tell_fields()
         reply = probe_reply(self.request, proxy.unhealthy)
         if reply is not None:
