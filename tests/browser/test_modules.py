@@ -144,6 +144,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",
          ["a request that came now would not wait", "a start takes about 2.50 s"]),
         ("forecasts({expectedWaitSeconds: 0.2})[0].slice(-17)", "wait about 0.20 s"),
+        ("forecasts({expectedWaitSeconds: 0.006})[0].slice(-17)", "wait about 6.0 ms"),
+        ("forecasts({expectedWaitSeconds: 0.00002})[0].slice(-14)", "would not wait"),
         ("forecasts(undefined)", []),
     ],
 }  # fmt: skip

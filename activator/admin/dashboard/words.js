@@ -56,12 +56,16 @@ export function readiness(rule) {
   return rule === "probe" ? "our own probe is enough" : `${KUBERNETES_TOO}: ${rule}`;
 }
 
+/** Seconds below which a wait is none: a forecast is an average, and not so exact. */
+const NOTICEABLE = 0.005;
+
 /** @param {RevisionView["forecast"]} forecast what is known of it, in sentences */
 export function forecasts(forecast) {
   const told = [];
   const { startSeconds, drainSecondsPerRequest, expectedWaitSeconds } = forecast ?? {};
   if (known(expectedWaitSeconds)) {
-    const wait = expectedWaitSeconds ? `wait about ${finely(expectedWaitSeconds)}` : "not wait";
+    const waits = expectedWaitSeconds >= NOTICEABLE;
+    const wait = waits ? `wait about ${finely(expectedWaitSeconds)}` : "not wait";
     told.push(`a request that came now would ${wait}`);
   }
   if (known(startSeconds)) told.push(`a start takes about ${finely(startSeconds)}`);
