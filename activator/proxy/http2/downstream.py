@@ -23,6 +23,7 @@ from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.section import reply_block
 from activator.proxy.http2.settings import Setting
 from activator.proxy.linger import MAX_SECONDS, Linger
+from activator.proxy.problem import negotiated
 
 if TYPE_CHECKING:
     from activator.proxy.downstream import Downstream
@@ -164,15 +165,17 @@ class Http2Downstream(Connection):
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Turn away what is malformed (RFC 9113 section 8.1.1) or a bomb; CONNECT is neither, and
-        gets the answer that it gets in HTTP/1."""
+        """Turn away what is malformed (RFC 9113 section 8.1.1). CONNECT and a header list that is
+        too large are well-formed, and get the answer that they get in HTTP/1."""
         self.proxy.counters.bad_requests += 1
-        if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
+        if error.status == HTTPStatus.BAD_REQUEST:
             self.stream_error(number, ErrorCode.PROTOCOL_ERROR, str(error))
             return
+        if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            self._count_reset()  # a small block may mean megabytes: many of them are a flood
         stream = self.streams[number] = Stream(self, number, None)
         stream.peer_closed = ended
-        reply = replies.refused(error.status, str(error))
+        reply = negotiated(replies.refused(error.status, str(error)), error.block)
         self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=False)
         stream.send(reply.body, b"")
         self.exchange_done(stream)
