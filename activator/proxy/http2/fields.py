@@ -21,7 +21,7 @@ from activator.proxy.fields import (
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2.hpack import Field, name_prefix
 from activator.proxy.http2.lines import Lines, Treatment
-from activator.proxy.http2.section import SENSITIVE
+from activator.proxy.http2.section import SENSITIVE, lines_of
 from activator.proxy.request import HOST, METHOD, Request
 
 _TARGET_CHARACTERS: Final = bytes({*range(0x21, 0x7F)} - {ord("#")})
@@ -93,14 +93,19 @@ def read_request(fields: list[Field]) -> RequestFields:
     """Read what a client's HEADERS say.
 
     Raises:
-        FramingError: the request is malformed, and its stream to be ended.
+        FramingError: the request is malformed (400), and its stream to be ended; or what it asks
+            for is refused.
     """
     by_name = dict(fields)
     repeated = len(by_name) != len(fields)
     front = tuple(by_name)[: 4 if b":authority" in by_name else 3]
     if repeated:
         fields = _one_cookie(fields)
-    block = _REQUEST.read(fields)
+    try:
+        block = _REQUEST.read(fields)
+    except FramingError as error:
+        error.block = lines_of(by_name)
+        raise
     if repeated:
         by_name = _joined(fields)
     # Other pseudo fields and repeated ones do not get here: these are all, and before the rest.

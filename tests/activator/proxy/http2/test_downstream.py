@@ -262,14 +262,16 @@ async def test_a_client_gets_no_more_than_a_window_ahead_of_the_pod(http2):
 
 
 @pytest.mark.parametrize("ended", [True, False])
-async def test_connect_gets_the_answer_that_it_gets_in_http1(http2, ended):
+@pytest.mark.parametrize("accept", [b"text/plain", b"application/json"])
+async def test_connect_gets_the_answer_that_it_gets_in_http1(http2, ended, accept):
     client = await http2.client()
-    fields = [(b":method", b"CONNECT"), (b":authority", b"h:1")]
+    fields = [(b":method", b"CONNECT"), (b":authority", b"h:1"), (b"accept", accept)]
     client.headers(1, fields, end=ended)
     answer = await client.answer(1)
     assert (answer.status, answer.ended) == (405, True)
     assert answer.all(b"activator-reason") == [b"bad-request; CONNECT is not offered"]
     http1 = await http2.world.client()
-    http1.send(b"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n")
+    http1.send(b"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\nAccept: %b\r\n\r\n" % accept)
     same = await http1.answer()
     assert (same.status, same.body) == (answer.status, answer.body)
+    assert answer.all(b"content-type") == [same.get(b"content-type")]
