@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import selectors
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -54,3 +56,10 @@ UVLOOP = pytest.param(("asyncio", {"loop_factory": uvloop.new_event_loop}), id="
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Each async test runs twice: in virtual time, and on the loop of production."""
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    """What an activator in this process took out of the collector's reach is there again."""
+    yield
+    gc.unfreeze()
