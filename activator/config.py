@@ -378,6 +378,12 @@ class Settings:
         "Bytes of request line and headers together.",
         "What Go's server takes, and so Knative's.",
     )
+    unfinished_header_bytes: int = setting(
+        values.SIZE, "ACTIVATOR_UNFINISHED_HEADER_BYTES", REQUESTS, "32MiB",
+        "Bytes of headers that have not come to their end, of all clients together; the last "
+        "quarter is for those of up to 8 KiB.",
+        "Hardly any headers come in pieces, and the largest are still taken, 24 at a time.",
+    )
     max_headers: int = setting(
         values.count(1), "ACTIVATOR_MAX_HEADERS", REQUESTS, "1000",
         "Headers of one request.",
@@ -587,7 +593,19 @@ def _contradictions(known: Mapping[str, Any]) -> list[str]:
             for budget in ("hold_bytes_per_revision", "hold_bytes_total")
             if known["hold_bytes"] > known[budget]
         ]
+        + _unfinished_contradictions(known)
     )
+
+
+def _unfinished_contradictions(known: Mapping[str, Any]) -> list[str]:
+    one, all_of_them = known["max_header_bytes"], known["unfinished_header_bytes"]
+    if one <= all_of_them - all_of_them // 4:
+        return []
+    return [
+        f"max_header_bytes ({one} bytes) is larger than three quarters of unfinished_header_bytes "
+        f"({all_of_them} bytes): the largest headers could not come in pieces; lower the one or "
+        f"raise the other."
+    ]
 
 
 def _tls_contradictions(known: Mapping[str, Any]) -> list[str]:

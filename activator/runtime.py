@@ -190,6 +190,7 @@ class Runtime:
             ),
             hold_bytes=settings.hold_bytes,
             header_timeout=settings.header_timeout,
+            unfinished_header_bytes=settings.unfinished_header_bytes,
             idle_from_arrival=settings.idle_from_arrival,
             unhealthy=self.ready,
             server_timing=settings.server_timing,

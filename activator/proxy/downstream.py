@@ -130,6 +130,7 @@ class Downstream(asyncio.Protocol):
         self.proxy.connections.discard(self)
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
+        self._end_partial()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.on_client_gone()
@@ -262,15 +263,34 @@ class Downstream(asyncio.Protocol):
 
     def _read_partial(self, data: bytes) -> None:
         """Add to a head that is not complete."""
-        assert self._partial is not None
+        partial, heads = self._partial, self.proxy.unfinished_heads
+        assert partial is not None
         try:
-            whole = self._partial.feed(data)
+            whole = partial.feed(data)
         except FramingError as error:
             self._refuse(error)
             return
         if whole:
-            self._partial = None
+            self._end_partial()
             self._read(whole)
+        elif heads.grow(partial.counted, partial.size):
+            partial.counted = partial.size
+        else:
+            self._read_no_more()
+            self._head_only = False
+            self.reply(self.proxy.too_many_unfinished(), keep_alive=False)
+
+    def _end_partial(self) -> None:
+        """Forget a head that is not complete, or is by now."""
+        partial, self._partial = self._partial, None
+        if partial is not None:
+            self.proxy.unfinished_heads.end(partial.counted)
+
+    def _read_no_more(self) -> None:
+        """Forget what has come, and whatever else comes: where a request begins is unknown."""
+        self._end_partial()
+        self._partial = PartialHead(self.proxy.request_limits, 0.0)
+        self._ahead = b""
 
     def _begin(self, request: Request) -> None:
         if self._new_since > -inf:
@@ -425,14 +445,13 @@ class Downstream(asyncio.Protocol):
             self.proxy.timers.arm(self, when)
 
     def _refuse(self, error: FramingError) -> None:
-        """Answer what is not a request, and close: where the next one begins is unknown."""
+        """Answer what is not a request, and close."""
         self.proxy.counters.bad_requests += 1
         exchange, self._exchange = self._exchange, None
         answering = exchange is not None and exchange.answering
         if exchange is not None:
             exchange.on_client_gone()
-        self._partial = PartialHead(self.proxy.request_limits, 0.0)  # whatever else comes
-        self._ahead = b""
+        self._read_no_more()
         if answering:
             self.abort()
             return

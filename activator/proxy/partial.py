@@ -23,14 +23,21 @@ class PartialHead:
 
     Attributes:
         since: when its first byte came, seconds.
+        size: bytes that have come; counted: how many of them count in unfinished.UnfinishedHeads.
     """
 
-    __slots__ = ("_bytes", "_limits", "since")
+    __slots__ = ("_bytes", "_limits", "counted", "since")
 
     def __init__(self, limits: RequestLimits, since: float) -> None:
         self._bytes = bytearray()
         self._limits = limits
+        self.counted = 0
         self.since = since
+
+    @property
+    def size(self) -> int:
+        """See above."""
+        return len(self._bytes)
 
     def feed(self, data: bytes) -> bytes:
         """Add what came.

@@ -167,6 +167,11 @@ def too_many_connections(retry_after: int | None = None) -> Reply:
     return _plain(503, "too many connections", Reason.QUEUE_FULL, retry_after)
 
 
+def too_many_unfinished(retry_after: int | None = None) -> Reply:
+    """No more of request heads that are not at their end may be kept."""
+    return _plain(503, "too many unfinished request heads", Reason.QUEUE_FULL, retry_after)
+
+
 def timed_out(reason: Reason, detail: str, retry_after: int | None = None) -> Reply:
     """The deadline passed; 25 bytes, no line feed (Knative: pkg/http/handler/timeout.go)."""
     return Reply(504, PLAIN, b"activator request timeout", reason, detail, retry_after)

@@ -27,9 +27,10 @@ from activator.proxy.eviction import Eviction
 from activator.proxy.http2.downstream import Http2Downstream
 from activator.proxy.observers import RequestLog, Tracer
 from activator.proxy.pool import ConnectionPools
-from activator.proxy.replies import Reply, too_many_connections
+from activator.proxy.replies import Reply, too_many_connections, too_many_unfinished
 from activator.proxy.request import RequestLimits
 from activator.proxy.tls_listener import TlsListener
+from activator.proxy.unfinished import UnfinishedHeads
 from activator.proxy.wait import WARM
 from activator.tasks import Tasks
 from activator.timers import Timers
@@ -53,6 +54,7 @@ class Proxy:
     Arguments:
         hold_bytes: bytes of a body that are read while its request waits, or kept to repeat it.
         header_timeout: seconds for a request head to arrive.
+        unfinished_header_bytes: bytes of all heads that have not come to their end.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         unhealthy: says why we are not ready, or nothing.
         server_timing: whether answers that waited say for how long, in ``Server-Timing``.
@@ -70,6 +72,7 @@ class Proxy:
         request_limits: RequestLimits,
         hold_bytes: int,
         header_timeout: float,
+        unfinished_header_bytes: int = 32 << 20,
         idle_from_arrival: bool = False,
         unhealthy: Callable[[], str],
         server_timing: bool = False,
@@ -82,6 +85,7 @@ class Proxy:
         self.request_limits = request_limits
         self.hold_bytes = hold_bytes
         self.header_timeout = header_timeout
+        self.unfinished_heads = UnfinishedHeads(unfinished_header_bytes)
         self.idle_from_arrival = idle_from_arrival
         self.unhealthy = unhealthy
         self.server_timing = server_timing
@@ -140,6 +144,17 @@ class Proxy:
         self._tell_too_many("connections are open", self.max_connections)
         reply = too_many_connections(self.retry_after())
         return reply.render(date=self.date(), head_only=False, keep_alive=False, minor=1)
+
+    def too_many_unfinished(self) -> Reply:
+        """Return the answer to a head for whose rest there is no room, and log it now and then."""
+        self.tell_too_many_unfinished()
+        return too_many_unfinished(self.retry_after())
+
+    def tell_too_many_unfinished(self) -> None:
+        """Log now and then that somebody's head was refused for want of room."""
+        if self._repeats.admit("unfinished heads", self.clock()) is not None:
+            used = self.unfinished_heads.bytes
+            logger.warning("%d bytes of unfinished request heads, more are refused", used)
 
     def retry_after(self, revision: RevisionThrottler | None = None) -> int:
         """Return when a client that is refused now may come again: whole seconds.

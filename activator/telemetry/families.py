@@ -369,6 +369,15 @@ QUEUE_BYTES_LIMIT = Family(
     ("scope",),
     "Bytes of waiting requests that may be held in memory, by scope as well.",
 )
+UNFINISHED_HEADS = Family(
+    "activator_unfinished_header_bytes",
+    _G,
+    (),
+    "Bytes of request headers that have not come to their end.",
+)
+UNFINISHED_HEADS_LIMIT = Family(
+    "activator_unfinished_header_bytes_limit", _G, (), "How many of these may be kept in memory."
+)
 BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
 
 FAMILIES = (
@@ -376,7 +385,7 @@ FAMILIES = (
     *(SERVER_DURATION, SERVER_REQUEST_SIZE, SERVER_RESPONSE_SIZE),
     *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
     *(QUEUED, WAITING, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES),
-    *(QUEUE_LIMIT, QUEUE_BYTES_LIMIT, TIMEOUT),
+    *(QUEUE_LIMIT, QUEUE_BYTES_LIMIT, UNFINISHED_HEADS, UNFINISHED_HEADS_LIMIT, TIMEOUT),
     *(PODS, CAPACITY, WITH_ROOM, WAKE_UPS, WAKE_UP, WAKE_UP_PHASES, PROBE_AHEAD),
     *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),

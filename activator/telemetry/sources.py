@@ -39,10 +39,21 @@ class Requests(Protocol):
     bad_requests: int
 
 
+class Heads(Protocol):
+    """Request heads that have not come to their end."""
+
+    bytes: int
+    most: int
+
+
 class Proxy(Protocol):
     """Where that is found."""
 
     draining: bool
+
+    @property
+    def unfinished_heads(self) -> Heads:
+        """What is kept of requests that have not begun."""
 
     @property
     def counters(self) -> Requests:

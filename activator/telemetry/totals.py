@@ -56,6 +56,9 @@ class Totals(Generic[L, P]):
         sizes = {"revision": limits.queue_bytes, "all": total.max_bytes}
         yield from self._by_word(f.QUEUE_LIMIT, "scope", depths)
         yield from self._by_word(f.QUEUE_BYTES_LIMIT, "scope", sizes)
+        heads = self._sources.proxy.unfinished_heads
+        yield from self._one(f.UNFINISHED_HEADS, heads.bytes)
+        yield from self._one(f.UNFINISHED_HEADS_LIMIT, heads.most)
 
     def _wake_ups(self) -> Iterator[P]:
         writer, wake_ups = self._writer, self._sources.driver.wake_ups

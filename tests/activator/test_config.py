@@ -125,6 +125,12 @@ def test_a_request_must_fit_into_the_budgets():
         local({"hold_bytes": "65MiB"})
 
 
+def test_the_largest_headers_must_fit_into_what_is_kept_of_all():
+    with pytest.raises(ConfigError, match="three quarters of unfinished_header_bytes"):
+        local({"unfinished_header_bytes": "1MiB"})
+    local({"unfinished_header_bytes": "1MiB", "max_header_bytes": "768KiB"})
+
+
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         run().http_port = 1  # type: ignore[misc] # that it is frozen is the test

@@ -186,8 +186,8 @@ class Connection(asyncio.Protocol):
         self._reading = False
         if self._reader.unfinished:
             self.on_unfinished()
-        else:
-            self.late_at = inf
+        elif self.late_at != inf:
+            self.on_finished()
         self._flush()
 
     def pause_writing(self) -> None:
@@ -492,6 +492,10 @@ class Connection(asyncio.Protocol):
 
     def on_unfinished(self) -> None:
         """What came ends in the middle of a header block, or of the beginning."""
+
+    def on_finished(self) -> None:
+        """What had begun has come to its end."""
+        self.late_at = inf
 
     def on_backlog(self) -> None:
         """The peer does not take even what flow control does not hold back."""

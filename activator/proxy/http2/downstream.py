@@ -67,6 +67,7 @@ class Http2Downstream(Connection):
         self._unsent = 0  # of the whole connection, where that is full or ends
         self._unsent_since = inf
         self._late_behind = 0  # the stream before the header block that has begun
+        self._counted = 0  # bytes of that block, in UnfinishedHeads
         self._deaf = False
         self._leaving = False  # it has been told to open no more
         self._last_said = False  # and which stream was the last
@@ -90,6 +91,7 @@ class Http2Downstream(Connection):
         self.proxy.connections.discard(self)
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
+        self._end_counting()
         self._end_all()
 
     def _end_all(self) -> None:
@@ -294,6 +296,25 @@ class Http2Downstream(Connection):
             self._late_behind = self.last_stream
             self.late_at = self.proxy.clock() + self.proxy.header_timeout
             self.arm(self.late_at)
+        size = self._reader.block_size
+        if size == self._counted or self.ending:
+            return
+        if self.proxy.unfinished_heads.grow(self._counted, size):
+            self._counted = size
+        else:
+            self.proxy.tell_too_many_unfinished()
+            calm = ErrorCode.ENHANCE_YOUR_CALM
+            self.fail(ConnectionFault(calm, "too many unfinished header blocks"))
+
+    def on_finished(self) -> None:
+        """See Connection."""
+        super().on_finished()
+        self._end_counting()
+
+    def _end_counting(self) -> None:
+        if self._counted:
+            self.proxy.unfinished_heads.end(self._counted)
+            self._counted = 0
 
     def _end_stuck(self, now: float) -> float:
         """End streams of whose answers nobody has taken a byte for too long; return when the next

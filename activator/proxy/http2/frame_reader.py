@@ -123,6 +123,11 @@ class FrameReader:
         self._block_size = 0
         self._block_ended = False
 
+    @property
+    def block_size(self) -> int:
+        """Bytes of the header block that has begun; 0 if there is none."""
+        return self._block_size if self._block_stream else 0
+
     def feed(self, data: bytes) -> None:
         """Take what arrived, and tell the handler of each frame that is complete.
 

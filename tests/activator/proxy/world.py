@@ -490,6 +490,7 @@ class World:
         pool: PoolLimits | None = None,
         hold_bytes: int = 64 << 10,
         header_timeout: float = 60.0,
+        unfinished_header_bytes: int = 32 << 20,
         idle_from_arrival: bool = False,
     ) -> None:
         """Listen."""
@@ -506,6 +507,7 @@ class World:
             request_limits=limits or RequestLimits(),
             hold_bytes=hold_bytes,
             header_timeout=header_timeout,
+            unfinished_header_bytes=unfinished_header_bytes,
             idle_from_arrival=idle_from_arrival,
             unhealthy=lambda: self.not_ready,
         )
@@ -637,6 +639,7 @@ class World:
             for pod in throttler.pods():
                 counts[pod.address] = pod.in_flight
         counts["in all"] = self.driver.throttler.total.depth + self.driver.throttler.total.bytes
+        counts["heads"] = self.proxy.unfinished_heads.bytes
         return {key: count for key, count in counts.items() if count}
 
     async def idle(self) -> None:

@@ -37,6 +37,8 @@ def test_limits_are_those_of_the_settings() -> None:
     assert found["activator_queued_requests_limit", "all"] == 7
     assert found["activator_queue_bytes_limit", "revision"] == 50
     assert found["activator_queue_bytes_limit", "all"] == 110
+    assert found["activator_unfinished_header_bytes_limit", ""] == 47
+    assert found["activator_unfinished_header_bytes", ""] == 43
 
 
 def test_the_lag_of_the_loop_is_a_histogram() -> None:

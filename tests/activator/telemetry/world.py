@@ -44,7 +44,8 @@ class World:
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
-        self.proxy = SimpleNamespace(counters=counters, draining=False)
+        heads = SimpleNamespace(bytes=43, most=47)
+        self.proxy = SimpleNamespace(counters=counters, draining=False, unfinished_heads=heads)
         self.loop_lag = LoopLag()
         self.link: Any = None
         self.inventory: Any = None
