@@ -312,14 +312,14 @@ class Exchange(ABC):
         """An attempt has failed: do what the rules say."""
         repeatable = self._may_repeat(failure)
         then, blame = retry.judge(failure, repeatable=repeatable, repeats=self._repeats)
-        self._repeats += failure in retry.COUNTED
+        self._repeats += failure in retry.SEEN
         pod = self.ticket.pod
         assert pod is not None
         driver = self._proxy.driver
         if blame is Blame.UNREACHABLE:
             driver.connect_failed(pod, error, sent=failure in retry.SEEN)
         elif blame is Blame.ANSWER:
-            driver.answered_badly(pod, error, untouched=failure is Failure.UNTOUCHED)
+            driver.answered_badly(pod, error, untouched=failure in retry.UNTOUCHING)
         if self.done:
             return
         if then is Then.PASS_ON:

@@ -15,8 +15,12 @@ from activator.proxy.held import HeldBody
 from activator.proxy.request import IDEMPOTENT, Request
 
 #: How often one request is sent again after a pod may have seen it. What queue-proxy gives back
-#: untouched does not count: there the deadline is the bound.
+#: untouched does not count, nor what a pod has not looked at: there the deadline is the bound.
 MAX_REPEATS = 3
+#: How often one request is refused, with no answer of the pod to any other in between, until the
+#: pod is left alone for a while. Few, since each is sent at once; not one, since what is under way
+#: as a pod says goodbye may meet the same on its next connection.
+MAX_REFUSALS = 3
 
 
 class Failure(Enum):
@@ -26,6 +30,7 @@ class Failure(Enum):
     REUSED_LOST = "reused-lost"
     NEW_LOST = "new-lost"
     REFUSED = "refused"
+    REFUSED_STILL = "refused-still"
     UNTOUCHED = "untouched"
     APPLICATION_LOST = "application-lost"
     ANSWER_LOST = "answer-lost"
@@ -67,6 +72,7 @@ class Rule(NamedTuple):
 #: may be what breaks them: the pod is not blamed for it again.
 #: REFUSED: the pod says of a stream of HTTP/2 that it has not looked at it (RFC 9113 section 8.7),
 #: so that any method may be sent again; a pod that ends does so, and is not to blame.
+#: REFUSED_STILL: it goes on so, and answers nobody: as good as UNTOUCHED, and at the same pace.
 #: UNTOUCHED: queue-proxy says that its application had nothing of it (proxy.queue_proxy).
 #: APPLICATION_LOST: queue-proxy says that its application dropped it without an answer, which is
 #: NEW_LOST one step further on; of several in a row the pod is out, as for any bad answers.
@@ -78,6 +84,7 @@ RULES: dict[Failure, Rule] = {
     Failure.REUSED_LOST: Rule(Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
     Failure.NEW_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE),
     Failure.REFUSED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
+    Failure.REFUSED_STILL: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
     Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
     Failure.APPLICATION_LOST: Rule(
         Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE
@@ -85,11 +92,11 @@ RULES: dict[Failure, Rule] = {
     Failure.ANSWER_LOST: Rule(Then.PASS_ON, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
 }
 
-#: Failures after which a pod may have seen the request.
+#: Failures after which a pod may have seen the request; these count as repeats.
 SEEN = frozenset((Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST))
 
-#: Failures that count as repeats: a pod that refuses for ever is not asked for ever.
-COUNTED = SEEN | {Failure.REFUSED}
+#: Failures that say of the pod that nothing behind it is there for requests.
+UNTOUCHING = frozenset((Failure.UNTOUCHED, Failure.REFUSED_STILL))
 
 
 def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Blame]:
@@ -97,10 +104,10 @@ def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Bl
 
     Arguments:
         repeatable: see ``may_repeat``.
-        repeats: failures of this request before, of those that count (``COUNTED``).
+        repeats: failures of this request before, of those that count (``SEEN``).
     """
     rule = RULES[failure]
-    if failure in COUNTED and repeats >= MAX_REPEATS:
+    if failure in SEEN and repeats >= MAX_REPEATS:
         repeatable = False
     return rule.repeatable if repeatable else rule.other, rule.again if repeats else rule.blame
 
@@ -119,6 +126,16 @@ def lost(*, answered: bool, reused: bool) -> Failure:
     if answered:
         return Failure.ANSWER_LOST
     return Failure.REUSED_LOST if reused else Failure.NEW_LOST
+
+
+def refused(refusals: int, *, on_trial: bool) -> Failure:
+    """Return which failure it is that a pod has not looked at a request.
+
+    Arguments:
+        refusals: how often the request has met that, with no answer of the pod in between.
+        on_trial: the pod was left alone before, and has answered nothing since.
+    """
+    return Failure.REFUSED_STILL if on_trial or refusals > MAX_REFUSALS else Failure.REFUSED
 
 
 def may_repeat(request: Request, body: HeldBody, failure: Failure) -> bool:

@@ -65,6 +65,7 @@ class Http2Exchange(Exchange):
     __slots__ = (
         "_broken_by",
         "_fields",
+        "_refused",
         "_stream",
         "_trailers",
         "_uncredited",
@@ -89,6 +90,8 @@ class Http2Exchange(Exchange):
         self.to_head = request.method == b"HEAD"
         self._broken_by: int = ErrorCode.NO_ERROR
         self._fields = fields
+        # By whom last, how many answers that had given by then, and how often in a row.
+        self._refused: tuple[Http2Pool | None, int, int] = _NEVER_REFUSED
         self._stream = stream
         self._trailers: bytes | None = b"" if request.body is None else None
         self._uncredited = 0
@@ -324,8 +327,24 @@ class Http2Exchange(Exchange):
         error = f"the pod reset the stream: {_name(code)}"
         if answered:
             self._broken_by = code
-        refused = code == ErrorCode.REFUSED_STREAM and not answered
-        self._lost(Failure.REFUSED if refused else Failure.ANSWER_LOST, error)
+        if code == ErrorCode.REFUSED_STREAM and not answered:
+            self.on_refused(error)
+        else:
+            self._lost(Failure.ANSWER_LOST, error)
+
+    def on_refused(self, error: str) -> None:
+        """The pod has not looked at the request, or takes none at all."""
+        self.upstream = self._withheld = None
+        if self.done:
+            return
+        pod = self.ticket.pod
+        assert pod is not None
+        pool = self._proxy.pools.http2_of(pod)
+        before, answers, refusals = self._refused
+        goes_on = pool is before and pool.answers > answers
+        refusals = 1 if goes_on else refusals + 1
+        self._refused = pool, pool.answers, refusals
+        self._lost(retry.refused(refusals, on_trial=pod.on_trial), error)
 
     def on_lost(self, error: str, *, answered: bool, reused: bool) -> None:
         """The connection to the pod is gone, or what came on it is malformed."""
@@ -345,6 +364,11 @@ class Http2Exchange(Exchange):
         """See Exchange."""
         if failure is Failure.REFUSED:
             return self._body.replayable
+        if failure is Failure.REFUSED_STILL:
+            pod = self.ticket.pod
+            assert pod is not None
+            # Behind the ClusterIP nobody is left alone for it: bounded by number, not by time.
+            return self._body.replayable and not pod.is_service
         return super()._may_repeat(failure)
 
     def _limit(self, *, idle: bool) -> str:
@@ -421,6 +445,7 @@ class Http2Exchange(Exchange):
         return bool(self._stream.unsent)
 
 
+_NEVER_REFUSED: Final = (None, 0, 0)
 _FAILED: Final = "upstream-failed"
 _EXPECT: Final = line(b"expect", b"100-continue")
 _ORIGINAL_HOST: Final = name_prefix(b"k-original-host")

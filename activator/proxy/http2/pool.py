@@ -47,6 +47,10 @@ class Http2Pool:
 
     Attributes:
         most: streams that the pod takes on one connection, as far as it is known.
+        bearable: the same, as its refusals show it: what a connection had left when it refused one
+            more, and one more again at each answer. Else those that wait would all be refused once
+            for each that is answered. What refuses all does not go by their number.
+        answers: how many it has given.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class Http2Pool:
         self._start = start
         self._connections: list[Http2Upstream] = []
         self.most = _FIRST_STREAMS
+        self.bearable = inf
+        self.answers = 0
         self._waiting: list[Http2Exchange] = []
         self._dialing = False
         self._host_lines = b""
@@ -107,19 +113,27 @@ class Http2Pool:
         except OSError as error:
             self._fail(connect_error(error), connect_cause(error))
             return
+        if not upstream.settled and upstream.transport.is_closing():
+            self._fail(DROPPED, "connect-failed")
+        else:
+            self._share(upstream)
+
+    def _share(self, upstream: Http2Upstream) -> None:
+        """Give a new connection to those that wait; who finds no room opens the next one."""
         self._dialing = False
         self.pool.reachable = True
         # Not before: over TLS a pod proves only now that it is one of its namespace.
         if not upstream.transport.is_closing():
             self._connections.append(upstream)
         waiting, self._waiting = self._waiting, []
-        for at, exchange in enumerate(waiting):
+        welcome = upstream.has_room
+        for exchange in waiting:
             if upstream.has_room:
                 exchange.on_connected(upstream)
-            elif at and exchange.wants_connection:
-                self.dial(exchange)
+            elif not welcome:
+                exchange.on_refused("the pod takes no streams")
             elif exchange.wants_connection:
-                exchange.on_dial_failed(self.pool.failed(DROPPED), "connect-failed")
+                self.dial(exchange)
 
     def _is_wanted(self) -> bool:
         return any(exchange.wants_connection for exchange in self._waiting)
@@ -136,6 +150,11 @@ class Http2Pool:
         waiting, self._waiting = self._waiting, []
         for exchange in waiting:
             exchange.on_dial_failed(error, cause)
+
+    def announced(self, streams: int) -> None:
+        """Take how many streams a pod takes on a connection. One that takes none for now may take
+        as many as before when it takes any: only a new connection tells."""
+        self.most = streams or _FIRST_STREAMS
 
     def opened(self, upstream: Http2Upstream) -> None:
         """Count a new connection."""

@@ -6,6 +6,7 @@ Pods are not trusted: a malformed answer costs its request, a malformed frame th
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from activator.proxy.grammar import FramingError
@@ -54,6 +55,7 @@ class Http2Upstream(Connection):
             not self._going
             and not self.ending
             and len(self.streams) < self._most
+            and len(self.streams) < self.pool.bearable
             and self._next < _LAST
             and not self.transport.is_closing()
         )
@@ -145,8 +147,7 @@ class Http2Upstream(Connection):
     def on_max_streams(self, count: int) -> None:
         """See Connection."""
         self._most = count
-        # A new connection is always worth one try: it alone tells when a pod takes requests again.
-        self.pool.most = max(1, count)
+        self.pool.announced(count)
         if not count:
             self.retire()
 
@@ -194,9 +195,14 @@ class Http2Upstream(Connection):
         exchange.on_payload(b"", trailers)
 
     def _end_answer(self, stream: Stream) -> None:
-        self.used += 1
+        self._count_answer()
         stream.exchange = None
         self._peer_ended(stream)
+
+    def _count_answer(self) -> None:
+        self.used += 1
+        self.pool.answers += 1
+        self.pool.bearable += 1
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
         """See Connection."""
@@ -207,7 +213,7 @@ class Http2Upstream(Connection):
             self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
             return
         if trailers is not None:
-            self.used += 1
+            self._count_answer()
             stream.exchange = None
         exchange.on_payload(payload, trailers)
 
@@ -222,6 +228,8 @@ class Http2Upstream(Connection):
             return
         exchange = found.exchange
         self.forget(found)
+        if code == ErrorCode.REFUSED_STREAM:
+            self.pool.bearable = min(self.pool.bearable, len(self.streams)) or inf
         if exchange is not None:
             exchange.on_reset(code, answered=found.answered)
 
@@ -233,7 +241,7 @@ class Http2Upstream(Connection):
             exchange = stream.exchange
             self.forget(stream)
             if exchange is not None:
-                exchange.on_reset(ErrorCode.REFUSED_STREAM, answered=False)
+                exchange.on_refused("the pod ended the connection before it looked at the request")
         if not self.streams:
             self.close()
 

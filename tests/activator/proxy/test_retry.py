@@ -14,6 +14,7 @@ from activator.proxy.queue_proxy import claim_of, own_failure
 from activator.proxy.request import Request
 from activator.proxy.response import read_response
 from activator.proxy.retry import (
+    MAX_REFUSALS,
     MAX_REPEATS,
     RULES,
     Blame,
@@ -23,6 +24,7 @@ from activator.proxy.retry import (
     lost,
     may_be_lost,
     may_repeat,
+    refused,
 )
 from tests.activator.proxy.world import Pod, PodConnection, World, answer_whole, ok, request, until
 from throttler.health import PodState
@@ -41,6 +43,8 @@ TABLE: dict[tuple[Failure, bool], tuple[tuple[Then, Blame], tuple[Then, Blame]]]
     (F.NEW_LOST, False): ((T.PASS_ON, B.UNREACHABLE), (T.PASS_ON, B.NONE)),
     (F.REFUSED, True): ((T.REQUEUE, B.NONE), (T.REQUEUE, B.NONE)),
     (F.REFUSED, False): ((T.PASS_ON, B.NONE), (T.PASS_ON, B.NONE)),
+    (F.REFUSED_STILL, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.ANSWER)),
+    (F.REFUSED_STILL, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
     (F.UNTOUCHED, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.ANSWER)),
     (F.UNTOUCHED, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
     (F.APPLICATION_LOST, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.NONE)),
@@ -66,10 +70,10 @@ def test_only_what_a_pod_had_in_its_hands_is_counted_against_the_bound() -> None
     def then(failure: Failure, repeats: int) -> Then:
         return judge(failure, repeatable=True, repeats=repeats)[0]
 
-    for failure in (F.REUSED_LOST, F.NEW_LOST, F.REFUSED, F.APPLICATION_LOST):
+    for failure in (F.REUSED_LOST, F.NEW_LOST, F.APPLICATION_LOST):
         assert then(failure, MAX_REPEATS - 1) is not T.PASS_ON
         assert then(failure, MAX_REPEATS) is T.PASS_ON
-    for failure in (F.NO_CONNECTION, F.UNTOUCHED):
+    for failure in (F.NO_CONNECTION, F.REFUSED, F.REFUSED_STILL, F.UNTOUCHED):
         assert then(failure, MAX_REPEATS + 100) is T.REQUEUE
 
 
@@ -84,6 +88,12 @@ def test_only_what_a_pod_had_in_its_hands_is_counted_against_the_bound() -> None
 )
 def test_the_end_of_a_connection(answered: bool, reused: bool, failure: Failure) -> None:
     assert lost(answered=answered, reused=reused) is failure
+
+
+def test_a_pod_that_goes_on_refusing_is_blamed_and_one_on_trial_at_once() -> None:
+    assert refused(MAX_REFUSALS, on_trial=False) is F.REFUSED
+    assert refused(MAX_REFUSALS + 1, on_trial=False) is F.REFUSED_STILL
+    assert refused(1, on_trial=True) is F.REFUSED_STILL
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ class Peer(asyncio.Protocol):
     Attributes:
         messages: what came, by stream; reads: whether what comes is acknowledged.
         goaway: the last stream and the code of a GOAWAY; lost: the connection is closed.
+        greeting: frames that it begins with behind its SETTINGS, and by which it does not go.
     """
 
     def __init__(self, *, client: bool, window: int = 65535, streams: int = 1000) -> None:
@@ -79,6 +80,7 @@ class Peer(asyncio.Protocol):
         self.reads = True
         self.goaway: tuple[int, int] | None = None
         self.lost = False
+        self.greeting = b""
         self.unsent: dict[int, tuple[bytes, bool]] = {}
         self.on_message: Callable[[Peer, int, Message], None] = lambda *_: None
 
@@ -87,7 +89,7 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.h2.initiate_connection()
-        self.flush()
+        self.transport.write(self.h2.data_to_send() + self.greeting)
 
     def data_received(self, data: bytes) -> None:
         # What crosses our own RST_STREAM is nothing to anybody.
@@ -195,17 +197,19 @@ class Http2Pod:
 
     Attributes:
         on_message: what it does with each event of a stream.
-        settings: arguments of each Peer.
+        settings: arguments of each Peer; greeting: of each Peer.
     """
 
     def __init__(self) -> None:
         self.on_message = answer_hello
         self.settings: dict[str, Any] = {}
+        self.greeting = b""
         self.connections: list[Peer] = []
         self.port = 0
 
     def _accept(self) -> Peer:
         peer = Peer(client=False, **self.settings)
+        peer.greeting = self.greeting
         peer.on_message = lambda *about: self.on_message(*about)
         self.connections.append(peer)
         return peer

@@ -170,21 +170,6 @@ async def test_a_refused_stream_is_sent_again_whatever_its_method(http2):
     assert [seen.body for seen in pod.requests] == [b"once", b"once"]
 
 
-async def test_a_pod_that_refuses_for_ever_is_not_asked_for_ever(http2):
-    def refuse(peer: Peer, stream: int, message: Message) -> None:
-        if message.ended:
-            peer.h2.reset_stream(stream, ErrorCode.REFUSED_STREAM)
-            peer.flush()
-
-    pod = await http2.serving()
-    pod.on_message = refuse
-    client = await http2.client()
-    answer = await client.answer(client.ask())
-    assert answer.status == 502
-    assert b"REFUSED_STREAM" in answer.body
-    assert len(pod.requests) == 4
-
-
 async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken_off(http2):
     def reset(peer: Peer, stream: int, message: Message) -> None:
         if message.ended and message.reset is None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import socket
 
+import pytest
 from h2.settings import SettingCodes
 
+from activator.proxy.http2 import frames
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.settings import Setting, write_settings
 from activator.proxy.pool import IDLE_TIMEOUT
+from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.world import until
+from throttler.outliers import PAUSE
 
 
 async def test_requests_that_come_while_a_connection_opens_share_it(http2):
@@ -77,5 +83,36 @@ async def test_a_pod_that_takes_one_stream_at_a_time_serves_all(http2):
     client = await http2.client()
     assert (await client.answer(client.ask())).status == 200
     streams = [client.ask() for _ in range(20)]
+    for stream in streams:
+        assert (await client.answer(stream)).status == 200
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["lost", "refused"])
+async def test_a_pod_that_takes_no_streams_is_dialled_at_a_pace_until_it_does(http2, answers):
+    def refuse(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and message.reset is None:
+            peer.h2.reset_stream(stream, ErrorCode.REFUSED_STREAM)
+            peer.flush()
+
+    async def passes() -> float:
+        began = http2.world.now()
+        for _ in range(40):
+            await http2.world.clock_moves(0.005)
+        return http2.world.now() - began
+
+    pod = await http2.serving(timeout=300)
+    none = frames.settings(write_settings(((Setting.MAX_CONCURRENT_STREAMS, 0),)))
+    pod.greeting, pod.on_message = none, refuse
+    if not answers:  # the connection is over, perhaps before a request is on it
+        pod.greeting += frames.goaway(0, ErrorCode.NO_ERROR)
+        pod.on_message = lambda *_: None
+    client = await http2.client()
+    streams = [client.ask(b"/", b"POST") for _ in range(20)]
+    await until(lambda: http2.world.waiting == 20)
+    before = len(pod.connections)
+    assert before < 10
+    assert (await passes()) / PAUSE + 1 >= len(pod.connections) - before
+    pod.greeting, pod.on_message = b"", answer_hello
+    await passes()
     for stream in streams:
         assert (await client.answer(stream)).status == 200

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.retry import MAX_REPEATS, Failure
+from activator.proxy.retry import MAX_REFUSALS, MAX_REPEATS, Failure
 from tests.activator.proxy.http2.peers import (
     Http2Pod,
     Http2World,
@@ -18,7 +18,7 @@ from tests.activator.proxy.http2.peers import (
 )
 from tests.activator.proxy.test_retry import states
 from tests.activator.proxy.world import until
-from throttler.outliers import STRIKES
+from throttler.outliers import PAUSE, STRIKES
 
 Script = Callable[[Peer, int, Message], None]
 
@@ -116,7 +116,11 @@ ROWS = [(failure, *row) for failure, rows in TABLE.items() for row in rows]
 
 
 def test_each_failure_is_met_in_this_file() -> None:
-    elsewhere = {Failure.NO_CONNECTION, Failure.REUSED_LOST}  # below, for they need more
+    elsewhere = {
+        Failure.NO_CONNECTION,
+        Failure.REUSED_LOST,
+        Failure.REFUSED_STILL,
+    }  # below, for they need more
     assert set(TABLE) | elsewhere == set(Failure)
 
 
@@ -153,6 +157,101 @@ async def test_a_connection_that_was_kept_and_ends_says_nothing_of_its_pod(http2
     assert (await ask(http2, method)).status == status
     assert states(http2.world) == ["healthy"]
     assert http2.world.counters().requeues == ({"connection-closed": 1} if status == 200 else {})
+
+
+async def passes(http2: Http2World, seconds: float) -> float:
+    """Let time pass in pieces, as probes need it; return how much has."""
+    began = http2.world.now()
+    for _ in range(round(seconds / 0.005)):
+        await http2.world.clock_moves(0.005)
+    return http2.world.now() - began
+
+
+@pytest.mark.parametrize("gesture", [refuse, leave], ids=["refuse", "leave"])
+async def test_a_pod_that_goes_on_refusing_is_asked_at_a_pace_until_it_takes_requests(
+    http2, gesture
+):
+    (pod,) = await pods_of(http2, 1, timeout=300)
+    pod.on_message = at_end(gesture)
+    client = await http2.client()
+    stream = client.ask(b"/x", b"POST", end=False)
+    client.data(stream, b"once", end=True)
+    at_once = MAX_REFUSALS + 1
+    await until(lambda: http2.world.waiting == 1 and len(pod.requests) == at_once)
+    assert states(http2.world) == ["probing"]
+    passed = await passes(http2, 0.5)
+    assert 5 < len(pod.requests) - at_once <= 1 + passed / PAUSE
+    pod.on_message = answer_hello
+    await passes(http2, 4 * PAUSE)
+    assert (await client.answer(stream)).status == 200
+    assert {request.body for request in pod.requests} == {b"once"}
+
+
+async def test_a_pod_that_refuses_for_ever_costs_no_more_than_the_time_there_is(http2):
+    (pod,) = await pods_of(http2, 1, timeout=0.3)
+    pod.on_message = at_end(refuse)
+    client = await http2.client()
+    stream = client.ask()
+    await until(lambda: http2.world.waiting == 1)
+    await passes(http2, 0.4)
+    answer = await client.answer(stream)
+    assert (answer.status, http2.world.counters().outcomes["timed-out"]) == (504, 1)
+
+
+async def test_requests_that_are_all_refused_wait_together_and_one_is_tried(http2):
+    (pod,) = await pods_of(http2, 1, container_concurrency=0, timeout=300)
+    pod.on_message = at_end(refuse)
+    client = await http2.client()
+    streams = [client.ask(b"/", b"POST") for _ in range(20)]
+    await until(lambda: http2.world.waiting == 20)
+    before = len(pod.requests)
+    assert before <= 20 * (MAX_REFUSALS + 1)
+    passed = await passes(http2, 0.2)
+    assert len(pod.requests) - before <= 1 + passed / PAUSE
+    pod.on_message = answer_hello
+    await passes(http2, 4 * PAUSE)
+    assert [(await client.answer(stream)).status for stream in streams] == [200] * 20
+
+
+async def test_a_pod_that_says_goodbye_all_the_time_loses_no_request(http2):
+    def one_each(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and peer.goaway is None:
+            peer.goaway = (stream, 0)
+            answer_hello(peer, stream, message)
+            peer.h2.close_connection(0, last_stream_id=stream)
+            peer.flush()
+
+    (pod,) = await pods_of(http2, 1, container_concurrency=0)
+    pod.on_message = one_each
+    client = await http2.client()
+    streams = [client.ask(b"/", b"POST") for _ in range(20)]
+    answers = [await client.answer(stream) for stream in streams]
+    assert [answer.status for answer in answers] == [200] * 20
+    assert states(http2.world) == ["healthy"]
+
+
+async def test_a_pod_that_takes_fewer_streams_than_it_says_is_asked_for_no_more(http2):
+    def two_each(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended and message.reset is None:
+            had = [m for m in peer.messages.values() if m.ended and m.reset is None]
+            if len(had) <= 2:
+                held.append((peer, stream, message))
+            else:
+                message.reset = ErrorCode.REFUSED_STREAM
+                refuse(peer, stream)
+                peer.flush()
+
+    held: list[tuple[Peer, int, Message]] = []
+    (pod,) = await pods_of(http2, 1, container_concurrency=0)
+    pod.on_message = two_each
+    client = await http2.client()
+    streams = [client.ask() for _ in range(20)]
+    await until(lambda: len(held) == 20)
+    for request in held:
+        answer_hello(*request)
+    assert [(await client.answer(stream)).status for stream in streams] == [200] * 20
+    assert len(pod.requests) == 20 + 18
+    assert states(http2.world) == ["healthy"]
 
 
 async def test_a_request_that_is_given_back_with_its_body_keeps_it(http2):
@@ -247,6 +346,17 @@ async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most
     answer = await ask(http2)
     assert (answer.status, answer.body) == (502, REFUSED)
     assert len(pod.requests) == 1 + MAX_REPEATS
+
+
+async def test_behind_the_cluster_ip_a_request_is_refused_a_few_times_at_most(http2):
+    (pod,) = await pods_of(http2, 1)
+    pod.on_message = at_end(refuse)
+    (tracker,) = http2.world.revision().pods()
+    tracker.is_service = True
+    answer = await ask(http2)
+    assert answer.status == 502
+    assert b"REFUSED_STREAM" in answer.body
+    assert len(pod.requests) == 1 + MAX_REFUSALS
 
 
 async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(http2):
