@@ -326,7 +326,8 @@ class ManifestFolder:
     def _problems(self, name: str, file: _File) -> Iterator[str]:
         if file.reading.error:
             # What was wrong with its objects is said with lines that it has no more.
-            yield f"{file.reading.error}; the last good state of this file stays in force"
+            kept = "the last good state of this file stays" if file.objects else "nothing of it is"
+            yield f"{file.reading.error}; {kept} in force"
             return
         yield from file.reading.doubles
         for key, document in file.objects.items():

@@ -301,6 +301,15 @@ async def test_a_file_that_breaks_keeps_its_last_good_state_until_it_is_mended(
         await until(lambda: not folder.errors)
 
 
+async def test_of_a_file_that_was_broken_from_the_first_nothing_is_in_force(
+    tmp_path: Path, folder: ManifestFolder
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("kind: [")
+    async with running(folder):
+        assert folder.errors[str(path)].endswith("; nothing of it is in force")
+
+
 async def test_a_file_that_breaks_is_told_without_what_was_wrong_with_its_objects(
     tmp_path: Path, folder: ManifestFolder
 ) -> None:
