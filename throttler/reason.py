@@ -82,6 +82,8 @@ def waiting_reason(
     """
     pods = [pod for pod in revision.pods() if pod.state is not _DRAINING]
     if not pods:
+        if revision.deleted:  # nobody will start one, whatever the autoscaler does
+            return Reason.NO_ENDPOINTS, "the revision was deleted"
         if taken := _taken(revision):
             return Reason.NO_ENDPOINTS, taken
         return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""

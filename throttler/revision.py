@@ -68,6 +68,7 @@ class RevisionThrottler:
         roster: its pods and its Service.
         forecast: what starts and turnovers of it took.
         slow_start: when its pods may have more, without a limit of their own.
+        deleted: its Revision object is gone; what waits and runs is brought to its end.
         last_release: when a pod was last done with a request.
         in_flight: how many requests pods have; peak: the most at a time, since ``take_peaks``.
     """
@@ -83,6 +84,7 @@ class RevisionThrottler:
         "_room",
         "_shed_early",
         "breaker",
+        "deleted",
         "forecast",
         "in_flight",
         "last_release",
@@ -111,6 +113,7 @@ class RevisionThrottler:
         self.share = ActivatorShare()
         self.in_flight = self.peak = 0
         self.last_release = -inf
+        self.deleted = False
         self.forecast = Forecast(self)
         self.slow_start = SlowStart(self, widening)
         self._deadlines = deadlines

@@ -88,10 +88,19 @@ class Throttler:
             raise RevisionNotFound(name, namespace)
         return revision
 
+    def known(self, namespace: str, name: str) -> RevisionThrottler:
+        """Return one of those that iteration gives: as ``find``, or deleted with requests left.
+
+        Raises:
+            RevisionNotFound: there is none.
+        """
+        left = self._leaving.get((namespace, name))
+        return self.find(namespace, name) if left is None or left.idle else left
+
     def __iter__(self) -> Iterator[RevisionThrottler]:
         """Iterate over the revisions, also those that were deleted and have requests left."""
         yield from self._revisions.values()
-        yield from self._leaving.values()
+        yield from (left for left in self._leaving.values() if not left.idle)
 
     # -- inventory ------------------------------------------------------------------------------
 
@@ -101,6 +110,7 @@ class Throttler:
         throttler = self._revisions.get(revision.id) or self._leaving.pop(revision.id, None)
         if throttler is None:
             throttler = self._create(revision)
+        throttler.deleted = False
         self._revisions[revision.id] = throttler
         changes = Changes()
         if throttler.revision.protocol is not revision.protocol:
@@ -117,6 +127,7 @@ class Throttler:
         """Forget a revision: it is not found any more. Its requests end as they would have."""
         throttler = self._revisions.pop(revision, None)
         if throttler is not None:
+            throttler.deleted = True
             self._leaving[revision] = throttler
         return self._forget_idle()
 

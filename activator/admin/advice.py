@@ -55,6 +55,12 @@ ADVICE_OF_FOLDER: Final = {
 #: Comes first where nobody waits and no pod is listed, which is no fault of a service at zero.
 AT_ZERO: Final = "Nothing while nobody waits: the first request of a service at zero starts a pod."
 
+#: In place of all of it where the Revision object is gone.
+DELETED: Final = (
+    "Apply the Revision again, if it was not meant to go: until then each request of it that "
+    "waits does so in vain."
+)
+
 
 def meaning(reason: str) -> str:
     """Return a reason in a sentence; empty for the word of a newer activator."""

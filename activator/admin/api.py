@@ -47,6 +47,7 @@ def revision_view(
         "namespace": revision.id.namespace,
         "name": revision.id.name,
         "uid": revision.uid,
+        "deleted": throttler.deleted,
         "containerConcurrency": revision.container_concurrency,
         "protocol": revision.protocol.value,
         "timeoutSeconds": _whole(revision.timeout),
@@ -85,7 +86,7 @@ def detail_view(
     """
     seen = cast("list[WakeUpView]", wake_ups.views(throttler.revision.id))
     reason, detail = None, ""
-    if not throttler.with_room():
+    if not (throttler.deleted or throttler.with_room()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
     return {
         **revision_view(throttler, now, autoscaler_lost),

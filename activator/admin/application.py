@@ -139,7 +139,7 @@ class _Handlers:
     async def revision(self, request: Request) -> Response:
         driver = self._runtime.driver
         wanted = request.path_params
-        throttler = driver.throttler.find(wanted["namespace"], wanted["name"])
+        throttler = driver.throttler.known(wanted["namespace"], wanted["name"])
         lost = driver.autoscaler_lost()
         view = detail_view(throttler, driver.wake_ups, driver.clock(), lost)
         return Response(encode(view), media_type=JSON_TYPE)

@@ -57,6 +57,8 @@ def _headline(one: Node) -> str:
     if queued:
         waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
         return f"{name}: {waits}, {one.text('reason', default='for a reason that is not told')}"
+    if status.deleted(one):
+        return f"{name}: deleted; no request waits, a new one would be answered 404"
     if "nextReason" in one:
         return f"{name}: no request waits, a new one would, {one.text('nextReason')}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
@@ -91,6 +93,8 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     why = advice.meaning(reason) or reason
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     todo = advice.what_to_do(reason, one.text("namespace"), one.text("name"), folder)
+    if status.deleted(one):
+        todo = [advice.DELETED]
     if field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
         todo.insert(0, advice.AT_ZERO)
     if todo:

@@ -82,6 +82,11 @@ def _row(one: Node) -> Row:
     )
 
 
+def deleted(one: Node) -> bool:
+    """Return whether the Revision object is gone; an older activator does not tell."""
+    return one.flag("deleted")
+
+
 def capacity(one: Node) -> str:
     """Return a revision's capacity; ``inf`` is no limit."""
     if "capacity" not in one:
@@ -101,6 +106,8 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
     if reason := one.text("reason", default=""):
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason
+    if deleted(one):
+        return "deleted"
     service = one.node("clusterIP")
     if service is not None and service.flag("usable"):
         return "serving by ClusterIP"

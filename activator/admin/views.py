@@ -156,6 +156,13 @@ class RevisionView(TypedDict):
     namespace: Annotated[str, says("of the Revision object")]
     name: Annotated[str, says("of the Revision object")]
     uid: Annotated[str, says("a new one under the same name is another revision")]
+    deleted: Annotated[
+        bool,
+        says(
+            "whether the Revision object is gone: what waits and runs is brought to its end, a "
+            "new request is answered 404"
+        ),
+    ]
     containerConcurrency: Annotated[
         int, says("requests that one pod may have at a time; 0 is no limit")
     ]

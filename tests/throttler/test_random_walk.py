@@ -917,6 +917,7 @@ class Walk:
         out = [p for p in listed if p.complained and (p.ready or rev.spec.probe_suffices)]
         not_ready = (not ready) if not by_pods else (passed or not (failing or out))
         id = rev.real.revision.id
+        deleted = id not in self.known
         all_listed = self.listed[id].get(rev.spec.protocol, {})
         taken = len(all_listed) - len(rev.lists)
         if no_address:
@@ -926,6 +927,8 @@ class Walk:
             if taken and not listed:
                 other = next(other for other in IDS if other != id)
                 nothing = {f"{taken} address{'es' * (taken > 1)} taken by {other}"}
+            if deleted and not listed:
+                nothing = {"the revision was deleted"}
         met = {self.met(p) for p in listed if p.error and p.state == "probing"}
         if passed:
             unready = {"probe passed, not listed as ready"}
@@ -937,8 +940,10 @@ class Walk:
             at_fault = {f"{one}; {told}" if one else told for one in at_fault}
         stuck = listed and not used and not no_address
         return {
-            "autoscaler-unreachable": {""} if lost and not listed and not taken else set(),
-            "no-endpoints": nothing if no_address or taken or not lost else set(),
+            "autoscaler-unreachable": (
+                {""} if lost and not (listed or taken or deleted) else set()
+            ),
+            "no-endpoints": nothing if no_address or taken or deleted or not lost else set(),
             "at-capacity": {f"{requests}/{sum(p.limit for p in used)}"} if used else set(),
             "pods-not-ready": unready if stuck and not_ready else set(),
             "bad-answers": {self.met(p) for p in out}

@@ -171,6 +171,15 @@ def test_a_pod_is_out_for_its_answers_while_its_probe_passes() -> None:
     assert waiting_reason(one.throttler)[0] is Reason.AT_CAPACITY
 
 
+def test_a_revision_that_was_deleted_waits_for_nobody() -> None:
+    many = Many()
+    many.throttler.set_revision(revision(1), 0.0)
+    many.request()
+    many.throttler.delete_revision(NAME)
+    left = many.throttler.known(*NAME)
+    assert waiting_reason(left, True) == (Reason.NO_ENDPOINTS, "the revision was deleted")
+
+
 def test_the_only_pods_that_are_listed_are_of_another_revision_by_now() -> None:
     many, thief = Many(), RevisionID("elsewhere", "thief")
     for id in (thief, NAME):

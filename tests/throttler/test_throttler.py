@@ -45,6 +45,28 @@ class TestFinding:
         with pytest.raises(RevisionNotFound):
             many.find()
 
+    def test_one_that_was_deleted_is_known_for_as_long_as_it_has_requests(self) -> None:
+        many = Many()
+        up(many)
+        running = many.request()
+        many.throttler.delete_revision(NAME)
+        left = many.throttler.known(*NAME)
+        assert left.deleted
+        assert list(many.throttler) == [left]
+        left.release(running, many.now)
+        assert list(many.throttler) == []
+        with pytest.raises(RevisionNotFound):
+            many.throttler.known(*NAME)
+
+    def test_one_that_comes_back_is_deleted_no_more(self) -> None:
+        many = Many()
+        up(many)
+        many.request()
+        many.throttler.delete_revision(NAME)
+        many.throttler.set_revision(revision(1), many.now)
+        assert not many.throttler.known(*NAME).deleted
+        assert many.throttler.known(*NAME) is many.find()
+
     @pytest.mark.parametrize(
         ("host", "found"),
         [

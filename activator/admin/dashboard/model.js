@@ -48,6 +48,7 @@
  * @typedef {object} RevisionView
  * @property {string} namespace
  * @property {string} name
+ * @property {boolean} [deleted]
  * @property {number} containerConcurrency
  * @property {string} protocol
  * @property {number} timeoutSeconds
@@ -125,6 +126,7 @@ export function ageOf({ view, at }, now) {
  */
 export function stateOf(view) {
   if (view.reason) return view.reason;
+  if (view.deleted) return "deleted";
   if (view.clusterIP?.usable) return "serving by ClusterIP";
   if (view.pods.some((pod) => pod.usable)) return view.inFlight ? "serving" : "ready";
   return view.pods.some((pod) => pod.state !== "gone") ? "starting" : "scaled to zero";

@@ -132,11 +132,13 @@ class Answer {
     const reason = view.reason ?? view.nextReason ?? null;
     const detail = view.reason ? view.reasonDetail : view.nextReasonDetail;
     this.element.classList.toggle("waits", view.queued > 0);
-    const told = JSON.stringify([view.queued > 0, reason, detail, folder]);
+    const told = JSON.stringify([view.queued > 0, reason, detail, folder, view.deleted]);
     if (told === this.#told) return; // a command that is being copied keeps its selection
     this.#told = told;
     const would = view.queued ? "" : "A request that came now would wait. ";
-    if (reason === null) fill(this.#why, "A request that came now would go on at once.");
+    if (reason === null && view.deleted)
+      fill(this.#why, "The revision was deleted: a request that came now would be answered 404.");
+    else if (reason === null) fill(this.#why, "A request that came now would go on at once.");
     else fill(this.#why, element("code", {}, reason), ` ${would}${because(reason, detail)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
     const made = lines.map(({ text, command }) =>

@@ -17,6 +17,10 @@ export function because(reason, detail) {
   return detail ? `${meaning(reason).replace(/\.$/, "")} (${detail}).` : meaning(reason);
 }
 
+/** In place of all advice where the Revision object is gone (activator/admin/advice.py). */
+const DELETED =
+  "Apply the Revision again, if it was not meant to go: until then each request of it that waits does so in vain.";
+
 /**
  * What somebody can do about a reason, in lines: sentences, and commands to copy.
  * @param {string} reason
@@ -25,6 +29,7 @@ export function because(reason, detail) {
  * @returns {{text: string, command: boolean}[]}
  */
 export function whatToDo(reason, view, folder) {
+  if (view.deleted) return [{ text: DELETED, command: false }];
   const advice = REASONS[reason]?.[folder === null ? "inCluster" : "inFolder"] ?? "";
   // The names of Kubernetes' objects have no character that a shell would take for another.
   const filled = advice

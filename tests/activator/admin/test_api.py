@@ -31,6 +31,7 @@ def test_a_revision_at_zero(world):
         "namespace": "default",
         "name": "hello",
         "uid": "u1",
+        "deleted": False,
         "containerConcurrency": 2,
         "protocol": "h2c",
         "timeoutSeconds": 300,

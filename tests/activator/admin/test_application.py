@@ -231,6 +231,20 @@ async def test_a_deleted_revision_is_not_found_any_more(world):
     assert "default/hello" in answer.json()["detail"]
 
 
+async def test_a_deleted_revision_whose_requests_wait_is_listed_and_can_be_asked_for(world):
+    throttler = world.revision()
+    ticket = world.request(throttler)
+    world.driver.delete_revision(throttler.revision.id)
+    (listed,) = (await get(world, REVISIONS)).json()["revisions"]
+    one = (await get(world, f"{REVISIONS}/default/hello")).json()
+    assert (one["deleted"], one["queued"], one["nextReason"]) == (True, 1, None)
+    assert (one["reason"], one["reasonDetail"]) == ("no-endpoints", "the revision was deleted")
+    assert one == listed | {"nextReason": None, "nextReasonDetail": None, "wakeUps": []}
+    world.driver.cancel(ticket, world.clock.now)
+    assert (await get(world, REVISIONS)).json()["revisions"] == []
+    assert (await get(world, f"{REVISIONS}/default/hello")).status_code == 404
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
 @pytest.mark.parametrize(
     "path",

@@ -103,6 +103,20 @@ def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world)
     assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
 
 
+def test_a_deleted_revision_is_told_as_such_and_no_pod_of_it_is_awaited(world):
+    throttler = world.revision()
+    ticket = world.request(throttler)
+    world.driver.throttler.delete_revision(throttler.revision.id)
+    lines = shown(view(world, throttler))
+    assert lines[0] == "default/hello: 1 request waits, no-endpoints"
+    assert lines[2].endswith("lists no pod of this revision. (the revision was deleted)")
+    assert lines[3].startswith("What to do  Apply the Revision again")
+    assert not any("kubectl" in line for line in lines)
+    throttler.cancel(ticket, world.clock.now)
+    lines = shown(detail_view(throttler, world.driver.wake_ups, world.clock.now))
+    assert lines[0] == "default/hello: deleted; no request waits, a new one would be answered 404"
+
+
 def test_all_pods_are_full(world):
     throttler = world.revision()
     world.healthy(throttler, POD, OTHER)
