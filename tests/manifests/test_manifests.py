@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +17,7 @@ from activator import __version__
 from activator.config import load, settings_of
 from activator.telemetry import metric_push
 from tests.manifests import knative
-from tests.manifests.kustomize import MANIFESTS, Object, build, find
+from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find
 
 OVERLAY = MANIFESTS / "overlays" / "knative"
 COMPONENTS = ("internal-tls", "network-policies", "service-monitor")
@@ -111,6 +112,28 @@ def _loaded(folder: Path) -> list[Object]:
     said["kind"] = "Kustomization"
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(said))
     return build(folder)
+
+
+def test_the_proxy_of_the_docs_stands_beside_the_activator(tmp_path: Path) -> None:
+    """What else patches `containers/0` still means the activator, and so does kubectl."""
+    page = (ROOT / "docs" / "how-to" / "expose-the-dashboard.md").read_text()
+    (patch,) = re.findall(r"^```yaml\n(patches:\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    folder = as_kustomization(
+        tmp_path / "mine",
+        kind="Kustomization",
+        components=["../manifests/components/internal-tls"],
+        **yaml.safe_load(patch),
+    )
+    objects = build(folder)
+    assert by_name(rendered(kustomize_command(), folder)) == by_name(objects)
+    template = find(objects, "Deployment", "activator")["spec"]["template"]
+    first, proxy = template["spec"]["containers"]
+    assert first["name"] == "activator"
+    assert "https" in {port["name"] for port in first["ports"]}
+    default = template["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"]
+    assert default == first["name"]
+    # Without it the HorizontalPodAutoscaler has no utilization to go by.
+    assert proxy["resources"]["requests"]["cpu"]
 
 
 @pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
