@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from playwright.async_api import expect
 
@@ -22,15 +23,30 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
         await expect(connection).to_have_text("live")
         await expect(row).to_be_visible()
         await expect(page.get_by_role("alert")).to_be_hidden()
+        app.ask()
+        await expect(page).to_have_title("1 waiting – activator")
+        # What does not answer is not yet lost, nor is it live.
+        own_site.activator.process.send_signal(signal.SIGSTOP)
+        await expect(connection).to_have_text(re.compile(r"^no answer since \d\d:\d\d:\d\d$"))
+        own_site.activator.process.send_signal(signal.SIGCONT)
+        await expect(connection).to_have_text("live")
         await own_site.stop()
         await expect(page.get_by_role("alert")).to_have_text(
             re.compile(r"Connection lost at \d\d:\d\d:\d\d.*\. What you see is as it was then")
         )
         await expect(connection).to_have_text(re.compile(r"^lost since \d\d:\d\d:\d\d$"))
+        await expect(page).to_have_title("connection lost – activator")
         await expect(row).to_be_visible()
         await own_site.start()
         await expect(page.get_by_role("alert")).to_be_hidden()
         await expect(connection).to_have_text(re.compile("live"))
-        # It is told of what happens by another process now.
+        # It is told of what happens by another process now, which knows nothing of the past.
+        notices = page.get_by_role("list", name="What is wrong")
+        await expect(notices).to_contain_text(
+            re.compile(r"started anew at \d\d:\d\d:\d\d\. What it had not answered by then is lost")
+        )
+        await expect(page.locator(".tiles .sparkline")).to_have_accessible_name(
+            re.compile(r"none waited within the last \d+(\.\d)? s$")
+        )
         app.ask()
         await expect(row.locator(".reason")).to_have_text("no-endpoints")

@@ -47,6 +47,14 @@ QUIET, BUSY, FAILED = (
     for errors, busy in ((0, False), (0, True), (3, True))
 )
 WAITS = view(queued=1, oldestWaiterSeconds=4)
+LONG = f"{{view: {view(queued=1, reason='draining')}}}"
+FILES = json.dumps({"ready": True, "manifestErrors": {"a.yaml": "bad", "b.yaml": "bad"}})
+
+
+def up(seconds: float, name: str = "p") -> str:
+    return json.dumps({"podName": name, "uptimeSeconds": seconds})
+
+
 CASES: dict[str, list[tuple[str, Any]]] = {
     "attention.js": [
         (f"levelOf({WAITS}, {FAILED})", "waiting"),
@@ -71,6 +79,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ),
     ],
     "format.js": [
+        ("[600, 60, 95, 35].map(span)", ["10 minutes", "1 minute", "1 min 35 s", "35 s"]),
         ("[0, 0.04, 9.94, 9.96, 59.4, 59.6, 185, 3599.6].map(seconds)",
          ["0.0 s", "0.0 s", "9.9 s", "10 s", "59 s", "1 min 00 s", "3 min 05 s", "1 h 00 min"]),
         ("[7620, 86400, 273600].map(seconds)", ["2 h 07 min", "1 d 0 h", "3 d 4 h"]),
@@ -82,7 +91,15 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          ["0", "0.02", "0.5", "3.2", "120", "4,321"]),
         ("[0, 812, 3200, 67108864].map(bytes)", ["0 B", "812 B", "3.1 KiB", "64 MiB"]),
     ],
+    "header.js": [
+        (f"wrongs({FILES}, 0)", ["a.yaml: bad", "b.yaml: bad"]),
+        (f"wrongs({FILES}, 0, true)",
+         ["2 files of the folder cannot be read: see all revisions."]),
+        ('restarted({"pod": "b", "before": "a"}, "")',
+         "Another activator answers: b, no longer a."),
+    ],
     "history.js": [
+        (f'reachOf({{"stepSeconds": 5, "steps": 120, "activator": {json.dumps(PAST)}}})', 15),
         # The last minute: of steps of 30 s the last two.
         (f"recent({json.dumps(PAST)}, 30)",
          {"servedPerSecond": 50 / 60, "errors": 1, "busy": True, "ends": [["timed-out", 1]]}),
@@ -116,8 +133,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("parse('#/revisions/a/%3Cb%3E').revision", "a/<b>"),
         ("parse('#/revisions/a/100%').revision", "a/100%"),
         ("parse('#/?filter=a+b&show=waiting')",
-         {"revision": None, "filter": "a b", "waiting": True}),
+         {"revision": None, "filter": "a b", "waiting": True, "strayed": ""}),
         ("parse('#nonsense').revision", None),
+        ("parse('#/revisions/a').strayed", "revisions/a"),
+        ("parse('#/revisions/a/b').strayed", ""),
         ("written(parse('#/?filter=a%26b&show=waiting'))", "#/?filter=a%26b&show=waiting"),
         ("written(parse(''))", "#/"),
         ("parse(toRevision('a/b?c#d')).revision", "a/b?c#d"),
@@ -126,6 +145,19 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("areaOf([0, 0], 2)", ""),
         # Fewer steps than would fill it stand at its right end.
         ("areaOf([4], 2)", "M60.0 24V2.0H120.0V24Z"),
+    ],
+    "store.js": [
+        # It has run for longer than since it was last heard: no other process, however late.
+        (f"changeOf({up(9)}, 1000, {up(10)}, 2000)", None),
+        (f"changeOf({up(9)}, 1000, {up(10)}, 9000)", None),
+        (f"changeOf(null, 0, {up(1)}, 9000)", None),
+        (f"changeOf({up(1)}, 1000, {up(2)}, 9000)", {"pod": "p", "before": "p", "began": 7000}),
+        (f"changeOf({up(9)}, 1000, {up(900, 'q')}, 2000).before", "p"),
+    ],
+    "summary.js": [
+        (f"alsoWaiting([{LONG}], 'draining')", ""),
+        (f"alsoWaiting([{LONG}, {LONG}, {{view: {WAITS}}}], 'draining')",
+         " Requests wait in 2 other revisions as well, in 1 of them for the same reason."),
     ],
     "wake_ups.js": [
         (f"stretches({json.dumps(WAKE_UP)}, 0).map((one) => [one.phase, one.lasted])",

@@ -8,6 +8,7 @@ import re
 from playwright.async_api import Locator, Page, expect
 
 from tests.browser.conftest import Open
+from tests.browser.faults import Faults
 from tests.browser.site import App, Site
 
 
@@ -178,7 +179,39 @@ async def test_the_keyboard_alone(site: Site, open_page: Open) -> None:
         await page.keyboard.press("Shift+Tab")
         await expect(page.get_by_role("link", name="All revisions")).to_be_focused()
         await page.keyboard.press("Enter")
-        await expect(page.locator("#headline")).to_be_focused()
+        await expect(link).to_be_focused()  # where they were
+
+
+async def test_an_address_that_leads_nowhere_is_said(site: Site, open_page: Open) -> None:
+    page = await open_page(f"{site.url}#/revision/default/one")
+    stray = page.get_by_text("There is no page “revision/default/one”; these are all revisions.")
+    await expect(stray).to_be_visible()
+    await page.evaluate("location.hash = '#/'")
+    await expect(stray).to_be_hidden()
+
+
+async def test_the_title_of_a_hidden_page_says_since_when_it_is(
+    site: Site, open_page: Open
+) -> None:
+    page = await open_page(site.url)
+    await expect(page.locator("#connection")).to_have_text("live")
+    turn = """(hidden) => {
+        Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    await page.evaluate(turn, True)
+    await expect(page).to_have_title(re.compile(r"^as of \d\d:\d\d:\d\d: .*activator$"))
+    await page.evaluate(turn, False)
+    await expect(page).not_to_have_title(re.compile("as of"))
+
+
+async def test_without_scripts_there_is_nothing_that_does_nothing(
+    site: Site, open_page: Open, faults: Faults
+) -> None:
+    faults.expect("csp")  # so a browser calls scripts that it was told not to load
+    page = await open_page(site.url, java_script_enabled=False)
+    await expect(page.get_by_role("button")).to_have_count(0)
+    await expect(page.locator("#connection")).to_be_hidden()
 
 
 async def test_what_is_wrong_is_said_until_it_is_right(site: Site, open_page: Open) -> None:

@@ -76,5 +76,34 @@ async def test_a_thousand_revisions_cost_what_a_few_do(own_site: Site, open_page
         await expect(page.locator("tr[data-revision]").nth(199)).to_be_attached()
 
 
+#: Draws a list of events once for each of so many that come one after another, and keeps both.
+DRAWING = """async (many) => {
+    const { EventList } = await import("/dashboard/event_list.js");
+    const [list, events] = [new EventList(() => {}), []];
+    list.look("a/b");
+    for (let n = 0; n < many; n += 1) {
+        events.unshift({kind: "a-kind", time: "2026-03-01T12:00:00Z", revision: "a/b"});
+        list.draw(events);
+    }
+    window.kept = [list, events];
+}"""
+
+
+async def test_events_that_are_not_shown_any_more_have_no_elements(
+    site: Site, open_page: Open
+) -> None:
+    page = await open_page(site.url)
+    inspector = await page.context.new_cdp_session(page)
+
+    async def nodes_of(events: int) -> int:
+        await page.evaluate(DRAWING, events)
+        await inspector.send("HeapProfiler.collectGarbage")
+        counted = await inspector.send("Memory.getDOMCounters")
+        return int(counted["nodes"])
+
+    few = await nodes_of(60)
+    assert await nodes_of(400) < few + 100
+
+
 def _list(items: list[Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": items}

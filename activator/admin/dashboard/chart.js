@@ -2,8 +2,8 @@
 /** How many waited and how many were at pods in the last minutes: a chart, a sentence, a table. */
 
 import { element, fill, say } from "./dom.js";
-import { clock, count } from "./format.js";
-import { peak, sum } from "./history.js";
+import { clock, count, span } from "./format.js";
+import { peak, reachOf, sum } from "./history.js";
 
 /** @typedef {import("./history.js").Past} Past */
 /** @typedef {import("./history.js").HistoryView} HistoryView */
@@ -119,10 +119,9 @@ export class QueueChart {
     this.#none.hidden = !none;
     this.#plot.hidden = this.#legend.hidden = this.#summary.hidden = this.#table.hidden = none;
     if (none) {
-      const minutes = history ? Math.round((history.steps * history.stepSeconds) / 60) : 0;
       say(
         this.#none,
-        history ? `Nothing happened within the last ${minutes} minutes.` : "Not known yet.",
+        history ? `Nothing happened within the last ${span(reachOf(history))}.` : "Not known yet.",
       );
       return;
     }

@@ -27,8 +27,9 @@ export class EventList {
   );
   #key = "";
   #read = false;
-  /** @type {WeakMap<Happening, Element>} */
-  #items = new WeakMap();
+  /** Those that are shown, and no others: elements of all that is remembered are thousands.
+   * @type {Map<Happening, Element>} */
+  #items = new Map();
   /** The newest one that is shown. @type {Happening | undefined} */
   #newest;
 
@@ -66,10 +67,8 @@ export class EventList {
     const still = (this.#paused || this.#read) && this.#list.children.length > 0;
     if (!still) {
       this.#newest = ours[0];
-      arrange(
-        this.#list,
-        ours.map((event) => this.#itemOf(event)),
-      );
+      this.#items = new Map(ours.map((event) => [event, this.#itemOf(event)]));
+      arrange(this.#list, [...this.#items.values()]);
     }
     const held = this.#newest ? ours.indexOf(this.#newest) : 0;
     const more = held < 0 ? MOST : held;
@@ -87,13 +86,11 @@ export class EventList {
   #itemOf(event) {
     const known = this.#items.get(event);
     if (known) return known;
-    const item = element(
+    return element(
       "li",
       { class: event.kind },
       element("time", { datetime: event.time }, clock(new Date(event.time))),
       element("span", {}, happened(event)),
     );
-    this.#items.set(event, item);
-    return item;
   }
 }

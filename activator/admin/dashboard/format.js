@@ -15,6 +15,11 @@ export function seconds(s) {
   return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
 }
 
+/** @param {number} s how far back something reaches: `10 minutes`, `1 min 35 s` */
+export function span(s) {
+  return s >= 60 && s % 60 === 0 ? counted(s / 60, "minute") : seconds(s);
+}
+
 /**
  * A time that may be short: milliseconds below a tenth of a second, else as `seconds` with two
  * places up to ten.

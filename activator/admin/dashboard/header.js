@@ -10,6 +10,8 @@ import { notReady } from "./words.js";
 
 /** Seconds of silence after which what is known may be old; watches speak once a minute. */
 const OLD = 120;
+/** Milliseconds for which it is said that another process answers: as long as the past reaches. */
+const NEWS = 600_000;
 
 /** @param {string} id @returns {HTMLElement} */
 const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -25,8 +27,9 @@ function show(pill, kind, text) {
  * What is wrong with an activator, a sentence each. Pure.
  * @param {ActivatorView} activator
  * @param {number} later seconds since it was answered
+ * @param {boolean} brief files that are wrong are counted and not named
  */
-export function wrongs(activator, later) {
+export function wrongs(activator, later, brief = false) {
   const told = [];
   if (!activator.ready) told.push(`Not ready: ${notReady(activator.notReadyReason ?? "")}`);
   const link = activator.autoscaler;
@@ -42,9 +45,10 @@ export function wrongs(activator, later) {
     const why = watch.error ? ` (${watch.error})` : "";
     told.push(`${kind}: nothing heard for ${seconds(age)}${why}; the last state is in force.`);
   }
-  for (const [path, why] of Object.entries(activator.manifestErrors ?? {})) {
-    told.push(`${path}: ${why}`);
-  }
+  const files = Object.entries(activator.manifestErrors ?? {});
+  if (brief && files.length) {
+    told.push(`${counted(files.length, "file")} of the folder cannot be read: see all revisions.`);
+  } else told.push(...files.map(([path, why]) => `${path}: ${why}`));
   return told;
 }
 
@@ -65,6 +69,19 @@ export function source(activator, later) {
   return `${kinds} of objects are followed, the quietest said something ${quietest} ago`;
 }
 
+/**
+ * That another process answers than before, and what became of what the other one held. Pure.
+ * @param {import("./store.js").Change} change
+ * @param {string} at when it was started
+ */
+export function restarted({ pod, before }, at) {
+  if (pod !== before) return `Another activator answers: ${pod}, no longer ${before}.`;
+  return (
+    `The activator was started anew at ${at}. What it had not answered by then is lost, ` +
+    "and what it tells of the past begins there."
+  );
+}
+
 /** @param {string} ours @param {string} theirs versions */
 function reload(ours, theirs) {
   return `This page came with activator ${ours}, and ${theirs} answers now: load it anew.`;
@@ -76,8 +93,12 @@ export class Header {
   #wasLost = false;
   #backUntil = 0;
 
-  /** @param {Store} store @param {number} now */
-  draw(store, now) {
+  /**
+   * @param {Store} store
+   * @param {number} now
+   * @param {boolean} brief whether the page is about one revision, and not about the folder's files
+   */
+  draw(store, now, brief) {
     this.#drawConnection(store, now);
     const { activator } = store;
     if (activator === null) return;
@@ -90,11 +111,19 @@ export class Header {
       show(found("autoscaler"), link.connected ? "good" : "bad", text);
     }
     this.#version ||= activator.version;
-    const other = this.#version !== activator.version && reload(this.#version, activator.version);
-    this.#drawWrongs([...wrongs(activator, later), ...(other ? [other] : [])]);
+    const same = this.#version === activator.version;
+    const other = same ? "" : reload(this.#version, activator.version);
+    const news = this.#news(store, now);
+    this.#drawWrongs([...wrongs(activator, later, brief), news, other].filter(Boolean));
     const up = `up for ${seconds(activator.uptimeSeconds + later)}`;
     const from = source(activator, later);
     say(found("footer"), `activator ${activator.version} on ${activator.podName}, ${up}. ${from}`);
+  }
+
+  /** @param {Store} store @param {number} now */
+  #news({ change, connection }, now) {
+    if (change === null || connection.state === "lost" || now - change.began > NEWS) return "";
+    return restarted(change, clock(new Date(Date.now() - (now - change.began))));
   }
 
   /** @param {Store} store @param {number} now */
@@ -113,6 +142,8 @@ export class Header {
           "but for times, which go on; trying again.",
       );
       show(found("connection"), "bad", `lost since ${since}`);
+    } else if (connection.state === "late") {
+      show(found("connection"), "wait", `no answer since ${since}`);
     } else if (connection.state === "connecting") show(found("connection"), "wait", "connecting");
     else if (now < this.#backUntil) show(found("connection"), "good", "back, live");
     else if (connection.streaming) show(found("connection"), "good", "live");

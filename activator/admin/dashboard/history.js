@@ -59,6 +59,14 @@ export function recent(past, stepSeconds) {
 }
 
 /**
+ * How far back it reaches, in seconds: an activator that was just started knows of no more.
+ * @param {HistoryView} history
+ */
+export function reachOf({ activator, stepSeconds }) {
+  return activator.queued.length * stepSeconds;
+}
+
+/**
  * @param {number[]} values @returns {{most: number, at: number}} the greatest, and its latest place
  */
 export function peak(values) {

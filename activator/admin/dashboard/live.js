@@ -32,6 +32,8 @@ const WHO = 5000;
 const DETAIL = 3000;
 /** The longest time between two attempts to reach an activator that is away. */
 const LONGEST_PAUSE = 10_000;
+/** A turn without an answer for so long is said, before it is given up. */
+const LATE = 2000;
 /** Revisions that are asked for by name; of more, all are. */
 const MOST_NAMED = 40;
 /** For how long the first word of the stream is waited for. */
@@ -126,7 +128,8 @@ export class Live {
     this.#again = this.#running;
     if (this.#running || document.hidden) return; // it plans the next itself; or visibilitychange
     this.#running = true;
-    this.#asked.turn = performance.now();
+    const began = (this.#asked.turn = performance.now());
+    const late = setTimeout(() => this.store.connected({ state: "late" }, began), LATE);
     try {
       if (await this.#ask()) {
         this.#failures = 0;
@@ -135,8 +138,10 @@ export class Live {
     } catch (error) {
       this.#failures += 1;
       this.#asked.whole = this.#asked.history = this.#asked.detail = -Infinity;
-      this.store.connected({ state: "lost", error: wordsOf(error) }, performance.now());
+      this.#historyAt = -Infinity; // it may have been started anew
+      this.store.connected({ state: "lost", error: wordsOf(error) }, began);
     }
+    clearTimeout(late);
     this.#running = false;
     const pause = Math.min(LONGEST_PAUSE, TURN * 2 ** Math.max(0, this.#failures - 1));
     const soon = (this.#again || this.#touched.size) && !this.#failures;

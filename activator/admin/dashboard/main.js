@@ -5,6 +5,7 @@
  */
 
 import { say } from "./dom.js";
+import { clock } from "./format.js";
 import { Header } from "./header.js";
 import { Live } from "./live.js";
 import { Overview } from "./overview.js";
@@ -36,7 +37,7 @@ const page = new RevisionPage(found("revision"), changed);
 function draw() {
   wanted = 0;
   const now = performance.now();
-  header.draw(store, now);
+  header.draw(store, now, found("overview").hidden);
   spoken.draw(store);
   if (found("revision").hidden) overview.draw(store, now);
   else page.draw(store, now);
@@ -49,6 +50,7 @@ let scrolled = 0;
 function follow(first) {
   const route = parse(location.hash);
   const leaves = found("revision").hidden;
+  const left = page.key;
   if (leaves && route.revision !== null) scrolled = scrollY;
   found("overview").hidden = route.revision !== null;
   found("revision").hidden = route.revision === null;
@@ -57,9 +59,16 @@ function follow(first) {
   live.look(route.revision);
   draw();
   if (first) return;
+  const back = route.revision === null && !leaves ? overview.linkTo(left) : null;
   const heading = found(route.revision === null ? "headline" : "name");
-  heading.focus({ preventScroll: true });
+  (back ?? heading).focus({ preventScroll: true });
   scrollTo({ top: route.revision === null ? scrolled : 0 });
+}
+
+/** Say in the title since when nothing is asked: nobody looks at more of a page that is hidden. */
+function hid() {
+  if (document.hidden) document.title = `as of ${clock(new Date())}: ${document.title}`;
+  else changed();
 }
 
 /** @param {KeyboardEvent} event */
@@ -79,6 +88,7 @@ found("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", () => follow(false));
 addEventListener("keydown", pressed);
+document.addEventListener("visibilitychange", hid);
 setInterval(changed, TICK);
 say(found("subline"), "Asking the activator.");
 follow(true);

@@ -89,7 +89,7 @@ export class Overview {
   /** What was chosen last, and of what. @type {{of: string, is: ReturnType<typeof chosen>}} */
   #chosen = { of: "", is: { active: [], idle: [] } };
   /** @type {Route} */
-  #route = { revision: null, filter: "", waiting: false };
+  #route = { revision: null, filter: "", waiting: false, strayed: "" };
 
   /** @param {() => void} changed called when something else is to be shown */
   constructor(changed) {
@@ -119,6 +119,13 @@ export class Overview {
     this.#route = route;
     if (this.#filter.value !== route.filter) this.#filter.value = route.filter;
     this.#waiting.checked = route.waiting;
+    found("strayed").hidden = route.strayed === "";
+    say(found("strayed"), `There is no page “${route.strayed}”; these are all revisions.`);
+  }
+
+  /** @param {string} key @returns {HTMLElement | null} the link of its row, if there is one */
+  linkTo(key) {
+    return this.#rows.get(key)?.element.querySelector("a") ?? null;
   }
 
   /** Let the reader type a filter. */

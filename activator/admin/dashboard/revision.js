@@ -8,7 +8,7 @@ import { bytes, clock, count, counted, seconds } from "./format.js";
 import { ageOf, capacityOf, stateOf } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
-import { theyWait } from "./summary.js";
+import { entitle, theyWait } from "./summary.js";
 import { WakeUpList } from "./wake_ups.js";
 import { because, forecasts, readiness, whatToDo } from "./words.js";
 
@@ -34,8 +34,8 @@ export class RevisionPage {
   #wakeUps = new WakeUpList();
   #events;
   #body;
-  /** NAMESPACE/NAME. */
-  #key = "";
+  /** NAMESPACE/NAME of the one that was looked at last. */
+  key = "";
   /** @type {RevisionView | null} */
   #shown = null;
 
@@ -63,8 +63,8 @@ export class RevisionPage {
    */
   look(key, back) {
     mark(this.#back, "href", back);
-    if (key === this.#key) return;
-    this.#key = key;
+    if (key === this.key) return;
+    this.key = key;
     this.#shown = null;
     say(this.#name, key);
     this.#events.look(key);
@@ -76,13 +76,13 @@ export class RevisionPage {
 
   /** @param {Store} store @param {number} now */
   draw(store, now) {
-    const detail = store.detail?.key === this.#key ? store.detail : null;
-    const known = store.revisions.get(this.#key);
+    const detail = store.detail?.key === this.key ? store.detail : null;
+    const known = store.revisions.get(this.key);
     if (detail === null) return;
     const there = detail.view !== null && known !== undefined;
     this.#body.hidden = this.#state.hidden = !there;
     this.#missing.hidden = there;
-    document.title = `${this.#key} – activator`;
+    entitle(`${this.key} – activator`, detail.view?.queued ?? 0, store);
     if (detail.view === null || known === undefined) {
       say(this.#missing, "No such revision is known to this activator, or not any more.");
       return;
@@ -91,8 +91,6 @@ export class RevisionPage {
     this.#shown = detail.view;
     this.#answer.draw(detail.view, store.activator?.manifests?.folder ?? null);
     const current = { ...known, view: detail.view, at: detail.at };
-    if (current.view.queued)
-      document.title = `${count(current.view.queued)} waiting – ${this.#key}`;
     this.#answer.drawAge(current, now);
     this.#wakeUps.draw(detail.view, ageOf(current, now));
     this.#chart.draw(known.past, store.history);

@@ -6,6 +6,7 @@
  * @property {string | null} revision NAMESPACE/NAME of the page's; null is the overview
  * @property {string} filter what names have to contain
  * @property {boolean} waiting only those whose requests wait
+ * @property {string} strayed what was asked for in place of the overview, and is not there
  */
 
 /**
@@ -22,6 +23,7 @@ export function parse(fragment) {
     revision: named ? `${parts[1]}/${parts[2]}` : null,
     filter: asked.get("filter") ?? "",
     waiting: asked.get("show") === "waiting",
+    strayed: named ? "" : parts.join("/"),
   };
 }
 

@@ -2,8 +2,8 @@
 /** The last minutes of a queue as a small area, without axes. */
 
 import { drawn, mark } from "./dom.js";
-import { count } from "./format.js";
-import { peak } from "./history.js";
+import { count, span } from "./format.js";
+import { peak, reachOf } from "./history.js";
 
 const WIDTH = 120;
 const HEIGHT = 24;
@@ -31,26 +31,30 @@ export function areaOf(values, steps) {
 
 export class Sparkline {
   #area = drawn("path", { class: "area" });
+  #ground = drawn("path", { class: "ground" });
   element = drawn(
     "svg",
     {
       ...{ class: "sparkline", role: "img", viewBox: `0 0 ${WIDTH} ${HEIGHT}` },
       preserveAspectRatio: "none",
     },
-    drawn("path", { class: "ground", d: `M0 ${HEIGHT - 0.5}H${WIDTH}` }),
+    this.#ground,
     this.#area,
   );
 
   /**
    * @param {number[]} values
-   * @param {{steps: number, stepSeconds: number} | null} history null while none is known
+   * @param {import("./history.js").HistoryView | null} history null while none is known
    */
   draw(values, history) {
     mark(this.#area, "d", history === null ? "" : areaOf(values, history.steps));
-    const minutes = Math.round(((history?.steps ?? 0) * (history?.stepSeconds ?? 0)) / 60);
+    const reach = history === null ? 0 : reachOf(history);
+    // Where nothing is known there is no line, which would say that nobody waited.
+    const share = history === null ? 0 : reach / (history.steps * history.stepSeconds);
+    mark(this.#ground, "d", `M${(WIDTH * (1 - share)).toFixed(1)} ${HEIGHT - 0.5}H${WIDTH}`);
     const { most } = peak(values);
     this.element.classList.toggle("any", most > 0);
     const told = most ? `at most ${count(most)} waited at a time` : "none waited";
-    mark(this.element, "aria-label", `${told} within the last ${minutes} minutes`);
+    mark(this.element, "aria-label", `${told} within the last ${span(reach)}`);
   }
 }

@@ -28,16 +28,39 @@ import { keyOf } from "./model.js";
 
 /**
  * @typedef {object} Connection
- * @property {"connecting" | "live" | "lost"} state
- * @property {number} since when it came to that, on the clock of `performance.now`
+ * @property {"connecting" | "live" | "late" | "lost"} state `late`: the last answer does not come
+ * @property {number} since when it came to that, on the clock of `performance.now`; of the last
+ *   two, when what has no answer was asked
  * @property {string} error what the last attempt met
  * @property {boolean} streaming whether events are streamed; if not, the page asks now and then
+ */
+
+/**
+ * That another process answers than before: the one that did is gone, with what it held.
+ * @typedef {object} Change
+ * @property {string} pod whose it is
+ * @property {string} before whose the other one was
+ * @property {number} began when it was started, on the clock of `performance.now`
  */
 
 /** Events that are kept: more than anybody reads, of all revisions. */
 const KEPT = 500;
 /** Stands among the events where some are missing, of whichever revisions. */
 export const MISSED = "missed";
+
+/**
+ * Whether another process answers than before. Pure.
+ * @param {ActivatorView | null} before
+ * @param {number} heard when that was answered
+ * @param {ActivatorView} after
+ * @param {number} at when this was answered
+ * @returns {Change | null}
+ */
+export function changeOf(before, heard, after, at) {
+  const began = at - after.uptimeSeconds * 1000;
+  if (before === null || (before.podName === after.podName && began <= heard)) return null;
+  return { pod: after.podName, before: before.podName, began };
+}
 
 export class Store {
   /** @type {Map<string, Known>} */
@@ -46,6 +69,8 @@ export class Store {
   activator = null;
   /** When `activator` was answered. */
   activatorAt = 0;
+  /** The last one, while this page was open. @type {Change | null} */
+  change = null;
   /** @type {HistoryView | null} */
   history = null;
   /** The newest first. @type {Happening[]} */
@@ -87,6 +112,7 @@ export class Store {
 
   /** Take how the activator itself is. @param {ActivatorView} activator @param {number} at */
   takeActivator(activator, at) {
+    this.change = changeOf(this.activator, this.activatorAt, activator, at) ?? this.change;
     this.activator = activator;
     this.activatorAt = at;
     this.changed();

@@ -1,6 +1,7 @@
 // @ts-check
 /** The answer in one sentence, and the sums of all revisions. */
 
+import { compare } from "./attention.js";
 import { element, fill, say } from "./dom.js";
 import { clock, count, counted, rate, seconds } from "./format.js";
 import { ageOf } from "./model.js";
@@ -19,7 +20,8 @@ import { recent } from "./history.js";
  * @property {number} inFlight
  * @property {number} busy how many revisions have requests at pods
  * @property {Known[]} waiting those whose requests wait
- * @property {Known | null} longest the one of these whose first request has waited longest
+ * @property {Known | null} longest the one of these whose first request has waited longest; where
+ *   several have waited as long, to a second, the one that stands first in the table
  *
  * @param {Iterable<Known>} revisions
  * @returns {Totals}
@@ -29,15 +31,14 @@ export function totals(revisions) {
   const waiting = all.filter(({ view }) => view.queued > 0);
   /** @param {Known} known when its first request came */
   const came = ({ view, at }) => at - (view.oldestWaiterSeconds ?? 0) * 1000;
+  const first = Math.min(...waiting.map(came));
+  const oldest = waiting.filter((one) => came(one) < first + 1000).sort(compare);
   return {
     queued: all.reduce((sum, { view }) => sum + view.queued, 0),
     inFlight: all.reduce((sum, { view }) => sum + view.inFlight, 0),
     busy: all.filter(({ view }) => view.inFlight > 0).length,
     waiting,
-    longest: waiting.reduce(
-      (/** @type {Known | null} */ first, one) => (first && came(first) <= came(one) ? first : one),
-      null,
-    ),
+    longest: oldest[0] ?? null,
   };
 }
 
@@ -60,8 +61,32 @@ export function calm({ inFlight, busy }, known, errors) {
   return `${counted(inFlight, "request")} in flight to ${count(busy)} of ${of}.${failed}`;
 }
 
+/**
+ * How many others wait, and for how many of them it is for the same reason. Pure.
+ * @param {Known[]} waiting with the one that was told of
+ * @param {string | null} reason of that one
+ */
+export function alsoWaiting(waiting, reason) {
+  const others = waiting.length - 1;
+  if (!others) return "";
+  const same = waiting.filter(({ view }) => view.reason === reason).length - 1;
+  const part = same === others ? "all of them" : `${count(same)} of them`;
+  return ` Requests wait in ${counted(others, "other revision")} as well, in ${part} for the same reason.`;
+}
+
 /** @param {string} id @returns {HTMLElement} */
 const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/**
+ * Say in the title of the tab how many wait, as long as that is known.
+ * @param {string} name of what the page is about
+ * @param {number} queued
+ * @param {Store} store
+ */
+export function entitle(name, queued, { connection }) {
+  const waiting = queued ? `${count(queued)} waiting – ` : "";
+  document.title = `${connection.state === "lost" ? "connection lost – " : waiting}${name}`;
+}
 
 export class Summary {
   #headline = found("headline");
@@ -85,7 +110,7 @@ export class Summary {
   draw(store, now) {
     if (!store.listed) return;
     const all = totals(store.revisions.values());
-    document.title = all.queued ? `${count(all.queued)} waiting – activator` : "activator";
+    entitle("activator", all.queued, store);
     const oldest = all.longest === null ? null : ageOf(all.longest, now);
     this.#drawSentence(all, oldest, now, store);
     this.#drawTiles(all, oldest, store);
@@ -105,13 +130,12 @@ export class Summary {
     }
     const { key, view, rank } = all.longest;
     const since = clock(new Date(Date.now() - (now - rank.since)));
-    const others = all.waiting.length - 1;
-    const more = others ? `, and in ${counted(others, "other revision")}` : "";
+    const more = alsoWaiting(all.waiting, view.reason);
     const why = because(view.reason ?? "", view.reasonDetail);
     this.#drawOnce([key, since, more, why].join("|"), () => [
       "In ",
       element("a", { href: toRevision(key) }, key),
-      ` since ${since}${more}. ${why}`,
+      ` since ${since}: ${why}${more}`,
     ]);
   }
 

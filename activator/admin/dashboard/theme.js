@@ -37,6 +37,7 @@
 
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
+    button.hidden = false; // without scripts it would do nothing
     const other = () => (document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     const name = () => {
       button.textContent = other() === "dark" ? "Dark" : "Light";

@@ -52,7 +52,8 @@ export class WakeUpList {
   #none = element(
     "p",
     { class: "empty" },
-    "None yet: no request has come while no pod was in use, since this activator started.",
+    "None yet: one begins with a request that comes while no pod is in use. While one is out for a " +
+      "moment only, requests wait without it.",
   );
   #list = element("ol", { class: "wake-up-list" });
   #legend = element(
