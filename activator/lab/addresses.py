@@ -26,6 +26,11 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.ip}:{self.port}"
 
+    @property
+    def switches(self) -> str:
+        """Where its switchboard is, as `__str__` says where it takes requests."""
+        return f"{self.ip}:{self.admin_port}"
+
 
 class AddressPool:
     """The places of one cluster."""

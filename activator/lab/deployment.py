@@ -75,7 +75,7 @@ class Deployment:
         made = options(f"{self.name}-{self._started}", place)
         pod = PodProcess(made, self._pod_told, probes=probes)
         self.pods[pod] = place
-        self._tell("started", made.name, address=str(place))
+        self._tell("started", made.name, address=str(place), switches=place.switches)
         self.tasks[pod] = tasks.create_task(self._accompany(pod, ended))
         return pod
 

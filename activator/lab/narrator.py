@@ -41,7 +41,10 @@ class Narrator:
                 return [f"pods: {details['pods']} -> {details['wanted']}"]
             case "started":
                 where, delay = details["address"], service.start_after
-                return [f"pod {pod} started at {where}, it needs about {delay:g} s to listen"]
+                return [
+                    f"pod {pod} started at {where}, it needs about {delay:g} s to listen; "
+                    f"its switches are at http://{details['switches']}/"
+                ]
             case "listening":
                 return [f"pod {pod} listens"]
             case "probe passed":

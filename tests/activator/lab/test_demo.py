@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+
+import httpx
 
 from activator.lab.cluster import Service
 from activator.lab.demo import Demo, guide
@@ -27,6 +30,10 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         demo.on_stats([(("default", "hello"), 1.0, 1.0)])
         async with asyncio.timeout(15):
             await listening.wait()
+        # Where the guide sends who wants to turn its readiness over.
+        (switches,) = re.findall(r"its switches are at (http://\S+/)", "\n".join(lines))
+        async with httpx.AsyncClient(trust_env=False) as client:
+            assert (await client.get(f"{switches}toggleReady")).status_code == 200
         running.cancel()
         await asyncio.wait([running])
     assert not demo.manifests.exists()

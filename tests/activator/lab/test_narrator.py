@@ -57,7 +57,7 @@ def test_many_answers_are_told_together():
     ("kind", "details"),
     [
         ("scaled", {"pods": 0, "wanted": 2}),
-        ("started", {"address": "127.0.0.1:1"}),
+        ("started", {"address": "127.0.0.1:1", "switches": "127.0.0.1:2"}),
         ("probe passed", {}),
         ("probe failed", {"status": 503}),
         ("ready", {}),
