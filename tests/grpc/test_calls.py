@@ -105,6 +105,16 @@ async def test_metadata_passes_both_ways_and_at_both_ends(served: Served) -> Non
     assert sorted(trailing) == sorted((f"t-{key}", value) for key, value in given)
 
 
+async def test_metadata_that_are_too_large_end_no_other_call(served: Served) -> None:
+    call = served.client.chat()
+    await call.write(b"before")
+    with pytest.raises(grpc.aio.AioRpcError):
+        await served.client.echo(b"", metadata=(("m-large", "x" * 70_000),))
+    assert await call.read() == b"before"
+    await call.done_writing()
+    assert await call.read() is grpc.aio.EOF
+
+
 @pytest.mark.parametrize("code", [each for each in grpc.StatusCode if each.value[0]])
 async def test_a_pods_status_is_the_clients(served: Served, code: grpc.StatusCode) -> None:
     number = code.value[0]

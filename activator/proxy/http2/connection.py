@@ -17,7 +17,7 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.frame_reader import FrameReader
-from activator.proxy.http2.hpack import NO_TABLE, Decoder
+from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.http2.settings import Setting, write_settings
 
 if TYPE_CHECKING:
@@ -162,7 +162,11 @@ class Connection(asyncio.Protocol):
 
     def begin(self, *values: tuple[int, int]) -> None:
         """Write what each side begins with, behind the preface."""
-        own = ((Setting.INITIAL_WINDOW_SIZE, STREAM_WINDOW), *values)
+        own = (
+            (Setting.INITIAL_WINDOW_SIZE, STREAM_WINDOW),
+            (Setting.MAX_HEADER_LIST_SIZE, MAX_LIST_BYTES),
+            *values,
+        )
         self.write(
             frames.settings(write_settings(own))
             + frames.window_update(0, CONNECTION_WINDOW - frames.DEFAULT_WINDOW)

@@ -171,6 +171,16 @@ async def test_what_is_done_once_costs_its_stream_alone(http2, wrong):
     await until(lambda: all(message.over for message in pod.requests))
 
 
+async def test_one_that_is_far_too_large_is_refused_and_no_other(http2):
+    await http2.serving()
+    client = await raw(http2, BEGIN)
+    large = block() + line(b"x", b"y" * (200 << 10))
+    client.send(frames.headers(1, large, ended=True) + asked(3))
+    await until(lambda: b"hello" in client.received)
+    assert line(b":status", b"431") in client.received
+    assert (resets(client.received), goaways(client.received)) == ([], [])
+
+
 async def test_a_small_block_that_means_megabytes_is_refused_before_it_costs_any(http2):
     await http2.serving()
     large = b"x" * 3900
