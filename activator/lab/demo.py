@@ -130,7 +130,7 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
         "",
         "  # once Kubernetes, too, has found hello-1 ready: the pod turns not ready, and a request",
-        "  # waits until one of the pod's switches, which are where its line below says, turns it back",
+        "  # waits until one of the pod's switches (its line below says where) turns it back",
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",
         "  curl http://SWITCHES/toggleReady",
         "",
