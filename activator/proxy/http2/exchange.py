@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from activator.proxy import replies, retry
 from activator.proxy.body import CloseBody
 from activator.proxy.exchange import Exchange
+from activator.proxy.grammar import FramingError
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.http2 import grpc
 from activator.proxy.http2.errors import ErrorCode
@@ -23,6 +24,7 @@ from activator.proxy.problem import negotiated
 from activator.proxy.queue_proxy import DOUBTFUL, Claim, claim_in_http2, own_failure
 from activator.proxy.request import Request
 from activator.proxy.retry import Failure
+from activator.proxy.upstream import MAX_INTERIM
 from throttler.errors import RevisionNotFound
 from throttler.pod import PodTracker
 
@@ -65,6 +67,7 @@ class Http2Exchange(Exchange):
     __slots__ = (
         "_broken_by",
         "_fields",
+        "_interim",
         "_refused",
         "_stream",
         "_trailers",
@@ -90,6 +93,7 @@ class Http2Exchange(Exchange):
         self.to_head = request.method == b"HEAD"
         self._broken_by: int = ErrorCode.NO_ERROR
         self._fields = fields
+        self._interim = 0
         # By whom last, how many answers that had given by then, and how often in a row.
         self._refused: tuple[Http2Pool | None, int, int] = _NEVER_REFUSED
         self._stream = stream
@@ -233,13 +237,22 @@ class Http2Exchange(Exchange):
     # -- the answer -----------------------------------------------------------------------------
 
     def on_interim(self, response: ResponseFields) -> None:
-        """An interim answer came."""
+        """An interim answer came.
+
+        Raises:
+            FramingError: one too many; the stream is to be ended.
+        """
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise FramingError("too many interim answers", 502)
         if response.status == 100:
             if self.request.expects_continue:
                 self._continue()
             return
         self._answer_began(self._proxy.driver.clock())
-        self.downstream.write_headers(self._stream, response.block, ended=False)
+        # It is only advice, and waits for no window: what nobody reads is not piled up.
+        if not self.downstream.full:
+            self.downstream.write_headers(self._stream, response.block, ended=False)
 
     def on_response(self, response: ResponseFields, ended: bool) -> None:
         """The final head came; ``ended``: and nothing follows."""

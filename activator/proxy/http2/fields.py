@@ -25,6 +25,7 @@ from activator.proxy.http2.section import SENSITIVE, lines_of
 from activator.proxy.request import HOST, METHOD, Request
 
 _TARGET_CHARACTERS: Final = bytes({*range(0x21, 0x7F)} - {ord("#")})
+_NO_CONTENT: Final = 204
 #: Content-Length has no more digits in HTTP/1 either.
 _MAX_DIGITS: Final = 19
 
@@ -136,7 +137,11 @@ def read_response(fields: list[Field]) -> ResponseFields:
         by_name = _joined(fields)
     if not fields or fields[0][0] != b":status":
         raise FramingError("no :status in front")
-    return ResponseFields(int(fields[0][1]), by_name, _length(by_name), block)
+    status = int(fields[0][1])
+    if status == _NO_CONTENT and b"content-length" in by_name:
+        # None has it (RFC 9110 section 8.6), and clients of HTTP/2 refuse one that does.
+        return read_response([field for field in fields if field[0] != b"content-length"])
+    return ResponseFields(status, by_name, _length(by_name), block)
 
 
 def read_trailers(fields: list[Field]) -> bytes:

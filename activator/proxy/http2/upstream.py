@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from activator.proxy.http2.fields import ResponseFields
     from activator.proxy.http2.pool import Http2Pool
 
+#: Statuses of answers without content (RFC 9110 section 6.4.1).
+_NO_CONTENT: Final = (204, 304)
 #: Stream numbers beyond which a connection takes no more (RFC 9113 section 5.1.1).
 _LAST: Final = frames.MAX_31_BITS - 2
 
@@ -175,14 +177,28 @@ class Http2Upstream(Connection):
                 raise FramingError("an interim answer that ends the stream", 502)
             exchange.on_interim(response)
             return
-        if not exchange.to_head and response.status not in (204, 304):
-            stream.missing = response.length
-            if ended and response.length > 0:
-                raise FramingError("not as long as announced", 502)
         stream.answered = True
+        if exchange.to_head or response.status in _NO_CONTENT:
+            self._on_bare_response(stream, exchange, response, ended)
+            return
+        stream.missing = response.length
         if ended:
+            if response.length > 0:
+                raise FramingError("not as long as announced", 502)
             self._end_answer(stream)
         exchange.on_response(response, ended)
+
+    def _on_bare_response(
+        self, stream: Stream, exchange: Http2Exchange, response: ResponseFields, ended: bool
+    ) -> None:
+        """An answer that its head ends, whatever a pod sends behind it (RFC 9110 section 6.4.1):
+        clients would take that for a fault of the connection."""
+        if ended:
+            self._end_answer(stream)
+        else:
+            self._count_answer()
+            self.abandon(stream, ErrorCode.NO_ERROR)
+        exchange.on_response(response, True)
 
     def _on_trailers(
         self, stream: Stream, exchange: Http2Exchange, trailers: bytes, ended: bool
