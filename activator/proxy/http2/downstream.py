@@ -141,13 +141,13 @@ class Http2Downstream(Connection):
             self._on_trailers(found, block, ended)
             return
         try:
-            request = self._requests.read(block)
+            request = Http2Exchange.read(self._requests.read(block), ended=ended)
         except FramingError as error:
             if self._opens(stream):
                 self._refuse(stream, error, ended=ended)
             return
         if self._opens(stream):
-            self._begin(stream, Http2Exchange.read(request, ended=ended), ended)
+            self._begin(stream, request, ended)
 
     def _opens(self, stream: int) -> bool:
         """Whether a stream begins here that somebody is to look at."""
@@ -167,14 +167,11 @@ class Http2Downstream(Connection):
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Turn away what is malformed (RFC 9113 section 8.1.1). CONNECT and a header list that is
-        too large are well-formed, and get the answer that they get in HTTP/1."""
+        """Turn away what is malformed by the answer that it gets in HTTP/1, which says what is
+        wrong with it (RFC 9113 section 8.1.1 allows that before a reset), or what is refused."""
         self.proxy.counters.bad_requests += 1
-        if error.status == HTTPStatus.BAD_REQUEST:
-            self.stream_error(number, ErrorCode.PROTOCOL_ERROR, str(error))
-            return
-        if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-            self._count_reset()  # a small block may mean megabytes: many of them are a flood
+        if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
+            self._count_reset()  # many of them are a flood; of a small block may come megabytes
         stream = self.streams[number] = Stream(self, number, None)
         stream.peer_closed = ended
         reply = negotiated(replies.refused(error.status, str(error)), error.block)

@@ -109,9 +109,14 @@ class Http2Exchange(Exchange):
 
         Arguments:
             ended: whether nothing follows on its stream.
+
+        Raises:
+            FramingError: then something should (RFC 9113 section 8.1.1).
         """
         if ended and fields.bodiless is not None:
             return fields.bodiless, fields
+        if ended and fields.length > 0:
+            raise FramingError("not as long as announced", block=lines_of(fields.fields))
         by_name = fields.fields
         request = Request(
             *(fields.method, fields.path, _MINOR, fields.authority, by_name, b""),

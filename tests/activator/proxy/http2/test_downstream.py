@@ -162,12 +162,6 @@ async def test_what_is_only_the_beginning_of_the_preface_is_turned_away(http2):
 @pytest.mark.parametrize(
     ("bad", "code"),
     [
-        ([frames.headers(1, line(b":method", b"GET"), ended=True)], ErrorCode.PROTOCOL_ERROR),
-        ([frames.headers(1, block((b"connection", b"x")), ended=True)], ErrorCode.PROTOCOL_ERROR),
-        ([frames.headers(1, block((b"te", b"gzip")), ended=True)], ErrorCode.PROTOCOL_ERROR),
-        ([frames.headers(1, block((b"X", b"y")), ended=True)], ErrorCode.PROTOCOL_ERROR),
-        ([frames.headers(1, block((b"x", b"a\r\nb: c")), ended=True)], ErrorCode.PROTOCOL_ERROR),
-        ([frames.headers(1, block((b"host", b"other")), ended=True)], ErrorCode.PROTOCOL_ERROR),
         (
             [
                 frames.headers(1, block((b"content-length", b"3")), ended=False),
@@ -187,6 +181,34 @@ async def test_what_is_wrong_on_a_stream_costs_that_stream_alone(http2, bad, cod
     expected = ErrorCode.FLOW_CONTROL_ERROR if code is None else code
     assert (1, expected) in resets(client.received)
     await until(lambda: not [m for m in pod.requests if not m.over])
+
+
+@pytest.mark.parametrize(
+    ("malformed", "why"),
+    [
+        (line(b":method", b"GET"), b"pseudo fields are missing, or not in front"),
+        (block((b"connection", b"x")), b"a field that is of a connection, or of another section"),
+        (block((b"te", b"gzip")), b"te says more than trailers"),
+        (block((b"X", b"y")), b""),
+        (block((b"x", b"a\r\nb: c")), b""),
+        (block((b"host", b"other")), b"Host and :authority differ"),
+        (block((b"content-length", b"5")), b"not as long as announced"),
+    ],
+)
+async def test_a_malformed_request_is_told_why_and_no_pod_has_it(http2, malformed, why):
+    pod = await http2.serving()
+    begin = frames.headers(1, malformed, ended=True)
+    unended = frames.headers(3, malformed, ended=False)
+    client = await raw(http2, BEGIN + begin + unended * (why != b"not as long as announced"))
+    client.send(asked(5))
+    await until(lambda: b"hello" in client.received)
+    assert b"400 Bad Request: " + why in client.received
+    assert line(b":status", b"400") in client.received
+    assert b"bad-request" in client.received
+    assert all(stream == 3 for stream, _ in resets(client.received))
+    assert goaways(client.received) == []
+    assert len(pod.requests) == 1
+    assert http2.world.counters().outcomes["served"] == 1
 
 
 @pytest.mark.parametrize(
