@@ -13,7 +13,8 @@ from math import inf
 from typing import Protocol
 
 from activator.counters import RevisionCounters
-from activator.events import Events
+from activator.events import EventKind, Events
+from activator.failures import Failed, Failures
 from activator.narration import Narration
 from activator.wake_ups import WakeUps
 from throttler.changes import Changes
@@ -62,11 +63,12 @@ class Pools(Protocol):
 class Entry:
     """What belongs to one revision name, found with one look per request."""
 
-    __slots__ = ("counters", "load", "throttler")
+    __slots__ = ("counters", "failures", "load", "throttler")
 
     def __init__(self, throttler: RevisionThrottler, counters: RevisionCounters, load: Load):
         self.throttler = throttler
         self.counters = counters
+        self.failures = Failures()
         self.load = load
 
 
@@ -173,6 +175,11 @@ class Driver:
         """Return what belongs to a revision that exists and was asked for; else None."""
         return self._entries.get(_key(revision))
 
+    def failures_of(self, revision: RevisionID) -> Failures:
+        """Return the requests of a revision that were not served; none of one that is unknown."""
+        entry = self.known(revision)
+        return Failures() if entry is None else entry.failures
+
     def began_waiting(self, throttler: RevisionThrottler) -> None:
         """Follow up on an ``admit`` that queued the request."""
         if throttler.breaker.waiting == 1:
@@ -208,6 +215,18 @@ class Driver:
         self.carry_out(revision.requeue(ticket, now))
         if revision.breaker.waiting:
             self.began_waiting(revision)
+
+    def failed(self, entry: Entry, failed: Failed) -> None:
+        """Remember a request that was not served, and tell who listens."""
+        count = entry.failures.take(failed)
+        if count and self.events.listeners:
+            what = {
+                "status": failed.status,
+                "reason": failed.reason.value,
+                "detail": failed.detail or None,
+                "requests": count,
+            }
+            self.events.publish(EventKind.FAILED, entry.throttler.revision.id, what)
 
     # -- pods -----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ class EventKind(Enum):
     QUEUE_BEGAN = "queue-began"
     QUEUE_ENDED = "queue-ended"
     WAKE_UP_FINISHED = "wake-up-finished"
+    FAILED = "failed"
 
 
 #: Takes one event: its kind, the revision it is of, and what there is to say, as JSON has it. Must

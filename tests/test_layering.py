@@ -31,6 +31,7 @@ BASE: Final = frozenset(
         "configmaps",
         "counters",
         "events",
+        "failures",
         "log_lines",
         "logs",
         "loop_lag",
@@ -57,6 +58,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator": frozenset(),
     "activator.counters": frozenset(),
     "activator.events": frozenset({"throttler"}),
+    "activator.failures": frozenset({"throttler"}),
     "activator.log_lines": frozenset(),
     "activator.logs": frozenset({"activator.log_lines"}),
     "activator.loop_lag": frozenset({"activator.counters"}),
@@ -79,7 +81,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.driver": frozenset(
         {
             "throttler",
-            *("activator.counters", "activator.events"),
+            *("activator.counters", "activator.events", "activator.failures"),
             *("activator.narration", "activator.wake_ups"),
         }
     ),

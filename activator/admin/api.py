@@ -11,11 +11,13 @@ from typing import cast
 
 from activator.admin.views import (
     CapacityBreakdown,
+    FailureView,
     PodView,
     RevisionDetailView,
     RevisionView,
     WakeUpView,
 )
+from activator.failures import Failures
 from activator.wake_ups import WakeUps
 from throttler.capacity import CapacityTerms
 from throttler.changes import Statistics
@@ -28,14 +30,22 @@ from throttler.rule import verdict
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 
+#: Of a revision that nobody has asked for since the start.
+_NONE = Failures()
+
+
 def revision_view(
-    throttler: RevisionThrottler, now: float, autoscaler_lost: bool = False
+    throttler: RevisionThrottler,
+    now: float,
+    autoscaler_lost: bool = False,
+    failures: Failures = _NONE,
 ) -> RevisionView:
     """Return one element of ``revisions``.
 
     Arguments:
         now: seconds, on the clock of the throttler's times.
         autoscaler_lost: as for throttler.reason.waiting_reason.
+        failures: its requests that were not served.
     """
     revision, statistics = throttler.revision, throttler.statistics()
     service = statistics.service
@@ -61,6 +71,7 @@ def revision_view(
         "heldBytes": statistics.held_bytes,
         "reason": reason.value if reason else None,
         "reasonDetail": detail or None,
+        "lastFailure": _failure(failures, now),
         "forecast": {
             "startSeconds": _rounded(statistics.start),
             "drainSecondsPerRequest": _rounded(_per_request(statistics)),
@@ -75,24 +86,40 @@ def revision_view(
 
 
 def detail_view(
-    throttler: RevisionThrottler, wake_ups: WakeUps, now: float, autoscaler_lost: bool = False
+    throttler: RevisionThrottler,
+    wake_ups: WakeUps,
+    now: float,
+    autoscaler_lost: bool = False,
+    failures: Failures = _NONE,
 ) -> RevisionDetailView:
     """Return a revision as it is told of alone: in the list of all, wake-ups would be most of it.
 
     Why a request would wait is walked out of the pods, for one revision rather than for all.
 
     Arguments:
-        now, autoscaler_lost: as for ``revision_view``.
+        now, autoscaler_lost, failures: as for ``revision_view``.
     """
     seen = cast("list[WakeUpView]", wake_ups.views(throttler.revision.id))
     reason, detail = None, ""
     if not (throttler.deleted or throttler.with_room()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
     return {
-        **revision_view(throttler, now, autoscaler_lost),
+        **revision_view(throttler, now, autoscaler_lost, failures),
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
+        "failures": {reason.value: count for reason, count in failures.by_reason.items()},
         "wakeUps": seen,
+    }
+
+
+def _failure(failures: Failures, now: float) -> FailureView | None:
+    if (last := failures.last) is None:
+        return None
+    return {
+        "secondsAgo": round(max(0.0, now - last.at), 3),
+        "status": last.status,
+        "reason": last.reason.value,
+        "detail": last.detail or None,
     }
 
 

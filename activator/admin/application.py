@@ -141,7 +141,8 @@ class _Handlers:
         wanted = request.path_params
         throttler = driver.throttler.known(wanted["namespace"], wanted["name"])
         lost = driver.autoscaler_lost()
-        view = detail_view(throttler, driver.wake_ups, driver.clock(), lost)
+        failures = driver.failures_of(throttler.revision.id)
+        view = detail_view(throttler, driver.wake_ups, driver.clock(), lost, failures)
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:
@@ -179,9 +180,12 @@ class _Handlers:
 
     def _views(self, throttlers: list[RevisionThrottler]) -> Iterator[RevisionView | None]:
         driver = self._runtime.driver
-        clock, lost = driver.clock, driver.autoscaler_lost
         for throttler in in_order(throttlers, _order):
-            yield None if throttler is None else revision_view(throttler, clock(), lost())
+            if throttler is None:
+                yield None
+                continue
+            failures = driver.failures_of(throttler.revision.id)
+            yield revision_view(throttler, driver.clock(), driver.autoscaler_lost(), failures)
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime

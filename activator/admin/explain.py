@@ -74,6 +74,7 @@ def _folder(activator: Node | None) -> str:
 def _facts(one: Node, folder: str) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
         yield from _reason(one, folder)
+    yield from _failures(one)
     yield Fact("Queue", (_queue(one),))
     yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
     terms = one.node("capacityBreakdown")
@@ -100,6 +101,19 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(reason),))
+
+
+def _failures(one: Node) -> Iterator[Fact]:
+    """The last request that failed, and how many did since the start."""
+    if (last := one.node("lastFailure")) is not None:
+        reason, detail = last.text("reason"), last.text("detail", default="")
+        about = f" ({detail})" if detail else ""
+        told = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
+        yield Fact("Last failure", (told, advice.meaning(reason), advice.page_of(reason)))
+    if (failures := one.node("failures")) is not None:
+        counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
+        if counts:
+            yield Fact("Not served", (f"{counts}, since the start",))
 
 
 def _queue(one: Node) -> str:

@@ -113,10 +113,23 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
         return "serving by ClusterIP"
     if any(pod.flag("usable") for pod in pods):
         return "serving"
+    if out := _out(pods):
+        return f"{out} (nobody waits)"
     return "starting" if pods else "scaled-to-zero"
+
+
+#: What the rules that keep a pod out for what it did are called as reasons to wait.
+_OUT: Final = {"probe-failed": "probe-failing", "answered-badly": "bad-answers"}
+
+
+def _out(pods: Sequence[Node]) -> str:
+    """Return why a request would wait although Kubernetes lists ready pods; empty for no such."""
+    ready = (pod for pod in pods if pod.text("kubernetes", default="") == "ready")
+    rules = (pod.text("decidedBy", default="") for pod in ready)
+    return next((_OUT[rule] for rule in rules if rule in _OUT), "")
 
 
 def _style(row: Row) -> str:
     if row.state.startswith("serving"):
         return "green"
-    return "yellow" if row.queued != "0" else ""
+    return "yellow" if row.queued != "0" or row.state.endswith("(nobody waits)") else ""

@@ -31,6 +31,11 @@ WAITING: Final = (
     Reason.AT_CAPACITY,
 )
 
+#: Those for which a request of a known revision can fail.
+FAILING: Final = tuple(
+    reason for reason in Reason if reason not in (Reason.UNKNOWN_REVISION, Reason.BAD_REQUEST)
+)
+
 
 def says(meaning: str, words: Iterable[Enum | str | None] = ()) -> Meta:
     """Return what there is to say of a field.
@@ -150,6 +155,17 @@ class ForecastView(TypedDict):
     ]
 
 
+class FailureView(TypedDict):
+    """A request that was not served."""
+
+    secondsAgo: Annotated[float, says("how long ago it ended")]
+    status: Annotated[
+        int, says("what its client got; of an answer that was broken off, the pod's own status")
+    ]
+    reason: Annotated[str, says("why, as `Activator-Reason` has it", FAILING)]
+    detail: Annotated[str | None, says("more about it, for people, such as what a pod did")]
+
+
 class RevisionView(TypedDict):
     """A revision: what it may have, what it has, what waits, and why."""
 
@@ -198,6 +214,13 @@ class RevisionView(TypedDict):
     reasonDetail: Annotated[
         str | None,
         says("more about it, for people, such as what a probe met"),
+    ]
+    lastFailure: Annotated[
+        FailureView | None,
+        says(
+            "the last request that got an answer of ours instead of a pod's, or a pod's that was "
+            "broken off; `null` if there was none since the start"
+        ),
     ]
     forecast: Annotated[ForecastView, says("how long it takes, see below")]
     reachableHealthyPods: Annotated[
@@ -281,6 +304,10 @@ class RevisionDetailView(RevisionView):
         says("why a request that came now would wait; `null` if it would not", (*WAITING, None)),
     ]
     nextReasonDetail: Annotated[str | None, says("more about it, as `reasonDetail`")]
+    failures: Annotated[
+        dict[str, int],
+        says("how many requests failed since the start as `lastFailure` did, by their reasons"),
+    ]
     wakeUps: Annotated[list[WakeUpView], says("the last ten wake-ups, the newest first")]
 
 
@@ -419,6 +446,7 @@ class ProblemView(TypedDict):
 TABLES: Final = (
     ("field of a revision", RevisionView),
     ("field of `capacityBreakdown`", CapacityBreakdown),
+    ("field of `lastFailure`", FailureView),
     ("field of `forecast`", ForecastView),
     ("field of a pod", PodView),
     ("field of `activator`", ActivatorView),

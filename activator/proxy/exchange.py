@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from activator.failures import Failed
 from activator.proxy import replies, retry
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.lookup import find
@@ -304,7 +305,9 @@ class Exchange(ABC):
         if self.trace is not None:
             self.trace.failed(error)
         if self.answering:
-            self._abort("upstream-failed")
+            assert self.ticket.pod is not None
+            about = f"{self.ticket.pod.address}: {error}"
+            self._abort_for(Reason.UPSTREAM_FAILED, about, "upstream-failed")
         else:
             self._go_on(failure, error, "connection-lost")
 
@@ -373,10 +376,10 @@ class Exchange(ABC):
 
     def _expire(self, *, idle: bool) -> None:
         """A time-out passed while a pod had the request, or was about to get it."""
+        limit = self._limit(idle=idle)
         if self.answering:
-            self._abort("timed-out")
+            self._abort_for(Reason.RESPONSE_LATE, limit, "timed-out")
         else:
-            limit = self._limit(idle=idle)
             if self.upstream is None:
                 limit += "; still connecting"
             self._drop_upstream()
@@ -396,10 +399,20 @@ class Exchange(ABC):
         if self.done:
             return
         if self.answering:
-            self._abort("draining")
+            self._abort_for(Reason.DRAINING, "this activator ends", "draining")
         else:
             self._drop_upstream()
             self._reply(replies.draining("the pod had not answered yet"), "draining")
+
+    def _abort_for(self, reason: Reason, detail: str, outcome: str) -> None:
+        self._abort(outcome)
+        self._remember(self._status, reason, f"{detail}; the answer had begun")
+
+    def _remember(self, status: int, reason: Reason, detail: str) -> None:
+        """Keep why the request failed, for those who look after the service."""
+        driver = self._proxy.driver
+        failed = Failed(driver.clock(), status, reason, replies.printable(detail))
+        driver.failed(self.entry, failed)
 
     def _abort(self, outcome: str) -> None:
         """The answer has begun and cannot be completed: break it off, so that the client
@@ -419,6 +432,8 @@ class Exchange(ABC):
         if self.trace is not None and reply.reason is not None:
             self.trace.held(reply.reason.value)
         self._end(outcome, reply.status, now, reply.why)
+        if reply.reason is not None:
+            self._remember(reply.status, reply.reason, reply.detail)
         self._proxy.tell(self.entry.throttler.revision.id, reply)
         self._send_reply(reply)
 

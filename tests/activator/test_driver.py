@@ -10,6 +10,8 @@ import pytest
 
 from activator.counters import HttpCounters
 from activator.driver import Driver
+from activator.events import EventKind
+from activator.failures import PACE, Failed
 from tests.conftest import VIRTUAL
 from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.changes import Changes
@@ -518,3 +520,28 @@ async def test_where_no_pod_is_listed_a_lost_autoscaler_is_the_reason() -> None:
     request = world.ask(revision, "a", within=1.0)
     await request.ended_at
     assert request.why == (Reason.AUTOSCALER_UNREACHABLE, "")
+
+
+async def test_requests_that_fail_together_are_one_event_and_all_are_counted() -> None:
+    world = World()
+    world.revision()
+    entry = world.driver.find(*ENCODED)
+    heard: list[tuple[EventKind, Any]] = []
+    world.driver.events.listen(lambda kind, _, what: heard.append((kind, what)))
+    for number in range(100):
+        failed = Failed(world.loop.time(), 502, Reason.UPSTREAM_FAILED, f"{number}")
+        world.driver.failed(entry, failed)
+    assert [(kind, what["requests"], what["detail"]) for kind, what in heard] == [
+        (EventKind.FAILED, 1, "0")
+    ]
+    later = world.loop.time() + PACE
+    world.driver.failed(entry, Failed(later, 504, Reason.RESPONSE_LATE, ""))
+    assert heard[1:] == [
+        (
+            EventKind.FAILED,
+            {"status": 504, "reason": "response-late", "detail": None, "requests": 100},
+        )
+    ]
+    failures = world.driver.failures_of(APP)
+    assert failures.by_reason == {Reason.UPSTREAM_FAILED: 100, Reason.RESPONSE_LATE: 1}
+    assert world.driver.failures_of(RevisionID("default", "nobody")).last is None

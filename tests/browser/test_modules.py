@@ -46,6 +46,9 @@ QUIET, BUSY, FAILED = (
     json.dumps({"errors": errors, "busy": busy})
     for errors, busy in ((0, False), (0, True), (3, True))
 )
+OUT = pod(
+    kubernetes="ready", state="probing", usable=False, decision="wait", decidedBy="probe-failed"
+)
 WAITS = view(queued=1, oldestWaiterSeconds=4)
 LONG = f"{{view: {view(queued=1, reason='draining')}}}"
 FILES = json.dumps({"ready": True, "manifestErrors": {"a.yaml": "bad", "b.yaml": "bad"}})
@@ -61,6 +64,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"levelOf({view(inFlight=1)}, {FAILED})", "failing"),
         (f"levelOf({view(inFlight=1)}, {QUIET})", "busy"),
         (f"levelOf({view()}, {QUIET})", "idle"),
+        (f"levelOf({view(pods=[OUT])}, {QUIET})", "failing"),
         # A request that came and went between two looks.
         (f"levelOf({view()}, {BUSY})", "busy"),
         # Its queue began when its first request came, not when this was heard of.
@@ -119,6 +123,12 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"capacityOf({view(capacity=None)}) === Infinity", True),
         (f"stateOf({view()})", "scaled to zero"),
         (f"stateOf({view(pods=[pod(usable=False, state='probing')])})", "starting"),
+        # Ready by Kubernetes and out for what it did: the next request would hang.
+        (f"stateOf({view(pods=[OUT])})", "probe-failing (nobody waits)"),
+        (f"stateOf({view(pods=[OUT, pod()])})", "ready"),
+        (f"stateOf({view(deleted=True, inFlight=1)})", "deleted"),
+        (f"failedAgo({{view: {view(lastFailure={'secondsAgo': 2})}, at: 5000}}, 8000)", 5),
+        (f"failedAgo({{view: {view()}, at: 0}}, 0) === Infinity", True),
         (f"stateOf({view(pods=[pod()])})", "ready"),
         (f"stateOf({view(pods=[pod()], inFlight=1)})", "serving"),
         (f"stateOf({view(reason='at-capacity', pods=[pod()])})", "at-capacity"),
@@ -172,6 +182,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("because('probe-failing', 'refused').endsWith('fails (refused).')", True),
         ("because('a-new-reason', null)", "a-new-reason"),
         ("happened({kind: 'a-new-kind'})", "a-new-kind"),
+        ("happened({kind: 'failed', requests: 2, status: 502, reason: 'upstream-failed', "
+         "detail: 'closed'})", "2 requests not served: 502 upstream-failed (closed)"),
         ("readiness('probe')", "our own probe is enough"),
         ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",
          ["a request that came now would not wait", "a start takes about 2.50 s"]),

@@ -3,10 +3,12 @@
  * Which revision needs attention before which. Pure.
  *
  * Waiting first, whose queue began first at the top: a new queue joins at the end of these, so
- * that nothing above it moves. Then those of which a request failed within the last minute, then
- * those that had any, then the idle ones; each of these by name. One that calms down stays where it
+ * that nothing above it moves. Then those of which a request failed within the last minute, or the
+ * next one would hang for pods that fail, then those that had any, then the idle ones; each of these by name. One that calms down stays where it
  * is for a moment (`CALM_MS`), for otherwise queues that come and go would make rows jump about.
  */
+
+import { trouble } from "./model.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {Pick<import("./history.js").Recent, "errors" | "busy">} Lately */
@@ -36,7 +38,7 @@ export const CALM_MS = 10_000;
  */
 export function levelOf(view, lately) {
   if (view.queued > 0) return "waiting";
-  if (lately.errors > 0) return "failing";
+  if (lately.errors > 0 || trouble(view)) return "failing";
   return view.inFlight > 0 || lately.busy ? "busy" : "idle";
 }
 

@@ -45,6 +45,15 @@
  */
 
 /**
+ * A request that was not served.
+ * @typedef {object} Failed
+ * @property {number} secondsAgo
+ * @property {number} status
+ * @property {string} reason
+ * @property {string | null} detail
+ */
+
+/**
  * @typedef {object} RevisionView
  * @property {string} namespace
  * @property {string} name
@@ -62,6 +71,7 @@
  * @property {number} heldBytes
  * @property {string | null} reason
  * @property {string | null} reasonDetail
+ * @property {Failed | null} [lastFailure]
  * @property {Forecast} [forecast]
  * @property {number} activatorIndex
  * @property {number} activatorCount
@@ -69,6 +79,7 @@
  * @property {PodView[]} pods
  * @property {string | null} [nextReason] only of a revision asked for alone, as what follows
  * @property {string | null} [nextReasonDetail]
+ * @property {Record<string, number>} [failures]
  * @property {WakeUpView[]} [wakeUps]
  */
 
@@ -121,6 +132,29 @@ export function ageOf({ view, at }, now) {
 }
 
 /**
+ * How long ago a request of a revision last failed, in seconds; Infinity if none did.
+ * @param {{view: RevisionView, at: number}} known
+ * @param {number} now
+ */
+export function failedAgo({ view, at }, now) {
+  return (view.lastFailure?.secondsAgo ?? Infinity) + Math.max(0, now - at) / 1000;
+}
+
+/** What the rules that keep a pod out for what it did are called as reasons to wait. */
+const OUT = { "probe-failed": "probe-failing", "answered-badly": "bad-answers" };
+
+/**
+ * Why a request that came now would hang although Kubernetes lists ready pods; empty if it would
+ * not, or somebody waits and is told.
+ * @param {RevisionView} view
+ */
+export function trouble(view) {
+  if (view.reason || view.clusterIP?.usable || view.pods.some((pod) => pod.usable)) return "";
+  const out = view.pods.find((pod) => pod.kubernetes === "ready" && pod.decidedBy in OUT);
+  return out ? OUT[/** @type {keyof typeof OUT} */ (out.decidedBy)] : "";
+}
+
+/**
  * What a revision does, in a word or two; of one whose requests wait, why.
  * @param {RevisionView} view
  */
@@ -129,6 +163,7 @@ export function stateOf(view) {
   if (view.deleted) return "deleted";
   if (view.clusterIP?.usable) return "serving by ClusterIP";
   if (view.pods.some((pod) => pod.usable)) return view.inFlight ? "serving" : "ready";
+  if (trouble(view)) return `${trouble(view)} (nobody waits)`;
   return view.pods.some((pod) => pod.state !== "gone") ? "starting" : "scaled to zero";
 }
 

@@ -5,12 +5,12 @@ import { QueueChart } from "./chart.js";
 import { element, fill, mark, say } from "./dom.js";
 import { EventList } from "./event_list.js";
 import { bytes, clock, count, counted, seconds } from "./format.js";
-import { ageOf, capacityOf, stateOf } from "./model.js";
+import { ageOf, capacityOf, failedAgo, stateOf } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
 import { entitle, theyWait } from "./summary.js";
 import { WakeUpList } from "./wake_ups.js";
-import { because, forecasts, readiness, whatToDo } from "./words.js";
+import { because, failure, forecasts, readiness, whatToDo } from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./store.js").Store} Store */
@@ -99,7 +99,8 @@ export class RevisionPage {
 
   /** @param {RevisionView} view @param {Known} known */
   #drawAll(view, known) {
-    say(this.#state, known.rank.now === "failing" ? "requests failed lately" : stateOf(view));
+    const failed = known.rank.now === "failing" && known.recent.errors > 0;
+    say(this.#state, failed ? "requests failed lately" : stateOf(view));
     this.#state.className = `pill ${colourOf(view, known.rank.now)}`;
     this.#facts.draw(view);
     this.#pods.draw(view);
@@ -118,11 +119,24 @@ class Answer {
   #sentence = element("p", { class: "sentence" });
   #why = element("p", { class: "because" });
   #todo = element("div", { class: "todo" });
+  #failed = element("p", { class: "because", hidden: true });
+  #failedAgo = element("span", {});
+  #toldFailed = "";
   #told = "";
   element = element("section", { class: "panel answer", "aria-label": "Why requests wait" });
 
   constructor() {
-    this.element.append(this.#sentence, this.#why, this.#todo);
+    this.element.append(this.#sentence, this.#why, this.#todo, this.#failed);
+  }
+
+  /** @param {RevisionView} view */
+  #drawFailed({ lastFailure: last }) {
+    this.#failed.hidden = !last;
+    const told = last ? failure(last) : "";
+    if (!last || told === this.#toldFailed) return;
+    this.#toldFailed = told;
+    const page = element("code", {}, `docs/reasons/${last.reason}.md`);
+    fill(this.#failed, "The last failure, ", this.#failedAgo, ` ago: ${told}. Read on in `, page);
   }
 
   /** @param {RevisionView} view @param {string | null} folder */
@@ -155,6 +169,8 @@ class Answer {
 
   /** @param {Known} known @param {number} now */
   drawAge({ view, at, rank }, now) {
+    this.#drawFailed(view);
+    if (view.lastFailure) say(this.#failedAgo, seconds(failedAgo({ view, at }, now)));
     if (!view.queued) {
       say(this.#sentence, "No request waits.");
       return;
@@ -202,12 +218,19 @@ export function factsOf(view) {
     ["Queue", `${count(view.queued)} of at most ${count(view.queueDepth)}${held}`],
     ["In flight", `${count(view.inFlight)} of ${most === Infinity ? "any number" : count(most)}`],
     ["Capacity", view.capacityBreakdown?.sentence ?? ""],
+    ["Not served", failuresOf(view.failures)],
     ["Forecast", forecasts(view.forecast).join("; ")],
     ["A pod is ready if", readiness(view.readinessRule)],
     ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} each at most`],
     ["Own share", shareOf(view)],
   ];
   return facts.filter(([, text]) => text);
+}
+
+/** @param {RevisionView["failures"]} failures */
+function failuresOf(failures) {
+  const told = Object.entries(failures ?? {}).map(([reason, n]) => `${count(n)} ${reason}`);
+  return told.length ? `${told.join(", ")}, since the start` : "";
 }
 
 /** @param {RevisionView} view */

@@ -3,11 +3,11 @@
 
 import { element, fill, mark, say } from "./dom.js";
 import { clock, count, rate, seconds } from "./format.js";
-import { ageOf, capacityOf, keyOf, stateOf } from "./model.js";
+import { ageOf, capacityOf, keyOf, stateOf, trouble } from "./model.js";
 import { PodBlocks } from "./pod_blocks.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
-import { because } from "./words.js";
+import { because, failure } from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./history.js").HistoryView} HistoryView */
@@ -74,10 +74,14 @@ export class Row {
     mark(this.element, "class", rank.now);
     say(this.#queued, count(view.queued));
     this.#spark.draw(past?.queued ?? [], history);
-    const failed = rank.now === "failing";
+    const failed = rank.now === "failing" && recent.errors > 0;
     say(this.#why, failed ? "requests failed" : stateOf(view));
     if (view.reason) say(this.#because, because(view.reason, view.reasonDetail));
-    else say(this.#because, failed ? `within the last minute; now it is ${stateOf(view)}` : "");
+    else if (trouble(view) && !failed) say(this.#because, "A request that came now would wait.");
+    else {
+      const last = view.lastFailure ? `last ${failure(view.lastFailure)}` : "within the last minute";
+      say(this.#because, failed ? `${last}; now it is ${stateOf(view)}` : "");
+    }
     const most = capacityOf(view);
     say(this.#inFlight, `${count(view.inFlight)} / ${most === Infinity ? "∞" : count(most)}`);
     this.#load.draw(view.inFlight, most);

@@ -7,8 +7,8 @@
  */
 
 import { rank } from "./attention.js";
-import { recent } from "./history.js";
-import { keyOf } from "./model.js";
+import { RATE_SECONDS, recent } from "./history.js";
+import { failedAgo, keyOf } from "./model.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorView} ActivatorView */
@@ -137,7 +137,7 @@ export class Store {
     const key = keyOf(view);
     const before = this.revisions.get(key);
     const past = before ? before.past : (this.#pasts.get(key) ?? null);
-    const told = before?.recent ?? recent(past, this.history?.stepSeconds ?? 1);
+    const told = lately(past, this.history, { view, at }, at);
     const where = rank(view, told, at, before?.rank ?? null);
     this.revisions.set(key, { key, view, at, past, recent: told, rank: where });
   }
@@ -151,8 +151,8 @@ export class Store {
     this.#pasts = new Map(history.revisions.map((one) => [keyOf(one), one]));
     for (const [key, known] of this.revisions) {
       const past = this.#pasts.get(key) ?? null;
-      if (past === null && known.past === null) continue;
-      const told = recent(past, history.stepSeconds);
+      if (past === null && known.past === null && !known.recent.errors) continue;
+      const told = lately(past, history, known, at);
       const where = rank(known.view, told, at, known.rank);
       this.revisions.set(key, { ...known, past, recent: told, rank: where });
     }
@@ -183,4 +183,17 @@ export class Store {
     this.connection = { ...connection, ...news, since: same ? connection.since : at };
     this.changed();
   }
+}
+
+/**
+ * What happened within the last minute. That a request failed is known before its step is over.
+ * @param {Past | null} past
+ * @param {HistoryView | null} history
+ * @param {{view: RevisionView, at: number}} known
+ * @param {number} now
+ */
+function lately(past, history, known, now) {
+  const told = recent(past, history?.stepSeconds ?? 1);
+  const failed = !told.errors && failedAgo(known, now) < RATE_SECONDS;
+  return failed ? { ...told, errors: 1 } : told;
 }

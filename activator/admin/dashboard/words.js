@@ -85,6 +85,14 @@ function known(value) {
   return value !== null && value !== undefined;
 }
 
+/**
+ * Why a request was not served.
+ * @param {{status: number, reason: string, detail?: string | null}} failed
+ */
+export function failure({ status, reason, detail }) {
+  return `${status} ${reason}${detail ? ` (${detail})` : ""}`;
+}
+
 /** @type {Record<string, (told: Happening) => string>} */
 const HAPPENINGS = {
   "pod-changed": (told) => {
@@ -97,6 +105,7 @@ const HAPPENINGS = {
   "queue-began": (told) => `requests begin to wait: ${because(told.reason, told.detail)}`,
   "queue-ended": (told) =>
     `nobody waits any more, after ${finely(told.seconds)}; ${counted(told.waited, "request")} waited`,
+  "failed": (told) => `${counted(told.requests, "request")} not served: ${failure(told)}`,
   missed: () => "some events were missed here",
   "wake-up-finished": (told) =>
     `wake-up ended, ${told.outcome}, after ${finely(told.seconds)}; ${counted(told.requests, "request")} waited for it`,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from activator.admin.api import detail_view, revision_view
+from activator.failures import Failed, Failures
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, ReadinessRule
+from throttler.reason import Reason
 
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
 
@@ -53,6 +55,7 @@ def test_a_revision_at_zero(world):
         "heldBytes": 0,
         "reason": None,
         "reasonDetail": None,
+        "lastFailure": None,
         "forecast": {
             "startSeconds": None,
             "drainSecondsPerRequest": None,
@@ -134,6 +137,22 @@ def test_why_a_request_would_wait_is_told_before_one_does(world):
 def next_reason(world, throttler, autoscaler_lost=False):
     seen = detail_view(throttler, world.driver.wake_ups, world.clock.now, autoscaler_lost)
     return seen["nextReason"], seen["nextReasonDetail"]
+
+
+def test_the_last_request_that_failed_and_how_many_did(world):
+    throttler, failures = world.revision(), Failures()
+    failures.take(Failed(world.clock.now, 504, Reason.RESPONSE_LATE, ""))
+    failures.take(Failed(world.clock.now, 502, Reason.UPSTREAM_FAILED, f"{POD}: closed"))
+    world.clock.now += 2.5
+    now, wake_ups = world.clock.now, world.driver.wake_ups
+    seen = detail_view(throttler, wake_ups, now, failures=failures)
+    assert seen["lastFailure"] == {
+        "secondsAgo": 2.5,
+        "status": 502,
+        "reason": "upstream-failed",
+        "detail": f"{POD}: closed",
+    }
+    assert seen["failures"] == {"response-late": 1, "upstream-failed": 1}
 
 
 async def test_a_request_waits_for_an_address(world):

@@ -14,7 +14,9 @@ import pytest
 from activator.admin import status
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.reading import parse
+from activator.failures import Failed
 from tests.activator.telemetry.world import World
+from throttler.reason import Reason
 
 POD = "10.0.0.1:8012"
 REVISIONS = "/api/v1/revisions"
@@ -125,8 +127,23 @@ async def test_one_revision_is_an_element_of_the_list(world):
     (element,) = (await get(world, REVISIONS)).json()["revisions"]
     one = (await get(world, f"{REVISIONS}/default/hello")).json()
     assert [one.pop(more) for more in ("nextReason", "nextReasonDetail")] == [None, None]
-    assert one.pop("wakeUps") == []
+    assert (one.pop("wakeUps"), one.pop("failures")) == ([], {})
     assert one == element
+
+
+async def test_why_a_request_failed_is_told_of_its_revision_until_that_is_deleted(world):
+    entry = world.entry(world.revision())
+    failed = Failed(world.clock.now, 502, Reason.UPSTREAM_FAILED, f"{POD}: closed")
+    world.driver.failed(entry, failed)
+    (element,) = (await get(world, REVISIONS)).json()["revisions"]
+    one = (await get(world, f"{REVISIONS}/default/hello")).json()
+    assert one["lastFailure"] == element["lastFailure"]
+    assert element["lastFailure"]["detail"] == f"{POD}: closed"
+    assert one["failures"] == {"upstream-failed": 1}
+    world.driver.delete_revision(entry.throttler.revision.id)
+    world.revision()
+    (element,) = (await get(world, REVISIONS)).json()["revisions"]
+    assert element["lastFailure"] is None
 
 
 @pytest.mark.parametrize("count", [0, 1, 700])
@@ -239,7 +256,7 @@ async def test_a_deleted_revision_whose_requests_wait_is_listed_and_can_be_asked
     one = (await get(world, f"{REVISIONS}/default/hello")).json()
     assert (one["deleted"], one["queued"], one["nextReason"]) == (True, 1, None)
     assert (one["reason"], one["reasonDetail"]) == ("no-endpoints", "the revision was deleted")
-    assert one == listed | {"nextReason": None, "nextReasonDetail": None, "wakeUps": []}
+    assert {name: one[name] for name in listed} == listed
     world.driver.cancel(ticket, world.clock.now)
     assert (await get(world, REVISIONS)).json()["revisions"] == []
     assert (await get(world, f"{REVISIONS}/default/hello")).status_code == 404

@@ -117,6 +117,25 @@ def test_a_deleted_revision_is_told_as_such_and_no_pod_of_it_is_awaited(world):
     assert lines[0] == "default/hello: deleted; no request waits, a new one would be answered 404"
 
 
+def test_why_the_last_request_failed(world):
+    failed = {
+        "secondsAgo": 3.21,
+        "status": 502,
+        "reason": "upstream-failed",
+        "detail": "10.0.0.1:8012: closed",
+    }
+    answer = view(world, world.revision(), lastFailure=failed, failures={"upstream-failed": 3})
+    lines = shown(answer)
+    first = lines.index(
+        "Last failure  502 upstream-failed (10.0.0.1:8012: closed), 3.2s ago",
+    )
+    assert [line.strip() for line in lines[first + 1 : first + 4]] == [
+        "The pod failed with the request in its hands.",
+        "docs/reasons/upstream-failed.md",
+        "Not served    3 upstream-failed, since the start",
+    ]
+
+
 def test_all_pods_are_full(world):
     throttler = world.revision()
     world.healthy(throttler, POD, OTHER)

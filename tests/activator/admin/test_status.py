@@ -77,6 +77,25 @@ def test_pods_that_cannot_be_reached_are_no_start_where_their_service_can(servic
     assert row(reason=None, clusterIP=service, pods=pods).state == state
 
 
+@pytest.mark.parametrize(
+    ("rule", "listed", "state"),
+    [
+        ("probe-failed", "ready", "probe-failing (nobody waits)"),
+        ("answered-badly", "ready", "bad-answers (nobody waits)"),
+        ("probe-failed", "not-ready", "starting"),
+        ("awaiting-probe", "ready", "starting"),
+    ],
+)
+def test_a_ready_pod_that_is_out_for_what_it_did_is_no_start(rule, listed, state):
+    out = pod(kubernetes=listed, state="probing", usable=False, decidedBy=rule)
+    assert row(reason=None, queued=0, pods=[out]).state == state
+    assert row(reason=None, queued=0, pods=[out, pod()]).state == "serving"
+
+
+def test_a_deleted_revision_whose_requests_run_says_so():
+    assert row(reason=None, queued=0, deleted=True).state == "deleted"
+
+
 def test_a_revision_becomes_a_row():
     assert row() == status.Row(
         revision="default/hello",

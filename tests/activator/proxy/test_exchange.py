@@ -15,6 +15,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
+from throttler.reason import Reason
 from throttler.throttler import Limits
 
 #: More than the kernel's buffers between two sockets of this machine take.
@@ -229,6 +230,30 @@ async def test_a_pod_that_closes_anywhere_in_its_answer(world, end):
             assert b"502" not in client.received, cut_at
         assert len(pod.requests) == 1, cut_at
         client.abort()
+
+
+async def test_why_a_request_failed_is_remembered_of_its_revision(world):
+    pod = await world.serving()
+    client = await world.client()
+    pod.on_data = lambda connection: connection.close()
+    client.send(request(b"/", b"POST", body=b"x"))
+    assert (await client.answer()).status == 502
+    last = world.failures().last
+    assert (last.status, last.reason) == (502, Reason.UPSTREAM_FAILED)
+    assert last.detail.startswith(f"{pod.dest.address}: ")
+
+    def begin(connection: PodConnection) -> None:
+        connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        world.loop.call_later(0.001, connection.close)
+
+    pod.on_data = begin
+    client = await world.client()
+    client.send(request())
+    await client.ended()
+    last = world.failures().last
+    assert (last.status, last.reason) == (200, Reason.UPSTREAM_FAILED)
+    assert last.detail.endswith("; the answer had begun")
+    assert world.failures().by_reason == {Reason.UPSTREAM_FAILED: 2}
 
 
 async def test_a_pod_that_always_closes_ends_in_502_after_some_tries(world):

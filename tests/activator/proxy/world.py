@@ -628,6 +628,10 @@ class World:
         """What is counted for the revision."""
         return self.driver.find(NAMESPACE.encode(), NAME.encode()).counters
 
+    def failures(self) -> Any:
+        """What is remembered of requests of the revision that were not served."""
+        return self.driver.find(NAMESPACE.encode(), NAME.encode()).failures
+
     @property
     def busy(self) -> dict[str, int]:
         """What is in use that is not zero."""
