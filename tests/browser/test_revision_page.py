@@ -79,6 +79,22 @@ async def test_a_wake_up_is_drawn_as_bars_with_its_events(site: Site, open_page:
         await expect(events.last).to_contain_text("requests begin to wait: Kubernetes lists no pod")
 
 
+async def test_why_a_request_failed_is_told_at_once(site: Site, open_page: Open) -> None:
+    async with site.app("failing", timeout=1) as app:
+        page = await open_page(site.page_of(app))
+        (failed,) = app.ask()
+        assert (await failed)[0] == 504
+        answer = section(page, "Why requests wait")
+        await expect(answer).to_contain_text(
+            re.compile(r"The last failure, .+ ago: 504 no-endpoints\. Read on in docs/reasons/no-")
+        )
+        await expect(section(page, "What it has")).to_contain_text("1 no-endpoints, since")
+        await expect(section(page, "Events")).to_contain_text("1 request not served: 504")
+        await page.goto(site.url)
+        row = page.locator(f'[data-revision="{app.key}"]')
+        await expect(row).to_contain_text("last 504 no-endpoints; now it is scaled to zero")
+
+
 async def test_the_last_minutes_are_a_chart_a_sentence_and_a_table(
     site: Site, lived: App, open_page: Open
 ) -> None:
