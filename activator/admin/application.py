@@ -205,8 +205,15 @@ class _Handlers:
 
 def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
     """Return the namespaces and names of ``?revision=NAMESPACE/NAME``; a plain tuple equals the
-    RevisionID that has its fields."""
-    parts = (each.partition("/") for each in query.getlist("revision"))
+    RevisionID that has its fields.
+
+    Raises:
+        HTTPException: one is written otherwise, and would be found nowhere.
+    """
+    named = query.getlist("revision")
+    if not all(map(event_stream.names_revision, named)):
+        raise HTTPException(400, event_stream.NAMED_AS)
+    parts = (each.partition("/") for each in named)
     return frozenset((namespace, name) for namespace, _, name in parts)
 
 

@@ -29,6 +29,16 @@ _KINDS: Final = {kind.value: kind for kind in EventKind}
 _MOST_FILTERS: Final = 100
 
 
+#: What is said where a revision is named otherwise.
+NAMED_AS: Final = "A revision is named as in ?revision=NAMESPACE/NAME."
+
+
+def names_revision(text: str) -> bool:
+    """Return whether this is NAMESPACE/NAME."""
+    namespace, _, name = text.partition("/")
+    return bool(namespace and name and "/" not in name)
+
+
 def answer(request: Request, feed: EventFeed, hello: Mapping[str, Any]) -> Response:
     """Return the stream of what happens from now on, or why there is none.
 
@@ -53,8 +63,8 @@ def answer(request: Request, feed: EventFeed, hello: Mapping[str, Any]) -> Respo
 def _wrong(revisions: list[str], kinds: list[str]) -> str:
     if len(revisions) + len(kinds) > _MOST_FILTERS:
         return f"There are more than {_MOST_FILTERS} filters."
-    if any(len([part for part in one.split("/") if part]) != 2 for one in revisions):
-        return "A revision is named as in ?revision=NAMESPACE/NAME."
+    if not all(map(names_revision, revisions)):
+        return NAMED_AS
     if any(kind not in _KINDS for kind in kinds):
         return f"A kind is one of {', '.join(_KINDS)}."
     return ""

@@ -82,7 +82,10 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("/api/v1/revisions", "revisions", "Every revision, with its pods and its queue."),
-        {200: (_json("RevisionsView"), "All, or those of one namespace.")},
+        {
+            200: (_json("RevisionsView"), "All, or those of one namespace."),
+            400: (_PROBLEM, "A revision is named in another way than NAMESPACE/NAME."),
+        },
         _parameter("query", "namespace", "Only the revisions of this namespace."),
         _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),
     ),
@@ -99,7 +102,7 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
         *("/api/v1/history", "history", "The last ten minutes of all that had requests."),
         {
             200: (_json("HistoryView"), "In steps of five seconds."),
-            400: (_PROBLEM, "How many steps is no number."),
+            400: (_PROBLEM, "How many steps is no number, or a revision is named otherwise."),
         },
         _parameter("query", "steps", "Only the last so many steps."),
         _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),

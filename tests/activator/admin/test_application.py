@@ -112,12 +112,19 @@ async def test_revisions_that_are_named(world):
     for query, found in (
         ("revision=b/x&revision=a/y&revision=a/nobody", [("a", "y"), ("b", "x")]),
         ("revision=b/x&namespace=a", []),
-        ("revision=x", []),
-        ("revision=a/x/", []),
     ):
         answer = (await get(world, f"{REVISIONS}?{query}")).json()
         assert [(one["namespace"], one["name"]) for one in answer["revisions"]] == found
         assert answer["activator"]["podName"] == "activator-1"
+
+
+@pytest.mark.parametrize("path", [REVISIONS, "/api/v1/history"])
+@pytest.mark.parametrize("name", ["x", "a/x/", "/x", "a/", "a//x", ""])
+async def test_a_revision_that_is_named_in_another_way_is_no_empty_answer(world, path, name):
+    world.revision()
+    answer = await get(world, f"{path}?revision=default/hello&revision={name}")
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == "A revision is named as in ?revision=NAMESPACE/NAME."
 
 
 async def test_one_revision_is_an_element_of_the_list(world):
