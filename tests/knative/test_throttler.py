@@ -194,7 +194,7 @@ async def test_TestThrottlerErrorNoRevision__comes_back(world: World) -> None:
     running, waiting = await world.calls(2)
     await world.until(lambda: pod.traffic)
     world.delete("Revision", NAME)
-    while "pods" in await world.api():
+    while not (await world.api())["deleted"]:
         await world.passes(0.005)
     again = revision(cc=1)
     again["metadata"]["uid"] = "another"
