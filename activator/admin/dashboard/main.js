@@ -36,6 +36,7 @@ const page = new RevisionPage(found("revision"), changed);
 
 function draw() {
   wanted = 0;
+  if (document.hidden) return; // drawn when it is seen again; its title says what it said
   const now = performance.now();
   header.draw(store, now, found("overview").hidden);
   spoken.draw(store);
