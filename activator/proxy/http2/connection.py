@@ -34,8 +34,9 @@ CONNECTION_WINDOW: Final = 1 << 20
 _TELL_AFTER: Final = 2
 #: Answers to PING and SETTINGS that may wait for a peer that reads nothing (CVE-2019-9512).
 _MAX_ANSWERS: Final = 1000
-#: Frames without effect: at once, and a second (PRIORITY, empty DATA, unknown types).
-_IDLE_FRAMES: Final = (10_000, 330.0)
+#: Frames without effect: at once, a second, and with each stream that is opened, which is far more
+#: work. Such are PRIORITY, empty DATA, unknown types, and what crosses a stream's end.
+_IDLE_FRAMES: Final = (10_000, 330.0, 8.0)
 #: Bytes of room below which being told of it is work and no room, and has what waits go out in
 #: crumbs (CVE-2019-9511), unless the peer gives back what it got in such pieces. Larger ones come
 #: as a client reads, and are less work than a request.
@@ -129,6 +130,7 @@ class Connection(asyncio.Protocol):
 
     Attributes:
         streams: those that are not over, by number.
+        opened: how many have begun.
         full: the peer does not take what has been written for it.
         peer_window: bytes that may be sent on a new stream.
         late_at: when what has begun has to be complete: a header block, or the connection itself.
@@ -146,7 +148,6 @@ class Connection(asyncio.Protocol):
         self._window = self._granted = frames.DEFAULT_WINDOW
         self._sent_at_ping = -1
         self._crumbs = [0, 0]  # bytes of small increments: of the connection, of streams
-        self._late_frames = 0
         self._allowed = CONNECTION_WINDOW
         self._owed = 0
         self._max_frame = frames.DEFAULT_MAX_FRAME
@@ -157,6 +158,7 @@ class Connection(asyncio.Protocol):
         self.full = False
         self.ending = False
         self.streams: dict[int, Stream] = {}
+        self.opened = 0
 
     transport: asyncio.Transport
 
@@ -324,8 +326,9 @@ class Connection(asyncio.Protocol):
         """See FrameHandler."""
         found = self._known(stream)
         if found is None:
-            self._late_frame(stream)
+            self.idle_frame()
             return
+        found.peer_closed = True
         self.forget(found)
         self.on_reset(found, code)
 
@@ -461,7 +464,7 @@ class Connection(asyncio.Protocol):
             return
         found = self._known(stream)
         if found is None:
-            self._late_frame(stream)
+            self.idle_frame()
             return
         if increment < _SMALL_INCREMENT:
             self._count_crumb(1, increment)
@@ -487,13 +490,6 @@ class Connection(asyncio.Protocol):
         if self._crumbs[kind] > self._granted - self._window:
             self.idle_frame()
 
-    def _late_frame(self, stream: int) -> None:
-        """A frame came for a stream that is over. It may have crossed our own: two for each stream
-        are free, whose numbers are two apart."""
-        self._late_frames += 1
-        if self._late_frames > stream + 1:
-            self.idle_frame()
-
     def on_unfinished(self) -> None:
         """What came ends in the middle of a header block, or of the beginning."""
 
@@ -506,7 +502,7 @@ class Connection(asyncio.Protocol):
 
     def idle_frame(self) -> None:
         """See FrameHandler."""
-        if not self._idle_frames.take(self._clock()):
+        if not self._idle_frames.take(self._clock(), self.opened):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without effect")
 
     # -- what a side makes of it ----------------------------------------------------------------

@@ -72,7 +72,7 @@ class Http2Downstream(Connection):
         self._leaving = False  # it has been told to open no more
         self._last_said = False  # and which stream was the last
         self._resets = 0
-        self._opened = 0
+        self._opened_before = 0
         self._counted_since = 0.0
         self.transport = before.transport
         self.late_at = before.idle_since + proxy.header_timeout
@@ -159,7 +159,7 @@ class Http2Downstream(Connection):
         if self._last_said:
             return False  # it knows that nobody looks at it
         self.last_stream = stream
-        self._opened += 1
+        self.opened += 1
         if len(self.streams) >= MAX_STREAMS:
             self.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
             self._count_reset()
@@ -237,9 +237,9 @@ class Http2Downstream(Connection):
         if now > self._counted_since + _RESET_SECONDS:
             self._counted_since = now
             self._resets = 0
-            self._opened = 0
+            self._opened_before = self.opened
         self._resets += 1
-        if self._resets > _MAX_RESETS and 2 * self._resets > self._opened:
+        if self._resets > _MAX_RESETS and 2 * self._resets > self.opened - self._opened_before:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset")
 
     def on_max_streams(self, count: int) -> None:

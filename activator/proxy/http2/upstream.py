@@ -82,6 +82,7 @@ class Http2Upstream(Connection):
         """Begin a request; its answer goes to ``exchange``."""
         stream = Stream(self, self._next, exchange)
         self._next += 2
+        self.opened += 1
         self.streams[stream.id] = stream
         self.write_headers(stream, block, ended=ended)
         return stream
@@ -160,7 +161,9 @@ class Http2Upstream(Connection):
         try:
             if found is None or exchange is None or found.peer_closed:
                 self._decoder.decode(block)
-                if self._known(stream) is not None:
+                if self._known(stream) is None:
+                    self.idle_frame()
+                else:
                     self.stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
             elif found.answered:
                 self._on_trailers(found, exchange, self._trailers.read(block), ended)
@@ -243,6 +246,7 @@ class Http2Upstream(Connection):
             self.idle_frame()
             return
         exchange = found.exchange
+        found.peer_closed = True
         self.forget(found)
         if code == ErrorCode.REFUSED_STREAM:
             self.pool.bearable = min(self.pool.bearable, len(self.streams)) or inf

@@ -8,12 +8,15 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
-from tests.activator.proxy.http2.peers import Message, Peer
-from tests.activator.proxy.http2.test_downstream import BEGIN, asked, goaways, raw
+from activator.proxy.http2.hpack import line
+from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
+from tests.activator.proxy.http2.test_downstream import BEGIN, HEAD, asked, frame, goaways, raw
 from tests.activator.proxy.world import until
 
 #: More than may come at once.
 MANY = 20_000
+CALM = ErrorCode.ENHANCE_YOUR_CALM
+IDLE_FRAMES = "activator.proxy.http2.connection._IDLE_FRAMES"
 NO_WINDOW = frames.PREFACE + frames.settings(b"\0\4" + bytes(4))
 
 
@@ -44,7 +47,7 @@ async def test_a_flood_of_what_has_no_effect_ends_the_connection(http2, flood):
     await until(lambda: pod.requests and b"\x88" in client.received)
     client.send(flood)
     await client.ended()
-    assert [code for _, code in goaways(client.received)] == [ErrorCode.ENHANCE_YOUR_CALM]
+    assert [code for _, code in goaways(client.received)] == [CALM]
 
 
 async def test_room_given_in_crumbs_for_what_waits_is_a_flood(http2):
@@ -61,7 +64,7 @@ async def test_room_given_in_crumbs_for_what_waits_is_a_flood(http2):
     await until(lambda: b"\x88" in client.received or pod.requests)
     client.send(MANY * frames.window_update(1, 1))
     await client.ended()
-    assert [code for _, code in goaways(client.received)] == [ErrorCode.ENHANCE_YOUR_CALM]
+    assert [code for _, code in goaways(client.received)] == [CALM]
 
 
 async def test_room_on_the_connection_costs_nothing_for_streams_without(http2, monkeypatch):
@@ -117,12 +120,10 @@ async def test_a_client_that_gives_room_for_each_crumb_it_got_is_no_flood(http2)
     assert not goaways(client.received)
 
 
-async def test_frames_that_cross_the_end_of_their_streams_are_no_flood(http2):
+async def test_frames_that_cross_the_end_of_their_streams_are_no_flood(http2, monkeypatch):
+    monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
     await http2.serving()
     client = await raw(http2, BEGIN)
-    await until(lambda: client.received)
-    (connection,) = http2.world.proxy.connections
-    connection._idle_frames = Budget(10, 0.0)
     for stream in range(1, 201, 2):
         client.send(asked(stream))
         await until(lambda stream=stream: client.received.count(b"hello") == (stream + 1) // 2)
@@ -130,3 +131,55 @@ async def test_frames_that_cross_the_end_of_their_streams_are_no_flood(http2):
     client.send(frames.ping(b"received", ack=False))
     await until(lambda: b"received" in client.received)
     assert not goaways(client.received)
+
+
+# -- what crosses the end of its stream ----------------------------------------------------------
+
+
+def nobody(stream: int) -> bytes:
+    """A POST to a revision that does not exist; its body is to come."""
+    block = b"".join(line(*each) for each in HEAD)
+    return frames.headers(stream, block, ended=False)
+
+
+@pytest.mark.parametrize("ends", [frame(0, 1, 0), frame(1, 5, 0, line(b"x", b"y"))])
+async def test_ends_of_requests_that_are_answered_at_once_are_no_flood(http2, monkeypatch, ends):
+    """By an empty DATA, or by trailers, and whoever takes no more answers resets as well."""
+    monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
+    client = await raw(http2, BEGIN)
+    for stream in range(1, 401, 2):
+        number = stream.to_bytes(4, "big")
+        client.send(nobody(stream) + ends[:5] + number + ends[9:] + frames.rst_stream(stream, 8))
+    client.send(frames.ping(b"received", ack=False))
+    await until(lambda: b"received" in client.received)
+    assert not goaways(client.received)
+
+
+async def test_a_large_number_of_a_stream_is_no_leave_for_a_flood(http2):
+    http2.list()
+    last = frames.MAX_31_BITS
+    client = await raw(http2, BEGIN + asked(last) + MANY * frames.rst_stream(last, 8))
+    await client.ended()
+    assert [code for _, code in goaways(client.received)] == [CALM]
+
+
+async def test_a_pod_that_answers_early_and_resets_costs_nobody_else_anything(http2, monkeypatch):
+    """As one that wants no body of a caller whom it does not know (RFC 9113 section 8.1)."""
+    monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
+    answered = set()
+
+    def early(peer: Peer, stream: int, message: Message) -> None:
+        if stream > 1 and stream not in answered:
+            answered.add(stream)
+            peer.headers(stream, [(b":status", b"401")], end=True)
+            peer.transport.write(frames.rst_stream(stream, ErrorCode.NO_ERROR))
+
+    pod = await http2.serving()
+    pod.on_message = early
+    client = await http2.client()
+    waits = client.ask()
+    await until(lambda: pod.requests)
+    for _ in range(100):
+        assert (await client.answer(client.ask(method=b"POST", end=False))).status == 401
+    answer_hello(pod.connections[0], 1, pod.requests[0])
+    assert (await client.answer(waits)).body == b"hello"
