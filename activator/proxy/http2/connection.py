@@ -148,6 +148,7 @@ class Connection(asyncio.Protocol):
         self._window = self._granted = frames.DEFAULT_WINDOW
         self._sent_at_ping = -1
         self._crumbs = [0, 0]  # bytes of small increments: of the connection, of streams
+        self._late = 0  # payload that may still come for streams that are over
         self._allowed = CONNECTION_WINDOW
         self._owed = 0
         self._max_frame = frames.DEFAULT_MAX_FRAME
@@ -340,10 +341,16 @@ class Connection(asyncio.Protocol):
 
     def forget(self, stream: Stream) -> None:
         """A stream is over."""
+        if not stream.peer_closed:
+            self.expect_late(stream.allowed)
         stream.closed = stream.peer_closed = True
         stream.unsent = stream.ends = None
         self._blocked.pop(stream.id, None)
         self.streams.pop(stream.id, None)
+
+    def expect_late(self, size: int) -> None:
+        """So much payload may have been sent before the peer learns that its stream is over."""
+        self._late += max(size, 0)
 
     def fail(self, fault: ConnectionFault) -> None:
         """Say what is wrong, and close."""
@@ -382,7 +389,7 @@ class Connection(asyncio.Protocol):
             self._owed = 0
         found = self._known(stream)
         if found is None:
-            self.idle_frame()
+            self._late_data(length)
             return
         if not payload and not ended:
             self.idle_frame()
@@ -401,6 +408,14 @@ class Connection(asyncio.Protocol):
         self.on_data(found, payload, b"" if ended else None)
         if ended and found.closed:
             self.forget(found)
+
+    def _late_data(self, length: int) -> None:
+        """DATA came for a stream that is over. What its window allowed is free, however small its
+        frames are: as much as if the stream had gone on."""
+        if 0 < length <= self._late:
+            self._late -= length
+        else:
+            self.idle_frame()
 
     def _fits(self, stream: Stream, size: int, ended: bool) -> bool:
         """Count payload against content-length (RFC 9113 section 8.1.1)."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from activator.proxy import presence, replies
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import PART_SECONDS, Connection, Stream
+from activator.proxy.http2.connection import PART_SECONDS, STREAM_WINDOW, Connection, Stream
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.exchange import Http2Exchange
 from activator.proxy.http2.fields import read_request, read_trailers
@@ -161,6 +161,7 @@ class Http2Downstream(Connection):
         self.last_stream = stream
         self.opened += 1
         if len(self.streams) >= MAX_STREAMS:
+            self.expect_late(STREAM_WINDOW)
             self.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
             self._count_reset()
             return False

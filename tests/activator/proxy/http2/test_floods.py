@@ -6,7 +6,7 @@ import pytest
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import Connection
+from activator.proxy.http2.connection import STREAM_WINDOW, Connection
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
@@ -136,10 +136,31 @@ async def test_frames_that_cross_the_end_of_their_streams_are_no_flood(http2, mo
 # -- what crosses the end of its stream ----------------------------------------------------------
 
 
+@pytest.fixture
+def no_budget(monkeypatch):
+    """What is counted at all ends the connection, soon."""
+    monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 0.0))
+
+
 def nobody(stream: int) -> bytes:
     """A POST to a revision that does not exist; its body is to come."""
     block = b"".join(line(*each) for each in HEAD)
     return frames.headers(stream, block, ended=False)
+
+
+def crumbs(stream: int, count: int, size: int = 1) -> bytes:
+    return count * frame(0, 0, stream, bytes(size))
+
+
+@pytest.mark.usefixtures("no_budget")
+async def test_bodies_of_requests_that_are_answered_at_once_are_no_flood(http2):
+    client = await raw(http2, BEGIN)
+    for stream in range(1, 401, 2):
+        client.send(nobody(stream) + crumbs(stream, 3) + frame(0, 1, stream, b"x"))
+    client.send(frames.ping(b"received", ack=False))
+    await until(lambda: b"received" in client.received)
+    assert http2.world.proxy.counters.unknown_revisions == 200
+    assert not goaways(client.received)
 
 
 @pytest.mark.parametrize("ends", [frame(0, 1, 0), frame(1, 5, 0, line(b"x", b"y"))])
@@ -153,6 +174,18 @@ async def test_ends_of_requests_that_are_answered_at_once_are_no_flood(http2, mo
     client.send(frames.ping(b"received", ack=False))
     await until(lambda: b"received" in client.received)
     assert not goaways(client.received)
+
+
+@pytest.mark.usefixtures("no_budget")
+async def test_more_than_the_windows_of_streams_that_are_over_is_a_flood(http2):
+    client = await raw(http2, BEGIN)
+    whole = crumbs(1, 4, STREAM_WINDOW // 4)
+    client.send(nobody(1) + whole + frames.ping(b"received", ack=False))
+    await until(lambda: b"received" in client.received)
+    assert not goaways(client.received)
+    client.send(crumbs(1, 11))
+    await client.ended()
+    assert [code for _, code in goaways(client.received)] == [CALM]
 
 
 async def test_a_large_number_of_a_stream_is_no_leave_for_a_flood(http2):
@@ -183,3 +216,40 @@ async def test_a_pod_that_answers_early_and_resets_costs_nobody_else_anything(ht
         assert (await client.answer(client.ask(method=b"POST", end=False))).status == 401
     answer_hello(pod.connections[0], 1, pod.requests[0])
     assert (await client.answer(waits)).body == b"hello"
+
+
+@pytest.mark.parametrize("behind", [b"", frame(1, 5, 3, line(b"x", b"y"))])
+async def test_what_a_pod_still_sends_to_who_has_gone_costs_nobody_else(http2, monkeypatch, behind):
+    monkeypatch.setattr(IDLE_FRAMES, (10, 0.0, 8.0))
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client, other = await http2.client(), await http2.client()
+    waits = other.ask(method=b"POST", end=False)
+    await until(lambda: pod.requests)
+    gone = client.ask()
+    await until(lambda: len(pod.requests) == 2)
+    (peer,) = pod.connections
+    client.h2.reset_stream(gone)
+    client.flush()
+    await until(lambda: pod.requests[1].reset is not None)
+    peer.transport.write(frames.headers(3, b"\x88", ended=False) + crumbs(3, 5400, 12) + behind)
+    peer.headers(1, [(b":status", b"200")])
+    peer.data(1, b"there", end=True)
+    assert (await other.answer(waits)).body == b"there"
+    assert not peer.lost
+
+
+@pytest.mark.usefixtures("no_budget")
+@pytest.mark.parametrize(
+    "flood",
+    [crumbs(1, 5, STREAM_WINDOW // 4) + crumbs(1, 11), 11 * frames.headers(1, b"\x88", ended=True)],
+    ids=["data", "answers"],
+)
+async def test_a_pod_that_floods_what_is_over_loses_its_connection(http2, flood):
+    pod = await http2.serving()
+    client = await http2.client()
+    assert (await client.answer(client.ask())).status == 200
+    (peer,) = pod.connections
+    peer.transport.write(flood)
+    await until(lambda: peer.goaway)
+    assert peer.goaway[1] == CALM
