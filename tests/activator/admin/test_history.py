@@ -200,7 +200,9 @@ async def test_some_may_be_asked_for_by_name_and_the_sums_stay_those_of_all(past
     for name in ("a", "b", "c"):
         past.serve(past.revision(name))
     past.go_by(5)
-    query = "?revision=default/c&revision=default/a&revision=default/nobody&revision=default/%3Cb%3E"
+    query = (
+        "?revision=default/c&revision=default/a&revision=default/nobody&revision=default/%3Cb%3E"
+    )
     answer = await past.asked(query)
     assert [one["name"] for one in answer["revisions"]] == ["a", "c"]
     assert answer["activator"]["outcomes"] == {"served": [3]}
