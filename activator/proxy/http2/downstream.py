@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from activator.proxy import presence, replies
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
+from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.connection import PART_SECONDS, STREAM_WINDOW, Connection, Stream
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.exchange import Http2Exchange
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250
-#: Streams that a client, or we for its errors, may reset in so many seconds; beyond that it is a
-#: flood if more than half of its streams end so (CVE-2023-44487, CVE-2025-8671).
-_MAX_RESETS: Final = 100
-_RESET_SECONDS: Final = 10.0
+#: Streams that a client, or we for its errors, may reset while they are young: all that may be
+#: open, so many a second, and half of what it opens (CVE-2023-44487, CVE-2025-8671).
+_RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
+#: Seconds for which a stream is young. Older ones cannot be reset faster than MAX_STREAMS lets
+#: them be opened, 2,500 a second, which any client may ask: a mass time-out is no flood.
+_YOUNG: Final = 0.1
 #: Seconds for a client to learn that it is to open no more streams (Go: the same), and what it
 #: answers a PING with when it knows.
 _LEAVE_SECONDS: Final = 1.0
@@ -71,9 +74,7 @@ class Http2Downstream(Connection):
         self._deaf = False
         self._leaving = False  # it has been told to open no more
         self._last_said = False  # and which stream was the last
-        self._resets = 0
-        self._opened_before = 0
-        self._counted_since = 0.0
+        self._resets = Budget(*_RESETS)
         self.transport = before.transport
         self.late_at = before.idle_since + proxy.header_timeout
         self.arm(self.late_at)
@@ -161,9 +162,8 @@ class Http2Downstream(Connection):
         self.last_stream = stream
         self.opened += 1
         if len(self.streams) >= MAX_STREAMS:
-            self.expect_late(STREAM_WINDOW)
+            self.expect_late(STREAM_WINDOW)  # it may know neither our settings nor this
             self.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
-            self._count_reset()
             return False
         return True
 
@@ -171,8 +171,8 @@ class Http2Downstream(Connection):
         """Turn away what is malformed by the answer that it gets in HTTP/1, which says what is
         wrong with it (RFC 9113 section 8.1.1 allows that before a reset), or what is refused."""
         self.proxy.counters.bad_requests += 1
-        if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
-            self._count_reset()  # many of them are a flood; of a small block may come megabytes
+        if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
         stream = self.streams[number] = Stream(self, number, None)
         stream.peer_closed = ended
         reply = negotiated(replies.refused(error.status, str(error)), error.block)
@@ -213,8 +213,7 @@ class Http2Downstream(Connection):
 
     def on_reset(self, stream: Stream, code: int) -> None:
         """See Connection."""
-        self._cancel(stream)
-        self._count_reset()
+        self._give_up(stream)
 
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """See FrameHandler."""
@@ -222,10 +221,11 @@ class Http2Downstream(Connection):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {stream} is idle")
         self.write(frames.rst_stream(stream, code))
         found = self.streams.get(stream)
-        if found is not None:
-            self.forget(found)
-            self._cancel(found)
-        self._count_reset()
+        if found is None:
+            self._count_reset()
+            return
+        self.forget(found)
+        self._give_up(found)
 
     @staticmethod
     def _cancel(stream: Stream) -> None:
@@ -233,14 +233,16 @@ class Http2Downstream(Connection):
         if exchange is not None:
             exchange.on_client_gone()
 
+    def _give_up(self, stream: Stream) -> None:
+        """A stream was reset. It counts if it had hardly begun: else work could be asked for faster
+        than MAX_STREAMS allows. One that has its answer has cost what any request does."""
+        exchange = stream.exchange
+        self._cancel(stream)
+        if exchange is not None and self.proxy.clock() < exchange.ticket.arrived + _YOUNG:
+            self._count_reset()
+
     def _count_reset(self) -> None:
-        now = self.proxy.clock()
-        if now > self._counted_since + _RESET_SECONDS:
-            self._counted_since = now
-            self._resets = 0
-            self._opened_before = self.opened
-        self._resets += 1
-        if self._resets > _MAX_RESETS and 2 * self._resets > self.opened - self._opened_before:
+        if not self._resets.take(self.proxy.clock(), self.opened):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset")
 
     def on_max_streams(self, count: int) -> None:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import h2.exceptions
 import pytest
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.connection import STREAM_WINDOW, Connection
+from activator.proxy.http2.downstream import MAX_STREAMS
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
-from tests.activator.proxy.http2.test_downstream import BEGIN, HEAD, asked, frame, goaways, raw
+from tests.activator.proxy.http2.test_attacks import MALFORMED
+from tests.activator.proxy.http2.test_downstream import (
+    BEGIN,
+    HEAD,
+    asked,
+    frame,
+    goaways,
+    raw,
+    resets,
+)
 from tests.activator.proxy.world import until
+from tests.conftest import VIRTUAL
 
 #: More than may come at once.
 MANY = 20_000
@@ -253,3 +267,65 @@ async def test_a_pod_that_floods_what_is_over_loses_its_connection(http2, flood)
     peer.transport.write(flood)
     await until(lambda: peer.goaway)
     assert peer.goaway[1] == CALM
+
+
+# -- resets --------------------------------------------------------------------------------------
+
+
+def reset_all(client: Peer, streams: list[int]) -> None:
+    for stream in streams:
+        client.h2.reset_stream(stream, ErrorCode.CANCEL)
+    client.flush()
+
+
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+async def test_time_outs_of_all_that_wait_for_a_cold_revision_cost_nobody_else(http2):
+    """Again and again, as clients of little patience do."""
+    http2.list()
+    client = await http2.client()
+    waits = client.ask()
+    for _ in range(4):
+        streams = [client.ask() for _ in range(MAX_STREAMS - 1)]
+        await until(lambda: http2.world.waiting == MAX_STREAMS)
+        await http2.world.clock_moves(0.2)
+        reset_all(client, streams)
+        await until(lambda: http2.world.waiting == 1)
+    await http2.serving()
+    assert (await client.answer(waits)).body == b"hello"
+
+
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+async def test_all_that_is_open_may_be_cancelled_at_once_and_half_of_all_for_ever(http2):
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        with contextlib.suppress(h2.exceptions.ProtocolError):  # it may be cancelled already
+            answer_hello(peer, stream, message)
+
+    http2.list()
+    client = await http2.client()
+    waits = client.ask()
+    reset_all(client, [client.ask() for _ in range(MAX_STREAMS - 1)])
+    await until(lambda: http2.world.waiting == 1)
+    pod = await http2.serving()
+    pod.on_message = answer
+    assert (await client.answer(waits)).body == b"hello"
+    for _ in range(10):
+        streams = [client.ask() for _ in range(100)]
+        reset_all(client, streams[:50])
+        for stream in streams[50:]:
+            assert (await client.answer(stream)).body == b"hello"
+    assert client.goaway is None
+    assert len(pod.connections) == 1
+
+
+@pytest.mark.parametrize("malformed", [pytest.param(m, id=w) for w, m in MALFORMED.items()])
+async def test_malformed_requests_of_one_tenant_cost_the_others_nothing(http2, malformed):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await raw(http2, BEGIN + frames.window_update(0, 1 << 20) + asked(1))
+    await until(lambda: pod.requests)
+    for begin in range(3, 2003, 200):
+        client.send(b"".join(malformed(n) for n in range(begin, begin + 200, 2)))
+    await until(lambda: client.received.count(b"400 Bad Request") == 1000)
+    answer_hello(pod.connections[0], 1, pod.requests[0])
+    await until(lambda: b"hello" in client.received)
+    assert (resets(client.received), goaways(client.received)) == ([], [])
