@@ -44,7 +44,7 @@ check: $(STAMP)  ## Format check, lint and types
 	$(BIN)/mypy
 
 test: check  ## The checks above, then every test
-	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 3 $(PYTEST_ARGS)
 
 format: $(STAMP)  ## Put the code into its format
 	$(BIN)/ruff format .
