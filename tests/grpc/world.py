@@ -119,9 +119,13 @@ class GrpcWorld:
         write_object(self._manifests, private_endpoints(NAME, listed, h2c=True))
 
     async def client(self, *activators: Activator, listener: str = "http") -> Client:
-        """A grpcio client, which takes turns where it is given several activators."""
+        """A grpcio client, which takes turns where it is given several activators.
+
+        Of several it may choose again for a call that was not sent, as it does by default.
+        """
         where = [await each.address(listener) for each in activators]
-        client = Client(",".join(f"{host}:{port}" for host, port in where))
+        target = ",".join(f"{host}:{port}" for host, port in where)
+        client = Client(target, retries=len(where) > 1)
         self._stack.push_async_callback(client.channel.close)
         return client
 
@@ -129,7 +133,7 @@ class GrpcWorld:
 class Client:
     """A channel, and the methods of the pod's application."""
 
-    def __init__(self, target: str, authority: str = AUTHORITY) -> None:
+    def __init__(self, target: str, authority: str = AUTHORITY, *, retries: bool = False) -> None:
         balance = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
         self.channel = grpc.aio.insecure_channel(
             f"ipv4:{target}",
@@ -138,8 +142,9 @@ class Client:
                 # A connection of its own: other clients of this process have theirs.
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.service_config", balance),
-                # What fails is to be seen.
-                ("grpc.enable_retries", 0),
+                # What fails is to be seen. Without a policy those that are left are of calls of
+                # which nobody has seen anything; a GOAWAY finds such in grpcio itself.
+                ("grpc.enable_retries", int(retries)),
                 *_ENDLESS,
             ],
         )
