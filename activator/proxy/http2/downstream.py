@@ -147,6 +147,10 @@ class Http2Downstream(Connection):
             if self._opens(stream):
                 self._refuse(stream, error, ended=ended)
             return
+        if stream & 1 and stream <= self.last_stream:
+            # What comes for a stream that is over are trailers. This one never was, or is over and
+            # begins again; either ends a connection (RFC 9113 sections 5.1 and 5.1.1).
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "stream numbers go backwards")
         if self._opens(stream):
             self._begin(stream, request, ended)
 

@@ -82,7 +82,7 @@ WRONGS = {
     "a window too large": lambda n: (
         asked(n, ended=False) + frames.window_update(n, frames.MAX_31_BITS)
     ),
-    "HEADERS behind the end": lambda n: asked(n) + asked(n),
+    "HEADERS behind the end": lambda n: asked(n) + frames.headers(n, line(b"x", b"y"), ended=True),
     "DATA behind the end": lambda n: asked(n) + frame(0, 1, n, b"x"),
     "PRIORITY of 4 bytes": lambda n: asked(n, ended=False) + frame(2, 0, n, bytes(4)),
     "less than announced": lambda n: (
@@ -118,6 +118,7 @@ FAULTS = {
     "CONTINUATION of another stream": Attack(opened(1, block()) + frame(9, 4, 3), PROTOCOL),
     "CONTINUATION of nothing": Attack(frame(9, 4, 1, block()), PROTOCOL),
     "an even stream": Attack(asked(2), PROTOCOL),
+    "a stream whose number goes back": Attack(asked(5) + asked(3), PROTOCOL),
     "HEADERS on stream 0": Attack(frames.headers(0, block(), ended=True), PROTOCOL),
     "RST_STREAM of a stream that never was": Attack(frames.rst_stream(9, 8), PROTOCOL),
     "a window of a stream that never was": Attack(frames.window_update(9, 9), PROTOCOL),
@@ -227,11 +228,17 @@ async def test_a_stream_that_depends_on_itself_is_served(http2):
     await until(lambda: b"hello" in client.received)
 
 
-async def test_a_stream_id_that_goes_back_opens_nothing(http2):
+async def test_a_stream_that_is_over_does_not_begin_again_and_its_trailers_may_come_late(http2):
     pod = await http2.serving()
-    client = await raw(http2, BEGIN + asked(5) + asked(3) + asked(7))
+    client = await raw(http2, BEGIN + asked(5) + asked(7))
     await until(lambda: client.received.count(b"hello") == 2)
-    assert len(pod.requests) == 2
+    client.send(frames.headers(5, line(b"x", b"late"), ended=True) + asked(9))
+    await until(lambda: client.received.count(b"hello") == 3)
+    assert goaways(client.received) == []
+    client.send(asked(5))
+    await client.ended()
+    assert goaways(client.received) == [(9, PROTOCOL)]
+    assert len(pod.requests) == 3
 
 
 @pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
