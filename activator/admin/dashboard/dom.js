@@ -1,12 +1,17 @@
 // @ts-check
 /**
- * Elements, made and changed so that a string can never become markup: text goes in as text nodes,
- * and nothing here, nor anywhere in the dashboard, uses innerHTML.
+ * Elements, found, made and changed so that a string can never become markup: text goes in as text
+ * nodes, and nothing here, nor anywhere in the dashboard, uses innerHTML.
  */
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** @typedef {Node | string | null | undefined | false} Child */
+
+/** @param {string} id of an element of index.html @returns {HTMLElement} */
+export function found(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
 
 /**
  * Make an element.

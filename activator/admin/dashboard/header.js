@@ -1,7 +1,7 @@
 // @ts-check
 /** Who is shown here, how the connection to it is, and what is wrong with it. */
 
-import { element, fill, say } from "./dom.js";
+import { element, fill, found, say } from "./dom.js";
 import { clock, counted, seconds } from "./format.js";
 import { notReady } from "./words.js";
 
@@ -12,9 +12,6 @@ import { notReady } from "./words.js";
 const OLD = 120;
 /** Milliseconds for which it is said that another process answers: as long as the past reaches. */
 const NEWS = 600_000;
-
-/** @param {string} id @returns {HTMLElement} */
-const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 /** @param {HTMLElement} pill @param {"good" | "bad" | "wait"} kind @param {string} text */
 function show(pill, kind, text) {

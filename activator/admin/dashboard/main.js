@@ -4,7 +4,7 @@
  * frame, onto the page that the address names.
  */
 
-import { say } from "./dom.js";
+import { found, say } from "./dom.js";
 import { clock } from "./format.js";
 import { Header } from "./header.js";
 import { Live } from "./live.js";
@@ -16,9 +16,6 @@ import { Spoken } from "./summary.js";
 
 /** Milliseconds from one look at the clock to the next: ages go on by themselves. */
 const TICK = 1000;
-
-/** @param {string} id @returns {HTMLElement} */
-const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 let wanted = 0;
 

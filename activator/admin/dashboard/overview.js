@@ -2,7 +2,7 @@
 /** The overview: every revision, those first that need attention. */
 
 import { compare } from "./attention.js";
-import { arrange, element, mark, say } from "./dom.js";
+import { arrange, element, found, mark, say } from "./dom.js";
 import { count, counted } from "./format.js";
 import { drawLegend } from "./pod_blocks.js";
 import { written } from "./route.js";
@@ -17,9 +17,6 @@ import { Summary } from "./summary.js";
 const PAGE = 100;
 /** With no more revisions than this the idle ones are open from the beginning. */
 const FEW = 30;
-
-/** @param {string} id @returns {HTMLElement} */
-const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 /**
  * Which of them are shown, in which order. Pure.

@@ -2,7 +2,7 @@
 /** The answer in one sentence, and the sums of all revisions. */
 
 import { compare } from "./attention.js";
-import { element, fill, say } from "./dom.js";
+import { element, fill, found, say } from "./dom.js";
 import { clock, count, counted, rate, seconds } from "./format.js";
 import { ageOf } from "./model.js";
 import { toRevision } from "./route.js";
@@ -73,9 +73,6 @@ export function alsoWaiting(waiting, reason) {
   const part = same === others ? "all of them" : `${count(same)} of them`;
   return ` Requests wait in ${counted(others, "other revision")} as well, in ${part} for the same reason.`;
 }
-
-/** @param {string} id @returns {HTMLElement} */
-const found = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 /**
  * Say in the title of the tab how many wait, as long as that is known.
