@@ -94,6 +94,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("[0, 0.016, 0.5, 3.24, 120.4, 4321].map(rate)",
          ["0", "0.02", "0.5", "3.2", "120", "4,321"]),
         ("[0, 812, 3200, 67108864].map(bytes)", ["0 B", "812 B", "3.1 KiB", "64 MiB"]),
+        ("clockAt(2000, 7000, new Date(2026, 2, 1, 12, 0, 3))", "11:59:58"),
     ],
     "header.js": [
         (f"wrongs({FILES}, 0)", ["a.yaml: bad", "b.yaml: bad"]),

@@ -63,6 +63,16 @@ export function clock(when) {
   return [when.getHours(), when.getMinutes(), when.getSeconds()].map(two).join(":");
 }
 
+/**
+ * The time of day of a moment on the clock of `performance.now`, which says no dates.
+ * @param {number} at in milliseconds, as the next
+ * @param {number} now
+ * @param {Date} [today] the time of day at `now`
+ */
+export function clockAt(at, now, today = new Date()) {
+  return clock(new Date(today.getTime() - (now - at)));
+}
+
 /** @param {Date} when @param {Date} now the time of day, with the day if that is another */
 export function moment(when, now) {
   if (when.toDateString() === now.toDateString()) return clock(when);

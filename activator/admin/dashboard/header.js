@@ -2,7 +2,7 @@
 /** Who is shown here, how the connection to it is, and what is wrong with it. */
 
 import { element, fill, found, say } from "./dom.js";
-import { clock, counted, seconds } from "./format.js";
+import { clockAt, counted, seconds } from "./format.js";
 import { notReady } from "./words.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -120,13 +120,13 @@ export class Header {
   /** @param {Store} store @param {number} now */
   #news({ change, connection }, now) {
     if (change === null || connection.state === "lost" || now - change.began > NEWS) return "";
-    return restarted(change, clock(new Date(Date.now() - (now - change.began))));
+    return restarted(change, clockAt(change.began, now));
   }
 
   /** @param {Store} store @param {number} now */
   #drawConnection({ connection }, now) {
     const lost = connection.state === "lost";
-    const since = clock(new Date(Date.now() - (now - connection.since)));
+    const since = clockAt(connection.since, now);
     if (this.#wasLost && connection.state === "live") this.#backUntil = now + 5000;
     this.#wasLost = lost;
     document.documentElement.classList.toggle("stale", lost);

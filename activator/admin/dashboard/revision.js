@@ -4,7 +4,7 @@
 import { QueueChart } from "./chart.js";
 import { element, fill, mark, say } from "./dom.js";
 import { EventList } from "./event_list.js";
-import { bytes, clock, count, counted, seconds } from "./format.js";
+import { bytes, clockAt, count, counted, seconds } from "./format.js";
 import { ageOf, capacityOf, failedAgo, stateOf } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
@@ -175,7 +175,7 @@ class Answer {
       say(this.#sentence, "No request waits.");
       return;
     }
-    const since = clock(new Date(Date.now() - (now - rank.since)));
+    const since = clockAt(rank.since, now);
     const age = seconds(ageOf({ view, at }, now));
     say(
       this.#sentence,

@@ -2,7 +2,7 @@
 /** One revision in the table of the overview. */
 
 import { element, fill, mark, say } from "./dom.js";
-import { clock, count, rate, seconds } from "./format.js";
+import { clockAt, count, rate, seconds } from "./format.js";
 import { ageOf, capacityOf, keyOf, stateOf, trouble } from "./model.js";
 import { PodBlocks } from "./pod_blocks.js";
 import { toRevision } from "./route.js";
@@ -94,8 +94,7 @@ export class Row {
   #drawAge({ view, at, rank }, now) {
     const waits = view.queued > 0;
     say(this.#oldest, waits ? seconds(ageOf({ view, at }, now)) : "–");
-    const since = new Date(Date.now() - (now - rank.since));
-    say(this.#since, waits ? `since ${clock(since)}` : "");
+    say(this.#since, waits ? `since ${clockAt(rank.since, now)}` : "");
   }
 }
 

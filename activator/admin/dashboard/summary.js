@@ -3,7 +3,7 @@
 
 import { compare } from "./attention.js";
 import { element, fill, found, say } from "./dom.js";
-import { clock, count, counted, rate, seconds } from "./format.js";
+import { clockAt, count, counted, rate, seconds } from "./format.js";
 import { ageOf } from "./model.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
@@ -126,7 +126,7 @@ export class Summary {
       return;
     }
     const { key, view, rank } = all.longest;
-    const since = clock(new Date(Date.now() - (now - rank.since)));
+    const since = clockAt(rank.since, now);
     const more = alsoWaiting(all.waiting, view.reason);
     const why = because(view.reason ?? "", view.reasonDetail);
     this.#drawOnce([key, since, more, why].join("|"), () => [
