@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from activator.lab.objects import PodAddress
 from benchmarks import activator, nginx
 from benchmarks.helpers import helper
 from benchmarks.process import CannotMeasure, cpu_seconds, free_port
-from benchmarks.proxying import CONTAINER_CONCURRENCY, Proxy
-from benchmarks.report import Row, middle
+from benchmarks.proxying import Proxy, candidate, compare
+from benchmarks.report import Row
 
 CONNECTIONS, STREAMS = 16, 4
 MIB = 1 << 20
@@ -44,9 +43,6 @@ SMALL = (
 )
 LARGE = (Load("h2c, 1 MiB to the client", "down"), Load("h2c, 1 MiB to the pod", "up"))
 
-#: One turn of a proxy: CPU seconds per request, and requests per second.
-Run = Callable[[Proxy], tuple[float, float]]
-
 
 def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
     """One row for each kind of request.
@@ -71,25 +67,7 @@ def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
                         return _turn_of_h2load([h2load, *upload], proxy, requests // 100)
                     return _turn(proxy, load.kind, requests // CONNECTIONS)
 
-                yield _compare(load, ours, beside, rounds, run)
-
-
-def _compare(load: Load, ours: Proxy, beside: Proxy, rounds: int, run: Run) -> Row:
-    for proxy in (ours, beside):
-        run(proxy)  # warms connections, memos and branch predictors; not counted
-    pairs = [(run(ours), run(beside)) for _ in range(rounds)]
-    ratio = middle([mine[0] / other[0] for mine, other in pairs])
-    cost, cost_beside = (middle([pair[i][0] for pair in pairs]) for i in (0, 1))
-    rate, rate_beside = (middle([pair[i][1] for pair in pairs]) for i in (0, 1))
-    return Row(
-        load.what,
-        f"{cost * 1e6:.1f} µs CPU/request",
-        f"nginx {cost_beside * 1e6:.1f} µs",
-        ratio,
-        "" if load.goal is None else f"<= {load.goal} x",
-        None if load.goal is None else ratio <= load.goal,
-        {"pairs": pairs, "requestsPerSecond": rate, "requestsPerSecondBeside": rate_beside},
-    )
+                yield compare(load.what, load.goal, ours, beside, rounds, run)
 
 
 def _turn(proxy: Proxy, kind: str, count: int) -> tuple[float, float]:
@@ -110,17 +88,7 @@ def _turn(proxy: Proxy, kind: str, count: int) -> tuple[float, float]:
 
 def _turn_of_h2load(command: list[str], proxy: Proxy, count: int) -> tuple[float, float]:
     """A turn with few requests that are large."""
-    command = [
-        *command,
-        "-n",
-        str(count),
-        "-c",
-        "4",
-        "-m",
-        "2",
-        "-H",
-        f":authority: {activator.HOST}",
-    ]
+    command = [*command, "-n", str(count), "-c4", "-m2", "-H", f":authority: {activator.HOST}"]
     before = cpu_seconds(proxy.pid)
     told = subprocess.run(
         [*command, f"http://127.0.0.1:{proxy.port}/"], capture_output=True, text=True, check=True
@@ -141,17 +109,5 @@ def _proxies(folder: Path, size: int) -> Iterator[tuple[Proxy, Proxy]]:
     places = [f"{ip}:{nginx.POD_PORT}" for ip in nginx.POD_IPS]
     with helper("http2_pod", str(size), *places) as pods:
         pods.hear()
-        with nginx.proxy(folder, port, http2=True) as pid, _activator(folder) as ours:
+        with nginx.proxy(folder, port, http2=True) as pid, candidate(folder, h2c=True) as ours:
             yield ours, Proxy(port, pid)
-
-
-@contextmanager
-def _activator(folder: Path) -> Iterator[Proxy]:
-    manifests = folder / "manifests"
-    pods = [
-        PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)
-        for ip in nginx.POD_IPS
-    ]
-    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY, h2c=True)
-    with activator.running(manifests) as found:
-        yield Proxy(found.port, found.pid)

@@ -67,7 +67,7 @@ def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator
     with (
         nginx.pods(folder),
         _nginx(folder / "beside") as beside,
-        _candidate(folder, itself) as ours,
+        _nginx(folder / "itself") if itself else candidate(folder) as ours,
     ):
         for load in LOADS:
             script = folder / "load.lua"
@@ -78,27 +78,35 @@ def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator
             ) -> tuple[float, float]:
                 return _turn(wrk, proxy, script, seconds)
 
-            row = _compare(load, ours, beside, rounds, run)
+            row = compare(load.what, load.goal, ours, beside, rounds, run)
             yield replace(row, what=f"{row.what} [nginx itself]", met=None) if itself else row
 
 
+#: One turn of a proxy: CPU seconds per request, and requests per second.
 Run = Callable[[Proxy], tuple[float, float]]
 
 
-def _compare(load: Load, ours: Proxy, beside: Proxy, rounds: int, run: Run) -> Row:
+def compare(
+    what: str, goal: float | None, ours: Proxy, beside: Proxy, rounds: int, run: Run
+) -> Row:
+    """The row of one kind of request, from turns of the activator and of nginx in pairs.
+
+    Arguments:
+        goal: at most so many times nginx's cost; None where nothing is demanded.
+    """
     for proxy in (ours, beside):
-        run(proxy)  # warms connections, pools and branch predictors; not counted
+        run(proxy)  # warms connections, pools, memos and branch predictors; not counted
     pairs = [(run(ours), run(beside)) for _ in range(rounds)]
     ratio = middle([mine[0] / other[0] for mine, other in pairs])
     cost, cost_beside = (middle([pair[i][0] for pair in pairs]) for i in (0, 1))
     rate, rate_beside = (middle([pair[i][1] for pair in pairs]) for i in (0, 1))
     return Row(
-        load.what,
+        what,
         f"{cost * 1e6:.1f} µs CPU/request",
         f"nginx {cost_beside * 1e6:.1f} µs",
         ratio,
-        f"<= {load.goal} x",
-        ratio <= load.goal,
+        "" if goal is None else f"<= {goal} x",
+        None if goal is None else ratio <= goal,
         {"pairs": pairs, "requestsPerSecond": rate, "requestsPerSecondBeside": rate_beside},
     )
 
@@ -126,16 +134,17 @@ def _nginx(folder: Path) -> Iterator[Proxy]:
 
 
 @contextmanager
-def _candidate(folder: Path, itself: bool) -> Iterator[Proxy]:
-    if itself:
-        with _nginx(folder / "itself") as proxy:
-            yield proxy
-        return
+def candidate(folder: Path, *, h2c: bool = False) -> Iterator[Proxy]:
+    """The activator before the pods of `benchmarks.nginx`.
+
+    Arguments:
+        h2c: pods speak HTTP/2.
+    """
     manifests = folder / "manifests"
     pods = [
         PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)
         for ip in nginx.POD_IPS
     ]
-    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY)
+    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY, h2c=h2c)
     with activator.running(manifests) as found:
         yield Proxy(found.port, found.pid)
