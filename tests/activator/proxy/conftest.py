@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.activator.proxy.observers import Records, Traces
 from tests.activator.proxy.world import World
 
 
@@ -30,3 +31,18 @@ async def new_world(anyio_backend: Any) -> AsyncIterator[Callable[..., Awaitable
 async def world(new_world: Callable[..., Awaitable[World]]) -> World:
     """A proxy with usual settings."""
     return await new_world()
+
+
+@pytest.fixture
+def traces(world: World) -> Traces:
+    """What the proxy's traces are told."""
+    traces = Traces()
+    world.proxy.tracer = traces  # type: ignore[assignment] # a trace of its own
+    return traces
+
+
+@pytest.fixture
+def records(world: World) -> Records:
+    """What the proxy's request log is told."""
+    world.proxy.request_log = records = Records()
+    return records

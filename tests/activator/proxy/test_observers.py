@@ -2,74 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from activator.proxy.observers import RequestRecord
+from tests.activator.proxy.observers import Records, Traces, steps_of_a_get
 from tests.activator.proxy.world import ok, request, until
-from throttler.model import Revision, RevisionID
-
-
-class Traces:
-    """A tracer, its only trace, and everything that it is told."""
-
-    trace_id = "ab" * 16
-
-    def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
-        self.secure: list[bool] = []
-        self.origins: list[str] = []
-
-    def begin(
-        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
-    ) -> Traces:
-        self.secure.append(secure)
-        self.told.append(("begin", method, target, host, minor, b"traceparent" in block))
-        return self
-
-    def found(self, revision: Revision) -> None:
-        self.told.append(("found", str(revision.id)))
-
-    def held(self, reason: str) -> None:
-        self.told.append(("held", reason))
-
-    def assigned(self, address: str) -> None:
-        self.told.append(("assigned",))
-
-    def waiting(self) -> None:
-        self.told.append(("waiting",))
-
-    def sending(self, origin: str) -> bytes:
-        self.told.append(("sending",))
-        self.origins.append(origin)
-        return b"traceparent: ours\r\ntracestate: ours\r\n"
-
-    def answered(self, status: int) -> None:
-        self.told.append(("answered", status))
-
-    def failed(self, error: str) -> None:
-        self.told.append(("failed",))
-
-    def ended(self, status: int, outcome: str) -> None:
-        self.told.append(("ended", status, outcome))
-
-
-class Records(list[RequestRecord]):
-    """A request log."""
-
-    def ended(self, record: RequestRecord) -> None:
-        self.append(record)
-
-
-@pytest.fixture
-def traces(world):
-    world.proxy.tracer = Traces()
-    return world.proxy.tracer
-
-
-@pytest.fixture
-def records(world):
-    world.proxy.request_log = Records()
-    return world.proxy.request_log
+from throttler.model import RevisionID
 
 
 async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(world, traces):
@@ -79,14 +14,7 @@ async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(world, t
 
     assert (await world.ask(request(b"/x", fields=fields))).status == 200
 
-    assert traces.told == [
-        ("begin", b"GET", b"/x", b"example.com", 1, True),
-        ("found", "ns/rev"),
-        ("assigned",),
-        ("sending",),
-        ("answered", 200),
-        ("ended", 200, "served"),
-    ]
+    assert traces.told == steps_of_a_get(b"/x", minor=1)
     assert (traces.secure, traces.origins) == ([False], [f"http://{pod.dest.address}"])
     (seen,) = pod.requests
     assert seen.all(b"traceparent") == seen.all(b"tracestate") == [b"ours"]

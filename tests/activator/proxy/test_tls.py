@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import trustme
 
-from tests.activator.proxy.test_observers import Traces
 from tests.activator.proxy.tls_world import TlsWorld, healthy, pod_context, secret
 from tests.activator.proxy.world import PodConnection, answer_whole, ok, request, turns, until
 from tests.conftest import UVLOOP
@@ -54,9 +53,10 @@ async def test_a_pod_is_asked_at_its_port_for_tls(world):
     assert pod.requests[0].all(b"host") == [f"{pod.host}:8112".encode()]
 
 
-async def test_a_trace_hears_that_both_sides_are_encrypted_and_which_port_was_dialled(world):
+async def test_a_trace_hears_that_both_sides_are_encrypted_and_which_port_was_dialled(
+    world, traces
+):
     pod = await world.serving()
-    traces = world.proxy.tracer = Traces()
     await world.ask()
     assert (traces.secure, traces.origins) == ([True], [f"https://{pod.host}:8112"])
 

@@ -192,6 +192,13 @@ def answer_hello(peer: Peer, stream: int, message: Message) -> None:
         peer.data(stream, b"hello", end=True)
 
 
+def echo(peer: Peer, stream: int, message: Message) -> None:
+    """Have a pod answer with the body, when it is whole."""
+    if message.ended:
+        peer.headers(stream, [(b":status", b"200")])
+        peer.data(stream, message.body, end=True)
+
+
 class Http2Pod:
     """A scripted pod.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.http2.errors import ErrorCode
-from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello
+from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import until
 
 GRPC = (b"content-type", b"application/grpc")
@@ -66,7 +66,7 @@ async def test_many_streams_share_a_connection_to_the_pod(http2):
 
 
 async def test_both_sides_stream_at_once(http2):
-    def echo(peer: Peer, stream: int, message: Message) -> None:
+    def echo_pieces(peer: Peer, stream: int, message: Message) -> None:
         if message.headers and not message.body:
             peer.headers(stream, [(b":status", b"200")])
         elif message.body:
@@ -74,7 +74,7 @@ async def test_both_sides_stream_at_once(http2):
             peer.data(stream, body)
 
     pod = await http2.serving()
-    pod.on_message = echo
+    pod.on_message = echo_pieces
     client = await http2.client()
     stream = client.ask(b"/", b"POST", end=False)
     for number in range(100):
@@ -110,11 +110,6 @@ async def test_a_client_that_resets_leaves_the_queue(http2):
 
 @pytest.mark.parametrize("size", [64 << 10, 400 << 10])
 async def test_large_bodies_pass_whole_both_ways(http2, size):
-    def echo(peer: Peer, stream: int, message: Message) -> None:
-        if message.ended:
-            peer.headers(stream, [(b":status", b"200")])
-            peer.data(stream, message.body, end=True)
-
     pod = await http2.serving()
     pod.on_message = echo
     client = await http2.client()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from activator.configmaps.observability import DEFAULT_TEMPLATE, RequestLogConfig
 from activator.telemetry.request_log import RequestLog
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
-from tests.activator.proxy.test_observers import Records, Traces
+from tests.activator.proxy.observers import steps_of_a_get
 from tests.activator.proxy.world import until
 from tests.activator.telemetry.test_request_log import Lines
 
@@ -24,33 +22,12 @@ async def waits_in_vain(http2: Http2World, client: Peer, *more: tuple[bytes, byt
     return await client.answer(stream)
 
 
-@pytest.fixture
-def traces(http2: Http2World) -> Traces:
-    traces = Traces()
-    http2.world.proxy.tracer = traces  # type: ignore[assignment] # a trace of its own
-    return traces
-
-
-@pytest.fixture
-def records(http2: Http2World) -> Records:
-    records = Records()
-    http2.world.proxy.request_log = records
-    return records
-
-
 async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(http2, traces):
     pod = await http2.serving()
     client = await http2.client()
     given = ((b"traceparent", b"theirs"), (b"tracestate", b"theirs"), (b"baggage", b"b"))
     await client.answer(client.ask(b"/x", b"GET", *given))
-    assert traces.told == [
-        ("begin", b"GET", b"/x", b"example.com", 2, True),
-        ("found", "ns/rev"),
-        ("assigned",),
-        ("sending",),
-        ("answered", 200),
-        ("ended", 200, "served"),
-    ]
+    assert traces.told == steps_of_a_get(b"/x", minor=2)
     assert (traces.secure, traces.origins) == ([False], [f"http://{pod.dest.address}"])
     (seen,) = pod.requests
     assert seen.all(b"traceparent") == seen.all(b"tracestate") == [b"ours"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -13,9 +13,14 @@ import trustme
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.tls.internal import DATA_PLANE, POD_PORT
-from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Message, Peer, answer_hello
+from tests.activator.proxy.http2.peers import (
+    Http2Pod,
+    Http2World,
+    Peer,
+    answer_hello,
+    echo,
+)
 from tests.activator.proxy.http2.test_downstream import BEGIN, asked, cut, goaways
-from tests.activator.proxy.test_observers import Traces
 from tests.activator.proxy.tls_world import (
     TlsWorld,
     free_address,
@@ -77,14 +82,20 @@ class Http2TlsWorld(Http2World):
 
 
 @pytest.fixture
-async def http2(anyio_backend: Any) -> AsyncIterator[Http2TlsWorld]:
-    """A proxy between clients and pods that speak HTTP/2 over TLS."""
+async def world(anyio_backend: Any) -> AsyncIterator[TlsWorld]:
+    """A proxy with TLS on both sides."""
     world = TlsWorld()
     await world.start()
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+def http2(world: TlsWorld) -> Iterator[Http2TlsWorld]:
+    """A proxy between clients and pods that speak HTTP/2 over TLS."""
     made = Http2TlsWorld(world)
     yield made
     made.close()
-    await world.close()
 
 
 def agreed(peer: Any) -> str | None:
@@ -111,9 +122,8 @@ async def test_who_offers_http2_is_given_it(http2, offered, chosen):
     assert agreed(await http2.secure(Client(), *offered)) == chosen
 
 
-async def test_a_request_reaches_a_pod_and_both_sides_are_encrypted(http2):
+async def test_a_request_reaches_a_pod_and_both_sides_are_encrypted(http2, traces):
     pod = await http2.serving()
-    traces = http2.world.proxy.tracer = Traces()
     client = await http2.client()
     answer = await client.answer(client.ask(b"/x", b"POST", (b"x-forwarded-proto", b"https")))
     assert (answer.status, answer.body) == (200, b"hello")
@@ -127,11 +137,6 @@ async def test_a_request_reaches_a_pod_and_both_sides_are_encrypted(http2):
 
 @pytest.mark.parametrize("size", [70_000, 3_000_000])
 async def test_bodies_pass_whole_both_ways(http2, size):
-    def echo(peer: Peer, stream: int, message: Message) -> None:
-        if message.ended:
-            peer.headers(stream, [(b":status", b"200")])
-            peer.data(stream, message.body, end=True)
-
     pod = await http2.serving()
     pod.on_message = echo
     client = await http2.client()

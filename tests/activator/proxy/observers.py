@@ -1,0 +1,69 @@
+"""A tracer and a request log that keep what they are told."""
+
+from __future__ import annotations
+
+from activator.proxy.observers import RequestRecord
+from throttler.model import Revision
+
+
+class Traces:
+    """A tracer, its only trace, and everything that it is told."""
+
+    trace_id = "ab" * 16
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+        self.secure: list[bool] = []
+        self.origins: list[str] = []
+
+    def begin(
+        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
+    ) -> Traces:
+        self.secure.append(secure)
+        self.told.append(("begin", method, target, host, minor, b"traceparent" in block))
+        return self
+
+    def found(self, revision: Revision) -> None:
+        self.told.append(("found", str(revision.id)))
+
+    def held(self, reason: str) -> None:
+        self.told.append(("held", reason))
+
+    def assigned(self, address: str) -> None:
+        self.told.append(("assigned",))
+
+    def waiting(self) -> None:
+        self.told.append(("waiting",))
+
+    def sending(self, origin: str) -> bytes:
+        self.told.append(("sending",))
+        self.origins.append(origin)
+        return b"traceparent: ours\r\ntracestate: ours\r\n"
+
+    def answered(self, status: int) -> None:
+        self.told.append(("answered", status))
+
+    def failed(self, error: str) -> None:
+        self.told.append(("failed",))
+
+    def ended(self, status: int, outcome: str) -> None:
+        self.told.append(("ended", status, outcome))
+
+
+class Records(list[RequestRecord]):
+    """A request log."""
+
+    def ended(self, record: RequestRecord) -> None:
+        self.append(record)
+
+
+def steps_of_a_get(target: bytes, *, minor: int) -> list[tuple[object, ...]]:
+    """What a trace is told of a GET with a traceparent that is served at once."""
+    return [
+        ("begin", b"GET", target, b"example.com", minor, True),
+        ("found", "ns/rev"),
+        ("assigned",),
+        ("sending",),
+        ("answered", 200),
+        ("ended", 200, "served"),
+    ]
