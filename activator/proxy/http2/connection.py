@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
@@ -19,19 +18,18 @@ from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.frame_reader import FrameReader
 from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.http2.settings import Setting, write_settings
+from activator.proxy.http2.stream import STREAM_WINDOW, TELL_AFTER
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
-    from activator.proxy.http2.exchange import Http2Exchange
+    from activator.proxy.http2.stream import Stream
 
-#: Bytes that a peer may send on a stream beyond what has gone out on the other side.
-STREAM_WINDOW: Final = 64 << 10
-#: The same of a connection. Streams are bounded each by itself, so that one that nobody reads
-#: does not stop the others; this bounds what comes in one turn.
+#: Bytes that a peer may send on all streams beyond what has come. Streams are bounded each by
+#: itself, so that one that nobody reads does not stop the others; this bounds what comes in one
+#: turn.
 CONNECTION_WINDOW: Final = 1 << 20
-#: Share of a window that is gone before its peer is told of room.
-_TELL_AFTER: Final = 2
 #: Answers to PING and SETTINGS that may wait for a peer that reads nothing (CVE-2019-9512).
 _MAX_ANSWERS: Final = 1000
 #: Frames without effect: at once, a second, and with each stream that is opened, which is far more
@@ -45,84 +43,6 @@ _SMALL_INCREMENT: Final = 64
 MAX_BACKLOG: Final = 256 << 10
 #: Seconds for a peer that has broken the rules to take what is written for it.
 PART_SECONDS: Final = 5.0
-
-
-class Stream:
-    """One stream of one connection.
-
-    Attributes:
-        exchange: whose it is; None once that has ended, or takes no more of what comes.
-        answered: on a pod's side: the head of the final answer has come.
-        window: bytes that may be sent on it, may be negative (RFC 9113 section 6.9.2).
-        unsent: payload that waits to be sent, if any; ends: what ends it behind that: a block of
-            trailers, empty for none, None as long as there is more to come.
-        on_sent: is told how many bytes of payload have gone out.
-        allowed: bytes that the peer may still send; owed: that it may send once it is told.
-        closed: it was ended by our side; peer_closed: by the other side.
-        missing: bytes of payload that were announced and have not come; -1 for not known.
-    """
-
-    __slots__ = (
-        "allowed",
-        "answered",
-        "closed",
-        "connection",
-        "ends",
-        "exchange",
-        "id",
-        "missing",
-        "on_sent",
-        "owed",
-        "peer_closed",
-        "unsent",
-        "window",
-    )
-
-    def __init__(self, connection: Connection, stream: int, exchange: Http2Exchange | None) -> None:
-        self.connection = connection
-        self.id = stream
-        self.exchange = exchange
-        self.answered = False
-        self.window = connection.peer_window
-        self.unsent: deque[bytes] | None = None  # few streams need one, and it takes 0.6 KiB
-        self.ends: bytes | None = None
-        self.on_sent: Callable[[int], None] | None = None
-        self.allowed = STREAM_WINDOW
-        self.owed = 0
-        self.closed = False
-        self.peer_closed = False
-        self.missing = -1
-
-    def send(self, payload: bytes, trailers: bytes | None) -> None:
-        """Send payload, and end the stream where ``trailers`` is not None."""
-        if self.closed:
-            return
-        if payload and self.connection.send_whole(self, payload, ended=trailers == b""):
-            if not trailers:
-                return
-        elif payload:
-            if self.unsent is None:
-                self.unsent = deque()
-            self.unsent.append(payload)
-        self.ends = trailers
-        self.connection.pump(self)
-
-    def left(self) -> int:
-        """Return the bytes of payload that wait to be sent."""
-        return sum(len(piece) for piece in self.unsent or ())
-
-    def came(self, length: int) -> bool:
-        """Count payload that came; return whether it was allowed."""
-        self.allowed -= length
-        return self.allowed >= 0
-
-    def credit(self, length: int) -> None:
-        """Let the peer send so much more."""
-        self.owed += length
-        if self.owed * _TELL_AFTER >= STREAM_WINDOW and not self.peer_closed:
-            self.connection.write(frames.window_update(self.id, self.owed))
-            self.allowed += self.owed
-            self.owed = 0
 
 
 class Connection(asyncio.Protocol):
@@ -383,7 +303,7 @@ class Connection(asyncio.Protocol):
         self._owed += length
         if self._allowed < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
-        if self._owed * _TELL_AFTER >= CONNECTION_WINDOW:
+        if self._owed * TELL_AFTER >= CONNECTION_WINDOW:
             self.write(frames.window_update(0, self._owed))
             self._allowed += self._owed
             self._owed = 0

@@ -16,13 +16,14 @@ from activator.proxy import presence, replies
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import PART_SECONDS, STREAM_WINDOW, Connection, Stream
+from activator.proxy.http2.connection import PART_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.exchange import Http2Exchange
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.section import reply_block
 from activator.proxy.http2.settings import Setting
+from activator.proxy.http2.stream import STREAM_WINDOW, Stream
 from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.problem import negotiated
 

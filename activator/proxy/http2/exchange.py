@@ -29,9 +29,9 @@ from throttler.errors import RevisionNotFound
 from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
-    from activator.proxy.http2.connection import Stream
     from activator.proxy.http2.downstream import Http2Downstream
     from activator.proxy.http2.pool import Http2Pool
+    from activator.proxy.http2.stream import Stream
     from activator.proxy.http2.upstream import Http2Upstream
 
 #: What stands in for the framing of a body that frames end.

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import Connection, Stream
+from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_response, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.settings import Setting
+from activator.proxy.http2.stream import Stream
 
 if TYPE_CHECKING:
     from activator.proxy.http2.exchange import Http2Exchange

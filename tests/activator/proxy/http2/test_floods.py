@@ -9,10 +9,11 @@ import pytest
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import STREAM_WINDOW, Connection
+from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.downstream import MAX_STREAMS
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.hpack import line
+from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.http2.test_attacks import MALFORMED
 from tests.activator.proxy.http2.test_downstream import (

@@ -1,0 +1,100 @@
+"""One stream of one connection: what it may send and take, and what waits to be sent on it.
+
+Its connection decides what goes out when; both sides of the relay have the same streams.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from activator.proxy.http2 import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from activator.proxy.http2.connection import Connection
+    from activator.proxy.http2.exchange import Http2Exchange
+
+#: Bytes that a peer may send on a stream beyond what has gone out on the other side.
+STREAM_WINDOW: Final = 64 << 10
+#: Share of a window that is gone before its peer is told of room.
+TELL_AFTER: Final = 2
+
+
+class Stream:
+    """One stream of one connection.
+
+    Attributes:
+        exchange: whose it is; None once that has ended, or takes no more of what comes.
+        answered: on a pod's side: the head of the final answer has come.
+        window: bytes that may be sent on it, may be negative (RFC 9113 section 6.9.2).
+        unsent: payload that waits to be sent, if any; ends: what ends it behind that: a block of
+            trailers, empty for none, None as long as there is more to come.
+        on_sent: is told how many bytes of payload have gone out.
+        allowed: bytes that the peer may still send; owed: that it may send once it is told.
+        closed: it was ended by our side; peer_closed: by the other side.
+        missing: bytes of payload that were announced and have not come; -1 for not known.
+    """
+
+    __slots__ = (
+        "allowed",
+        "answered",
+        "closed",
+        "connection",
+        "ends",
+        "exchange",
+        "id",
+        "missing",
+        "on_sent",
+        "owed",
+        "peer_closed",
+        "unsent",
+        "window",
+    )
+
+    def __init__(self, connection: Connection, stream: int, exchange: Http2Exchange | None) -> None:
+        self.connection = connection
+        self.id = stream
+        self.exchange = exchange
+        self.answered = False
+        self.window = connection.peer_window
+        self.unsent: deque[bytes] | None = None  # few streams need one, and it takes 0.6 KiB
+        self.ends: bytes | None = None
+        self.on_sent: Callable[[int], None] | None = None
+        self.allowed = STREAM_WINDOW
+        self.owed = 0
+        self.closed = False
+        self.peer_closed = False
+        self.missing = -1
+
+    def send(self, payload: bytes, trailers: bytes | None) -> None:
+        """Send payload, and end the stream where ``trailers`` is not None."""
+        if self.closed:
+            return
+        if payload and self.connection.send_whole(self, payload, ended=trailers == b""):
+            if not trailers:
+                return
+        elif payload:
+            if self.unsent is None:
+                self.unsent = deque()
+            self.unsent.append(payload)
+        self.ends = trailers
+        self.connection.pump(self)
+
+    def left(self) -> int:
+        """Return the bytes of payload that wait to be sent."""
+        return sum(len(piece) for piece in self.unsent or ())
+
+    def came(self, length: int) -> bool:
+        """Count payload that came; return whether it was allowed."""
+        self.allowed -= length
+        return self.allowed >= 0
+
+    def credit(self, length: int) -> None:
+        """Let the peer send so much more."""
+        self.owed += length
+        if self.owed * TELL_AFTER >= STREAM_WINDOW and not self.peer_closed:
+            self.connection.write(frames.window_update(self.id, self.owed))
+            self.allowed += self.owed
+            self.owed = 0
