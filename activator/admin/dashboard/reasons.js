@@ -44,3 +44,7 @@ export const REASONS = {
 /** Comes first where nobody waits and no pod is listed, which is no fault of a service at zero. */
 export const AT_ZERO =
   "Nothing while nobody waits: the first request of a service at zero starts a pod.";
+
+/** In place of all advice where the Revision object is gone. */
+export const DELETED =
+  "Apply the Revision again, if it was not meant to go: until then each request of it that waits does so in vain.";

@@ -2,7 +2,7 @@
 /** What the page says, in sentences. Pure. */
 
 import { counted, finely } from "./format.js";
-import { AT_ZERO, REASONS } from "./reasons.js";
+import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").Happening} Happening */
@@ -16,10 +16,6 @@ export function meaning(reason) {
 export function because(reason, detail) {
   return detail ? `${meaning(reason).replace(/\.$/, "")} (${detail}).` : meaning(reason);
 }
-
-/** In place of all advice where the Revision object is gone (activator/admin/advice.py). */
-const DELETED =
-  "Apply the Revision again, if it was not meant to go: until then each request of it that waits does so in vain.";
 
 /**
  * What somebody can do about a reason, in lines: sentences, and commands to copy.
@@ -116,8 +112,10 @@ export function happened(told) {
   return HAPPENINGS[told.kind]?.(told) ?? told.kind;
 }
 
-/** What kubelet is told, and what it means (as activator/admin/knowledge.py has it). */
-/** @type {Record<string, string>} */
+/**
+ * What kubelet is told, and what it means (as activator/admin/knowledge.py has it).
+ * @type {Record<string, string>}
+ */
 const NOT_READY = {
   "connection has not yet been established": "no connection to the autoscaler",
   "received SIGTERM from kubelet": "it was told to stop, and ends once its requests have",

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from activator.admin.advice import ADVICE, ADVICE_OF_FOLDER, AT_ZERO
+from activator.admin.advice import ADVICE, ADVICE_OF_FOLDER, AT_ZERO, DELETED
+from activator.admin.explain import _READINESS as READINESS
 from activator.admin.knowledge import OLD, not_ready
+from activator.admin.status import _OUT as OUT
 from activator.admin.views import WAITING
 from activator.events import EventKind
 from activator.wake_ups import Phase
@@ -36,7 +38,19 @@ def test_every_reason_to_wait_is_explained_in_the_words_of_the_command_line():
         }
         for reason in WAITING
     }
-    assert json.dumps(AT_ZERO) in SCRIPTS["reasons.js"]
+    for words in (AT_ZERO, DELETED):
+        assert json.dumps(words) in SCRIPTS["reasons.js"]
+
+
+def test_a_pod_that_is_out_is_a_reason_by_the_words_of_the_command_line():
+    told = ", ".join(f'"{rule}": "{reason}"' for rule, reason in OUT.items())
+    assert f"const OUT = {{ {told} }};" in SCRIPTS["model.js"]
+
+
+@pytest.mark.parametrize(("rule", "words"), READINESS.items())
+def test_when_a_pod_is_ready_is_said_as_on_the_command_line(rule, words):
+    """What comes after the colon is the rule itself, put in."""
+    assert json.dumps(words.removesuffix(f": {rule}")) in SCRIPTS["words.js"]
 
 
 @pytest.mark.parametrize(
