@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import sys
 import tempfile
 from contextlib import suppress
@@ -104,30 +105,50 @@ METHODS = {
 # -- queue-proxy -----------------------------------------------------------------------------------
 
 
-async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, inner: str) -> None:
+async def take(front: socket.socket, inner: str) -> None:
     """Answer probes; pass a connection of HTTP/2 on."""
-    with suppress(OSError, EOFError):
-        if (begun := await reader.readexactly(len(PREFACE))) != PREFACE:
-            while begun:
-                await reader.readuntil(b"\r\n\r\n")
-                writer.write(QUEUE)
-                begun = await reader.read(1)
-        else:
+    loop = asyncio.get_running_loop()
+    with front, suppress(OSError):
+        begun = await loop.sock_recv(front, PIECE)
+        if begun.startswith(PREFACE):
             tell("connection")
-            back, forth = await asyncio.open_unix_connection(inner, limit=PIECE)
-            forth.write(begun)
-            await asyncio.gather(pipe(reader, forth), pipe(back, writer))
-    writer.close()
+            with socket.socket(socket.AF_UNIX) as application:
+                application.setblocking(False)
+                await loop.sock_connect(application, inner)
+                await loop.sock_sendall(application, begun)
+                await asyncio.gather(pipe(front, application), pipe(application, front))
+            return
+        while begun:
+            for _ in range(begun.count(b"\r\n\r\n")):
+                await loop.sock_sendall(front, QUEUE)
+            begun = await loop.sock_recv(front, PIECE)
 
 
-async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(PIECE):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    writer.close()
+async def pipe(source: socket.socket, sink: socket.socket) -> None:
+    """Pass bytes on until they end. A sink that takes no more may have more to say: each direction
+    ends by itself, and what is closed at the end has been read to its end, lest a reset overtake
+    the last answers."""
+    loop = asyncio.get_running_loop()
+    takes = True
+    with suppress(OSError):
+        while data := await loop.sock_recv(source, PIECE):
+            if takes:
+                try:
+                    await loop.sock_sendall(sink, data)
+                except OSError:
+                    takes = False
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+async def serve(listening: socket.socket, inner: str) -> None:
+    """Take connections until cancelled."""
+    loop = asyncio.get_running_loop()
+    taken = set()
+    while True:
+        front, _ = await loop.sock_accept(listening)
+        taken.add(task := loop.create_task(take(front, inner)))
+        task.add_done_callback(taken.discard)
 
 
 async def main(ip: str, port: int, age: int) -> None:
@@ -141,18 +162,16 @@ async def main(ip: str, port: int, age: int) -> None:
         server.add_insecure_port(f"unix:{inner}")
         await server.start()
 
-        connections = set()
-
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connections.add(loop.create_task(take(reader, writer, inner)))
-
         loop = asyncio.get_running_loop()
-        front = await asyncio.start_server(accept, ip, port, limit=PIECE)
+        listening = socket.create_server((ip, port), backlog=128)
+        listening.setblocking(False)
+        accepting = loop.create_task(serve(listening, inner))
         ended = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, ended.set)
         tell("listening")
         await ended.wait()
-        front.close()
+        accepting.cancel()
+        listening.close()
         with suppress(TimeoutError):
             while True:
                 asked.clear()
