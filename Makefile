@@ -10,6 +10,9 @@ RUNTIME := $(VENV)/.runtime
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-config --custom-compile-command "make lock"
 
+# Tests start the activator as a process very often: it is not to be compiled each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check format bench dashboards queries screenshots lock image-proof clean
 
 help:  ## Show this list
@@ -44,7 +47,7 @@ check: $(STAMP)  ## Format check, lint and types
 	$(BIN)/mypy
 
 test: check  ## The checks above, then every test
-	$(BIN)/pytest -n 3 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
 format: $(STAMP)  ## Put the code into its format
 	$(BIN)/ruff format .
