@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import selectors
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -63,8 +62,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-@pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
-    """What an activator in this process took out of the collector's reach is there again."""
-    yield
-    gc.unfreeze()
+def pytest_collection_finish() -> None:
+    """All that collection has made lives as long as this process: nobody is to walk over it again.
+
+    A collection of garbage would take 0.05 s and more, of which an activator that starts in this
+    process does one, and some tests one each. What activators freeze themselves would be out of
+    reach of later tests, whose profiles look for it.
+    """
+    gc.collect()
+    gc.freeze()
+    pytest.MonkeyPatch().setattr(gc, "freeze", lambda: None)

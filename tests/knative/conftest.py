@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,13 +16,6 @@ from tests.knative.world import World
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Virtual time alone: most cases are about what happens within seconds, or does not happen."""
     return request.param
-
-
-@pytest.fixture(autouse=True)
-def no_garbage_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection at each start takes longer than most of these tests."""
-    quiet = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, isenabled=gc.isenabled)
-    monkeypatch.setattr("activator.servers.gc", quiet)
 
 
 @pytest.fixture
