@@ -3,23 +3,23 @@
 What a client sends ahead stays unread, or in one bounded buffer, until the request before it is
 answered. Speaks HTTP/1.1 and HTTP/1.0; probes are answered here, before any revision is asked
 for. Knative's counterpart: the handler chain of cmd/activator/main.go, which runs in this order:
-kubelet's probe, ingress's probe, activator's probe, revision.
+kubelet's probe, ingress's probe, activator's probe, revision. What every connection has, whatever
+is said on it, is in ``proxy.client_connection``.
 """
 
 from __future__ import annotations
 
-import asyncio
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from activator.proxy import presence, replies
 from activator.proxy.body import Body, LengthBody
+from activator.proxy.client_connection import ClientConnection
 from activator.proxy.grammar import FramingError
 from activator.proxy.http1_exchange import Http1Exchange
 from activator.proxy.http2.downstream import Http2Downstream
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.frames import PREFACE
-from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.partial import PartialHead
 from activator.proxy.presence import Inquiry
 from activator.proxy.probes import may_be_kubelet, probe_reply
@@ -28,65 +28,31 @@ from activator.proxy.request import Request, read_request
 from activator.tls import agreed
 
 if TYPE_CHECKING:  # the server makes downstreams
+    from asyncio import BaseTransport
+
     from activator.proxy.server import Proxy
 
 #: Bytes that a client may send ahead of its turn before we stop reading.
 MAX_AHEAD = 64 << 10
-#: When the ports close: seconds in which a connection that is new may still bring its first
-#: request, which is on its way (Go: the same).
-_NEW = 5.0
-#: Seconds for a client to answer the end of TLS.
-_TLS_END = 1.0
 
 
-class Downstream(asyncio.Protocol):
-    """One connection of a client.
-
-    Attributes:
-        client: its IP address; secure: whether the connection is encrypted.
-        full: the client does not take what has been written for it.
-        idle_since: see eviction.Guest.
-    """
+class Downstream(ClientConnection):
+    """One connection of a client that speaks HTTP/1, or may come to speak HTTP/2."""
 
     __slots__ = (
         "_ahead",
         "_body",
         "_busy",
-        "_closed",
-        "_eof",
         "_exchange",
         "_head_only",
         "_inquiry",
         "_minor",
-        "_new_since",
         "_partial",
         "_reading",
-        "_stopping",
-        "_unsent",
-        "_unsent_at",
-        "armed",
-        "client",
-        "full",
-        "idle_since",
-        "proxy",
-        "secure",
-        "transport",
     )
 
     def __init__(self, proxy: Proxy) -> None:
-        # For the connection.
-        self.proxy = proxy
-        self.client = b""
-        self.armed = inf
-        self._stopping = False
-        self._closed = False
-        self.full = False
-        self.secure = False
-        self._new_since = -inf
-        self.idle_since = -inf
-        self._unsent = 0
-        self._unsent_at = 0.0
-        self._eof = False
+        super().__init__(proxy)
         self._inquiry: Inquiry | None = None
         self._reading = True
         self._busy = False
@@ -99,37 +65,17 @@ class Downstream(asyncio.Protocol):
         self._head_only = False
         self._minor = 1
 
-    transport: asyncio.Transport
-
     # -- for the loop ---------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
-        self.transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
-        self.secure = presence.is_tls(self.transport)
-        if self.secure:
-            presence.bound_tls_buffer(self.transport)
-        proxy = self.proxy
-        refused = not self.secure and not proxy.find_room()  # over TLS: before the handshake
-        proxy.connections.add(self)
-        if refused:
-            self._closed = True
-            self.write(proxy.too_many_connections())
-            self._end()
-            return
-        self._new_since = self.idle_since = now = proxy.clock()
-        proxy.eviction.came(self)
-        proxy.timers.arm(self, now + proxy.header_timeout)
+    def connection_made(self, transport: BaseTransport) -> None:
+        """See ClientConnection."""
+        super().connection_made(transport)
         if self.secure and agreed.protocol(transport) == agreed.HTTP2:
             self._speak_http2(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        self.proxy.connections.discard(self)
-        self.proxy.eviction.left(self)
-        self.proxy.timers.forget(self)
+        """See ClientConnection."""
+        super().connection_lost(exc)
         self._end_partial()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -247,14 +193,11 @@ class Downstream(asyncio.Protocol):
     def _speak_http2(self, data: bytes) -> None:
         """Leave the connection to HTTP/2, whose preface is a malformed head in HTTP/1 (RFC 9113
         section 3.4)."""
-        proxy = self.proxy
-        proxy.connections.discard(self)
-        proxy.eviction.left(self)
-        proxy.timers.forget(self)
+        self._leave_place()
         self._closed = True
         successor = Http2Downstream(self)
-        proxy.connections.add(successor)
-        proxy.eviction.came(successor, http2=True)
+        self.proxy.connections.add(successor)
+        self.proxy.eviction.came(successor, http2=True)
         self.transport.set_protocol(successor)
         if self.secure and not agreed.is_adequate(self.transport):
             successor.fail(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "a weak cipher suite"))
@@ -350,14 +293,6 @@ class Downstream(asyncio.Protocol):
                 self.transport.pause_reading()
                 self._expect_silence()
 
-    def peer(self) -> str:
-        """Return the client's ``ip:port``; the port is 0 where there is none."""
-        peer = self.transport.get_extra_info("peername")
-        if not isinstance(peer, tuple):
-            return "127.0.0.1:0"
-        host, port = peer[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
     def _expect_silence(self) -> None:
         """The loop will not tell if this client leaves: see for ourselves now and then."""
         if self._exchange is None:
@@ -373,11 +308,6 @@ class Downstream(asyncio.Protocol):
         return early
 
     # -- writing --------------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> None:
-        """Send bytes to the client; a client that has left is found by connection_lost."""
-        if not self.transport.is_closing():
-            self.transport.write(data)
 
     def reply(self, reply: replies.Reply, *, keep_alive: bool = True) -> None:
         """Answer the present request ourselves."""
@@ -424,25 +354,9 @@ class Downstream(asyncio.Protocol):
         self._watch_unsent()
         unread = self._body is not None or self._partial is not None or self._ahead
         if (unread or not self._reading) and not self._eof:
-            self.transport.set_protocol(Linger(self, self.transport))
-            if self.secure:
-                self._arm(self.proxy.clock() + MAX_SECONDS + _TLS_END)
+            self._linger()
         else:
             self._end()
-
-    def _end(self) -> None:
-        """Close. The end of TLS wants an answer, for which the loop waits a minute; a client that
-        has taken all we sent need not be waited for."""
-        self._closed = True
-        self.transport.close()
-        if self.secure:
-            self._unsent_at = self.proxy.clock()
-            self._arm(self._unsent_at + _TLS_END)
-
-    def _arm(self, when: float) -> None:
-        """Look at the connection by then."""
-        if self.armed > when:
-            self.proxy.timers.arm(self, when)
 
     def _refuse(self, error: FramingError) -> None:
         """Answer what is not a request, and close."""
@@ -487,39 +401,6 @@ class Downstream(asyncio.Protocol):
         self._refuse(FramingError("the request head took too long", 408))
         return inf
 
-    def _end_unused(self, now: float) -> float:
-        """Close a connection on which no first request has begun in the time for its head, as Go
-        does; or any that is idle, where the server stops."""
-        late_at = self._new_since + self.proxy.header_timeout
-        if self._stopping or -inf < late_at <= now:
-            self._end()
-            return inf
-        return max(late_at, now) if late_at > -inf else inf
-
-    def _watch_unsent(self) -> None:
-        """The answer is complete, and no deadline watches over it any more; but the client may
-        never take the rest of it."""
-        self._unsent = presence.count_unsent(self.transport)
-        if self._unsent:
-            self._unsent_at = self.proxy.clock()
-            self._arm(self._unsent_at + self.proxy.header_timeout)
-
-    def _give_up_unsent(self, now: float) -> float:
-        """Drop a client that has taken nothing for too long, or has all and does not say so."""
-        unsent = presence.count_unsent(self.transport)
-        if not unsent:
-            if self._closed and self.secure:
-                self.transport.abort()
-            return inf
-        if unsent < self._unsent or not self._unsent:
-            self._unsent_at = now
-        self._unsent = unsent
-        late_at = self._unsent_at + self.proxy.header_timeout
-        if now >= late_at:
-            self.transport.abort()
-            return inf
-        return min(now + _TLS_END, late_at) if self.secure else late_at
-
     def _look(self, now: float) -> float:
         """Find out whether a client of which the loop tells nothing is there; return when next."""
         exchange, transport = self._exchange, self.transport
@@ -549,13 +430,6 @@ class Downstream(asyncio.Protocol):
         ending = self._closed or self._stopping or self.transport.is_closing()
         return not (busy or ending or self._ahead or self.full)
 
-    def leave(self) -> bool:
-        """See eviction.Guest."""
-        if presence.count_unread(self.transport):
-            return False
-        self._end()
-        return True
-
     # -- the end --------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
@@ -564,15 +438,8 @@ class Downstream(asyncio.Protocol):
         One that has come in part is present; and one that the client sent while it took an answer.
         """
         self._stopping = True
-        if self._exchange is not None or self._partial is not None or self._ahead:
-            return
-        if self._closed or self.transport.is_closing():
-            return
-        now = self.proxy.clock()
-        if presence.count_unread(self.transport) or now < self._new_since + _NEW:
-            self._arm(now + _NEW)  # a request is on its way up, or may be on its way here
-        else:
-            self._end()
+        if self._exchange is None and self._partial is None and not self._ahead:
+            self._end_unless_new()
 
     def drain(self) -> None:
         """The time to wait is over: a request that has no pod is told so."""

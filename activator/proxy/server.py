@@ -22,6 +22,7 @@ import uvicorn
 
 from activator.driver import Driver
 from activator.logs import Repeats
+from activator.proxy.client_connection import ClientConnection
 from activator.proxy.downstream import Downstream
 from activator.proxy.eviction import Eviction
 from activator.proxy.http2.downstream import Http2Downstream
@@ -100,7 +101,7 @@ class Proxy:
         #: Set when the process is to end: each answer from then on is the last on its connection,
         #: so that clients go elsewhere before it is closed.
         self.draining = False
-        self.connections: set[Downstream | Http2Downstream] = set()
+        self.connections: set[ClientConnection | Http2Downstream] = set()
         self.eviction = Eviction()
         #: Clients that are no connections yet: their TLS has not begun.
         self.handshakes = Tasks()

@@ -235,39 +235,6 @@ async def test_an_idle_connection_stays_and_may_ask_later(new_world):
     assert (await client.answer()).status == 200
 
 
-async def test_a_connection_on_which_nothing_ever_comes_is_closed_without_a_word(new_world):
-    world = await new_world(header_timeout=1.0)
-    client = await world.client()
-    started = world.now()
-    await client.ended()
-    assert not client.received
-    assert world.now() - started == pytest.approx(1.0, abs=0.2)
-    await until(lambda: not world.proxy.connections)
-
-
-async def test_connections_that_come_and_go_leave_nothing_behind(world):
-    for _ in range(300):
-        client = await world.client()
-        client.abort()
-        await until(lambda: not world.proxy.connections)
-
-    assert len(world.proxy.timers) < 100
-
-
-async def test_many_idle_connections_have_no_work_to_do(new_world):
-    world = await new_world(header_timeout=0.05)
-    await world.serving()
-    for _ in range(200):
-        client = await world.client()
-        client.send(request())
-        assert (await client.answer()).status == 200
-    await world.clock_moves(0.2)
-
-    assert (await world.ask()).status == 200
-    assert len(world.proxy.timers) <= 1  # that of the connection that has just asked
-    assert len(world.proxy.connections) >= 200
-
-
 @pytest.mark.parametrize(
     ("limits", "wire", "status"),
     [
@@ -370,38 +337,6 @@ async def test_a_client_that_reads_no_answers_is_read_no_more(world):
     (downstream,) = world.proxy.connections
     assert downstream.transport.get_write_buffer_size() < 1 << 20
     assert world.loads.popitem()[1].ever < 400
-
-
-@pytest.mark.parametrize("fields", [b"", b"Connection: close\r\n"], ids=["keep-alive", "close"])
-async def test_a_client_that_never_takes_its_answers_is_dropped(new_world, fields):
-    world = await new_world(header_timeout=0.2)
-    await world.serving(answer=ok(b"x" * 100_000))
-    client = await world.client(SMALL_BUFFER)
-    client.transport.pause_reading()
-    client.send(request() * 60 + request(fields=fields) + request())
-    await turns(3000)
-    (downstream,) = world.proxy.connections
-    assert downstream.transport.get_write_buffer_size() > 0
-
-    await world.clock_moves(0.8)
-
-    assert not world.proxy.connections
-
-
-async def test_a_client_that_takes_its_answers_slowly_gets_them_all(new_world):
-    world = await new_world(header_timeout=0.4)
-    await world.serving(answer=ok(b"x" * 100_000))
-    client = await world.client(200_000)
-    client.transport.pause_reading()
-    client.send(request() * 60 + request(fields=b"Connection: close\r\n"))
-    await turns(1000)
-    for _ in range(10):
-        await world.clock_moves(0.05)
-        client.transport.resume_reading()
-        await turns(30)
-        client.transport.pause_reading()
-    client.transport.resume_reading()
-    await client.size(61 * 100_000)
 
 
 async def test_own_answers_do_not_pile_up_for_a_client_that_reads_none(world):

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from activator.proxy import downstream
+from activator.proxy import client_connection
 from activator.proxy.replies import refused
 from activator.proxy.server import ListenError, data_server, listen
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
@@ -139,7 +139,7 @@ async def test_a_new_connection_may_bring_its_first_request_while_the_server_sto
     world, monkeypatch
 ):
     """An ingress that was told to close opens one for each request, and may repeat no POST."""
-    monkeypatch.setattr(downstream, "_NEW", 1.0)
+    monkeypatch.setattr(client_connection, "_NEW", 1.0)
     pod = await world.serving()
     server, port, task = await _served(world)
     new, silent = await _connected(world, port), await _connected(world, port)
