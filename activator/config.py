@@ -15,17 +15,16 @@ it; its environment variables keep their names, so its Deployment works unchange
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from activator import values
+from activator import derived, values
+from activator.contradictions import contradictions
 from activator.setting import (
     ASKING,
     REQUIRED,
-    Derived,
     Setting,
     Sources,
     find,
@@ -34,41 +33,6 @@ from activator.setting import (
     setting,
 )
 from activator.tls import parameters
-
-RESOLV_CONF = Path("/etc/resolv.conf")
-DEFAULT_CLUSTER_DOMAIN = "cluster.local"
-
-
-def _host_name(sources: Sources) -> str:
-    return socket.gethostname() or "localhost"
-
-
-def _bind_address(sources: Sources) -> str:
-    return str(sources.known.get("bind", "127.0.0.1"))
-
-
-def _cluster_domain(sources: Sources) -> str:
-    """The first search domain that starts with ``svc.``, as Knative's pkg/network/domain.go."""
-    try:
-        lines = sources.resolv_conf.read_text(errors="replace").splitlines()
-    except OSError:
-        return DEFAULT_CLUSTER_DOMAIN
-    searches = (words for line in lines if (words := line.split()) and words[0] == "search")
-    for domain in (word for words in searches for word in words[1:]):
-        if domain.startswith("svc."):
-            try:
-                return values.DOMAIN.parse(domain.removeprefix("svc."))
-            except ValueError:
-                continue
-    return DEFAULT_CLUSTER_DOMAIN
-
-
-def _autoscaler_url(sources: Sources) -> str:
-    known = sources.known
-    if "system_namespace" not in known or "cluster_domain" not in known:
-        return ""  # one of them is wrong, and the start is refused for that
-    return f"ws://autoscaler.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
-
 
 LISTENERS = "Listeners"
 IDENTITY = "Who and where this activator is"
@@ -145,8 +109,7 @@ class Settings:
         "A web page whose name was made to lead to this machine must not read it.",
     )
     metrics_bind: str = setting(
-        values.ADDRESS, "METRICS_PROMETHEUS_HOST", LISTENERS,
-        Derived("the value of `--bind`", _bind_address),
+        values.ADDRESS, "METRICS_PROMETHEUS_HOST", LISTENERS, derived.BIND,
         "Address on which metrics are taken.",
         "Prometheus comes from where traffic comes from.",
     )
@@ -231,13 +194,13 @@ class Settings:
         values.NAME, "POD_NAME", IDENTITY, REQUIRED,
         "Name of this activator in logs and in the statistics it sends.",
         "The autoscaler adds up activators by this name, so two must not share one.",
-        local=Derived("the host's name", _host_name),
+        local=derived.HOST_NAME,
     )
     pod_ip: str = setting(
         values.ADDRESS, "POD_IP", IDENTITY, REQUIRED,
         "Own address, looked up among the activators of a revision to find the own share of pods.",
         "Only the cluster knows it.",
-        local=Derived("the value of `--bind`", _bind_address),
+        local=derived.BIND,
     )
     system_namespace: str = setting(
         values.DNS_LABEL, "SYSTEM_NAMESPACE", IDENTITY, REQUIRED,
@@ -246,8 +209,7 @@ class Settings:
         local="knative-serving",
     )
     cluster_domain: str = setting(
-        values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY,
-        Derived("the `svc.` search domain of resolv.conf, else cluster.local", _cluster_domain),
+        values.DOMAIN, "CLUSTER_DOMAIN", IDENTITY, derived.CLUSTER_DOMAIN,
         "Domain of the cluster's service names.",
         "The kubelet writes it into resolv.conf of each pod.",
     )
@@ -294,7 +256,7 @@ class Settings:
     )
     autoscaler_url: str = setting(
         values.url("ws", "wss", empty="no autoscaler"), "ACTIVATOR_AUTOSCALER_URL", CLUSTER,
-        Derived("ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080", _autoscaler_url),
+        derived.AUTOSCALER_URL,
         "WebSocket that takes the statistics which scale a service; empty turns it off.",
         "Where Knative's autoscaler listens; a laptop has none.",
         local="", commands=("run", "local"), empty_is_value=True,
@@ -556,7 +518,7 @@ def load(
     flags: Mapping[str, str | None],
     environ: Mapping[str, str] = os.environ,
     *,
-    resolv_conf: Path = RESOLV_CONF,
+    resolv_conf: Path = derived.RESOLV_CONF,
 ) -> Settings:
     """Read every setting of one command.
 
@@ -567,7 +529,8 @@ def load(
         resolv_conf: where the cluster's domain may be found.
 
     Raises:
-        ConfigError: with all wrong and all missing settings.
+        ConfigError: with all wrong and all missing settings, or else with those that contradict
+            each other.
     """
     sources = Sources(command, flags, environ, resolv_conf)
     problems: list[str] = []
@@ -576,87 +539,10 @@ def load(
             sources.known[row.name] = find(row, sources)
         except ValueError as error:
             problems.append(str(error))
-    problems = problems or _contradictions(sources.known)
+    problems = problems or contradictions(sources.known)
     if problems:
         raise ConfigError(problems)
     return Settings(command=command, **sources.known)
-
-
-def _contradictions(known: Mapping[str, Any]) -> list[str]:
-    """Values that are right alone and wrong together."""
-    return (
-        _shared_ports(known)
-        + _tls_contradictions(known)
-        + [
-            f"hold_bytes ({known['hold_bytes']} bytes) is larger than {budget} ({known[budget]} "
-            f"bytes): one request alone could not be held; lower the one or raise the other."
-            for budget in ("hold_bytes_per_revision", "hold_bytes_total")
-            if known["hold_bytes"] > known[budget]
-        ]
-        + _unfinished_contradictions(known)
-    )
-
-
-def _unfinished_contradictions(known: Mapping[str, Any]) -> list[str]:
-    one, all_of_them = known["max_header_bytes"], known["unfinished_header_bytes"]
-    if one <= all_of_them - all_of_them // 4:
-        return []
-    return [
-        f"max_header_bytes ({one} bytes) is larger than three quarters of unfinished_header_bytes "
-        f"({all_of_them} bytes): the largest headers could not come in pieces; lower the one or "
-        f"raise the other."
-    ]
-
-
-def _tls_contradictions(known: Mapping[str, Any]) -> list[str]:
-    problems = [
-        f"{end}tls_min_version (1.3) is above {end}tls_max_version (1.2): no version is left."
-        for end in ("", "metrics_")
-        if known[f"{end}tls_min_version"] > known[f"{end}tls_max_version"] != ""
-    ]
-    pair = {name: known[name] for name in ("metrics_tls_cert", "metrics_tls_key")}
-    if any(pair.values()) and not all(pair.values()):
-        problems.append(" and ".join(pair) + " belong together: give both or neither.")
-    auth, ca = known["metrics_tls_client_auth"], known["metrics_tls_client_ca_file"]
-    if (auth != "none" or ca) and not any(pair.values()):
-        problems.append(
-            "metrics_tls_client_auth and metrics_tls_client_ca_file need TLS on the metrics port: "
-            "give metrics_tls_cert and metrics_tls_key, too."
-        )
-    elif auth != "none" and not ca:
-        problems.append(
-            f"metrics_tls_client_auth is {auth}, and metrics_tls_client_ca_file does not say by "
-            f"which certificates clients are checked."
-        )
-    elif ca and auth == "none":
-        problems.append(
-            "metrics_tls_client_ca_file is given, and metrics_tls_client_auth is none: set it to "
-            "optional or require, or leave out the file."
-        )
-    return problems
-
-
-def _shared_ports(known: Mapping[str, Any]) -> list[str]:
-    # https_port is left out: it is open only with TLS, which is not known here.
-    addresses = {
-        "http_port": known["bind"],
-        "h2c_port": known["bind"],
-        "metrics_port": known["metrics_bind"],
-        "profiling_port": known["bind"],
-        "admin_port": known["admin_bind"],
-    }
-    names = list(addresses)
-    return [
-        f"{one} and {other} are both {known[one]} on {addresses[one]}: give each its own port, "
-        f"or 0 to pick a free one."
-        for position, one in enumerate(names)
-        for other in names[position + 1 :]
-        if known[one] == known[other] != 0 and _overlap(addresses[one], addresses[other])
-    ]
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one == other or not {"0.0.0.0", "::"}.isdisjoint({one, other})
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ BASE: Final = frozenset(
     for name in (
         "config",
         "configmaps",
+        "contradictions",
         "counters",
+        "derived",
         "events",
         "failures",
         "log_lines",
@@ -73,7 +75,14 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.timers": frozenset(),
     "activator.values": frozenset(),
     "activator.setting": frozenset({"activator.values"}),
-    "activator.config": frozenset({"activator.values", "activator.setting", "activator.tls"}),
+    "activator.derived": frozenset({"activator.values", "activator.setting"}),
+    "activator.contradictions": frozenset(),
+    "activator.config": frozenset(
+        {
+            *("activator.values", "activator.setting", "activator.derived"),
+            *("activator.contradictions", "activator.tls"),
+        }
+    ),
     "activator.configmaps": frozenset(
         {"throttler", "activator.log_lines", "activator.logs", "activator.values"}
     ),

@@ -85,52 +85,6 @@ def test_an_empty_autoscaler_url_turns_it_off():
     assert run({"autoscaler_url": ""}).autoscaler_url == ""
 
 
-@pytest.mark.parametrize(
-    ("lines", "domain"),
-    [
-        ("search default.svc.example.org svc.example.org example.org\n", "example.org"),
-        ("nameserver 10.0.0.1\nsearch svc.corp.\n", "corp"),
-        ("search example.org\n", "cluster.local"),
-        ("#search svc.no.org\n", "cluster.local"),
-        ("search svc. svc.!! svc.b\n", "b"),
-        ("", "cluster.local"),
-        ("\udcff", "cluster.local"),
-    ],
-)
-def test_the_cluster_domain_is_what_the_kubelet_wrote(tmp_path, lines, domain):
-    path = tmp_path / "resolv.conf"
-    path.write_bytes(lines.encode(errors="surrogateescape"))
-    assert run(resolv_conf=path).cluster_domain == domain
-    assert run(resolv_conf=path).autoscaler_url.endswith(f".svc.{domain}:8080")
-
-
-def test_the_environment_names_the_domain_even_without_resolv_conf():
-    assert run(CLUSTER_DOMAIN="corp.example.").cluster_domain == "corp.example"
-
-
-def test_two_listeners_on_one_port_are_refused():
-    with pytest.raises(ConfigError, match="http_port and admin_port are both 8080"):
-        local({"http_port": "8080"})
-    with pytest.raises(ConfigError, match="h2c_port and metrics_port"):
-        local({"h2c_port": "9000", "metrics_port": "9000"})
-
-
-def test_one_port_on_two_addresses_and_two_free_ones_are_fine():
-    local({"http_port": "8080", "bind": "127.0.0.1", "admin_bind": "127.0.0.2"})
-    local({"http_port": "0", "h2c_port": "0", "metrics_port": "0", "admin_port": "0"})
-
-
-def test_a_request_must_fit_into_the_budgets():
-    with pytest.raises(ConfigError, match="larger than hold_bytes_per_revision"):
-        local({"hold_bytes": "65MiB"})
-
-
-def test_the_largest_headers_must_fit_into_what_is_kept_of_all():
-    with pytest.raises(ConfigError, match="three quarters of unfinished_header_bytes"):
-        local({"unfinished_header_bytes": "1MiB"})
-    local({"unfinished_header_bytes": "1MiB", "max_header_bytes": "768KiB"})
-
-
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         run().http_port = 1  # type: ignore[misc] # that it is frozen is the test
@@ -166,28 +120,3 @@ def test_the_reference_shows_this_very_table():
     assert shown[1].strip() == markdown(SETTINGS), (
         "put the output of `python -m activator.config` between the markers"
     )
-
-
-@pytest.mark.parametrize(
-    ("flags", "problem"),
-    [
-        ({"tls_min_version": "1.3", "tls_max_version": "1.2"}, "no version is left"),
-        ({"metrics_tls_max_version": "1.2"}, "metrics_tls_min_version (1.3) is above"),
-        ({"metrics_tls_cert": "a"}, "give both or neither"),
-        ({"metrics_tls_key": "a"}, "give both or neither"),
-        ({"metrics_tls_client_auth": "require"}, "need TLS on the metrics port"),
-        ({"metrics_tls_client_ca_file": "a"}, "need TLS on the metrics port"),
-        (
-            {"metrics_tls_cert": "a", "metrics_tls_key": "b", "metrics_tls_client_auth": "require"},
-            "does not say by which certificates",
-        ),
-        (
-            {"metrics_tls_cert": "a", "metrics_tls_key": "b", "metrics_tls_client_ca_file": "c"},
-            "set it to optional or require",
-        ),
-    ],
-)
-def test_tls_that_contradicts_itself_is_refused(flags, problem, tmp_path):
-    with pytest.raises(ConfigError) as caught:
-        load("local", {"manifests": str(tmp_path), **flags}, {})
-    assert problem in str(caught.value)
