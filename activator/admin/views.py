@@ -1,17 +1,16 @@
 """What the admin API's answers consist of: each field once, with its type and its meaning.
 
 From these types follow the OpenAPI document (openapi.py), the tables of docs/reference.md
-(``python -m activator.admin.views`` prints them) and what mypy demands of whoever makes the
-answers. A contract: fields are added, and words to closed sets, but none is taken away or given
-another meaning within ``/api/v1``; clients ignore what they do not know. Knative has no
-counterpart.
+(view_tables.py) and what mypy demands of whoever makes the answers. A contract: fields are added,
+and words to closed sets, but none is taken away or given another meaning within ``/api/v1``;
+clients ignore what they do not know. Knative has no counterpart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
-from typing import Annotated, Any, Final, TypedDict, get_args, get_type_hints
+from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta
 
@@ -19,7 +18,7 @@ from activator.counters import OUTCOMES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
 from throttler.reason import Reason
-from throttler.rule import VERDICTS, Decision, Rule
+from throttler.rule import Decision, Rule
 
 #: Those reasons for which a request can wait.
 WAITING: Final = (
@@ -440,45 +439,3 @@ class ProblemView(TypedDict):
     title: Annotated[str, says("the status in words")]
     status: Annotated[int, says("the status of the answer")]
     detail: Annotated[str, says("what was wrong and what to do, for people")]
-
-
-#: The tables of docs/reference.md, in its order: the first column's heading, and whose fields.
-TABLES: Final = (
-    ("field of a revision", RevisionView),
-    ("field of `capacityBreakdown`", CapacityBreakdown),
-    ("field of `lastFailure`", FailureView),
-    ("field of `forecast`", ForecastView),
-    ("field of a pod", PodView),
-    ("field of `activator`", ActivatorView),
-    ("field of one of `watches`", WatchView),
-    ("field of `manifests`", ManifestsView),
-    ("field of `autoscaler`", AutoscalerView),
-    ("field of a wake-up", WakeUpView),
-    ("phase: until", PhasesView),
-    ("field of the history", HistoryView),
-    ("field of a revision's history", RevisionPastView),
-)
-
-
-def table(heading: str, view: Any) -> str:
-    """Return the table of a view's fields in Markdown."""
-    rows = (f"| `{name}` | {meaning} |" for name, meaning in _fields(view))
-    return "\n".join((f"| {heading} | meaning |", "|---|---|", *rows))
-
-
-def rules() -> str:
-    """Return the table of rules in Markdown."""
-    rows = (f"| `{one.rule.value}` | {one.sentence} |" for one in VERDICTS)
-    return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
-
-
-def _fields(view: Any) -> Iterator[tuple[str, str]]:
-    for name, hint in get_type_hints(view, include_extras=True).items():
-        meta = next(each for each in get_args(hint) if isinstance(each, Meta))
-        closed = (meta.extra_json_schema or {}).get("enum", ())
-        words = ", ".join(f"`{word}`" for word in closed if word is not None)
-        yield name, (f"{words}: " if words else "") + (meta.description or "")
-
-
-if __name__ == "__main__":
-    print(*(table(heading, view) for heading, view in TABLES), rules(), sep="\n\n")

@@ -1,33 +1,31 @@
-"""The fields of the API's answers, and that the reference tells of them what the code does."""
+"""The fields of the API's answers: what each says of itself."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, get_args, get_type_hints, is_typeddict
 
+import msgspec
 import pytest
 
 from activator.admin import views
+from throttler.reason import Reason
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
-HINT = "python -m activator.admin.views prints what belongs there"
-
-
-@pytest.mark.parametrize(("heading", "view"), views.TABLES)
-def test_the_reference_has_the_tables(heading: str, view: type) -> None:
-    assert f"\n{views.table(heading, view)}\n\n" in PAGE, HINT
+VIEWS = [each for each in vars(views).values() if is_typeddict(each)]
 
 
-def test_the_reference_has_the_rules() -> None:
-    assert f"\n{views.rules()}\n\n" in PAGE, HINT
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
+def test_each_field_says_what_it_means(view: type) -> None:
+    for hint in get_type_hints(view, include_extras=True).values():
+        _, said = get_args(hint)
+        assert said.description
 
 
-def test_a_field_is_told_with_its_closed_set() -> None:
-    class View(TypedDict):
-        plain: Annotated[int, views.says("how many")]
-        word: Annotated[str | None, views.says("which", ("a", "b", None))]
+def test_a_closed_set_is_one_to_clients_as_well() -> None:
+    said = Annotated[str | None, views.says("why", (Reason.AT_CAPACITY, "other", None))]
+    schema = msgspec.json.schema(said)
+    assert schema["enum"] == ["at-capacity", "other", None]
+    assert "enum" not in msgspec.json.schema(Annotated[str, views.says("anything")])
 
-    assert views.table("field", View).splitlines()[2:] == [
-        "| `plain` | how many |",
-        "| `word` | `a`, `b`: which |",
-    ]
+
+def test_for_what_a_request_waits_it_can_fail() -> None:
+    assert set(views.WAITING) < set(views.FAILING)

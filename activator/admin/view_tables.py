@@ -1,0 +1,54 @@
+"""The tables of docs/reference.md that say what the admin API's answers consist of.
+
+``python -m activator.admin.view_tables`` prints them, from the types of views.py and the rules of
+the throttler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, get_args, get_type_hints
+
+from activator.admin import views
+from throttler.rule import VERDICTS
+
+#: The tables of docs/reference.md, in its order: the first column's heading, and whose fields.
+TABLES: Final = (
+    ("field of a revision", views.RevisionView),
+    ("field of `capacityBreakdown`", views.CapacityBreakdown),
+    ("field of `lastFailure`", views.FailureView),
+    ("field of `forecast`", views.ForecastView),
+    ("field of a pod", views.PodView),
+    ("field of `activator`", views.ActivatorView),
+    ("field of one of `watches`", views.WatchView),
+    ("field of `manifests`", views.ManifestsView),
+    ("field of `autoscaler`", views.AutoscalerView),
+    ("field of a wake-up", views.WakeUpView),
+    ("phase: until", views.PhasesView),
+    ("field of the history", views.HistoryView),
+    ("field of a revision's history", views.RevisionPastView),
+)
+
+
+def table(heading: str, view: Any) -> str:
+    """Return the table of a view's fields in Markdown."""
+    rows = (f"| `{name}` | {meaning} |" for name, meaning in _fields(view))
+    return "\n".join((f"| {heading} | meaning |", "|---|---|", *rows))
+
+
+def rules() -> str:
+    """Return the table of rules in Markdown."""
+    rows = (f"| `{one.rule.value}` | {one.sentence} |" for one in VERDICTS)
+    return "\n".join(("| `decidedBy` | `explanation` |", "|---|---|", *rows))
+
+
+def _fields(view: Any) -> Iterator[tuple[str, str]]:
+    for name, hint in get_type_hints(view, include_extras=True).items():
+        _, meta = get_args(hint)  # the type, and what views.says of the field
+        closed = (meta.extra_json_schema or {}).get("enum", ())
+        words = ", ".join(f"`{word}`" for word in closed if word is not None)
+        yield name, (f"{words}: " if words else "") + (meta.description or "")
+
+
+if __name__ == "__main__":
+    print(*(table(heading, view) for heading, view in TABLES), rules(), sep="\n\n")
