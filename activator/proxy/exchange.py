@@ -326,7 +326,7 @@ class Exchange(ABC):
         if self.done:
             return
         if then is Then.PASS_ON:
-            self._reply(replies.upstream_failed(f"{pod.address}: {error}"), "upstream-failed")
+            self._reply_failed(error)
         elif then is Then.SAME_POD:
             self._fresh = True
             self.entry.counters.requeued("connection-closed")
@@ -428,7 +428,7 @@ class Exchange(ABC):
         if self.wait is not None:
             self.notes += self.wait.fields(now)
         reply = fitted(reply, self, now)
-        self._response_size = len(reply.body)
+        self._response_size = len(self._body_of(reply))
         if self.trace is not None and reply.reason is not None:
             self.trace.held(reply.reason.value)
         self._end(outcome, reply.status, now, reply.why)
@@ -436,6 +436,16 @@ class Exchange(ABC):
             self._remember(reply.status, reply.reason, reply.detail)
         self._proxy.tell(self.entry.throttler.revision.id, reply)
         self._send_reply(reply)
+
+    def _reply_failed(self, error: str) -> None:
+        """Answer that the pod, which is named, has failed."""
+        assert self.ticket.pod is not None
+        about = f"{self.ticket.pod.address}: {error}"
+        self._reply(replies.upstream_failed(about), "upstream-failed")
+
+    def _body_of(self, reply: replies.Reply) -> bytes:
+        """Return what the client gets of the body of an answer of ours."""
+        return reply.body
 
     def _end(self, outcome: str, status: int, now: float | None = None, why: str = "") -> None:
         """Give the place back and count; once. ``why`` is of an answer of our own."""

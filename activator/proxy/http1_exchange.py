@@ -241,7 +241,7 @@ class Http1Exchange(Exchange):
         assert upstream is not None
         if not self.request.upgrade or response.upgrade.lower() != self.request.upgrade.lower():
             self._drop_upstream()
-            self._reply(replies.upstream_failed("a 101 that was not asked for"), "upstream-failed")
+            self._reply_failed("a 101 that was not asked for")
             return
         self._status = 101
         self.answering = True

@@ -272,6 +272,11 @@ class Request(GoStruct):
         """Return the host: of an absolute target, else of the field."""
         return self.url().host or decoded(self.record.host)
 
+    def transfer_encoding(self) -> list[str]:
+        """Return the codings of the body: HTTP/2 has none (RFC 9113 section 8.1)."""
+        chunked = self.record.content_length < 0 and self.record.minor != 2
+        return ["chunked"] if chunked else []
+
     def at_least(self, major: int, minor: int) -> bool:
         """Whether the protocol's version is this or a later one."""
         return self.version() >= (major, minor)
@@ -294,9 +299,7 @@ Request.members = {
     "Referer": Member(_field_of(b"referer"), str),
     "RemoteAddr": Member(lambda request: request.record.client, str),
     "RequestURI": Member(lambda request: decoded(request.record.target), str),
-    "TransferEncoding": Member(
-        lambda request: ["chunked"] if request.record.content_length < 0 else [], list
-    ),
+    "TransferEncoding": Member(Request.transfer_encoding, list),
     "URL": Member(Request.url, Url),
     "UserAgent": Member(_field_of(b"user-agent"), str),
 }

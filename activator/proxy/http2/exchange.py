@@ -155,6 +155,10 @@ class Http2Exchange(Exchange):
         self._tell_fields()
         super()._reply(reply, outcome)
 
+    def _body_of(self, reply: replies.Reply) -> bytes:
+        """See Exchange: gRPC is told all in the head."""
+        return b"" if self.to_head or grpc.is_grpc(self._fields.fields) else reply.body
+
     def _reply_not_found(self, error: RevisionNotFound) -> None:
         self._tell_fields()
         super()._reply_not_found(error)
@@ -374,7 +378,7 @@ class Http2Exchange(Exchange):
         """The pod is there, and does not speak HTTP/2: it will not the next time either."""
         self.upstream = None
         if not self.done:
-            self._reply(replies.upstream_failed("the pod does not speak HTTP/2"), _FAILED)
+            self._reply_failed("the pod does not speak HTTP/2")
 
     # -- for the exchange of every version ------------------------------------------------------
 
@@ -412,9 +416,8 @@ class Http2Exchange(Exchange):
         """See Exchange."""
         fields = self._fields.fields
         date = self._proxy.date()
-        body = b"" if self.to_head else reply.body
+        body = self._body_of(reply)
         if grpc.is_grpc(fields):
-            body = b""
             lines = reply.fields + reply.reason_lines()
             block = (
                 line(b":status", b"%d" % reply.status)
@@ -464,7 +467,6 @@ class Http2Exchange(Exchange):
 
 
 _NEVER_REFUSED: Final = (None, 0, 0)
-_FAILED: Final = "upstream-failed"
 _EXPECT: Final = line(b"expect", b"100-continue")
 _ORIGINAL_HOST: Final = name_prefix(b"k-original-host")
 _FORWARDED_FOR: Final = name_prefix(b"x-forwarded-for")

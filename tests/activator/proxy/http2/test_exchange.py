@@ -191,7 +191,8 @@ async def test_a_pod_of_http1_gives_a_502_that_says_so(http2):
     answer = await client.answer(client.ask())
     http2.world.errors.clear()  # the pod's strict parser has met the preface
     assert answer.status == 502
-    assert answer.body.endswith(b"the pod does not speak HTTP/2\n")
+    why = f"{pod.dest.address}: the pod does not speak HTTP/2"
+    assert answer.all(b"activator-reason") == [f"upstream-failed; {why}".encode()]
 
 
 async def test_an_answer_that_is_not_as_long_as_it_says_is_broken_off(http2):

@@ -81,6 +81,23 @@ async def test_the_line_that_knatives_pipelines_read_says_http2(http2):
     assert (said["userAgent"], said["referer"]) == ("grpc-python/1", "there")
 
 
+async def test_the_log_tells_no_coding_and_no_body_that_were_not_there(http2):
+    """gRPC frames its body otherwise than HTTP/1, and our own answer to it is a head alone."""
+    lines = Lines()
+    template = "{{.Request.ContentLength}} {{.Request.TransferEncoding}} {{.Response.Size}}"
+    log = RequestLog(lines, lambda: 5.0)
+    log.configure(RequestLogConfig(True, template))
+    http2.world.proxy.request_log = log
+    http2.list(timeout=0.05)
+    client = await http2.client()
+    stream = client.ask(b"/shop.Cart/Add", b"POST", GRPC, end=False)
+    client.data(stream, b"message", end=True)
+    await until(lambda: http2.world.waiting == 1)
+    await http2.world.clock_moves(0.06)
+    assert (await client.answer(stream)).all(b"grpc-status") == [b"4"]
+    assert lines == [b"-1 [] 0\n"]
+
+
 async def test_probes_are_neither_traced_nor_logged(http2, traces, records):
     client = await http2.client()
     await client.answer(client.ask(b"/", b"GET", (b"user-agent", b"kube-probe/1.34")))
