@@ -106,15 +106,20 @@ async def test_a_profile_is_collapsed_stacks_and_the_loop_goes_on_meanwhile(clie
     assert all(line.rpartition(" ")[2].isdigit() for line in text.splitlines())
 
 
+class Kept:
+    """What there are more of than of most."""
+
+
 async def test_a_heap_profile_shows_lines_and_types(client) -> None:
+    objects = [Kept() for _ in range(10_000)]
     kept: list[bytes] = []
     asyncio.get_running_loop().call_later(
         0.01, lambda: kept.extend(bytes(10_000) for _ in range(99))
     )
     text = (await client.get("/debug/pprof/heap?seconds=0.05")).text
     assert re.search(r"\d{6} bytes +\d+ blocks .*test_profiling\.py", text)
-    assert " function\n" in text
-    assert len(kept) == 99
+    assert " 10000 Kept\n" in text
+    assert (len(kept), len(objects)) == (99, 10_000)
 
 
 @pytest.mark.parametrize("seconds", ["-1", "0", "301", "nan", "inf", "x"])
