@@ -7,6 +7,7 @@ and returns what follows the body once it is complete. Knows no socket and no he
 from __future__ import annotations
 
 import re
+from collections.abc import MutableSequence
 from typing import Protocol
 
 from activator.proxy.grammar import FramingError
@@ -21,6 +22,9 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 #: Bytes of a size line without its extensions.
 _MAX_SIZE_LINE = 16
 _MAX_CHUNK = 1 << 62
+#: Bytes up to which pieces that wait are put together: each takes 50 besides, 25 times what is
+#: counted of it where a peer sends two bytes at a time.
+_SMALL_PIECE = 1024
 _FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
 
 
@@ -165,6 +169,14 @@ class ChunkedBody:
         self.trailers += line + b"\r\n"
         if len(self.trailers) > MAX_TRAILER_BYTES:
             raise FramingError("too many bytes of trailers")
+
+
+def pile(pieces: MutableSequence[bytes], payload: bytes) -> None:
+    """Put payload behind what waits already; small pieces become one."""
+    if pieces and len(pieces[-1]) + len(payload) <= _SMALL_PIECE:
+        pieces[-1] += payload
+    else:
+        pieces.append(payload)
 
 
 def chunk(payload: list[bytes]) -> bytes:

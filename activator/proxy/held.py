@@ -6,7 +6,7 @@ time, and the body is small. Knows no socket and no pod.
 
 from __future__ import annotations
 
-from activator.proxy.body import ChunkedBody, chunk
+from activator.proxy.body import ChunkedBody, chunk, pile
 from activator.proxy.fields import clean_trailers
 from activator.proxy.request import IDEMPOTENT, Request, wants_trailers
 from throttler.ticket import QUEUED, Ticket
@@ -48,7 +48,7 @@ class HeldBody:
 
     def keep(self, data: bytes) -> None:
         """Hold one more piece; whatever the bounds, since it has been read."""
-        self.pieces.append(data)
+        pile(self.pieces, data)
         self.size += len(data)
 
     def on_sent(self) -> None:

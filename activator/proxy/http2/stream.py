@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from activator.proxy.body import pile
 from activator.proxy.http2 import frames
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Stream:
         elif payload:
             if self.unsent is None:
                 self.unsent = deque()
-            self.unsent.append(payload)
+            pile(self.unsent, payload)
         self.ends = trailers
         self.connection.pump(self)
 

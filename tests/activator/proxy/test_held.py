@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from activator.proxy.held import NO_BODY, HeldBody
@@ -41,7 +43,18 @@ def test_it_is_full_at_its_limit_and_keeps_what_was_read_all_the_same():
     assert not body.full
     body.keep(b"cdef")
     assert body.full
-    assert body.pieces == [b"ab", b"cdef"]
+    assert b"".join(body.pieces) == b"abcdef"
+
+
+def test_what_comes_two_bytes_at_a_time_takes_hardly_more_than_it_is_counted():
+    body = held(limit=1 << 16)
+    tracemalloc.start()
+    for number in range(1 << 15):
+        body.keep(b"%02d" % (number % 100))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert body.size == len(b"".join(body.pieces)) == 1 << 16
+    assert taken < 1.5 * body.size
 
 
 @pytest.mark.parametrize(
