@@ -12,32 +12,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
-from activator.counters import RevisionCounters
+from activator.entries import Entries, Entry, Load
 from activator.events import EventKind, Events
-from activator.failures import Failed, Failures
+from activator.failures import Failed
 from activator.narration import Narration
 from activator.wake_ups import WakeUps
 from throttler.changes import Changes
-from throttler.errors import RevisionNotFound
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.reason import Reason, waiting_reason
 from throttler.revision import RevisionThrottler
-from throttler.throttler import Throttler, revision_from_host
+from throttler.throttler import Throttler
 from throttler.ticket import Ticket
 
 logger = logging.getLogger(__name__)
-
-
-class Load(Protocol):
-    """Counts a revision's concurrent requests over time, for the autoscaler."""
-
-    def enter(self, now: float) -> None:
-        """A request came."""
-
-    def leave(self, now: float) -> None:
-        """It ended."""
 
 
 class Prober(Protocol):
@@ -60,18 +49,6 @@ class Pools(Protocol):
         """The pod is no more: close what is idle."""
 
 
-class Entry:
-    """What belongs to one revision name, found with one look per request."""
-
-    __slots__ = ("counters", "failures", "load", "throttler")
-
-    def __init__(self, throttler: RevisionThrottler, counters: RevisionCounters, load: Load):
-        self.throttler = throttler
-        self.counters = counters
-        self.failures = Failures()
-        self.load = load
-
-
 class Driver:
     """Carries out what the throttler decides.
 
@@ -84,6 +61,7 @@ class Driver:
     The caller sets ``prober`` and ``pools`` before the first revision comes.
 
     Attributes:
+        entries: what belongs to each revision that was asked for.
         config_listeners: who is told of a ConfigMap's data, by its name.
         secret_listeners: who is told of a Secret's data, decoded, by its name.
         bundle_listener: who is told of the certificates to trust, PEM, all of them each time.
@@ -105,13 +83,8 @@ class Driver:
     ) -> None:
         self.throttler = throttler
         self.clock = clock
-        self._load_for = load_for
+        self.entries = Entries(throttler, load_for, cluster_domain)
         self._forget_load = forget_load
-        # By what stands in the request's headers, so that nothing is decoded per request; only
-        # names that exist get an entry.
-        self._entries: dict[tuple[bytes, bytes], Entry] = {}
-        self._hosts: dict[bytes, Entry] = {}
-        self._cluster_domain = cluster_domain
         self.config_listeners: dict[str, Callable[[Mapping[str, str]], None]] = {}
         self.secret_listeners: dict[str, Callable[[Mapping[str, bytes]], None]] = {}
         self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
@@ -129,56 +102,6 @@ class Driver:
             self._timer = None
 
     # -- requests -------------------------------------------------------------------------------
-
-    def find(self, namespace: bytes, name: bytes) -> Entry:
-        """Return what belongs to a revision.
-
-        Raises:
-            RevisionNotFound: there is none of that name.
-        """
-        entry = self._entries.get((namespace, name))
-        if entry is None:
-            throttler = self.throttler.find(namespace.decode("latin-1"), name.decode("latin-1"))
-            load = self._load_for(throttler.revision.id)
-            entry = Entry(throttler, RevisionCounters(), load)
-            self._entries[namespace, name] = entry
-        return entry
-
-    def find_host(self, host: bytes, name: bytes = b"") -> Entry:
-        """Return what belongs to the revision that a host names.
-
-        Arguments:
-            name: what to call the revision that is not found where the host names none.
-
-        Raises:
-            RevisionNotFound: the host names none, or there is none of that name.
-        """
-        entry = self._hosts.get(host)
-        if entry is None:
-            # Host names know no case, and may end with the root's dot (RFC 9110 section 4.2.3).
-            known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
-            revision = revision_from_host(known_as, self._cluster_domain)
-            if revision is None:
-                raise RevisionNotFound(name.decode("latin-1"))
-            entry = self.find(*_key(revision))
-            # One host a revision: nobody can fill this with ports, cases and dots.
-            canonical = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
-            if host == canonical.encode("latin-1", "replace"):
-                self._hosts[host] = entry
-        return entry
-
-    def entries(self) -> Collection[Entry]:
-        """Return all revisions that were asked for, for metrics."""
-        return self._entries.values()
-
-    def known(self, revision: RevisionID) -> Entry | None:
-        """Return what belongs to a revision that exists and was asked for; else None."""
-        return self._entries.get(_key(revision))
-
-    def failures_of(self, revision: RevisionID) -> Failures:
-        """Return the requests of a revision that were not served; none of one that is unknown."""
-        entry = self.known(revision)
-        return Failures() if entry is None else entry.failures
 
     def began_waiting(self, throttler: RevisionThrottler) -> None:
         """Follow up on an ``admit`` that queued the request."""
@@ -323,11 +246,8 @@ class Driver:
         """Forget a Revision."""
         self.carry_out(self.throttler.delete_revision(revision))
         self.wake_ups.forget(revision)
-        entry = self._entries.pop(_key(revision), None)
-        if entry is not None:
+        if self.entries.forget(revision):
             self._forget_load(revision)
-        for host in [host for host, known in self._hosts.items() if known is entry]:
-            del self._hosts[host]
 
     def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
         """Take the pods of a private Endpoints object, by protocol."""
@@ -432,7 +352,7 @@ class Driver:
         self.prober.forget(pod)
         self.pools.forget(pod)
         self.wake_ups.leads.forget(pod)
-        if (entry := self._entries.get(_key(pod.revision.revision.id))) is not None:
+        if (entry := self.entries.known(pod.revision.revision.id)) is not None:
             entry.counters.forget_pod(pod.address)
 
     def _arm(self) -> None:
@@ -450,11 +370,3 @@ class Driver:
         self._timer = None
         self._timer_at = inf
         self.carry_out(self.throttler.wake(self.clock()))
-
-
-def _key(revision: RevisionID) -> tuple[bytes, bytes]:
-    """Return the name as headers have it; one that no header can have has no entry either."""
-    return (
-        revision.namespace.encode("latin-1", "replace"),
-        revision.name.encode("latin-1", "replace"),
-    )

@@ -99,7 +99,7 @@ class Runtime:
         if self.link is not None:
             sinks = (*sinks, self._link_sink())
         concurrency = ReportedConcurrency()
-        self.history = History(lambda revision: self.driver.known(revision), clock)
+        self.history = History(lambda revision: self.driver.entries.known(revision), clock)
         self._reporter = StatReporter((concurrency, self.history, *sinks), clock=clock)
         self.driver = self._make_driver()
         self.pools = self._make_pools()

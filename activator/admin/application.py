@@ -141,7 +141,7 @@ class _Handlers:
         wanted = request.path_params
         throttler = driver.throttler.known(wanted["namespace"], wanted["name"])
         lost = driver.autoscaler_lost()
-        failures = driver.failures_of(throttler.revision.id)
+        failures = driver.entries.failures_of(throttler.revision.id)
         view = detail_view(throttler, driver.wake_ups, driver.clock(), lost, failures)
         return Response(encode(view), media_type=JSON_TYPE)
 
@@ -184,7 +184,7 @@ class _Handlers:
             if throttler is None:
                 yield None
                 continue
-            failures = driver.failures_of(throttler.revision.id)
+            failures = driver.entries.failures_of(throttler.revision.id)
             yield revision_view(throttler, driver.clock(), driver.autoscaler_lost(), failures)
 
     def _activator(self) -> ActivatorView:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from activator.admin.streaming import in_order
 from activator.admin.views import PastView, RevisionPastView
 from activator.counters import OUTCOMES
-from activator.driver import Entry
+from activator.entries import Entry
 from throttler.model import RevisionID
 
 #: Seconds of a step; a burst that a wake-up held is one of them, and an answer of all is short.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from activator.entries import Entry
 from activator.failures import Failed
 from activator.proxy import replies, retry
 from activator.proxy.held import NO_BODY, HeldBody
@@ -29,7 +30,6 @@ from throttler.reason import Reason
 from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
 
 if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
-    from activator.driver import Entry
     from activator.proxy.server import Proxy
 
 
@@ -130,7 +130,7 @@ class Exchange(ABC):
             secure = self.downstream.secure
             self.trace = begin_trace(proxy.tracer, request, secure)
         try:
-            entry = find(driver, request)
+            entry = find(driver.entries, request)
         except RevisionNotFound as error:
             self._reply_not_found(error)
             return

@@ -6,7 +6,7 @@ pkg/activator/handler/context_handler.go.
 
 from __future__ import annotations
 
-from activator.driver import Driver, Entry
+from activator.entries import Entries, Entry
 from activator.proxy.request import Request
 
 #: As a number: whether bytes are in bytes, CPython asks by way of an exception, which takes 0.6 us.
@@ -15,7 +15,7 @@ _NAMESPACE = b"knative-serving-namespace"
 _REVISION = b"knative-serving-revision"
 
 
-def find(driver: Driver, request: Request) -> Entry:
+def find(entries: Entries, request: Request) -> Entry:
     """Return what belongs to the revision that a request names.
 
     Raises:
@@ -25,8 +25,8 @@ def find(driver: Driver, request: Request) -> Entry:
     namespace = fields.get(_NAMESPACE, b"")
     name = fields.get(_REVISION, b"")
     if namespace and name:
-        return driver.find(namespace.rstrip(b" \t"), name.rstrip(b" \t"))
-    return driver.find_host(request.host, name)
+        return entries.find(namespace.rstrip(b" \t"), name.rstrip(b" \t"))
+    return entries.find_host(request.host, name)
 
 
 def contradiction(fields: dict[bytes, bytes]) -> str:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Generic, NamedTuple
 
 from activator.counters import Histogram, HttpCounters, RevisionCounters
-from activator.driver import Entry
+from activator.entries import Entry
 from activator.names import http_version
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
@@ -100,7 +100,7 @@ class Collection(Generic[L, P]):
     def _revisions(self) -> Iterator[P]:
         """Find the revisions that have anything to say: requests now or before, or pods."""
         driver = self._sources.driver
-        entries = {entry.throttler: entry for entry in list(driver.entries())}
+        entries = {entry.throttler: entry for entry in list(driver.entries)}
         for throttler in list(driver.throttler):
             entry = entries.get(throttler)
             if entry is not None or throttler.pods() or not throttler.idle:

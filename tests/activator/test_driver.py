@@ -293,83 +293,19 @@ async def test_void_answers_of_probes_change_nothing() -> None:
     world.driver.carry_out(None)
 
 
-async def test_find_makes_one_entry_and_one_load_per_revision() -> None:
-    world = World()
-    revision = world.revision()
-    entry = world.driver.find(b"default", b"app")
-    assert entry.throttler is revision
-    assert world.driver.find(b"default", b"app") is entry
-    assert world.driver.find_host(HOST) is entry
-    assert list(world.driver.entries()) == [entry]
-    assert world.loads == [APP]
-
-
-@pytest.mark.parametrize("name", [b"other", b"\xff\xfe", b""])
-async def test_unknown_revisions_are_not_found_and_leave_nothing_behind(name: bytes) -> None:
-    world = World()
-    with pytest.raises(RevisionNotFound):
-        world.driver.find(b"default", name)
-    with pytest.raises(RevisionNotFound):
-        world.driver.find_host(name + b".default.svc.cluster.local")
-    assert not world.driver.entries()
-    assert not world.loads
-
-
-@pytest.mark.parametrize(
-    "host",
-    [b"example.com", b"", b"app.default.svc", b"app.default.pod.cluster.local", b"\xff" * 300],
-)
-async def test_host_that_names_no_revision_is_not_found_by_the_given_name(host: bytes) -> None:
-    world = World()
-    world.revision()
-    with pytest.raises(RevisionNotFound, match="asked-for"):
-        world.driver.find_host(host, b"asked-for")
-
-
-async def test_hosts_know_no_case_and_may_end_with_a_dot() -> None:
-    world = World()
-    world.revision()
-    entry = world.driver.find(b"default", b"app")
-    assert world.driver.find_host(HOST.upper()) is entry
-    assert world.driver.find_host(HOST + b".") is entry
-    assert world.driver.find_host(HOST.title() + b".:8012") is entry
-    assert not world.driver._hosts
-
-
-async def test_hosts_with_ports_are_understood_and_not_kept() -> None:
-    world = World()
-    world.revision()
-    entry = world.driver.find(b"default", b"app")
-    for port in range(1000, 1100):
-        assert world.driver.find_host(b"%b:%d" % (HOST, port)) is entry
-    assert not world.driver._hosts
-
-
-async def test_cluster_domain_is_the_one_that_is_set() -> None:
-    world = World()
-    world.driver = Driver(
-        Throttler(Limits(), lambda: 0.0), world._load, world.loop.time, cluster_domain="corp.test"
-    )
-    world.driver.prober = world.driver.pools = world
-    world.revision()
-    assert world.driver.find_host(b"app.default.svc.corp.test").throttler.revision.id == APP
-    with pytest.raises(RevisionNotFound):
-        world.driver.find_host(HOST)
-
-
 async def test_deleted_revision_is_found_neither_by_name_nor_by_host() -> None:
     world = World()
     world.revision()
-    before = world.driver.find_host(HOST)
+    before = world.driver.entries.find_host(HOST)
     world.driver.delete_revision(APP)
     with pytest.raises(RevisionNotFound):
-        world.driver.find(*ENCODED)
+        world.driver.entries.find(*ENCODED)
     with pytest.raises(RevisionNotFound):
-        world.driver.find_host(HOST)
-    assert not world.driver.entries()
+        world.driver.entries.find_host(HOST)
+    assert not world.driver.entries
 
     world.revision()
-    assert world.driver.find_host(HOST) is not before
+    assert world.driver.entries.find_host(HOST) is not before
 
 
 async def test_requests_of_a_deleted_revision_still_expire_in_time() -> None:
@@ -389,7 +325,7 @@ async def test_counters_of_a_pod_that_is_gone_are_dropped_and_others_kept() -> N
     revision = world.revision()
     world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
     world.pass_probe(revision)
-    counters = world.driver.find(*ENCODED).counters
+    counters = world.driver.entries.find(*ENCODED).counters
     for address in ("10.0.0.1:8012", "10.0.0.2:8012"):
         for status in (200, 503):
             assert isinstance(counters.client_of((address, b"GET", status)), HttpCounters)
@@ -404,7 +340,7 @@ async def test_counters_of_a_draining_pod_stay_until_its_last_request_has_ended(
     world.list_pods(["10.0.0.1:8012"])
     world.pass_probe(revision)
     request = world.ask(revision, "last")
-    counters = world.driver.find(*ENCODED).counters
+    counters = world.driver.entries.find(*ENCODED).counters
     counters.client_of(("10.0.0.1:8012", b"GET", 200))
     world.list_pods([])
     assert counters.client
@@ -525,7 +461,7 @@ async def test_where_no_pod_is_listed_a_lost_autoscaler_is_the_reason() -> None:
 async def test_requests_that_fail_together_are_one_event_and_all_are_counted() -> None:
     world = World()
     world.revision()
-    entry = world.driver.find(*ENCODED)
+    entry = world.driver.entries.find(*ENCODED)
     heard: list[tuple[EventKind, Any]] = []
     world.driver.events.listen(lambda kind, _, what: heard.append((kind, what)))
     for number in range(100):
@@ -542,6 +478,6 @@ async def test_requests_that_fail_together_are_one_event_and_all_are_counted() -
             {"status": 504, "reason": "response-late", "detail": None, "requests": 100},
         )
     ]
-    failures = world.driver.failures_of(APP)
+    failures = world.driver.entries.failures_of(APP)
     assert failures.by_reason == {Reason.UPSTREAM_FAILED: 100, Reason.RESPONSE_LATE: 1}
-    assert world.driver.failures_of(RevisionID("default", "nobody")).last is None
+    assert world.driver.entries.failures_of(RevisionID("default", "nobody")).last is None

@@ -63,11 +63,11 @@ async def test_nothing_is_kept_of_the_load_of_a_deleted_revision(tmp_path: Path)
     write_object(tmp_path, revision("hello"))
     runtime = Runtime(settings(tmp_path))
     async with runtime.lifespan():
-        entry = runtime.driver.find(b"default", b"hello")
+        entry = runtime.driver.entries.find(b"default", b"hello")
         known = entry.throttler.revision
         runtime.driver.delete_revision(known.id)
         runtime.driver.set_revision(known)
-        assert runtime.driver.find(b"default", b"hello").load is not entry.load
+        assert runtime.driver.entries.find(b"default", b"hello").load is not entry.load
 
 
 async def test_the_history_is_told_of_requests_at_once(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_the_history_is_told_of_requests_at_once(tmp_path: Path) -> None:
     write_object(tmp_path, revision("hello"))
     runtime = Runtime(settings(tmp_path))
     async with runtime.lifespan():
-        entry = runtime.driver.find(b"default", b"hello")
+        entry = runtime.driver.entries.find(b"default", b"hello")
         entry.load.enter(runtime.driver.clock())
         assert [str(name) for name in runtime.history._watched] == ["default/hello"]
 

@@ -48,7 +48,7 @@ class World:
             self.inventory.apply(obj)
 
     def throttler(self) -> RevisionThrottler:
-        return self.driver.find(b"default", b"a").throttler
+        return self.driver.entries.find(b"default", b"a").throttler
 
     def pods(self) -> list[str]:
         return sorted(pod.address for pod in self.throttler().pods())
@@ -139,7 +139,7 @@ def test_a_wrong_limit_is_a_rejection_and_changes_nothing(world: World, limit: A
     assert world.throttler().revision.container_concurrency == 3
     assert world.pods() == ["10.0.0.1:8012"]
     with pytest.raises(RevisionNotFound):
-        world.driver.find(b"default", b"b")
+        world.driver.entries.find(b"default", b"b")
     assert [rejection.name for rejection in world.rejections] == ["a", "b"]
     assert "spec.containerConcurrency: expected an integer" in world.rejections[0].reason
     world.apply(revision(containerConcurrency=4))

@@ -483,7 +483,7 @@ async def test_names_that_do_not_exist_leave_nothing_behind(world):
         assert b'"name-%d" not found' % number in answer.body
     assert (await world.ask()).status == 200
 
-    assert len(world.driver.entries()) == 1
+    assert len(world.driver.entries) == 1
 
 
 async def test_what_a_client_writes_cannot_split_our_answer(world):

@@ -27,7 +27,7 @@ def asking(fields: bytes, host: bytes = b"example.com"):
 )
 async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
     world.revise()
-    assert find(world.driver, asking(fields, host)).throttler is world.revision()
+    assert find(world.driver.entries, asking(fields, host)).throttler is world.revision()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
 async def test_who_names_none_is_told_the_name_it_gave(world, fields, name):
     world.revise()
     with pytest.raises(RevisionNotFound, match=f'"{name}" not found'):
-        find(world.driver, asking(fields))
+        find(world.driver.entries, asking(fields))
 
 
 def test_two_names_contradict_and_one_twice_is_one():

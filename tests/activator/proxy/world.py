@@ -626,11 +626,11 @@ class World:
 
     def counters(self) -> Any:
         """What is counted for the revision."""
-        return self.driver.find(NAMESPACE.encode(), NAME.encode()).counters
+        return self.driver.entries.find(NAMESPACE.encode(), NAME.encode()).counters
 
     def failures(self) -> Any:
         """What is remembered of requests of the revision that were not served."""
-        return self.driver.find(NAMESPACE.encode(), NAME.encode()).failures
+        return self.driver.entries.find(NAMESPACE.encode(), NAME.encode()).failures
 
     @property
     def busy(self) -> dict[str, int]:

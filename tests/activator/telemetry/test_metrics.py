@@ -307,7 +307,7 @@ def test_ten_thousand_made_up_methods_and_revisions_make_one_series(world):
         made_up = chance.randbytes(6).hex().encode()
         entry.counters.server_of((made_up, 1, 200)).duration.observe(0.25)
         with pytest.raises(Exception, match="not found"):
-            world.driver.find(b"default", made_up)
+            world.driver.entries.find(b"default", made_up)
     after = scrape(world)
     assert set(after) == set(before)
     total = {

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from activator.admin.history import History
-from activator.driver import Driver, Entry
+from activator.driver import Driver
+from activator.entries import Entry
 from activator.loop_lag import LoopLag
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
@@ -40,7 +41,7 @@ class World:
         throttler = Throttler(limits or Limits(), lambda: 0.5, own_ip="10.9.9.9")
         self.driver = Driver(throttler, lambda _: Nobody(), self.clock)
         self.driver.prober = self.driver.pools = Nobody()
-        self.history = History(self.driver.known, self.clock, lambda: self.clock.now)
+        self.history = History(self.driver.entries.known, self.clock, lambda: self.clock.now)
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
@@ -118,4 +119,4 @@ class World:
     def entry(self, throttler: RevisionThrottler) -> Entry:
         """The revision was asked for."""
         namespace, name = throttler.revision.id
-        return self.driver.find(namespace.encode(), name.encode())
+        return self.driver.entries.find(namespace.encode(), name.encode())
