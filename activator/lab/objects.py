@@ -51,17 +51,7 @@ def revision(
         uid: the object's identity; a new one if empty.
         h2c: its pods speak HTTP/2.
     """
-    container: Object = {
-        "name": "user-container",
-        "image": "example.com/sample",
-        "ports": [{"name": "h2c" if h2c else "http1", "containerPort": 8080, "protocol": "TCP"}],
-        "readinessProbe": {"successThreshold": 1, "tcpSocket": {"port": 0}},
-    }
-    if exec_readiness:
-        container["readinessProbe"] = {"exec": {"command": ["/ready"]}, "periodSeconds": 1}
-    elif readiness_port:
-        container["readinessProbe"] = {"httpGet": {"path": "/ready", "port": readiness_port}}
-    containers = [container]
+    containers = [_user_container(_readiness_probe(exec_readiness, readiness_port), h2c)]
     if sidecar is not None:
         containers.append({"name": "sidecar", "image": "example.com/sidecar", **sidecar})
     labels = {
@@ -85,6 +75,24 @@ def revision(
             "containers": containers,
         },
     }
+
+
+def _user_container(probe: Object, h2c: bool) -> Object:
+    name = "h2c" if h2c else "http1"
+    return {
+        "name": "user-container",
+        "image": "example.com/sample",
+        "ports": [{"name": name, "containerPort": 8080, "protocol": "TCP"}],
+        "readinessProbe": probe,
+    }
+
+
+def _readiness_probe(by_exec: bool, port: int) -> Object:
+    if by_exec:
+        return {"exec": {"command": ["/ready"]}, "periodSeconds": 1}
+    if port:
+        return {"httpGet": {"path": "/ready", "port": port}}
+    return {"successThreshold": 1, "tcpSocket": {"port": 0}}
 
 
 def private_endpoints(
