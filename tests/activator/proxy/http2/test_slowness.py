@@ -10,15 +10,19 @@ import pytest
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import MAX_BACKLOG
 from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.frames import FrameType
 from activator.proxy.http2.hpack import line
+from activator.proxy.linger import MAX_SECONDS
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.http2.test_downstream import (
     BEGIN,
     HEAD,
     asked,
     block,
+    cut,
     frame,
     goaways,
+    pings,
     raw,
     resets,
 )
@@ -181,3 +185,48 @@ async def test_a_client_that_asks_and_does_not_read_is_not_listened_to_and_then_
         await http2.world.clock_moves(0.05)
         assert http2.world.now() - started < 3 * LIMIT
     client.abort()
+
+
+# -- a request that goes on behind its answer ----------------------------------------------------
+
+#: Of a request that is answered 404 at once, and is longer than its head.
+UNFINISHED = frames.headers(1, NOWHERE, ended=False)
+
+
+async def answered_early(http2: Http2World) -> Any:
+    """A client that has its answer and has not ended its request."""
+    client = await raw(http2, BEGIN + UNFINISHED)
+    await until(lambda: any(kind == HEADERS for kind, _, _ in cut(client.received)))
+    return client
+
+
+async def test_a_short_request_ends_by_itself_behind_its_answer(http2):
+    """A reset beside the answer takes that away from clients which are about to send."""
+    client = await answered_early(http2)
+    assert not resets(client.received)
+    client.send(frames.data_head(1, 4, ended=True) + b"body" + frames.ping(b"is it ok", ack=False))
+    await until(lambda: pings(client.received) == [b"is it ok"])
+    (connection,) = http2.world.proxy.connections
+    assert not connection.streams
+    assert not resets(client.received)
+
+
+async def test_a_long_request_gets_no_more_room_behind_its_answer(http2):
+    client = await answered_early(http2)
+    for _ in range(4):
+        client.send(frames.data_head(1, 16_000, ended=False) + bytes(16_000))
+    client.send(frames.ping(b"is it ok", ack=False))
+    await until(lambda: pings(client.received) == [b"is it ok"])
+    assert (FrameType.WINDOW_UPDATE, 1) not in [each[:2] for each in cut(client.received)]
+    assert not goaways(client.received)
+
+
+@virtually
+async def test_a_request_that_does_not_end_behind_its_answer_is_ended(http2):
+    client = await answered_early(http2)
+    started = http2.world.now()
+    while not resets(client.received):
+        await http2.world.clock_moves(0.01)
+    assert resets(client.received) == [(1, ErrorCode.NO_ERROR)]
+    assert http2.world.now() - started == pytest.approx(MAX_SECONDS, abs=0.3)
+    assert not client.eof
