@@ -346,7 +346,8 @@ async def test_the_metrics_application_starts_nothing(world):
 
 async def test_a_long_list_lets_others_run_and_survives_what_they_change(world):
     for number in range(2000):
-        world.pods(world.revision(f"r{number:04}"), POD, "10.0.0.2:8012")
+        own = f"10.1.{number >> 8}.{number & 255}"  # pods of several revisions are compared
+        world.pods(world.revision(f"r{number:04}"), f"{own}:8012", f"{own}:8013")
     turns = 0
     done = False
 

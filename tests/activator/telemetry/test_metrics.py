@@ -338,7 +338,7 @@ def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world)
     # More than one chunk's worth, so that the list of revisions itself is made in several.
     for number in range(3 * PIECES):
         throttler = world.revision(f"r{number}")
-        world.pods(throttler, "10.0.0.1:8012")
+        world.pods(throttler, f"10.0.{number >> 8}.{number & 255}:8012")
         world.entry(throttler).counters.server_of((b"GET", 1, 200))
     chunks = []
     for number, chunk in enumerate(Metrics(world).chunks()):
