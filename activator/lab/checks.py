@@ -7,6 +7,7 @@ processes or manifests. Knative's counterpart: none; Kubernetes' is pkg/kubelet/
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -112,7 +113,8 @@ async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
                 line = await reader.readline()
             finally:
                 writer.close()
-                await writer.wait_closed()
+                with suppress(OSError):  # it would take the place of a cancellation
+                    await writer.wait_closed()
         return int(line.split()[1])
     except (OSError, ValueError, IndexError):  # TimeoutError is an OSError
         return 0

@@ -90,3 +90,27 @@ async def test_pod_without_a_liveness_probe_is_never_dead():
 
 async def test_nobody_is_no_answer():
     assert await ask("127.0.0.1", 1, "/") == 0
+
+
+async def test_a_cancellation_is_not_lost_where_the_pod_is_killed_in_the_same_moment(monkeypatch):
+    """Else kubelet would check a pod for ever that has ended, and it would not be replaced."""
+
+    class Killed:
+        def write(self, data: bytes) -> None:
+            asked.set()
+
+        def close(self) -> None: ...
+
+        async def wait_closed(self) -> None:
+            raise ConnectionResetError
+
+    async def connected(*_: Any) -> tuple[asyncio.StreamReader, Killed]:
+        return asyncio.StreamReader(), Killed()
+
+    asked = asyncio.Event()
+    monkeypatch.setattr(asyncio, "open_connection", connected)
+    asking = asyncio.ensure_future(ask("127.0.0.1", 1, "/"))
+    await asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
