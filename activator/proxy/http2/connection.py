@@ -50,11 +50,40 @@ class Connection(asyncio.Protocol):
 
     Attributes:
         streams: those that are not over, by number.
-        opened: how many have begun.
+        opened: how many have begun; last_stream: the last of the peer's, which a pod has none of.
         full: the peer does not take what has been written for it.
         peer_window: bytes that may be sent on a new stream.
         late_at: when what has begun has to be complete: a header block, or the connection itself.
     """
+
+    __slots__ = (
+        "_allowed",
+        "_answers",
+        "_begun",
+        "_blocked",
+        "_clock",
+        "_crumbs",
+        "_decoder",
+        "_granted",
+        "_idle_frames",
+        "_late",
+        "_max_frame",
+        "_out",
+        "_owed",
+        "_reader",
+        "_reading",
+        "_scheduled",
+        "_sent_at_ping",
+        "_window",
+        "ending",
+        "full",
+        "last_stream",
+        "late_at",
+        "opened",
+        "peer_window",
+        "streams",
+        "transport",
+    )
 
     def __init__(self, clock: Callable[[], float], *, server: bool) -> None:
         self._reader = FrameReader(self, preface=server)
@@ -80,6 +109,7 @@ class Connection(asyncio.Protocol):
         self.ending = False
         self.streams: dict[int, Stream] = {}
         self.opened = 0
+        self.last_stream = 0
 
     transport: asyncio.Transport
 
@@ -441,8 +471,6 @@ class Connection(asyncio.Protocol):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without effect")
 
     # -- what a side makes of it ----------------------------------------------------------------
-
-    last_stream = 0
 
     @abstractmethod
     def is_idle(self, stream: int) -> bool:

@@ -56,6 +56,25 @@ class Http2Downstream(Connection):
         idle_since: see eviction.Guest.
     """
 
+    __slots__ = (
+        "_before",
+        "_counted",
+        "_deaf",
+        "_last_said",
+        "_late_behind",
+        "_leaving",
+        "_requests",
+        "_resets",
+        "_stuck",
+        "_unsent",
+        "_unsent_since",
+        "armed",
+        "client",
+        "idle_since",
+        "proxy",
+        "secure",
+    )
+
     def __init__(self, before: Downstream) -> None:
         proxy = before.proxy
         super().__init__(proxy.clock, server=True)

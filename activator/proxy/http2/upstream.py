@@ -37,6 +37,18 @@ class Http2Upstream(Connection):
         used: requests that were answered on it.
     """
 
+    __slots__ = (
+        "_going",
+        "_most",
+        "_next",
+        "_responses",
+        "_trailers",
+        "idle_since",
+        "pool",
+        "settled",
+        "used",
+    )
+
     def __init__(self, pool: Http2Pool) -> None:
         super().__init__(pool.clock, server=False)
         self.pool = pool
