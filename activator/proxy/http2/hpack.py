@@ -31,6 +31,8 @@ MAX_LIST_BYTES: Final = 64 << 10
 NO_TABLE: Final = b"\x20"
 
 _STATIC_COUNT: Final = len(STATIC_TABLE)
+#: The index of the entry that came last.
+_NEWEST: Final = _STATIC_COUNT + 1
 _MAX_INTEGER_BYTES: Final = 5
 _NEVER_INDEXED: Final = 0x10
 
@@ -64,9 +66,9 @@ class Decoder:
         self._limit = DEFAULT_TABLE_SIZE
         self._room = DEFAULT_TABLE_SIZE
         self._used = 0
-        # The oldest entry first, and all of the static table behind the newest, last entry first:
-        # so index i is _table[-i], an index beyond the table an IndexError.
-        self._table: list[Field] = list(reversed(STATIC_TABLE))
+        # Index i is _table[i], an index beyond the table an IndexError: behind the static table
+        # stands the dynamic one, the newest entry first. Nobody asks for the first place.
+        self._table: list[Field] = [(b"", b""), *STATIC_TABLE]
 
     def decode(self, block: bytes) -> list[Field]:
         """Return the fields of one whole header block, in order; NeverIndexed where it is said.
@@ -95,6 +97,7 @@ class Decoder:
         fields: list[Field] = []
         append = fields.append
         insert = table.insert
+        pop = table.pop
         used = self._used
         room = self._room
         changed = False
@@ -105,10 +108,10 @@ class Decoder:
             at += 1
             if byte > 0x80:  # indexed (section 6.1)
                 if byte < 0xFF:
-                    append(table[0x80 - byte])
+                    append(table[byte - 0x80])
                 else:
                     index, at = _integer(block, at, 0x7F)
-                    append(table[-index])
+                    append(table[index])
                 continue
             if byte >= 0x40:  # literal, to be indexed (section 6.2.1)
                 mask = 0x3F
@@ -123,7 +126,7 @@ class Decoder:
             if index:
                 if index == mask:
                     index, at = _integer(block, at, mask)
-                name = table[-index][0]
+                name = table[index][0]
             elif byte == 0x80:
                 raise ValueError("index 0")
             else:
@@ -141,32 +144,21 @@ class Decoder:
                 changed = True
                 field = (name, value)
                 append(field)
-                used += len(name) + len(value) + FIELD_OVERHEAD
-                if used > room:
-                    used = self._evict(used)
-                if used:
-                    insert(-_STATIC_COUNT, field)
+                size = len(name) + len(value) + FIELD_OVERHEAD
+                used += size
+                while used > room and used > size:  # the oldest go (section 4.4)
+                    oldest, said = pop()
+                    used -= len(oldest) + len(said) + FIELD_OVERHEAD
+                if used <= room:
+                    insert(_NEWEST, field)
+                else:
+                    used = 0
             else:
                 append((name, value) if byte < 0x10 else NeverIndexed((name, value)))
         if changed:
             self._used = used
             self.generation += 1
         return fields
-
-    def _evict(self, used: int) -> int:
-        """Take out the oldest entries until the table has room (section 4.4).
-
-        Arguments:
-            used: what the table would use, with the field that is to come.
-
-        Returns:
-            What is used then; 0 if the field is larger than the table, which is empty now.
-        """
-        table = self._table
-        while used > self._room and len(table) > _STATIC_COUNT:
-            name, value = table.pop(0)
-            used -= len(name) + len(value) + FIELD_OVERHEAD
-        return used if used <= self._room else 0
 
     def _resize(self, block: bytes, at: int, size: int, before: list[Field]) -> int:
         """Take a dynamic table size update (section 6.3); return where it ends."""
@@ -178,12 +170,17 @@ class Decoder:
             raise ValueError("a table larger than was offered")
         self.generation += 1
         self._room = size
-        self._used = self._evict(self._used)
+        while self._used > size:
+            name, value = self._table.pop()
+            self._used -= len(name) + len(value) + FIELD_OVERHEAD
         return at
 
 
 def _integer(block: bytes, at: int, value: int) -> tuple[int, int]:
     """Read the rest of an integer whose prefix is full (section 5.1): it, and where it ends."""
+    byte = block[at]
+    if byte < 0x80:  # as nearly always
+        return value + byte, at + 1
     for shift in range(0, 7 * _MAX_INTEGER_BYTES, 7):
         byte = block[at]
         at += 1
