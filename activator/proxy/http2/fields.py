@@ -24,7 +24,10 @@ from activator.proxy.http2.lines import Lines, Treatment
 from activator.proxy.http2.section import SENSITIVE, lines_of
 from activator.proxy.request import HOST, METHOD, Request
 
-_TARGET_CHARACTERS: Final = bytes({*range(0x21, 0x7F)} - {ord("#")})
+#: What no target may have becomes something else, see lines.
+_IN_TARGET: Final = bytes(
+    byte if 0x21 <= byte < 0x7F and byte != ord("#") else ord("?") for byte in range(256)
+)
 _NO_CONTENT: Final = 204
 #: Content-Length has no more digits in HTTP/1 either.
 _MAX_DIGITS: Final = 19
@@ -114,7 +117,7 @@ def read_request(fields: list[Field]) -> RequestFields:
         raise FramingError("pseudo fields are missing, or not in front")
     authority = by_name.get(b":authority", b"")
     host = by_name.get(b"host", authority)
-    if authority and host.lower() != authority.lower():
+    if authority and host != authority and host.lower() != authority.lower():
         raise FramingError("Host and :authority differ")
     if not host:
         raise FramingError("neither :authority nor Host")
@@ -204,7 +207,7 @@ def _authority(value: bytes) -> bytes:
 
 
 def _path(value: bytes) -> bytes:
-    if (value[:1] != b"/" and value != b"*") or value.translate(None, _TARGET_CHARACTERS):
+    if (value[:1] != b"/" and value != b"*") or value.translate(_IN_TARGET) != value:
         raise FramingError("malformed :path")
     return value
 
