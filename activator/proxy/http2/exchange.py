@@ -113,20 +113,20 @@ class Http2Exchange(Exchange):
         Raises:
             FramingError: then something should (RFC 9113 section 8.1.1).
         """
-        if ended and fields.bodiless is not None:
-            return fields.bodiless, fields
-        if ended and fields.length > 0:
-            raise FramingError("not as long as announced", block=lines_of(fields.fields))
         by_name = fields.fields
-        request = Request(
-            *(fields.method, fields.path, _MINOR, fields.authority, by_name, b""),
-            body=None if ended else _FRAMED,
-            length=0 if ended else fields.length,
-            expects_continue=not ended and by_name.get(b"expect", b"").lower() == b"100-continue",
-        )
-        if ended:
-            fields.bodiless = request
-        return request, fields
+        if not ended:
+            request = Request(fields.method, fields.path, _MINOR, fields.authority, by_name, b"")
+            request.body = _FRAMED
+            request.length = fields.length
+            request.expects_continue = by_name.get(b"expect", b"").lower() == b"100-continue"
+            return request, fields
+        if fields.bodiless is None:
+            if fields.length > 0:
+                raise FramingError("not as long as announced", block=lines_of(by_name))
+            fields.bodiless = Request(
+                fields.method, fields.path, _MINOR, fields.authority, by_name, b""
+            )
+        return fields.bodiless, fields
 
     # -- getting a pod --------------------------------------------------------------------------
 
