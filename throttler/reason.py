@@ -86,6 +86,8 @@ def waiting_reason(
             return Reason.NO_ENDPOINTS, "the revision was deleted"
         if taken := _taken(revision):
             return Reason.NO_ENDPOINTS, taken
+        if revision.roster.misnamed:  # as by hand: Knative's controllers name them alike
+            return Reason.NO_ENDPOINTS, _misnamed(revision)
         return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
     service = revision.service
     if service is not None and service.bit:
@@ -112,6 +114,13 @@ def _taken(revision: RevisionThrottler) -> str:
     by = Counter(str(pod.taken_by) for pod in revision.roster.taken.values())
     said = (f"{n} address{'' if n == 1 else 'es'} taken by {owner}" for owner, n in by.items())
     return ", ".join(islice(said, _TAKERS))
+
+
+def _misnamed(revision: RevisionThrottler) -> str:
+    """Return which name the port of the addresses that are listed should have."""
+    count, protocol = revision.roster.misnamed, revision.revision.protocol
+    which = f"{count} address{'' if count == 1 else 'es'} without a port named {protocol.port_name}"
+    return f"{which}: the revision speaks {protocol.value}"
 
 
 def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) -> tuple[Reason, str]:

@@ -40,12 +40,14 @@ class Roster:
         listed: whether Kubernetes lists any; in_doubt: whether what could be used is lost for a
             moment, or on trial: nobody knows how long that takes. Both as ``choose`` found them.
         taken: those that are listed for it, while another revision has their address. For people.
+        misnamed: how many are listed under the port of another protocol alone. For people.
     """
 
     __slots__ = (
         "_revision",
         "in_doubt",
         "listed",
+        "misnamed",
         "outliers",
         "pods",
         "reach",
@@ -61,6 +63,7 @@ class Roster:
         self.outliers = Outliers()
         self.listed = self.in_doubt = False
         self.taken: dict[Dest, PodTracker] = {}
+        self.misnamed = 0
 
     # -- what there is --------------------------------------------------------------------------
 

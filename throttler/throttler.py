@@ -245,7 +245,9 @@ class Throttler:
     def _list(self, throttler: RevisionThrottler, now: float) -> Changes:
         """Tell a revision its pods, and which another has by now."""
         revision, owners = throttler.revision, self._owners
-        listed = self._dests.get(revision.id, {}).get(revision.protocol, _NO_DESTS)
+        dests = self._dests.get(revision.id, {})
+        listed = dests.get(revision.protocol, _NO_DESTS)
+        throttler.roster.misnamed = _misnamed(dests, revision.protocol)
         kept = owners.kept(revision.id, listed)
         return throttler.set_dests(kept, now, owners.taken(revision.id, listed))
 
@@ -268,6 +270,14 @@ class Throttler:
         for key in [key for key, left in self._leaving.items() if left.idle]:
             changes.add(self._leaving.pop(key).set_dests(_NO_DESTS, 0.0))
         return changes
+
+
+def _misnamed(dests: Mapping[AppProtocol, Dests], protocol: AppProtocol) -> int:
+    """Return how many addresses are listed, where none is under this protocol's port."""
+    listed = dests.get(protocol, _NO_DESTS)
+    if listed.ready or listed.not_ready:
+        return 0
+    return sum(len(each.ready) + len(each.not_ready) for each in dests.values())
 
 
 def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:

@@ -920,6 +920,8 @@ class Walk:
         deleted = id not in self.known
         all_listed = self.listed[id].get(rev.spec.protocol, {})
         taken = len(all_listed) - len(rev.lists)
+        misnamed = 0 if all_listed else sum(map(len, self.listed[id].values()))
+        known = taken or misnamed or deleted  # why there is none
         if no_address:
             nothing = {"mesh mode is enabled, the private Service has no ClusterIP"}
         else:
@@ -927,6 +929,10 @@ class Walk:
             if taken and not listed:
                 other = next(other for other in IDS if other != id)
                 nothing = {f"{taken} address{'es' * (taken > 1)} taken by {other}"}
+            if misnamed and not listed:
+                speaks, port = rev.spec.protocol.value, rev.spec.protocol.port_name
+                which = f"{misnamed} address{'es' * (misnamed > 1)}"
+                nothing = {f"{which} without a port named {port}: the revision speaks {speaks}"}
             if deleted and not listed:
                 nothing = {"the revision was deleted"}
         met = {self.met(p) for p in listed if p.error and p.state == "probing"}
@@ -940,10 +946,8 @@ class Walk:
             at_fault = {f"{one}; {told}" if one else told for one in at_fault}
         stuck = listed and not used and not no_address
         return {
-            "autoscaler-unreachable": (
-                {""} if lost and not (listed or taken or deleted) else set()
-            ),
-            "no-endpoints": nothing if no_address or taken or deleted or not lost else set(),
+            "autoscaler-unreachable": ({""} if lost and not (listed or known) else set()),
+            "no-endpoints": nothing if no_address or known or not lost else set(),
             "at-capacity": {f"{requests}/{sum(p.limit for p in used)}"} if used else set(),
             "pods-not-ready": unready if stuck and not_ready else set(),
             "bad-answers": {self.met(p) for p in out}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
-from throttler.model import Dest, MeshMode, RevisionID
+from throttler.model import AppProtocol, Dest, Dests, MeshMode, RevisionID
 from throttler.outliers import HOLD
 from throttler.reason import Reason, waiting_reason
 
@@ -192,3 +192,17 @@ def test_the_only_pods_that_are_listed_are_of_another_revision_by_now() -> None:
     assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
     many.set_dests([], id=thief)
     assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")
+
+
+def test_addresses_are_listed_under_the_port_of_another_protocol() -> None:
+    many = Many()
+    many.throttler.set_revision(revision(1, protocol=AppProtocol.H2C), 0.0)
+    pods = Dests(frozenset({Dest(A, "a")}), frozenset({Dest(B, "b")}))
+    many.throttler.set_dests(NAME, {AppProtocol.HTTP1: pods}, 0.0)
+    detail = "2 addresses without a port named http2: the revision speaks h2c"
+    assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
+    both = {AppProtocol.HTTP1: pods, AppProtocol.H2C: pods}
+    many.throttler.set_dests(NAME, both, 0.0)
+    assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")
+    many.throttler.set_dests(NAME, {}, 0.0)
+    assert waiting_reason(many.find()) == (Reason.NO_ENDPOINTS, "")
