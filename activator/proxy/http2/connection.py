@@ -380,8 +380,9 @@ class Connection(asyncio.Protocol):
             self.forget(stream)
 
     def settings(self, values: list[tuple[int, int]]) -> None:
-        """See FrameHandler."""
-        for identifier, value in values:
+        """See FrameHandler. Of a setting that a frame says often the last value holds: each change
+        of the window would look at all streams, and a frame has room for 2,730."""
+        for identifier, value in dict(values).items():
             if identifier == Setting.INITIAL_WINDOW_SIZE:
                 self._resize(value - self.peer_window)
                 self.peer_window = value
