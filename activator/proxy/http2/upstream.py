@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _NO_CONTENT: Final = (204, 304)
 #: Stream numbers beyond which a connection takes no more (RFC 9113 section 5.1.1).
 _LAST: Final = frames.MAX_31_BITS - 2
+#: Bytes that may wait for a pod beyond those at which no more payload is sent: what a hundred
+#: requests with heads of 40 KiB have. A pod that has stopped would be sent the heads of all that
+#: come and go, for as long as its kernel answers.
+_MAX_BEHIND: Final = 4 << 20
 
 
 class Http2Upstream(Connection):
@@ -57,6 +61,7 @@ class Http2Upstream(Connection):
         self._most = pool.most
         self._next = 1
         self._going = False
+        self._full_at = 0
         self.settled = False
         self.used = 0
         self.idle_since = 0.0
@@ -128,6 +133,19 @@ class Http2Upstream(Connection):
         self.ending = True
         self.pool.closed(self)
         self._lose_all(str(exc) if exc else "the pod closed the connection")
+
+    def pause_writing(self) -> None:
+        """See Connection."""
+        super().pause_writing()
+        self._full_at = self.transport.get_write_buffer_size()
+
+    def on_backlog(self) -> None:
+        """See Connection."""
+        behind = self.transport.get_write_buffer_size() - self._full_at
+        if behind > _MAX_BEHIND and not self.ending:
+            self.ending = True
+            self.transport.abort()
+            self._lose_all("the pod takes nothing")
 
     def fail(self, fault: ConnectionFault) -> None:
         """See Connection."""

@@ -9,6 +9,7 @@ import pytest
 from activator.proxy.http2 import frames
 from activator.proxy.upstream import MAX_INTERIM
 from tests.activator.proxy.http2.peers import Headers, Message, Peer, answer_hello
+from tests.activator.proxy.http2.test_downstream import BEGIN, block, raw
 from tests.activator.proxy.world import until
 
 Script = Callable[[Peer, int, Message], None]
@@ -149,3 +150,33 @@ async def test_what_follows_an_answer_without_content_is_dropped(
         assert answer.all(b"content-length") == length * said
     assert len(pod.connections) == 1
     assert http2.world.in_flight == 0
+
+
+async def test_requests_that_come_and_go_do_not_pile_up_for_a_pod_that_reads_nothing(http2):
+    def stop(peer: Peer, stream: int, message: Message) -> None:
+        if peer is pod.connections[0]:
+            peer.transport.pause_reading()
+        else:
+            answer_hello(peer, stream, message)
+
+    pod = await http2.serving()
+    pod.on_message = stop
+    other = await http2.client()
+    waits = other.ask(b"/", b"POST")
+    await until(lambda: pod.requests)
+    (pool,) = http2.world.pools._http2.values()
+    (upstream,) = pool._connections
+    largest = 0
+    head = block((b"x", b"y" * 16_000))
+    for _ in range(20):
+        crowd = b"".join(frames.headers(n, head, ended=True) for n in range(1, 121, 2))
+        client = await raw(http2, BEGIN + crowd)
+        await until(lambda: http2.world.in_flight == 61 or upstream.ending)
+        largest = max(largest, upstream.transport.get_write_buffer_size())
+        client.abort()
+        await until(lambda: http2.world.in_flight <= 1)
+        if upstream.ending:
+            break
+    assert (await other.answer(waits)).status == 502
+    assert (await other.answer(other.ask())).body == b"hello"
+    assert largest < 6 << 20
