@@ -47,4 +47,5 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     assert "Knative-Serving-Revision: slow" in text
     assert "status --admin-url http://127.0.0.1:2" in text
     assert "explain hello --admin-url http://127.0.0.1:2" in text
+    assert "\n  http://127.0.0.1:2/\n" in text, "the dashboard"
     assert str(tmp_path) in text
