@@ -38,7 +38,7 @@ from activator.probing.prober import PodProber
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.probe_pool import ProbePools
 from activator.proxy.request import RequestLimits
-from activator.proxy.server import Proxy
+from activator.proxy.shared import Proxy
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.line_writer import LineWriter

@@ -400,6 +400,7 @@ def test_packages_of_others_are_imported_where_the_table_says_and_nowhere_else()
 
 LOCAL_MODE = """
 import asyncio, sys
+import activator.servers  # the listeners, too
 from activator.runtime import Runtime
 from activator.config import load
 

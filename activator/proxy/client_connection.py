@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from activator.proxy import presence
 from activator.proxy.linger import MAX_SECONDS, Linger
-
-if TYPE_CHECKING:  # the server makes connections
-    from activator.proxy.server import Proxy
+from activator.proxy.shared import Proxy
 
 #: When the ports close: seconds in which a connection that is new may still bring its first
 #: request, which is on its way (Go: the same).

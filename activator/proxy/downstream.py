@@ -9,8 +9,8 @@ is said on it, is in ``proxy.client_connection``.
 
 from __future__ import annotations
 
+from asyncio import BaseTransport
 from math import inf
-from typing import TYPE_CHECKING
 
 from activator.proxy import presence, replies
 from activator.proxy.body import Body, LengthBody
@@ -25,12 +25,8 @@ from activator.proxy.presence import Inquiry
 from activator.proxy.probes import may_be_kubelet, probe_reply
 from activator.proxy.problem import negotiated
 from activator.proxy.request import Request, read_request
+from activator.proxy.shared import Proxy
 from activator.tls import agreed
-
-if TYPE_CHECKING:  # the server makes downstreams
-    from asyncio import BaseTransport
-
-    from activator.proxy.server import Proxy
 
 #: Bytes that a client may send ahead of its turn before we stop reading.
 MAX_AHEAD = 64 << 10
@@ -180,8 +176,7 @@ class Downstream(ClientConnection):
             return data[2:]
         now = self.proxy.clock()
         self._partial = PartialHead(self.proxy.request_limits, now)
-        if self.armed > now + self.proxy.header_timeout:
-            self.proxy.timers.arm(self, now + self.proxy.header_timeout)
+        self._arm(now + self.proxy.header_timeout)
         self._read_partial(data)
         return b""
 

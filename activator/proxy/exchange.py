@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from activator.entries import Entry
 from activator.failures import Failed
@@ -22,15 +22,13 @@ from activator.proxy.problem import fitted, unknown
 from activator.proxy.queue_proxy import DOUBTFUL, complaint
 from activator.proxy.request import Request
 from activator.proxy.retry import Blame, Failure, Then
+from activator.proxy.shared import Proxy
 from activator.proxy.time_limits import TimeLimits, answer_within, name_of
 from activator.proxy.wait import Wait, begin_wait
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
-
-if TYPE_CHECKING:  # a downstream makes exchanges, the server makes downstreams
-    from activator.proxy.server import Proxy
 
 
 class Client(Protocol):

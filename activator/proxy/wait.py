@@ -14,7 +14,7 @@ from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
     from activator.proxy.exchange import Exchange
-    from activator.proxy.server import Proxy
+    from activator.proxy.shared import Proxy
 
 #: Whether an answer waited for a pod to start.
 WARM = b"\r\nActivator-Cold-Start: false"

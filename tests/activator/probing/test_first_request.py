@@ -14,7 +14,7 @@ from activator.probing.prober import PodProber
 from activator.proxy.downstream import Downstream
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.request import RequestLimits
-from activator.proxy.server import Proxy
+from activator.proxy.shared import Proxy
 from activator.tasks import Tasks
 from tests.activator.probing.world import APP, Nobody
 from tests.conftest import UVLOOP, VIRTUAL

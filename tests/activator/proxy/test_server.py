@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from email.utils import parsedate_to_datetime
 
 import pytest
 
 from activator.proxy import client_connection
-from activator.proxy.replies import refused
 from activator.proxy.server import ListenError, data_server, listen
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, ok, request, until
-from throttler.model import RevisionID
 
 PROBES = {
     "kubelet": (b"User-Agent: kube-probe/1.31\r\n", 200, b""),
@@ -67,15 +64,6 @@ async def test_what_only_resembles_a_probe_is_a_request(world, fields):
     pod = await world.serving()
     assert (await world.ask(request(fields=fields))).body == b"hello"
     assert len(pod.requests) == 1
-
-
-async def test_the_date_is_now_and_made_once_a_second(world):
-    date = world.proxy.date()
-    assert world.proxy.date() is date or world.proxy.date() != date
-    now = parsedate_to_datetime(date.decode()).timestamp()
-    import time
-
-    assert abs(time.time() - now) < 3
 
 
 def test_listening_on_a_taken_port_says_which():
@@ -270,37 +258,6 @@ async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
     assert world.revision().in_flight == 0
 
 
-async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(world):
-    """Else the client's next request meets a connection that is being closed."""
-    await world.serving()
-    client = await world.client()
-    client.send(request())
-    assert (await client.answer()).get(b"connection") is None
-    world.proxy.draining = True
-    client.send(request())
-    answer = await client.answer()
-    assert (answer.status, answer.get(b"connection")) == (200, b"close")
-    await until(lambda: client.eof)
-    ours = await world.ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert (ours.status, ours.get(b"connection")) == (404, b"close")
-
-
-async def test_connections_beyond_the_bound_are_refused_and_leave_files_for_pods(world):
-    await world.serving()
-    world.proxy.max_connections = 1
-    first = await world.client()
-    first.send(request())
-    assert (await first.answer()).status == 200
-    second = await world.client()
-    refused = await second.answer()
-    assert (refused.status, refused.get(b"connection")) == (503, b"close")
-    assert refused.get(b"activator-reason") == b"queue-full; too many connections"
-    assert refused.get(b"retry-after") == b"4"
-    await until(lambda: second.eof)
-    first.send(request())
-    assert (await first.answer()).status == 200
-
-
 async def test_a_client_that_names_no_revision_is_told_how_to(world):
     answer = await world.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert answer.status == 404
@@ -309,26 +266,6 @@ async def test_a_client_that_names_no_revision_is_told_how_to(world):
     answer = await world.ask(half)
     assert b'"app" not found' in answer.body
     assert b"give Knative-Serving-Namespace and" in answer.get(b"activator-reason")
-
-
-async def test_failures_are_logged_now_and_then_with_how_many_there_were(world, caplog):
-    world.revise()
-    world.driver.throttler.total.max_depth = 0
-    assert [(await world.ask()).status for _ in range(3)] == [503] * 3
-    told = [r.getMessage() for r in caplog.records if "queue-full" in r.getMessage()]
-    assert told == ["answered 503: queue-full; total-depth"]
-
-
-@pytest.mark.parametrize(("hidden", "also"), [(1, "1 other"), (2, "2 others")])
-async def test_a_line_says_how_many_it_stands_for(world, caplog, hidden, also):
-    revision, reply = RevisionID("default", "app"), refused(503, "later")
-    now = world.proxy.clock()
-    world.proxy.clock = lambda: now
-    for _ in range(1 + hidden):
-        world.proxy.tell(revision, reply)
-    now += 60.0
-    world.proxy.tell(revision, reply)
-    assert caplog.messages[-1].endswith(f" (and {also} since the last such line)")
 
 
 def test_accepted_connections_inherit_keep_alive():

@@ -21,7 +21,7 @@ from activator.driver import Driver
 from activator.proxy.downstream import Downstream
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.request import RequestLimits
-from activator.proxy.server import Proxy
+from activator.proxy.shared import Proxy
 from activator.tasks import Tasks
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
