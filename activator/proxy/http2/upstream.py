@@ -42,6 +42,7 @@ class Http2Upstream(Connection):
     """
 
     __slots__ = (
+        "_full_at",
         "_going",
         "_most",
         "_next",
