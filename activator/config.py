@@ -337,7 +337,7 @@ class Settings:
 
     max_header_bytes: int = setting(
         values.SIZE, "ACTIVATOR_MAX_HEADER_BYTES", REQUESTS, "1MiB",
-        "Bytes of request line and headers together.",
+        "Bytes of request line and headers together; in HTTP/2 they are 64 KiB, as SETTINGS say.",
         "What Go's server takes, and so Knative's.",
     )
     unfinished_header_bytes: int = setting(
@@ -348,12 +348,12 @@ class Settings:
     )
     max_headers: int = setting(
         values.count(1), "ACTIVATOR_MAX_HEADERS", REQUESTS, "1000",
-        "Headers of one request.",
+        "Headers of one request in HTTP/1.1; in HTTP/2 their bytes bound them.",
         "Ten times what Apache takes, and cheap to parse.",
     )
     max_target_bytes: int = setting(
         values.SIZE, "ACTIVATOR_MAX_TARGET_BYTES", REQUESTS, "64KiB",
-        "Bytes of the request target (path and query).",
+        "Bytes of the request target (path and query) in HTTP/1.1; in HTTP/2 it is a header.",
         "Eight times what nginx and Apache take in their default set-up.",
     )
     header_timeout: float = setting(
