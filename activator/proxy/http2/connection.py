@@ -337,9 +337,9 @@ class Connection(asyncio.Protocol):
             self.write(frames.window_update(0, self._owed))
             self._allowed += self._owed
             self._owed = 0
-        found = self._known(stream)
+        found = self.streams.get(stream)
         if found is None:
-            self._late_data(length)
+            self._late_data(stream, length)
             return
         if not payload and not ended:
             self.idle_frame()
@@ -349,7 +349,7 @@ class Connection(asyncio.Protocol):
         if not found.came(length):
             self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
             return
-        if not self._fits(found, len(payload), ended):
+        if found.missing >= 0 and not self._fits(found, len(payload), ended):
             self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, "not as long as announced")
             return
         found.peer_closed = ended
@@ -359,18 +359,17 @@ class Connection(asyncio.Protocol):
         if ended and found.closed:
             self.forget(found)
 
-    def _late_data(self, length: int) -> None:
+    def _late_data(self, stream: int, length: int) -> None:
         """DATA came for a stream that is over. What its window allowed is free, however small its
         frames are: as much as if the stream had gone on."""
+        self._known(stream)
         if 0 < length <= self._late:
             self._late -= length
         else:
             self.idle_frame()
 
     def _fits(self, stream: Stream, size: int, ended: bool) -> bool:
-        """Count payload against content-length (RFC 9113 section 8.1.1)."""
-        if stream.missing < 0:
-            return True
+        """Count payload against the content-length that was said (RFC 9113 section 8.1.1)."""
         stream.missing -= size
         return stream.missing == 0 if ended else stream.missing >= 0
 
