@@ -20,7 +20,7 @@ MEMO_LINE_BYTES: Final = 512
 
 _NAME_CHARACTERS: Final = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
 _SPACE: Final = b" \t"
-#: What no value may have becomes something else. To take it out would cost ten times as much.
+#: What no value may have becomes something else: to take it out, CPython makes a table each time.
 _VISIBLE: Final = bytes(
     byte if byte == 0x09 or (byte >= 0x20 and byte != 0x7F) else ord("?") for byte in range(256)
 )
