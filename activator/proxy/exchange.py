@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from activator.entries import Entry
 from activator.failures import Failed
@@ -93,10 +93,10 @@ class Exchange(ABC):
         self.downstream = downstream
         self.request = request
         self._proxy = downstream.proxy
-        self._counted_as = request.counted_as
+        self._counted_as = request.counted_as()
         self._body = NO_BODY
         if request.body is not None:
-            self._body = HeldBody(request, self._proxy.hold_bytes)
+            self._body = self._held_body(request, self._proxy.hold_bytes)
         self.answering = False
         self.begun = False
         self.done = False
@@ -117,6 +117,7 @@ class Exchange(ABC):
     entry: Entry
     #: Seconds that the client waits, where it says so.
     patience = inf
+    _held_body: ClassVar[type[HeldBody]] = HeldBody
 
     # -- getting a pod -----------------------------------------------------------------------------
 

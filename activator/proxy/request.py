@@ -71,9 +71,8 @@ class Request:
     upgrade: bytes = b""
     expects_continue: bool = False
 
-    @property
     def counted_as(self) -> bytes:
-        """The method for metrics: clients may make up any number of others."""
+        """Return the method for metrics: clients may make up any number of others."""
         return self.method if self.method in _CHECKED_AS_IS else b"_OTHER"
 
 

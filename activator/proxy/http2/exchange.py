@@ -7,7 +7,7 @@ is told of room as it goes out on the other side.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from activator.proxy import replies, retry
 from activator.proxy.body import CloseBody
@@ -39,6 +39,8 @@ _FRAMED: Final = CloseBody()
 #: HTTP/2 among the minor versions of HTTP/1, see request.Request.
 _MINOR: Final = 2
 _CONTINUE: Final = line(b":status", b"100")
+#: A member of an enum is looked up by a function of its class.
+_NO_ERROR: Final = int(ErrorCode.NO_ERROR)
 
 
 class _Held(HeldBody):
@@ -79,6 +81,7 @@ class Http2Exchange(Exchange):
     )
 
     downstream: Http2Downstream  # type: ignore[mutable-override] # nobody else sets it
+    _held_body: ClassVar[type[HeldBody]] = _Held
     upstream: Stream | None  # type: ignore[mutable-override] # nobody else sets it
 
     def __init__(
@@ -87,11 +90,10 @@ class Http2Exchange(Exchange):
         request, fields = read
         super().__init__(downstream, request)
         if request.body is not None:
-            self._body = _Held(request, downstream.proxy.hold_bytes)
             stream.missing = request.length
         self.patience = grpc.timeout(fields.fields) if b"grpc-timeout" in fields.fields else inf
         self.to_head = request.method == b"HEAD"
-        self._broken_by: int = ErrorCode.NO_ERROR
+        self._broken_by: int = _NO_ERROR
         self._fields = fields
         self._interim = 0
         # By whom last, how many answers that had given by then, and how often in a row.
@@ -201,7 +203,7 @@ class Http2Exchange(Exchange):
     def _head(self, pool: Http2Pool) -> bytes:
         """Return the header block that the pod gets."""
         fields = self._fields
-        front, rest = pool.host_blocks
+        front, rest = pool.host_blocks()
         if not fields.forwarded:
             fields.forwarded = self._forwarded()
         block = fields.block
@@ -302,7 +304,7 @@ class Http2Exchange(Exchange):
         self._unsized = response.length < 0
         block = response.block
         if b"date" not in response.fields:
-            block += line(b"date", self._proxy.date())
+            block += _DATE + string(self._proxy.date())
         if self.notes:
             block += block_of(self.notes)
         upstream = self.upstream
@@ -334,7 +336,7 @@ class Http2Exchange(Exchange):
         if upstream is not None:
             upstream.on_sent = None
             if not upstream.closed:
-                self._upstream_of(upstream).abandon(upstream, ErrorCode.NO_ERROR)
+                self._upstream_of(upstream).abandon(upstream, _NO_ERROR)
 
     def _finish(self, now: float) -> None:
         self._let_go()
@@ -467,6 +469,7 @@ class Http2Exchange(Exchange):
 
 
 _NEVER_REFUSED: Final = (None, 0, 0)
+_DATE: Final = name_prefix(b"date")
 _EXPECT: Final = line(b"expect", b"100-continue")
 _ORIGINAL_HOST: Final = name_prefix(b"k-original-host")
 _FORWARDED_FOR: Final = name_prefix(b"x-forwarded-for")

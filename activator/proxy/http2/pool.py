@@ -71,9 +71,8 @@ class Http2Pool:
         self._host_lines = b""
         self._host_blocks = b"", b""
 
-    @property
     def host_blocks(self) -> tuple[bytes, bytes]:
-        """The request fields that say which pod is asked: :scheme with :authority, and others."""
+        """Return the fields that say which pod is asked: :scheme with :authority, and others."""
         if self._host_lines is not self.pool.host_lines:
             self._host_lines = self.pool.host_lines
             fields = [each.split(b": ", 1) for each in self._host_lines.split(b"\r\n")[:-1]]
@@ -91,7 +90,7 @@ class Http2Pool:
     def take(self) -> Http2Upstream | None:
         """Return a connection with room for one more request, or None."""
         for connection in self._connections:
-            if connection.has_room:
+            if connection.has_room():
                 return connection
         return None
 
@@ -126,9 +125,9 @@ class Http2Pool:
         if not upstream.transport.is_closing():
             self._connections.append(upstream)
         waiting, self._waiting = self._waiting, []
-        welcome = upstream.has_room
+        welcome = upstream.has_room()
         for exchange in waiting:
-            if upstream.has_room:
+            if upstream.has_room():
                 exchange.on_connected(upstream)
             elif not welcome:
                 exchange.on_refused("the pod takes no streams")

@@ -69,7 +69,6 @@ class Http2Upstream(Connection):
 
     # -- for the pool ---------------------------------------------------------------------------
 
-    @property
     def has_room(self) -> bool:
         """Whether one more request may be sent on it."""
         return (
