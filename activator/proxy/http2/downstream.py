@@ -179,11 +179,9 @@ class Http2Downstream(Connection):
         """Whether a stream begins here that somebody is to look at."""
         if not stream & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's stream is odd")
-        if stream <= self.last_stream:
-            self.idle_frame()  # of a stream that we have ended
+        if stream <= self.last_stream or self._last_said:
+            self.idle_frame()  # of a stream that we have ended, or that nobody looks at
             return False
-        if self._last_said:
-            return False  # it knows that nobody looks at it
         self.last_stream = stream
         self.opened += 1
         if len(self.streams) >= MAX_STREAMS:
@@ -196,14 +194,14 @@ class Http2Downstream(Connection):
         """Turn away what is malformed by the answer that it gets in HTTP/1, which says what is
         wrong with it (RFC 9113 section 8.1.1 allows that before a reset), or what is refused."""
         self.proxy.counters.bad_requests += 1
-        if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-            self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
         stream = self.streams[number] = Stream(self, number, None)
         stream.peer_closed = ended
         reply = negotiated(replies.refused(error.status, str(error)), error.block)
         self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=False)
         stream.send(reply.body, b"")
         self.exchange_done(stream)
+        if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
 
     def _begin(self, number: int, read: tuple[Request, RequestFields], ended: bool) -> None:
         stream = Stream(self, number, None)
@@ -274,8 +272,18 @@ class Http2Downstream(Connection):
             self._count_reset()
 
     def _count_reset(self) -> None:
-        if not self._resets.take(self.proxy.clock(), self.opened):
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset")
+        """Look at no more streams where too many are reset. Those that run may be of others, whose
+        requests an ingress sends on the same connection: they are finished first."""
+        if self._resets.take(self.proxy.clock(), self.opened):
+            return
+        if self._last_said:
+            self.idle_frame()
+            return
+        calm, reason = ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset"
+        if not self.streams:
+            raise ConnectionFault(calm, reason)
+        self._leaving = self._last_said = True
+        self.write(frames.goaway(self.last_stream, calm, reason.encode()))
 
     def on_max_streams(self, count: int) -> None:
         """See Connection: we open none."""

@@ -318,6 +318,51 @@ async def test_all_that_is_open_may_be_cancelled_at_once_and_half_of_all_for_eve
     assert len(pod.connections) == 1
 
 
+def reset_young(begin: int, end: int) -> bytes:
+    """Requests that are asked and reset at once."""
+    return b"".join(asked(n) + frames.rst_stream(n, 8) for n in range(begin, end, 2))
+
+
+async def running_in_a_flood(http2):
+    """Return a pod with a request on which it works, and the client, who floods and was told."""
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await raw(http2, BEGIN + asked(1))
+    await until(lambda: pod.requests)
+    client.send(reset_young(3, 2003))
+    await until(lambda: goaways(client.received))
+    return pod, client
+
+
+async def test_a_flood_of_resets_costs_the_others_on_its_connection_their_next_requests_alone(
+    http2,
+):
+    pod, client = await running_in_a_flood(http2)
+    ((last, code),) = goaways(client.received)
+    assert code == CALM
+    await until(lambda: http2.world.in_flight == 1)
+    assert len(pod.requests) <= (last + 1) / 2 < 600
+    client.send(asked(2003))
+    answer_hello(pod.connections[0], 1, pod.requests[0])
+    await until(lambda: b"hello" in client.received)
+    await client.ended()
+    assert client.received.count(b"hello") == 1
+    assert len(goaways(client.received)) == 1
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [reset_young(2003, 2003 + MANY), MANY * (frames.HEAD.pack(4 << 8 | 8, 0, 3) + bytes(4))],
+    ids=["resets", "errors"],
+)
+async def test_who_floods_on_when_told_loses_what_runs(http2, flood):
+    _, client = await running_in_a_flood(http2)
+    client.send(flood)
+    await client.ended()
+    assert [code for _, code in goaways(client.received)] == [CALM, CALM]
+    assert not http2.world.in_flight
+
+
 @pytest.mark.parametrize("malformed", [pytest.param(m, id=w) for w, m in MALFORMED.items()])
 async def test_malformed_requests_of_one_tenant_cost_the_others_nothing(http2, malformed):
     pod = await http2.serving()
