@@ -56,6 +56,8 @@ class Connection(asyncio.Protocol):
         late_at: when what has begun has to be complete: a header block, or the connection itself.
     """
 
+    # With more than 30 attributes (SHARED_KEYS_MAX_SIZE in CPython 3.11) each object would have a
+    # dict of its own, and every call of a method would be looked up anew.
     __slots__ = (
         "_allowed",
         "_answers",
