@@ -145,10 +145,12 @@ class FrameReader:
         if not self._settled:
             at = self._begin(data)
         handler = self._handler
+        max_frame = self._max_frame
+        unpack = HEAD.unpack_from
         while end - at >= HEAD_BYTES:
-            word, flags, stream = HEAD.unpack_from(data, at)
+            word, flags, stream = unpack(data, at)
             length = word >> 8
-            if length > self._max_frame:
+            if length > max_frame:
                 # Section 4.2 would spare the connection where a stream's DATA is too long. Whoever
                 # ignores the limit that every peer knows is not worth 16 MiB of reading.
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "a frame is too long")
