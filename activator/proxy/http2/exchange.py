@@ -437,7 +437,10 @@ class Http2Exchange(Exchange):
         self._done()
 
     def _done(self) -> None:
-        self.downstream.exchange_done(self._stream)
+        stream = self._stream
+        if not stream.closed:  # it takes its answer later, perhaps when it has sent all
+            stream.credit(self._uncredited)
+        self.downstream.exchange_done(stream)
 
     def _send_continue(self) -> None:
         """See Exchange."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import until
 
@@ -121,7 +122,7 @@ async def test_large_bodies_pass_whole_both_ways(http2, size):
 
 async def test_a_pod_is_stopped_by_a_client_that_does_not_read(http2):
     def endless(peer: Peer, stream: int, message: Message) -> None:
-        if message.ended and stream not in peer.unsent:
+        if message.ended:
             peer.headers(stream, [(b":status", b"200")])
             peer.data(stream, bytes(4 << 20), end=True)
 
@@ -297,3 +298,24 @@ async def test_what_no_pod_is_asked_for_a_probe(http2: Http2World):
     assert (answer.status, answer.body) == (200, b"activator")
     answer = await client.answer(client.ask(b"/", b"GET", (b"user-agent", b"kube-probe/1.30")))
     assert answer.status == 200
+
+
+async def test_who_sends_all_before_it_reads_gets_an_early_answer_larger_than_its_window(http2):
+    def stop(peer: Peer, stream: int, message: Message) -> None:
+        peer.reads = False
+
+    pod = await http2.serving()
+    pod.on_message = stop
+    client = await http2.client(window=1000)
+    client.reads = False
+    stream = client.ask(b"/", b"POST", end=False)
+    client.data(stream, bytes(4 * STREAM_WINDOW), end=True)
+    # One window is with the pod, half of another waits for it.
+    await until(lambda: len(client.unsent[stream][0]) <= 5 * STREAM_WINDOW // 2)
+    (peer,) = pod.connections
+    peer.headers(1, [(b":status", b"413")])
+    peer.data(1, bytes(5000), end=True)
+    await until(lambda: stream not in client.unsent)
+    client.h2.increment_flow_control_window(5000, stream)
+    client.flush()
+    assert len((await client.answer(stream)).body) == 5000
