@@ -23,6 +23,14 @@ MAX_HEAD = 1 << 20
 MAX_INTERIM = 16
 
 
+def lost_error(error: Exception | None) -> str:
+    """Return why the loop says that a connection to a pod is lost, for people."""
+    if error is None:
+        return "the pod closed the connection"
+    words = error.strerror if isinstance(error, OSError) else None  # without "[Errno 104]"
+    return (words or str(error) or "the pod closed the connection").lower()
+
+
 class Answered(Protocol):
     """Who sent the request on a connection and takes its answer."""
 
@@ -236,19 +244,20 @@ class Upstream(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """See asyncio.Protocol; the transport closes itself."""
-        self._ended("the pod closed the connection")
+        self._ended(lost_error(None), at_eof=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.pool.closed(self)
-        self._ended(str(exc) if exc else "the connection was closed")
+        self._ended(lost_error(exc))
 
-    def _ended(self, error: str) -> None:
+    def _ended(self, error: str, *, at_eof: bool = False) -> None:
+        """The connection is over; ``at_eof``: by the pod's own word, which may end a body."""
         self._lost = True
         owner = self.owner
         if owner is None:
             return
-        if isinstance(self._body, CloseBody) and error == "the pod closed the connection":
+        if at_eof and isinstance(self._body, CloseBody):
             response = self._response
             assert response is not None
             self._finish(response)

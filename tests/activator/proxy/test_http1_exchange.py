@@ -132,6 +132,29 @@ async def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client
     assert (await client.answer()).status == 200
 
 
+async def test_an_answer_that_its_connection_should_end_is_not_ended_by_a_reset(world):
+    pod = await world.serving()
+
+    def answer(connection: PodConnection) -> None:
+        connection.write(b"HTTP/1.0 200 OK\r\n\r\nhalf of it")
+        world.loop.call_later(0.01, connection.reset)
+
+    pod.on_data = answer
+    client = await world.client()
+    client.send(request())
+    await client.ended()
+    assert client.received.endswith(b"half of it\r\n")  # and no last chunk
+
+
+async def test_a_reset_by_a_pod_is_told_in_words(world):
+    pod = await world.serving()
+    pod.on_data = lambda connection: connection.reset()
+    answer = await world.ask(request(b"/", b"POST"))
+    assert answer.get(b"activator-reason") == (
+        b"upstream-failed; %b: connection reset by peer" % pod.dest.address.encode()
+    )
+
+
 @pytest.mark.parametrize("stray", [b"", b"stray bytes"])
 @pytest.mark.parametrize(
     ("method", "head"),
