@@ -298,8 +298,9 @@ async def test_a_repeated_request_is_read_on_though_its_first_pod_was_full(new_w
     world.revise(pod)
     await until(lambda: world.revision().statistics().healthy == 1)
     client = await world.client()
-    client.send(request(b"/", b"PUT", body=b"b" * 2 * LARGE))
+    client.send(request(b"/", b"PUT", fields=b"Content-Length: %d\r\n" % (2 * LARGE)))
     await until(lambda: pod.connections)
+    client.send(b"b" * 2 * LARGE)
     await turns(300)
     assert client.transport.get_write_buffer_size() > 0
 
