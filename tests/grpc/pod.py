@@ -1,8 +1,9 @@
 """A pod whose application is a grpcio server, as a process.
 
-    python -m tests.grpc.pod IP PORT AGE
+    python -m tests.grpc.pod IP PORT AGE STREAMS
 
-AGE is the milliseconds after which its connections are to be replaced, 0 for never. queue-proxy's
+AGE is the milliseconds after which its connections are to be replaced, 0 for never; STREAMS are
+the calls that it takes at a time on each, 0 for any number. queue-proxy's
 part is what the activator needs of it: one port, which answers probes in HTTP/1.1 and gives HTTP/2
 to the application, and an end only when nobody asks any more. Facts are told as JSON lines on
 standard output.
@@ -151,12 +152,14 @@ async def serve(listening: socket.socket, inner: str) -> None:
         task.add_done_callback(taken.discard)
 
 
-async def main(ip: str, port: int, age: int) -> None:
+async def main(ip: str, port: int, age: int, streams: int) -> None:
     with tempfile.TemporaryDirectory(prefix="grpc-pod-") as folder:
         inner = str(Path(folder) / "application")
         options = [("grpc.max_receive_message_length", -1)]
         if age:
             options.append(("grpc.max_connection_age_ms", age))
+        if streams:
+            options.append(("grpc.max_concurrent_streams", streams))
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("t.T", METHODS)])
         server.add_insecure_port(f"unix:{inner}")
@@ -180,4 +183,4 @@ async def main(ip: str, port: int, age: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))

@@ -98,6 +98,19 @@ async def test_a_cold_start_answers_all_who_wait(tmp_path: Path) -> None:
         assert (wake_up["outcome"], wake_up["requests"]) == ("served", 100)
 
 
+async def test_a_pod_that_takes_few_calls_at_a_time_is_given_no_more(tmp_path: Path) -> None:
+    """It ends what is beyond that by ENHANCE_YOUR_CALM, which is no refusal."""
+    async with GrpcWorld(tmp_path) as world:
+        world.revision()
+        world.list([])
+        running = await world.activator()
+        client = await world.client(running)
+        calls = [asyncio.ensure_future(client.echo(b"%d" % number)) for number in range(60)]
+        await running.queued(NAME, 60)
+        world.list([await world.pod(streams=3)])
+        assert [int(each) for each in await asyncio.gather(*calls)] == list(range(60))
+
+
 async def test_what_we_answer_ourselves_is_understood(tmp_path: Path) -> None:
     async with GrpcWorld(tmp_path) as world:
         world.revision(timeout=1)

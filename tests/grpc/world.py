@@ -24,9 +24,9 @@ _ENDLESS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_len
 class Pod:
     """One pod; ``facts`` are those that it has told so far."""
 
-    def __init__(self, address: PodAddress, age: int) -> None:
+    def __init__(self, address: PodAddress, age: int, streams: int) -> None:
         self.address = address
-        self._age = age
+        self._settings = str(age), str(streams)
         self.facts: list[dict[str, Any]] = []
         self._told = asyncio.Event()
 
@@ -34,7 +34,7 @@ class Pod:
 
     async def start(self) -> None:
         """Start it, and wait until it listens."""
-        arguments = self.address.ip, str(self.address.port), str(self._age)
+        arguments = self.address.ip, str(self.address.port), *self._settings
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.grpc.pod", *arguments),
             stdout=PIPE,
@@ -95,15 +95,18 @@ class GrpcWorld:
         await running.address("http")
         return running
 
-    async def pod(self, age: int = 0) -> Pod:
+    async def pod(self, age: int = 0, streams: int = 0) -> Pod:
         """Start a pod, and wait until it listens.
 
         Arguments:
             age: milliseconds after which it has connections replaced; 0 for never.
+            streams: calls that it takes at a time on one connection; 0 for any number.
         """
         place = self._addresses.take()
         name = f"grpc-{len(self.pods) + 1}"
-        pod = Pod(PodAddress(place.ip, place.port, f"uid-of-{name}", name, ready=True), age)
+        pod = Pod(
+            PodAddress(place.ip, place.port, f"uid-of-{name}", name, ready=True), age, streams
+        )
         self.pods.append(pod)
         self._stack.push_async_callback(pod.end, kill=True)
         await pod.start()

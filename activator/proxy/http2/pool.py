@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Streams at a time as long as the pod has not said how many it takes (Go: the same).
 _FIRST_STREAMS: Final = 100
+#: Seconds for a pod to say that: with its first frame (RFC 9113 section 3.4), so nearly always in
+#: one round trip. Servers of gRPC fail what is beyond their number, and do not refuse it.
+_SETTLE_SECONDS: Final = 1.0
 
 #: Seconds for a pod's kernel to acknowledge what it was sent, or asked: one that has vanished would
 #: be sent all requests on its connection for a quarter of an hour. No PING: servers of gRPC end
@@ -112,7 +117,12 @@ class Http2Pool:
         except OSError as error:
             self._fail(connect_error(error), connect_cause(error))
             return
-        if not upstream.settled and upstream.transport.is_closing():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await upstream.has_begun.wait()
+        if upstream.is_foreign:
+            self._refuse()
+        elif not upstream.settled and upstream.transport.is_closing():
             self._fail(DROPPED, "connect-failed")
         else:
             self._share(upstream)

@@ -17,6 +17,7 @@ from activator.proxy.http2.fields import read_response, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.stream import Stream
+from activator.proxy.upstream import lost_error
 
 if TYPE_CHECKING:
     from activator.proxy.http2.exchange import Http2Exchange
@@ -38,6 +39,8 @@ class Http2Upstream(Connection):
 
     Attributes:
         settled: the pod has sent its settings: it does speak HTTP/2.
+        has_begun: that, or it never will: what came is not HTTP/2, or the connection is lost.
+        is_foreign: what came is not HTTP/2.
         used: requests that were answered on it.
     """
 
@@ -48,7 +51,9 @@ class Http2Upstream(Connection):
         "_next",
         "_responses",
         "_trailers",
+        "has_begun",
         "idle_since",
+        "is_foreign",
         "pool",
         "settled",
         "used",
@@ -64,6 +69,8 @@ class Http2Upstream(Connection):
         self._going = False
         self._full_at = 0
         self.settled = False
+        self.has_begun = asyncio.Event()
+        self.is_foreign = False
         self.used = 0
         self.idle_since = 0.0
 
@@ -131,8 +138,9 @@ class Http2Upstream(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.ending = True
+        self.has_begun.set()
         self.pool.closed(self)
-        self._lose_all(str(exc) if exc else "the pod closed the connection")
+        self._lose_all(lost_error(exc))
 
     def pause_writing(self) -> None:
         """See Connection."""
@@ -153,6 +161,8 @@ class Http2Upstream(Connection):
         if self.settled:
             self._lose_all(f"malformed answer: {fault.reason}")
             return
+        self.is_foreign = True
+        self.has_begun.set()
         for _, exchange in self._drop_all():
             exchange.on_other_protocol()
 
@@ -177,6 +187,7 @@ class Http2Upstream(Connection):
         """See Connection."""
         self.settled = True
         super().settings(values)
+        self.has_begun.set()
 
     def on_max_streams(self, count: int) -> None:
         """See Connection."""

@@ -56,10 +56,17 @@ class Peer(asyncio.Protocol):
     Attributes:
         messages: what came, by stream; reads: whether what comes is acknowledged.
         goaway: the last stream and the code of a GOAWAY; lost: the connection is closed.
-        greeting: frames that it begins with behind its SETTINGS, and by which it does not go.
+        greeting: frames that it begins with behind its SETTINGS, and by which it does not go; None
+            for closing at once.
+
+    Arguments:
+        window, streams: of its SETTINGS; late: seconds until it says anything, unless that is a
+            header section before.
     """
 
-    def __init__(self, *, client: bool, window: int = 65535, streams: int = 1000) -> None:
+    def __init__(
+        self, *, client: bool, window: int = 65535, streams: int = 1000, late: float = 0.0
+    ) -> None:
         self.h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(
                 client_side=client,
@@ -80,7 +87,8 @@ class Peer(asyncio.Protocol):
         self.reads = True
         self.goaway: tuple[int, int] | None = None
         self.lost = False
-        self.greeting = b""
+        self.late = late
+        self.greeting: bytes | None = b""
         self.unsent: dict[int, tuple[bytes, bool]] = {}
         self.on_message: Callable[[Peer, int, Message], None] = lambda *_: None
 
@@ -88,8 +96,14 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        if self.greeting is None:
+            self.transport.close()
+            return
         self.h2.initiate_connection()
-        self.transport.write(self.h2.data_to_send() + self.greeting)
+        if self.late:
+            asyncio.get_running_loop().call_later(self.late, self._speak)
+        self.flush()
+        self.transport.write(self.greeting)
 
     def data_received(self, data: bytes) -> None:
         # What crosses our own RST_STREAM is nothing to anybody.
@@ -101,8 +115,13 @@ class Peer(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
 
+    def _speak(self) -> None:
+        self.late = 0.0
+        self.flush()
+
     def flush(self) -> None:
-        self.transport.write(self.h2.data_to_send())
+        if not self.late:
+            self.transport.write(self.h2.data_to_send())
 
     def _take(self, event: Any) -> None:
         if isinstance(event, h2.events.ConnectionTerminated):
@@ -137,7 +156,7 @@ class Peer(asyncio.Protocol):
     def headers(self, stream: int, headers: Headers, *, end: bool = False) -> None:
         """Send a header section."""
         self.h2.send_headers(stream, headers, end_stream=end)
-        self.flush()
+        self._speak()
 
     def data(self, stream: int, data: bytes, *, end: bool = False) -> None:
         """Send payload as windows allow."""
@@ -210,7 +229,7 @@ class Http2Pod:
     def __init__(self) -> None:
         self.on_message = answer_hello
         self.settings: dict[str, Any] = {}
-        self.greeting = b""
+        self.greeting: bytes | None = b""
         self.connections: list[Peer] = []
         self.port = 0
 

@@ -12,6 +12,7 @@ from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.settings import Setting, write_settings
 from activator.proxy.pool import IDLE_TIMEOUT
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
+from tests.activator.proxy.http2.test_slowness import virtually
 from tests.activator.proxy.world import until
 from throttler.outliers import PAUSE
 
@@ -85,6 +86,54 @@ async def test_a_pod_that_takes_one_stream_at_a_time_serves_all(http2):
     streams = [client.ask() for _ in range(20)]
     for stream in streams:
         assert (await client.answer(stream)).status == 200
+
+
+async def test_a_burst_waits_until_the_pod_has_said_how_many_streams_it_takes(http2):
+    """Servers of gRPC end what is beyond their number by ENHANCE_YOUR_CALM, as if it were spam."""
+    at_once = []
+
+    def answer(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            at_once.append(peer.h2.open_inbound_streams)
+            answer_hello(peer, stream, message)
+
+    pod = await http2.pod()
+    pod.settings, pod.on_message = {"streams": 3, "late": 0.01}, answer
+    http2.list()
+    client = await http2.client()
+    streams = [client.ask() for _ in range(30)]
+    await until(lambda: http2.world.waiting == 30)
+    http2.list(pod)
+    while len(at_once) < 30:
+        await http2.world.clock_moves(0.01)
+    for stream in streams:
+        assert (await client.answer(stream)).status == 200
+    assert max(at_once) == 3
+
+
+@virtually
+async def test_a_pod_that_is_late_with_its_settings_is_asked_after_a_second(http2):
+    pod = await http2.serving()
+    pod.settings = {"late": 60}
+    client = await http2.client()
+    began = http2.world.now()
+    stream = client.ask()
+    while stream not in client.messages:
+        await http2.world.clock_moves(0.01)
+    assert (await client.answer(stream)).body == b"hello"
+    assert http2.world.now() - began == pytest.approx(1.0, abs=0.2)
+
+
+async def test_a_pod_that_drops_new_connections_has_looked_at_no_request(http2):
+    pod = await http2.serving(timeout=300)
+    pod.greeting = None
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST")
+    await until(lambda: len(pod.connections) == 1)
+    pod.greeting = b""
+    while stream not in client.messages:
+        await http2.world.clock_moves(0.005)
+    assert (await client.answer(stream)).status == 200
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["lost", "refused"])
