@@ -28,8 +28,8 @@ SERVING: Final = ("run", "local", "demo")
 ASKING: Final = ("status", "explain")
 """The commands that ask a running activator."""
 
-# An echoed value must not bury the message that surrounds it.
-_LONGEST_ECHO = 80
+# An echoed value must not bury the message that surrounds it; of a path the end is what matters.
+_LONGEST_ECHO = 300
 
 
 @dataclass(frozen=True, slots=True)
