@@ -58,11 +58,18 @@ class Activator:
 
     def queued(self, name: str = NAME) -> int:
         """How many requests wait for a pod of the revision."""
+        return int(self._about(name)["queued"])
+
+    def pods(self, name: str = NAME) -> int:
+        """How many pods of the revision it knows."""
+        return len(self._about(name)["pods"])
+
+    def _about(self, name: str) -> dict[str, Any]:
         status, body = self.ask(f"/api/v1/revisions/default/{name}")
         if status != OK:
             raise CannotMeasure(f"the admin API answers {status} for default/{name}")
         found: dict[str, Any] = json.loads(body)
-        return int(found["queued"])
+        return found
 
     def list_pods(self, pods: Sequence[PodAddress], name: str = NAME) -> None:
         """Writes the revision's Endpoints anew."""

@@ -70,6 +70,7 @@ def _turn(found: activator.Activator, pod: Helper, ip: str, wait: float) -> floa
         answered = _wait_for_answer(client)
         listened = float(pod.hear())
     found.list_pods([])
+    wait_until(lambda: not found.pods(), "the pod is gone")  # or the next request goes to it, too
     return answered - listened
 
 
