@@ -19,12 +19,14 @@ class FramingError(Exception):
         status: the answer that fits, where the message is a request.
         block: the request's header fields, each preceded by its CRLF, where it could be read and
             what it asks for is refused; they say in which form the answer is liked.
+        to_head: it is known to be a HEAD, whose answer has no body.
     """
 
     def __init__(self, reason: str, status: int = 400, block: bytes = b"") -> None:
         super().__init__(reason)
         self.status = status
         self.block = block
+        self.to_head = False
 
 
 class _Silent:

@@ -197,8 +197,9 @@ class Http2Downstream(Connection):
         stream = self.streams[number] = Stream(self, number, None)
         stream.peer_closed = ended
         reply = negotiated(replies.refused(error.status, str(error)), error.block)
-        self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=False)
-        stream.send(reply.body, b"")
+        self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=error.to_head)
+        if not error.to_head:
+            stream.send(reply.body, b"")
         self.exchange_done(stream)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # of a small block may come megabytes; others cost as much as a 404

@@ -16,7 +16,7 @@ from activator.proxy.grammar import FramingError
 from activator.proxy.held import NO_BODY, HeldBody
 from activator.proxy.http2 import grpc
 from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.http2.fields import RequestFields, ResponseFields
+from activator.proxy.http2.fields import RequestFields, ResponseFields, about
 from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.section import block_of, is_ours, lines_of, reply_block, without_context
 from activator.proxy.probes import may_be_kubelet, probe_reply
@@ -124,7 +124,7 @@ class Http2Exchange(Exchange):
             return request, fields
         if fields.bodiless is None:
             if fields.length > 0:
-                raise FramingError("not as long as announced", block=lines_of(by_name))
+                raise about(FramingError("not as long as announced"), by_name)
             fields.bodiless = Request(
                 fields.method, fields.path, _MINOR, fields.authority, by_name, b""
             )

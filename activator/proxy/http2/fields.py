@@ -7,6 +7,7 @@ it. A malformed message costs its stream (section 8.1.1), never the connection.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
@@ -107,25 +108,31 @@ def read_request(fields: list[Field]) -> RequestFields:
         fields = _one_cookie(fields)
     try:
         block = _REQUEST.read(fields)
+        # Other pseudo fields and repeated ones do not get here: these are all, and before the rest.
+        if front not in _ORDERS:
+            raise FramingError("pseudo fields are missing, or not in front")
+        if repeated:
+            by_name = _joined(fields)
+        authority = by_name.get(b":authority", b"")
+        host = by_name.get(b"host", authority)
+        if authority and host != authority and host.lower() != authority.lower():
+            raise FramingError("Host and :authority differ")
+        if not host:
+            raise FramingError("neither :authority nor Host")
+        method = by_name[b":method"]
+        path = by_name[b":path"]
+        if path == b"*" and method != b"OPTIONS":
+            raise FramingError("malformed :path")
     except FramingError as error:
-        error.block = lines_of(by_name)
-        raise
-    if repeated:
-        by_name = _joined(fields)
-    # Other pseudo fields and repeated ones do not get here: these are all, and before the rest.
-    if front not in _ORDERS:
-        raise FramingError("pseudo fields are missing, or not in front")
-    authority = by_name.get(b":authority", b"")
-    host = by_name.get(b"host", authority)
-    if authority and host != authority and host.lower() != authority.lower():
-        raise FramingError("Host and :authority differ")
-    if not host:
-        raise FramingError("neither :authority nor Host")
-    method = by_name[b":method"]
-    path = by_name[b":path"]
-    if path == b"*" and method != b"OPTIONS":
-        raise FramingError("malformed :path")
+        raise about(error, by_name) from None
     return RequestFields(method, path, authority or host, by_name, _length(by_name), block)
+
+
+def about(error: FramingError, fields: Mapping[bytes, bytes]) -> FramingError:
+    """Return the error with what its answer has to know of the request."""
+    error.block = lines_of(fields)
+    error.to_head = fields.get(b":method") == b"HEAD"
+    return error
 
 
 def read_response(fields: list[Field]) -> ResponseFields:

@@ -211,6 +211,19 @@ async def test_a_malformed_request_is_told_why_and_no_pod_has_it(http2, malforme
     assert http2.world.counters().outcomes["served"] == 1
 
 
+@pytest.mark.parametrize("more", [(b"te", b"gzip"), (b"host", b"other"), (b"content-length", b"5")])
+async def test_a_malformed_head_is_told_so_without_a_body(http2, more):
+    """Clients take DATA behind the answer to a HEAD for a fault of the connection."""
+    head = b"".join(line(*field) for field in ((b":method", b"HEAD"), *HEAD[1:], more))
+    client = await raw(http2, BEGIN + frames.headers(1, head, ended=True))
+    await until(lambda: line(b":status", b"400") in client.received)
+    client.send(frames.ping(b"is it ok", ack=False))
+    await until(lambda: pings(client.received) == [b"is it ok"])
+    assert FrameType.DATA not in [kind for kind, _, _ in cut(client.received)]
+    (connection,) = http2.world.proxy.connections
+    assert not connection.streams
+
+
 @pytest.mark.parametrize(
     ("bad", "code"),
     [
