@@ -169,6 +169,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"alsoWaiting([{LONG}], 'draining')", ""),
         (f"alsoWaiting([{LONG}, {LONG}, {{view: {WAITS}}}], 'draining')",
          " Requests wait in 2 other revisions as well, in 1 of them for the same reason."),
+        (f"alsoWaiting([{LONG}, {LONG}], 'draining')",
+         " Requests wait in 1 other revision as well, for the same reason."),
+        (f"alsoWaiting([{LONG}, {{view: {WAITS}}}], 'draining')",
+         " Requests wait in 1 other revision as well, for other reasons."),
     ],
     "wake_ups.js": [
         (f"stretches({json.dumps(WAKE_UP)}, 0).map((one) => [one.phase, one.lasted])",

@@ -70,8 +70,9 @@ export function alsoWaiting(waiting, reason) {
   const others = waiting.length - 1;
   if (!others) return "";
   const same = waiting.filter(({ view }) => view.reason === reason).length - 1;
-  const part = same === others ? "all of them" : `${count(same)} of them`;
-  return ` Requests wait in ${counted(others, "other revision")} as well, in ${part} for the same reason.`;
+  const where = ` Requests wait in ${counted(others, "other revision")} as well,`;
+  if (!same) return `${where} for other reasons.`;
+  return `${where}${same < others ? ` in ${count(same)} of them` : ""} for the same reason.`;
 }
 
 /**
