@@ -35,7 +35,7 @@ function draw() {
   wanted = 0;
   if (document.hidden) return; // drawn when it is seen again; its title says what it said
   const now = performance.now();
-  header.draw(store, now, found("overview").hidden);
+  header.draw(store, now, Boolean(found("overview").hidden));
   spoken.draw(store);
   if (found("revision").hidden) overview.draw(store, now);
   else page.draw(store, now);

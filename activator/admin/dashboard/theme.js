@@ -36,7 +36,7 @@
   dark.addEventListener("change", () => show(chosen()));
 
   addEventListener("DOMContentLoaded", () => {
-    const button = document.getElementById("theme");
+    const button = /** @type {HTMLElement} */ (document.getElementById("theme"));
     button.hidden = false; // without scripts it would do nothing
     const other = () => (document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     const name = () => {

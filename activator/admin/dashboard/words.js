@@ -83,7 +83,7 @@ function known(value) {
 
 /**
  * Why a request was not served.
- * @param {{status: number, reason: string, detail?: string | null}} failed
+ * @param {{status: number, reason: string, detail?: string | null} | Happening} failed
  */
 export function failure({ status, reason, detail }) {
   return `${status} ${reason}${detail ? ` (${detail})` : ""}`;
