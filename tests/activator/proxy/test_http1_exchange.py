@@ -134,14 +134,12 @@ async def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client
 
 async def test_an_answer_that_its_connection_should_end_is_not_ended_by_a_reset(world):
     pod = await world.serving()
-
-    def answer(connection: PodConnection) -> None:
-        connection.write(b"HTTP/1.0 200 OK\r\n\r\nhalf of it")
-        world.loop.call_later(0.01, connection.reset)
-
-    pod.on_data = answer
+    pod.on_data = lambda connection: connection.write(b"HTTP/1.0 200 OK\r\n\r\nhalf of it")
     client = await world.client()
     client.send(request())
+    await until(lambda: b"half of it" in client.received)
+    (connection,) = pod.open
+    connection.reset()
     await client.ended()
     assert client.received.endswith(b"half of it\r\n")  # and no last chunk
 

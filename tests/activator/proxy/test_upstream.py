@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from activator.proxy.upstream import MAX_HEAD, MAX_INTERIM
+from activator.proxy.upstream import MAX_HEAD, MAX_INTERIM, lost_error
 from tests.activator.proxy.world import (
     PodConnection,
     answer_whole,
@@ -165,3 +165,16 @@ async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
         assert world.pools.idle == (0 if paused else 1)
         upstream.transport.abort()
         await until(lambda: world.pools.connections == 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (None, "the pod closed the connection"),
+        (ConnectionResetError(), "the pod closed the connection"),  # as asyncio has it over TLS
+        (ConnectionResetError(104, "Connection reset by peer"), "connection reset by peer"),
+        (RuntimeError("Broken"), "broken"),
+    ],
+)
+def test_why_a_connection_is_lost_is_said_in_words(error, words):
+    assert lost_error(error) == words

@@ -56,6 +56,16 @@ async def ends_after(http2: Http2World, client: Any) -> float:
     return http2.world.now() - started
 
 
+async def resets_it(http2: Http2World, client: Any, code: ErrorCode, *, after: float) -> None:
+    """Wait until the client's stream is reset, which ends nothing else."""
+    started = http2.world.now()
+    while not resets(client.received):
+        await http2.world.clock_moves(0.01)
+    assert resets(client.received) == [(1, code)]
+    assert http2.world.now() - started == pytest.approx(after, abs=0.3)
+    assert not client.eof
+
+
 @pytest.mark.parametrize(
     "beginning",
     [
@@ -139,12 +149,7 @@ async def test_an_answer_that_nobody_takes_is_dropped_after_the_time_for_a_head(
     pod.on_message = large(1000)
     client = await raw(http2, frames.PREFACE + frames.settings(b"\0\4" + bytes(4)) + asked(1))
     await until(lambda: pod.requests and pod.requests[0].ended and http2.world.in_flight == 0)
-    started = http2.world.now()
-    while not resets(client.received):
-        await http2.world.clock_moves(0.01)
-    assert resets(client.received) == [(1, ErrorCode.CANCEL)]
-    assert http2.world.now() - started == pytest.approx(LIMIT, abs=0.3)
-    assert not client.eof
+    await resets_it(http2, client, ErrorCode.CANCEL, after=LIMIT)
 
 
 @virtually
@@ -224,9 +229,4 @@ async def test_a_long_request_gets_no_more_room_behind_its_answer(http2):
 @virtually
 async def test_a_request_that_does_not_end_behind_its_answer_is_ended(http2):
     client = await answered_early(http2)
-    started = http2.world.now()
-    while not resets(client.received):
-        await http2.world.clock_moves(0.01)
-    assert resets(client.received) == [(1, ErrorCode.NO_ERROR)]
-    assert http2.world.now() - started == pytest.approx(MAX_SECONDS, abs=0.3)
-    assert not client.eof
+    await resets_it(http2, client, ErrorCode.NO_ERROR, after=MAX_SECONDS)
