@@ -54,14 +54,23 @@ class Timings:
         settle: seconds that a file which vanished, broke or lost objects must stay as it is until
             that is believed. Editors truncate or remove a file just before they write it anew.
         settle_limit: seconds after which a file that keeps changing is believed anyway.
-        rescan: seconds after which the folder is looked at without a reason, for the file systems
-            that do not report changes and links that lead out of the folder. Where there is no
-            inotify this is how changes are noticed at all.
+        rescan: seconds between scans without a reported change, for file systems that report
+            none and for links that lead out of the folder. Without inotify, only scans find
+            changes.
+        rescan_share: the largest share of the CPU for these scans. A folder whose scan takes
+            longer is scanned less often.
+        rescan_limit: the most seconds between scans, whatever one costs.
     """
 
     settle: float = 0.025
     settle_limit: float = 1.0
     rescan: float = 5.0 if sys.platform == "linux" else 0.25
+    rescan_share: float = 0.00025
+    rescan_limit: float = 60.0
+
+    def next_scan(self, cost: float) -> float:
+        """Return the seconds until the next scan; ``cost`` is the CPU seconds of the last."""
+        return max(self.rescan, min(cost / self.rescan_share, self.rescan_limit))
 
 
 @dataclass(slots=True)
@@ -166,9 +175,11 @@ class ManifestFolder:
 
     async def _follow(self, listener: Listener, changed: asyncio.Event) -> None:
         while True:
+            began = time.thread_time()
             doubtful = await self._scan()
+            cost = time.thread_time() - began
             listener.renew_if_replaced()
-            pause = self._timings.settle if doubtful else self._timings.rescan
+            pause = self._timings.settle if doubtful else self._timings.next_scan(cost)
             try:
                 async with asyncio.timeout(pause):
                     await changed.wait()
@@ -185,20 +196,28 @@ class ManifestFolder:
             self._folder_error = f"{self._explain(error)}; the last state stays in force"
             self._publish_errors()
             return False
+        changed = self._folder_error != ""
         self._folder_error = ""
         for name in self._files.keys() - names:
             self._consider(name, Reading(None))
+            changed = True
         for name, status in names.items():
             if self._is_stale(name, status):
                 self._consider(name, await self._look(name, status))
+                changed = True
         if self._check_after and time.monotonic() - self._checked_at >= self._check_after:
-            await self._check(names)
+            changed |= await self._check(names)
         self._looked_at = time.monotonic()
+        if not changed:  # nearly always; a doubtful file is stale, so it counts as changed
+            return False
         self._resolve()
         return any(file.doubt for file in self._files.values())
 
-    async def _check(self, names: Mapping[str, os.stat_result]) -> None:
-        """Reads all files again: a file system may change one under the same date and size."""
+    async def _check(self, names: Mapping[str, os.stat_result]) -> bool:
+        """Read all files again: a file system may change one under the same date and size.
+
+        Return whether one differs from what was read before.
+        """
         found = 0
         for name, status in names.items():
             digest = await asyncio.to_thread(digest_of, self._path / name)
@@ -217,6 +236,7 @@ class ManifestFolder:
             self._consider(name, reading)
         self.drift.note("file", found, 0)
         self._checked_at = time.monotonic()
+        return found > 0
 
     async def _look(self, name: str, status: os.stat_result) -> Reading:
         path = self._path / name
@@ -225,18 +245,24 @@ class ManifestFolder:
         return await asyncio.to_thread(read, path)
 
     def _names(self) -> dict[str, os.stat_result]:
-        """The files that count, by name, in their order. Raises OSError for the folder itself."""
+        """Return the status of each manifest file by name, sorted by name.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
         found = {}
-        for name in sorted(os.listdir(self._path)):
-            if not name.endswith(SUFFIXES) or name.startswith((".", "#", "~")):
-                continue
-            try:
-                status = os.stat(self._path / name)
-            except OSError:
-                continue  # removed meanwhile, or a link that leads nowhere
-            if stat.S_ISREG(status.st_mode):
-                found[name] = status
-        return found
+        with os.scandir(self._path) as entries:
+            for entry in entries:
+                name = entry.name
+                if not name.endswith(SUFFIXES) or name.startswith((".", "#", "~")):
+                    continue
+                try:
+                    status = entry.stat()
+                except OSError:
+                    continue  # the file was removed meanwhile, or the link is broken
+                if stat.S_ISREG(status.st_mode):
+                    found[name] = status
+        return dict(sorted(found.items()))
 
     def _is_stale(self, name: str, status: os.stat_result) -> bool:
         file = self._files.get(name)

@@ -479,3 +479,15 @@ def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
     now = 150.0
     asyncio.run(folder._scan())  # which fails: the last state stays, and ages
     assert (folder.looked_ago(), folder.changed_ago()) == (20.0, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("cost", "seconds"),
+    [
+        pytest.param(0.0, 5.0, id="a small folder: the usual interval"),
+        pytest.param(0.005, 20.0, id="a larger one: its share of the CPU decides"),
+        pytest.param(10.0, 60.0, id="the largest: the upper bound"),
+    ],
+)
+def test_a_folder_is_scanned_less_often_the_more_a_scan_costs(cost: float, seconds: float) -> None:
+    assert Timings(rescan=5.0).next_scan(cost) == seconds
