@@ -24,6 +24,9 @@ from activator.tasks import Tasks
 BACKLOG = 4096
 #: Seconds for handshakes that are under way when the ports close.
 _LAST_HANDSHAKES = 1.0
+#: Seconds between ticks, in which uvicorn renews the Date field. uvicorn counts tenths of a second.
+_TICK = 1.0
+_TENTHS = 10
 
 
 class QuietServer(uvicorn.Server):
@@ -45,6 +48,7 @@ class QuietServer(uvicorn.Server):
         admit_handshake: Callable[[], bool] = lambda: True,
         handshakes: Tasks | None = None,
     ) -> None:
+        self._stop = asyncio.Event()
         super().__init__(config)
         self.secure: dict[socket.socket, ssl.SSLContext] = {}
         self._admit_handshake = admit_handshake
@@ -54,6 +58,34 @@ class QuietServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone."""
         yield
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server is to stop; setting it stops the server at once."""
+        return self._stop.is_set()
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        if value:
+            self._stop.set()
+        else:
+            self._stop.clear()
+
+    async def main_loop(self) -> None:
+        """Tick once a second until the server is to stop.
+
+        uvicorn wakes ten times a second for each server, only to see whether it is to stop. All
+        servers tick at the same moment, so that the process wakes once for all of them.
+        """
+        clock = asyncio.get_running_loop().time
+        tick = 0
+        while not await self.on_tick(tick):
+            tick += _TENTHS
+            try:
+                async with asyncio.timeout_at((clock() // _TICK + 1) * _TICK):
+                    await self._stop.wait()
+            except TimeoutError:
+                pass
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn.Server."""
