@@ -47,7 +47,7 @@ PARTS: dict[str, Part] = {
     "footprint": lambda folder, o: footprint.measure(
         folder, 500 if o.quick else 2000, 1000, 1 if o.quick else 3
     ),
-    "idle": lambda folder, o: idle.measure(folder, 1000, 3.0 if o.quick else 10.0),
+    "idle": lambda folder, o: idle.measure(folder, 1000, 10.0 if o.quick else 60.0),
     "startup": lambda folder, o: startup.measure(folder, 3 if o.quick else 5),
 }
 
