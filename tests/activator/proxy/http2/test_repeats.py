@@ -18,6 +18,7 @@ from tests.activator.proxy.http2.peers import (
 )
 from tests.activator.proxy.test_retry import states
 from tests.activator.proxy.world import until
+from tests.conftest import VIRTUAL
 from throttler.outliers import PAUSE, STRIKES
 
 Script = Callable[[Peer, int, Message], None]
@@ -359,6 +360,7 @@ async def test_behind_the_cluster_ip_a_request_is_refused_a_few_times_at_most(ht
     assert len(pod.requests) == 1 + MAX_REFUSALS
 
 
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL])  # a busy machine outlasts the 0.1 s pause
 async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(http2):
     ill, _ = await pods_of(http2, 2)
     ill.on_message = APP_503
