@@ -394,7 +394,8 @@ class Settings:
     probe_frequency: float = setting(
         values.duration(), "PROBE_FREQUENCY", PODS, "200ms",
         "Time between the first probes of a pod for which no request waits; it doubles with each "
-        "failure up to 30 s. While one waits, every 5 ms.",
+        "failure up to 30 s. While one waits: every 5 ms; from 25 ms to 200 ms after a response "
+        "that the pod is not ready.",
         "Knative's default.",
     )
     max_probes: int = setting(

@@ -2,7 +2,8 @@
 
 No round and no common deadline: a pod that does not answer delays no other. The number of probes
 at a time and in time is bounded; when that is reached, ``probe_queue`` says whose turn it is. How
-soon is ``throttler.health.probe_delay``.
+soon is ``throttler.health.probe_delay``; the ``delay_after_…`` functions there give the pauses that
+waiting requests don't shorten.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from math import inf
 from typing import Protocol
 
 from activator.driver import Driver
-from activator.probing.probe import Pool, Probe
+from activator.probing.probe import NOT_READY, Pool, Probe
 from activator.probing.probe_queue import ProbeQueue
 from activator.timers import Timers
 from throttler.health import (
@@ -21,6 +22,7 @@ from throttler.health import (
     DELAY_SERVICE,
     DELAY_UNWANTED,
     PodState,
+    delay_after_not_ready,
     delay_after_tls,
     probe_delay,
 )
@@ -61,14 +63,19 @@ class _Watch:
     Attributes:
         due: when that is; infinite if it is not known.
         tls_failures: probes in a row that failed because the pod's TLS was wrong.
+        not_ready: probes in a row to which the pod responded "not ready", since ``probe`` was last
+            called for it.
+        quiet_until: the pod is not probed before, even if requests wait.
     """
 
     __slots__ = (
         "armed",
         "come_due",
         "due",
+        "not_ready",
         "pod",
         "probe",
+        "quiet_until",
         "round_trip",
         "started",
         "timeout",
@@ -87,6 +94,8 @@ class _Watch:
         self.round_trip = 0.0
         self.timeout = timeout
         self.tls_failures = 0
+        self.not_ready = 0
+        self.quiet_until = -inf
 
     def on_time(self, now: float) -> float:
         """See Timed."""
@@ -138,11 +147,16 @@ class PodProber:
     # -- for the driver -------------------------------------------------------------------------
 
     def probe(self, pod: PodTracker) -> None:
-        """See driver.Prober. A probe under way was asked before what has changed: it is void."""
+        """See driver.Prober. A probe under way was asked before what has changed: it is void.
+
+        Reset the backoff after "not ready" responses: Kubernetes reports something new of the pod,
+        or a request to it failed.
+        """
         watch = self._watches.get(pod)
         if watch is None:
             watch = self._watches[pod] = _Watch(pod, self._timeout, self._come_due)
         self._abandon(watch)
+        watch.not_ready = 0
         if pod.held_until > self._driver.clock():
             self._queue.discard(watch)
             self._at(watch, pod.held_until)
@@ -158,16 +172,13 @@ class PodProber:
             if watch in self._queue:
                 self._put(watch)  # among those that somebody waits for
                 continue
-            pause = delay_after_tls(watch.tls_failures)
+            when = max(watch.quiet_until, pod.held_until)
             if pod.is_service:
-                pause = max(pause, DELAY_SERVICE)
-            now = self._driver.clock()
-            if pause or pod.held_until > now:
-                when = max(watch.started + pause, pod.held_until, now)
-                if when < watch.due:
-                    self._at(watch, when)
-            else:
+                when = max(when, watch.started + DELAY_SERVICE)
+            if when <= self._driver.clock():
                 self._ask(watch)
+            elif when < watch.due:
+                self._at(watch, when)
 
     def forget(self, pod: PodTracker) -> None:
         """See driver.Prober."""
@@ -273,7 +284,7 @@ class PodProber:
         watch.probe = None
         self._leave()
         self._adapt(watch, kind)
-        watch.tls_failures = watch.tls_failures + 1 if kind == "tls-failed" else 0
+        self._back_off(watch, kind)
         if kind:
             self.failures[kind] = self.failures.get(kind, 0) + 1
             self._driver.probe_failed(pod, probe.epoch, text, probe.status)
@@ -296,6 +307,16 @@ class PodProber:
             watch.timeout = min(max(self._timeout, ROUND_TRIPS * watch.round_trip), MAX_TIMEOUT)
         elif kind in ("timeout", "connect-timeout"):
             watch.timeout = min(2 * watch.timeout, MAX_TIMEOUT)
+
+    def _back_off(self, watch: _Watch, kind: str) -> None:
+        """Set the time before which this pod is not probed, even if requests wait."""
+        watch.tls_failures = watch.tls_failures + 1 if kind == "tls-failed" else 0
+        watch.not_ready = watch.not_ready + 1 if kind in NOT_READY else 0
+        now = self._driver.clock()
+        watch.quiet_until = now + max(
+            delay_after_tls(watch.tls_failures),
+            delay_after_not_ready(watch.not_ready, now - watch.started),
+        )
 
     # -- the schedule ---------------------------------------------------------------------------
 
@@ -320,8 +341,7 @@ class PodProber:
         )
         if healthy:
             delay *= 1 + JITTER * (self._random() - 0.5)
-        when = now + max(delay, delay_after_tls(watch.tls_failures))
-        self._at(watch, max(when, pod.held_until))
+        self._at(watch, max(now + delay, watch.quiet_until, pod.held_until))
 
     def _at(self, watch: _Watch, when: float) -> None:
         watch.due = when

@@ -29,7 +29,7 @@ from tests.knative.peers import PATIENCE, Autoscaler, Client, to
 from tests.knative.pods import Reaction, ScriptedPod
 
 #: Seconds in which everything follows that does not wait for a timer of its own: demand has pods
-#: probed every 5 ms, or 50 ms after a silence.
+#: probed every 5 ms, 50 ms after a silence, or 200 ms after they say "not ready".
 SOON = 0.25
 #: Knative's tests wait this long for an update that must not come (updateTimeout).
 NEVER = 0.8

@@ -11,6 +11,7 @@ from throttler.health import (
     TRANSITIONS,
     PodEvent,
     PodState,
+    delay_after_not_ready,
     delay_after_tls,
     probe_delay,
     transition,
@@ -151,3 +152,16 @@ def test_a_cluster_ip_that_fails_is_asked_rarely_even_while_requests_wait() -> N
 def test_a_pod_whose_tls_is_wrong_is_left_alone_ever_longer_up_to_a_second() -> None:
     assert [delay_after_tls(n) for n in range(8)] == [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert delay_after_tls(10**9) == 1.0
+
+
+def test_a_pod_that_says_not_ready_is_left_alone_ever_longer_up_to_200_ms() -> None:
+    delays = [delay_after_not_ready(n, took=0.001) for n in range(7)]
+    assert delays == [0, 0.025, 0.05, 0.1, 0.2, 0.2, 0.2]
+    assert delay_after_not_ready(10**9, took=0.001) == 0.2
+
+
+def test_an_expensive_probe_is_repeated_less_often_but_no_later_than_after_200_ms() -> None:
+    assert [delay_after_not_ready(n, took=0.004) for n in (1, 2, 3)] == [0.08, 0.16, 0.2]
+    assert delay_after_not_ready(1, took=0.01) == 0.2
+    assert delay_after_not_ready(1, took=3.0) == 0.2
+    assert delay_after_not_ready(0, took=3.0) == 0.0

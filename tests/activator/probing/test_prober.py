@@ -178,6 +178,91 @@ async def test_pod_whose_tls_was_mended_and_starts_anew_is_asked_as_often_as_any
     assert gaps(between(world.pods[A].at, 6.1, 7.0))[-10:] == pytest.approx([DELAY_WANTED] * 10)
 
 
+NOT_READY = Answer(503, b"")
+#: Seconds between the first probes of a pod that answers at once that it is not ready.
+BACKING_OFF = [0.025, 0.05, 0.1, 0.2, 0.2]
+
+
+@pytest.mark.parametrize(
+    "answer", [NOT_READY, Answer(500, b"no probe\n"), Answer(200, b"hello")], ids=str
+)
+async def test_pod_that_says_not_ready_is_asked_as_often_as_by_knative(answer: Answer) -> None:
+    """While one request waits for 8 s: Knative's activator asks 41 times."""
+    world = World()
+    world.pods[A].answer = answer
+    waiting = world.ask()
+    world.list_pods(not_ready=[A])
+    await until(8.0)
+    assert gaps(world.pods[A].at)[:5] == pytest.approx(BACKING_OFF)
+    assert len(world.pods[A].at) <= 41 + len(BACKING_OFF)
+    world.pods[A].answer = Answer()
+    await until(8.2)
+    assert waiting.state is ASSIGNED
+
+
+async def test_pod_whose_probe_is_expensive_is_asked_less_often_from_the_first_on() -> None:
+    world = World()
+    world.pods[A].answer = NOT_READY
+    world.pods[A].round_trip = 0.002
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(1.0)
+    # The first probe opens a connection as well: 4 ms. The others take 2 ms.
+    pauses = [0.08, 0.08, 0.16, 0.2]
+    expected = [pauses[0] + 0.004, *(pause + 0.002 for pause in pauses[1:])]
+    assert gaps(world.pods[A].at)[:4] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("news", ["ready", "delisted and listed"])
+async def test_pod_that_kubernetes_reports_news_of_is_asked_at_once_and_quickly_again(
+    news: str,
+) -> None:
+    world = World()
+    world.pods[A].answer = NOT_READY
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(5.1)
+    if news != "ready":
+        world.list_pods()
+    world.list_pods(A)
+    await until(6.0)
+    at = between(world.pods[A].at, 5.1, 6.0)
+    assert at[0] == 5.1
+    assert gaps(at)[:5] == pytest.approx(BACKING_OFF[: len(gaps(at)[:5])])
+    assert len(at) > 4
+
+
+async def test_each_new_waiter_asks_a_pod_no_sooner_that_says_not_ready() -> None:
+    world = World()
+    world.pods[A].answer = NOT_READY
+    world.list_pods(not_ready=[A])
+    await until(60.0)
+    asked = len(world.pods[A].at)
+    for number in range(1, 201):  # each of them waits alone
+        ticket = world.ask()
+        await until(60.0 + number / 100)
+        world.driver.cancel(ticket, world.clock())
+    assert world.pods[A].at[asked] == 60.0  # at once for the first
+    assert gaps(world.pods[A].at[asked:]) == pytest.approx([0.2] * 9, abs=0.011)
+
+
+async def test_pod_that_said_not_ready_and_refuses_then_is_asked_as_often_as_any() -> None:
+    """Its queue-proxy has ended, and costs nothing."""
+    world = World()
+    world.pods[A].answer = NOT_READY
+    world.ask()
+    world.list_pods(not_ready=[A])
+    await until(5.0)
+    world.pods[A].listens = False
+    world.pods[A].idle.clear()
+    await until(6.0)
+    refused = between(world.pods[A].at, 5.21, 6.0)
+    assert gaps(refused) == pytest.approx([DELAY_WANTED] * (len(refused) - 1))
+    world.pods[A].listens = True
+    await until(7.0)
+    assert gaps(between(world.pods[A].at, 5.996, 7.0))[1:5] == pytest.approx(BACKING_OFF[:4])
+
+
 async def test_when_the_last_waiter_leaves_probing_slows_down_again() -> None:
     world = World()
     world.pods[A].listens = False
@@ -627,13 +712,13 @@ async def test_cluster_ip_that_was_a_moment_too_early_is_left_a_moment_later() -
     assert world.ask().pod is world.tracker(A)
 
 
-async def test_cluster_ip_that_fails_is_asked_seldom_and_pods_as_ever() -> None:
+async def test_cluster_ip_that_fails_is_asked_seldom_and_so_are_pods_that_say_not_ready() -> None:
     world = meshed(Answer(503, b""))
     world.ask()
     world.list_pods(A)
     await until(0.9)
     assert gaps(world.pods[VIP].at) == pytest.approx([DELAY_SERVICE] * 4)
-    assert gaps(world.pods[A].at) == pytest.approx([DELAY_WANTED] * (len(world.pods[A].at) - 1))
+    assert gaps(world.pods[A].at)[:5] == pytest.approx(BACKING_OFF)
 
 
 async def test_bursts_of_requests_do_not_have_the_cluster_ip_asked_more_often() -> None:
