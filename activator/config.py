@@ -382,8 +382,9 @@ class Settings:
         values.choice("auto", "probe", "kubernetes"), "ACTIVATOR_READINESS_POLICY", PODS, "auto",
         "What makes a pod usable, for revisions without the annotation "
         "activator.dev/readiness-policy. probe: it passed the activator's probe. kubernetes: it is "
-        "also listed as ready. auto: kubernetes where queue-proxy cannot vouch for every "
-        "container, else probe.",
+        "also listed as ready. auto: kubernetes where a container has an exec readiness probe or a "
+        "startup probe, else probe. Use kubernetes where queue-proxy does not poll sidecars "
+        "(Knative before 1.14).",
         "Saves a cold start the seconds until Kubernetes notices, where that is safe.",
     )
     probe_timeout: float = setting(

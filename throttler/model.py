@@ -45,15 +45,13 @@ class MeshMode(Enum):
 class ReadinessRule(Enum):
     """Whose word makes a pod of a revision usable, and why; the value is what people read.
 
-    PROBE: our own probe's. With every other Kubernetes has to list the pod as ready besides: either
-    queue-proxy answers our probe although a container is not ready that it cannot see, or the
-    readiness policy says so.
+    PROBE: our own probe's. With every other, Kubernetes also has to list the pod as ready: either a
+    container has a probe that queue-proxy does not run, or the readiness policy demands it.
     """
 
     PROBE = "probe"
     EXEC_READINESS_PROBE = "exec-readiness-probe"
     STARTUP_PROBE = "startup-probe"
-    SIDECAR_READINESS_PROBE = "sidecar-readiness-probe"
     KUBERNETES_POLICY = "kubernetes-policy"
 
 

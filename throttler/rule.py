@@ -33,7 +33,6 @@ class Rule(Enum):
     KUBERNETES_READY = "kubernetes-ready"
     EXEC_READINESS_PROBE = "exec-readiness-probe"
     STARTUP_PROBE = "startup-probe"
-    SIDECAR_READINESS_PROBE = "sidecar-readiness-probe"
     KUBERNETES_POLICY = "kubernetes-policy"
     AWAITING_PROBE = "awaiting-probe"
     PROBE_FAILED = "probe-failed"
@@ -114,28 +113,26 @@ _TAKEN = Verdict(
     "listed it last has it.",
 )
 
-#: Why Kubernetes has the last word.
+#: Why Kubernetes also has to list a pod as ready.
 _BLIND = {
     ReadinessRule.EXEC_READINESS_PROBE: "a container has an exec readiness probe, which "
     "queue-proxy cannot run",
-    ReadinessRule.STARTUP_PROBE: "a container has a startup probe, in which queue-proxy has no "
-    "part",
-    ReadinessRule.SIDECAR_READINESS_PROBE: "a sidecar has a readiness probe, which queue-proxy may "
-    "not ask",
-    ReadinessRule.KUBERNETES_POLICY: "the readiness policy of the revision says so",
+    ReadinessRule.STARTUP_PROBE: "a container has a startup probe, which queue-proxy does not run",
+    ReadinessRule.KUBERNETES_POLICY: "the readiness policy of the revision is kubernetes",
 }
 _BOTH_SAY_YES = {
     readiness: Verdict(
         *(_USE, Rule(readiness.value)),
-        f"Used: our own probe passed, and Kubernetes lists it as ready, which counts since {why}.",
+        "Used: our own probe passed, and Kubernetes lists the pod as ready. Both count here "
+        f"because {why}.",
     )
     for readiness, why in _BLIND.items()
 }
 _KUBERNETES_SAYS_NO = {
     readiness: Verdict(
         *(_WAIT, Rule(readiness.value)),
-        f"Waits: our own probe passed, but Kubernetes does not list it as ready, which counts "
-        f"since {why}.",
+        "Waits: our own probe passed, but Kubernetes does not list the pod as ready. Its readiness "
+        f"counts here because {why}.",
     )
     for readiness, why in _BLIND.items()
 }

@@ -131,7 +131,6 @@ _READINESS: Final = {
     "probe": "our own probe is enough",
     "exec-readiness-probe": f"{_KUBERNETES_TOO}exec-readiness-probe",
     "startup-probe": f"{_KUBERNETES_TOO}startup-probe",
-    "sidecar-readiness-probe": f"{_KUBERNETES_TOO}sidecar-readiness-probe",
     "kubernetes-policy": f"{_KUBERNETES_TOO}kubernetes-policy",
 }
 

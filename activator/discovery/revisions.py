@@ -32,7 +32,7 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
         obj: the object as decoded from JSON or YAML.
         readiness_policy: what makes a pod usable, where no annotation says so: ``probe``, it
             passed ours; ``kubernetes``, it is also listed as ready; ``auto``, the former wherever
-            queue-proxy can vouch for the whole pod.
+            queue-proxy polls every probe of the pod.
 
     Returns:
         The revision. A missing ``containerConcurrency`` is 0 (no limit); a missing
@@ -57,7 +57,7 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
         timeout=_seconds(spec["timeoutSeconds"], DEFAULT_TIMEOUT_SECONDS),
         response_start_timeout=_seconds(spec["responseStartTimeoutSeconds"], 0),
         idle_timeout=_seconds(spec["idleTimeoutSeconds"], 0),
-        readiness=_readiness(revision, serving, containers, readiness_policy),
+        readiness=_readiness(revision, containers, readiness_policy),
         full_duplex=metadata["annotations"].at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
         service=labels.at(SERVICE_LABEL).text(),
         configuration=labels.at(CONFIGURATION_LABEL).text(),
@@ -81,15 +81,13 @@ def _protocol(serving: Field | None) -> AppProtocol:
     return AppProtocol.H2C if ports and ports[0]["name"].text() == "h2c" else AppProtocol.HTTP1
 
 
-def _readiness(
-    revision: Field, serving: Field | None, containers: list[Field], default: str
-) -> ReadinessRule:
+def _readiness(revision: Field, containers: list[Field], default: str) -> ReadinessRule:
     annotation = revision["metadata"]["annotations"].at(READINESS_POLICY_ANNOTATION)
     policy = annotation.text(default=default)
     if policy not in READINESS_POLICIES:
         annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
     # All containers are looked at whatever the policy: a broken probe is an error under each.
-    blind = [_blind_to(container, container is serving) for container in containers]
+    blind = [_blind_to(container) for container in containers]
     if policy == "kubernetes":
         return ReadinessRule.KUBERNETES_POLICY
     if policy == "probe":
@@ -97,16 +95,14 @@ def _readiness(
     return next(filter(None, blind), ReadinessRule.PROBE)
 
 
-def _blind_to(container: Field, is_serving: bool) -> ReadinessRule | None:
-    """Why queue-proxy may answer for a container that Kubernetes holds to be not ready, if it may.
+def _blind_to(container: Field) -> ReadinessRule | None:
+    """Return the rule for a probe of the container that queue-proxy does not run; None if none.
 
-    It cannot run commands in another container, does not take part in startup probes, and polls
-    nothing of a sidecar that Kubernetes could not see failing first.
+    queue-proxy runs neither commands nor startup probes. It polls the other readiness probes of all
+    containers: Knative's webhook admits those of sidecars only with ``multi-container-probing``.
     """
     readiness = container["readinessProbe"].mapping()
-    startup = container["startupProbe"].value
     if "exec" in readiness:
         return ReadinessRule.EXEC_READINESS_PROBE
-    if startup is not None:
-        return ReadinessRule.STARTUP_PROBE
-    return ReadinessRule.SIDECAR_READINESS_PROBE if readiness and not is_serving else None
+    has_startup = container["startupProbe"].value is not None
+    return ReadinessRule.STARTUP_PROBE if has_startup else None

@@ -214,6 +214,7 @@ def pod_arguments(options: PodOptions) -> list[str]:
         *("--quiet-period", str(options.quiet_period)),
         *(["--tell-requests"] if options.tell_requests else []),
         *(["--blind"] if options.blind else []),
+        *(["--polls-sidecar"] if options.polls_sidecar else []),
         *([] if port is None else ["--readiness-port", str(port)]),
         "--follow-stdin",
     ]

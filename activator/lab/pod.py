@@ -54,6 +54,7 @@ class PodOptions:
         follow_stdin: end at once when standard input ends, so as not to outlive the parent.
         tell_requests: emit a line for each request.
         blind: queue-proxy cannot ask the application whether it is ready, and says that it is.
+        polls_sidecar: queue-proxy polls the sidecar's readiness probe as well; older ones do not.
         readiness_port: a port of its own on which the application tells whether it is ready; None
             for none, 0 for any free one.
     """
@@ -68,6 +69,7 @@ class PodOptions:
     follow_stdin: bool = False
     tell_requests: bool = False
     blind: bool = False
+    polls_sidecar: bool = False
     readiness_port: int | None = None
 
 
@@ -157,7 +159,10 @@ class Pod:
         await _send(writer, request, text(200 if ready else 503, ""))
 
     async def _answer_traffic(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        probe = answer_probe(request, self.switches, blind=self.options.blind)
+        options = self.options
+        probe = answer_probe(
+            request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
+        )
         if probe is not None:
             self._note_probe(request, probe.status)
             await _send(writer, request, probe)
@@ -339,6 +344,9 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
     parser.add_argument("--follow-stdin", action="store_true", help="end when stdin ends")
     parser.add_argument("--tell-requests", action="store_true", help="a line for each request")
     parser.add_argument("--blind", action="store_true", help="queue-proxy vouches unasked")
+    parser.add_argument(
+        "--polls-sidecar", action="store_true", help="queue-proxy polls the sidecar as well"
+    )
     parser.add_argument("--readiness-port", type=int, help="0: any free one; default: none")
     return PodOptions(**vars(parser.parse_args(arguments)))
 

@@ -30,12 +30,16 @@ QUEUE_FULL = _error(503, "pending request queue full\n")
 DRAINING = _error(503, "shutting down\n")
 
 
-def answer_probe(request: Request, switches: Switches, *, blind: bool = False) -> Answer | None:
+def answer_probe(
+    request: Request, switches: Switches, *, blind: bool = False, polls_sidecar: bool = False
+) -> Answer | None:
     """What queue-proxy says to a probe; None where the request is traffic.
 
     Arguments:
         blind: the application has a probe that queue-proxy cannot run, one by a command as a
             rule, so that it vouches for whatever there is.
+        polls_sidecar: whether it polls the sidecar's readiness probe, as queue-proxy does since
+            Knative 1.14.
     """
     probe = request.header("k-network-probe")
     if probe == "probe":
@@ -47,6 +51,8 @@ def answer_probe(request: Request, switches: Switches, *, blind: bool = False) -
     if probe != "queue":
         return text(400, f"unexpected probe header value: {probe}\n")
     if not blind and not (switches.ready and switches.running):
+        return Answer(503)
+    if polls_sidecar and not switches.sidecar_ready:
         return Answer(503)
     return text(200, "queue")
 

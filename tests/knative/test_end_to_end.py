@@ -18,7 +18,16 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tests.knative.objects import H2C, NAME, NAMESPACE, Address, private, private_service, revision
+from tests.knative.objects import (
+    H2C,
+    NAME,
+    NAMESPACE,
+    Address,
+    Object,
+    private,
+    private_service,
+    revision,
+)
 from tests.knative.peers import to
 from tests.knative.pods import PASSES, UNAVAILABLE, ScriptedPod, after, chunked
 from tests.knative.world import NEVER, World
@@ -231,11 +240,38 @@ TCP = {"tcpSocket": {"port": 8881}}
 GRPC = {"grpc": {"port": 8883}}
 
 
-async def gated(world: World, *sidecars: dict[str, Any]) -> ScriptedPod:
-    """A pod with such sidecars gets no traffic before Kubernetes calls it ready, then at once."""
-    pod = await world.pod()
+EXEC = {"exec": {"command": ["x"]}}
+KUBERNETES = {"activator.dev/readiness-policy": "kubernetes"}
+
+
+def with_sidecars(*sidecars: dict[str, Any], **settings: Any) -> Object:
+    """A Revision with sidecars that have these fields."""
     containers = [{"name": f"sidecar-{i}", "image": "x", **each} for i, each in enumerate(sidecars)]
-    world.apply(revision(sidecars=containers), private(not_ready=[pod.at]))
+    return revision(sidecars=containers, **settings)
+
+
+async def polled(world: World, *sidecars: dict[str, Any]) -> ScriptedPod:
+    """queue-proxy polls all containers: the pod gets the request when it says that all are ready,
+    although Kubernetes does not list it as ready."""
+    pod = await world.pod(UNAVAILABLE)
+    world.apply(with_sidecars(*sidecars), private(not_ready=[pod.at]))
+    client = await world.call()
+    await world.passes(10)
+    assert client.waits
+    pod.reacts(PASSES)
+    ready = world.now()
+    assert await client.text() == "pod-0"
+    assert world.now() - ready < ROUND
+    return pod
+
+
+async def gated(
+    world: World, *sidecars: dict[str, Any], annotations: dict[str, str] | None = None
+) -> ScriptedPod:
+    """queue-proxy says that the pod is ready all the time: the pod gets no traffic before
+    Kubernetes lists it as ready, then at once."""
+    pod = await world.pod()
+    world.apply(with_sidecars(*sidecars, annotations=annotations), private(not_ready=[pod.at]))
     client = await world.call()
     await world.passes(10)
     assert client.waits
@@ -247,22 +283,41 @@ async def gated(world: World, *sidecars: dict[str, Any]) -> ScriptedPod:
 async def test_TestMultiContainerReadiness(world: World) -> None:
     """Sidecars with readiness probes, one of which takes ten seconds: the request passes when all
     containers are ready."""
-    await gated(world, {"readinessProbe": HTTP}, {"livenessProbe": HTTP}, {"readinessProbe": HTTP})
+    await polled(world, {"readinessProbe": HTTP}, {"livenessProbe": HTTP}, {"readinessProbe": HTTP})
 
 
-@pytest.mark.parametrize("probe", [HTTP, TCP, GRPC, {"exec": {"command": ["x"]}}])
+@pytest.mark.parametrize("probe", [HTTP, TCP, GRPC, EXEC])
 @pytest.mark.parametrize("kind", ["readinessProbe", "startupProbe"])
 async def test_TestMultiContainerReadinessDifferentProbeTypes(
     world: World, kind: str, probe: dict[str, Any]
 ) -> None:
-    """Startup and readiness probes of each type."""
-    await gated(world, {kind: probe, "livenessProbe": probe})
+    """Startup and readiness probes of each type; queue-proxy polls neither commands nor startup
+    probes."""
+    blind = kind == "startupProbe" or probe is EXEC
+    await (gated if blind else polled)(world, {kind: probe, "livenessProbe": probe})
 
 
 async def test_TestMultiContainerProbeStartFailingAfterReady(world: World) -> None:
     """A sidecar fails later: the pod is listed as not ready, and gets no request any more."""
-    pod = await gated(world, {"readinessProbe": HTTP})
+    pod = await polled(world, {"readinessProbe": HTTP})
+    world.apply(private([pod.at]))
+    await world.passes()
+    pod.reacts(UNAVAILABLE)
     world.apply(private(not_ready=[pod.at]))
+    await fails(world, pod)
+
+
+async def test_TestMultiContainerReadiness__queue_proxy_that_polls_no_sidecar(
+    world: World,
+) -> None:
+    """Such a queue-proxy needs the policy ``kubernetes``: it says 200 whatever its sidecars do."""
+    pod = await gated(world, {"readinessProbe": HTTP}, annotations=KUBERNETES)
+    world.apply(private(not_ready=[pod.at]))
+    await fails(world, pod)
+
+
+async def fails(world: World, pod: ScriptedPod) -> None:
+    """The pod, which has answered one request, gets no other for a minute."""
     await world.passes()
     client = await world.call()
     await world.passes(60)

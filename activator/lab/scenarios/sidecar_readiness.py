@@ -1,10 +1,11 @@
-"""Scenario 6: a sidecar is not ready, which queue-proxy does not see; the rule decides."""
+"""Scenario 6: a sidecar is not ready. A new queue-proxy polls it; an older one needs a policy."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
 
+from activator.lab.kubelet import Step
 from activator.lab.scenario import Scenario
 from activator.lab.stage import QUICK, Stage
 from activator.lab.staged import App
@@ -15,35 +16,50 @@ SIDECAR = {"readinessProbe": {"httpGet": {"path": "/ready", "port": 8099}}}
 
 async def script(stage: Stage) -> None:
     """Play it; see activator.lab.scenario."""
-    auto, probe, kubernetes = await asyncio.gather(
-        _deploy(stage, "auto", ""),
-        _deploy(stage, "probe", "probe"),
-        _deploy(stage, "kubernetes", "kubernetes"),
+    polled, older, policy = await asyncio.gather(
+        _deploy(stage, "polled", polls_sidecar=True),
+        _deploy(stage, "older"),
+        _deploy(stage, "older-by-policy", {ANNOTATION: "kubernetes"}),
     )
-    for app in (auto, probe, kubernetes):
+    for app in (polled, older, policy):
         await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar fails")
-    for app in (auto, probe, kubernetes):
+    for app in (polled, older, policy):
         await app.until_view(
             "Kubernetes lists its pod as not ready",
             lambda view: view["pods"][0]["kubernetes"] == "not-ready",
         )
-    queue_proxy = await auto.pods[0].asked_as_kubelet()
-    stage.expect("queue-proxy still says 200 queue", queue_proxy.body == "queue", queue_proxy)
+    await _queue_proxy_must_say(stage, polled, 503)
+    await _queue_proxy_must_say(stage, older, 200)
 
-    reply = await stage.ask(probe)
-    stage.expect("with the rule probe, requests are still served", reply.status == 200, reply)
-    for app, rule in ((auto, "sidecar-readiness-probe"), (kubernetes, "kubernetes-policy")):
-        await _must_wait(stage, app, rule)
+    reply = await stage.ask(older)
+    stage.expect("requests go to the pod of older by default", reply.status == 200, reply)
+    polled.pods[0].hold(Step.CHECK)  # so that Kubernetes goes on listing it as not ready
+    await _must_wait(stage, polled, "probe-failed")
+    listed = (await polled.view())["pods"][0]["kubernetes"]
+    stage.expect("before Kubernetes lists the pod as ready", listed == "not-ready", listed)
+    await _must_wait(stage, policy, "kubernetes-policy")
 
 
-async def _deploy(stage: Stage, name: str, policy: str) -> App:
+async def _deploy(
+    stage: Stage,
+    name: str,
+    annotations: dict[str, str] | None = None,
+    *,
+    polls_sidecar: bool = False,
+) -> App:
     return await stage.deploy(
         name,
         probes=replace(QUICK, sidecar_readiness=True),
+        pod={"polls_sidecar": polls_sidecar},
         sidecar=SIDECAR,
         timeout=20,
-        annotations={ANNOTATION: policy} if policy else None,
+        annotations=annotations,
     )
+
+
+async def _queue_proxy_must_say(stage: Stage, app: App, status: int) -> None:
+    found = await app.pods[0].asked_as_kubelet()
+    stage.expect(f"queue-proxy of {app.name} says {status}", found.status == status, found)
 
 
 async def _must_wait(stage: Stage, app: App, rule: str) -> None:
@@ -53,19 +69,20 @@ async def _must_wait(stage: Stage, app: App, rule: str) -> None:
         lambda view: view["queued"] == 1 and view["pods"][0]["decidedBy"] == rule,
     )
     before = (await app.pods[0].counters())["requests"]
-    stage.expect(f"with the rule {app.name}, the pod is sent nothing", before == 0, before)
+    stage.expect(f"the pod of {app.name} gets no request", before == 0, before)
     await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar passes again")
     reply = await waiting
-    stage.expect("and is served when the sidecar is ready again", reply.status == 200, reply)
+    stage.expect("it is served when the sidecar is ready again", reply.status == 200, reply)
 
 
 SCENARIO = Scenario(
     6,
     "sidecar-readiness",
     "Readiness of a sidecar fails, with two containers",
-    knative="still sends requests, which it should not: it trusts its own probe of queue-proxy, "
-    "which knows nothing of the sidecar.",
-    ours="a rule for each revision decides, and the API names it: by default Kubernetes' list "
-    "counts where a sidecar has a readiness probe.",
+    knative="holds requests where queue-proxy polls the sidecar. An older queue-proxy does not: "
+    "requests still go to the pod, which they should not.",
+    ours="a request is served as soon as queue-proxy finds the sidecar ready again. For an older "
+    "queue-proxy, the readiness policy kubernetes also demands that Kubernetes lists the pod as "
+    "ready.",
     script=script,
 )

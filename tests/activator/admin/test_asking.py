@@ -236,7 +236,7 @@ def test_addresses_rules_and_phases_are_whole_in_every_terminal(server, columns)
         "address": "192.168.100.101:8012",
         "kubernetes": "not-ready",
         "inFlight": 0,
-        "decidedBy": "sidecar-readiness-probe",
+        "decidedBy": "exec-readiness-probe",
         "lastError": "status 503",
     }
     wake_up = {"began": "2026-01-02T03:04:05.678Z", "phases": {"probe-passed": 2, "first-byte": 3}}

@@ -63,9 +63,9 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "10.0.0.2:8012  not-ready   unknown  -       -       probing  3.5s   wait      "
         "awaiting-probe        0/2        -",
         "",
-        "exec-readiness-probe  (1) Waits: our own probe passed, but Kubernetes does not list it as "
-        "ready, which counts since a container has an exec readiness probe, which queue-proxy "
-        "cannot run.",
+        "exec-readiness-probe  (1) Waits: our own probe passed, but Kubernetes does not list the "
+        "pod as ready. Its readiness counts here because a container has an exec readiness probe, "
+        "which queue-proxy cannot run.",
         "awaiting-probe        (1) Waits for an answer to our own probe: there is none since "
         "Kubernetes lists it as it does.",
     ]

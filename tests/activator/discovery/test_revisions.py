@@ -16,6 +16,8 @@ from throttler.model import AppProtocol, Revision
 
 EXEC = {"exec": {"command": ["true"]}}
 HTTP = {"httpGet": {"path": "/"}}
+TCP = {"tcpSocket": {"port": 8881}}
+GRPC = {"grpc": {"port": 8883}}
 
 
 def test_everything_that_is_missing_has_knatives_default() -> None:
@@ -99,7 +101,11 @@ SERVING = {"ports": [{"containerPort": 8080}]}
         ([{**SERVING, "startupProbe": HTTP}], "startup-probe"),
         ([{**SERVING, "livenessProbe": EXEC}], "probe"),
         ([SERVING, {}], "probe"),
-        ([SERVING, {"readinessProbe": HTTP}], "sidecar-readiness-probe"),
+        ([SERVING, {"readinessProbe": HTTP}], "probe"),
+        ([SERVING, {"readinessProbe": TCP}], "probe"),
+        ([SERVING, {"readinessProbe": GRPC}, {"readinessProbe": HTTP}], "probe"),
+        ([SERVING, {"readinessProbe": HTTP}, {"readinessProbe": EXEC}], "exec-readiness-probe"),
+        ([SERVING, {"readinessProbe": HTTP, "startupProbe": TCP}], "startup-probe"),
         ([{"readinessProbe": EXEC}, SERVING], "exec-readiness-probe"),
         ([SERVING, {"startupProbe": HTTP}], "startup-probe"),
         ([{"readinessProbe": HTTP}], "probe"),
@@ -119,6 +125,15 @@ def test_the_annotation_overrides_what_the_probes_say(policy: str, suffices: boo
     obj["metadata"]["annotations"] = {"activator.dev/readiness-policy": policy}
     read = revisions.parse(obj)
     assert read.readiness.value == ("probe" if suffices else "kubernetes-policy")
+
+
+@pytest.mark.parametrize("policy", ["cluster", "annotation"])
+def test_the_policy_kubernetes_also_covers_sidecars_of_an_older_knative(policy: str) -> None:
+    obj = revision(containers=[SERVING, {"readinessProbe": HTTP}])
+    if policy == "annotation":
+        obj["metadata"]["annotations"] = {"activator.dev/readiness-policy": "kubernetes"}
+    read = revisions.parse(obj, "kubernetes" if policy == "cluster" else "auto")
+    assert read.readiness.value == "kubernetes-policy"
 
 
 @pytest.mark.parametrize("probe", [{"readinessProbe": HTTP}, {"readinessProbe": EXEC}])

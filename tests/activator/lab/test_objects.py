@@ -20,7 +20,7 @@ def test_revision_means_what_was_asked_for():
     assert revisions.parse(revision("a", readiness_port=8090)).probe_suffices
     assert revisions.parse(revision("a", sidecar={})).probe_suffices
     probe = {"readinessProbe": {"httpGet": {"port": 8099}}}
-    assert not revisions.parse(revision("a", sidecar=probe)).probe_suffices
+    assert revisions.parse(revision("a", sidecar=probe)).probe_suffices
     assert revision("a")["metadata"]["uid"] != revision("a")["metadata"]["uid"]
 
 

@@ -137,6 +137,16 @@ async def test_killed_application_cuts_its_requests_and_queue_proxy_answers_for_
         assert b" 200 " in await pod.ask("/")
 
 
+@pytest.mark.parametrize(("polls_sidecar", "status"), [(True, b" 503 "), (False, b" 200 ")])
+async def test_probe_fails_with_the_sidecar_only_if_queue_proxy_polls_it(polls_sidecar, status):
+    async with Running(polls_sidecar=polls_sidecar) as pod:
+        assert b" 200 " in await pod.ask("/", PROBE)
+        await pod.admin("/toggleSidecarReady")
+        assert status in await pod.ask("/", PROBE)
+        await pod.admin("/startSidecar")
+        assert b" 200 " in await pod.ask("/", PROBE)
+
+
 async def test_readiness_may_be_told_on_a_port_of_its_own():
     async with Running(readiness_port=0) as pod:
         port = pod.listening["readiness_port"]
@@ -176,7 +186,8 @@ async def test_pod_that_cannot_listen_says_so():
 
 
 def test_options_come_from_the_command_line():
-    options = PodOptions("x", "127.0.0.9", 1, 2, 0.5, 3, 0.25, follow_stdin=True, blind=True)
+    switches = {"follow_stdin": True, "blind": True, "polls_sidecar": True}
+    options = PodOptions("x", "127.0.0.9", 1, 2, 0.5, 3, 0.25, **switches)
     assert parse_options(pod_arguments(options)) == options
     with pytest.raises(SystemExit):
         parse_options(["--port", "many"])

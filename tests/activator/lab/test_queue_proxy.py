@@ -47,6 +47,16 @@ def test_queue_proxy_that_cannot_ask_vouches_for_whatever_there_is(switches):
     assert (answer.status, answer.body) == (200, b"queue")
 
 
+@pytest.mark.parametrize(("polls_sidecar", "status"), [(True, 503), (False, 200)])
+def test_queue_proxy_answers_for_the_sidecar_only_if_it_polls_it(polls_sidecar, status):
+    switches = Switches(sidecar_ready=False)
+    answer = answer_probe(
+        request("kube-probe/1.34", "queue"), switches, polls_sidecar=polls_sidecar
+    )
+    assert answer is not None
+    assert answer.status == status
+
+
 @pytest.mark.parametrize(
     ("hashed", "switches", "status", "body"),
     [
