@@ -24,6 +24,7 @@ from activator.config import Settings
 from activator.discovery.manifests import ManifestFolderError
 from activator.events import EventKind
 from activator.metrics_tls import MetricsTlsError
+from activator.outputs import Outputs
 from activator.proxy.server import ListenError
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
@@ -68,9 +69,10 @@ class _Stop:
         self.asked.set()
 
 
-async def _run(settings: Settings, demo: Demo | None = None) -> int:
+async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None) -> int:
     stop = _Stop()
-    runtime = Runtime(settings, (demo.on_stats,) if demo is not None else ())
+    sinks = (demo.on_stats,) if demo is not None else ()
+    runtime = Runtime(settings, sinks, outputs=outputs)
     servers = Servers(runtime)
     stop.on_first = partial(runtime.begin_drain, "received SIGTERM from kubelet")
     try:
@@ -139,6 +141,8 @@ def main(settings: Settings) -> int:
         The exit status: 0 after a drain or a SIGTERM before it served, 1 if it could not start,
         was ended by a second signal, or lost a listener, 130 if SIGINT came before it served.
     """
+    outputs = Outputs()
+    outputs.install()
     logs.configure(settings.log_format, settings.log_level, settings.pod_name)
     # It tells of each server's start and end at INFO; ours are one thing, and told below.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -149,17 +153,19 @@ def main(settings: Settings) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             if settings.command != "demo":
-                return runner.run(_run(settings))
-            return _main_demo(settings, runner.run)
+                return runner.run(_run(settings, outputs))
+            return _main_demo(settings, outputs, runner.run)
         except (OSError, ListenError, StartError, MetricsTlsError, ManifestFolderError) as error:
             logger.error("%s", error)
             return 1
 
 
-def _main_demo(settings: Settings, run: Callable[[Coroutine[Any, Any, int]], int]) -> int:
+def _main_demo(
+    settings: Settings, outputs: Outputs, run: Callable[[Coroutine[Any, Any, int]], int]
+) -> int:
     from dataclasses import replace
 
     from activator.lab.demo import Demo
 
     with Demo() as demo:
-        return run(_run(replace(settings, manifests=demo.manifests), demo))
+        return run(_run(replace(settings, manifests=demo.manifests), outputs, demo))

@@ -34,6 +34,7 @@ from activator.discovery.manifests import ManifestFolder
 from activator.discovery.rejections import Rejection, log_rejection
 from activator.driver import Driver
 from activator.loop_lag import LoopLag
+from activator.outputs import Outputs
 from activator.probing.prober import PodProber
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.probe_pool import ProbePools
@@ -41,7 +42,6 @@ from activator.proxy.request import RequestLimits
 from activator.proxy.shared import Proxy
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
-from activator.telemetry.line_writer import LineWriter
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
@@ -59,9 +59,6 @@ logger = logging.getLogger(__name__)
 #: Seconds between looks at what became idle for too long.
 _HOUSEKEEPING = 15.0
 
-#: Request logs go to stdout, as Knative's; the process log goes to stderr.
-_STDOUT = 1
-
 #: Seconds for which a lost autoscaler makes us not ready. Kubelet's liveness probe in Knative's
 #: Deployment is the same request as its readiness probe, and restarts the container when it has
 #: failed twelve times, ten seconds apart.
@@ -78,6 +75,7 @@ class Runtime:
     Arguments:
         sinks: who else hears the statistics.
         clock: seconds, monotonic, of the same base as the loop's.
+        outputs: stdout takes request logs, as Knative's; the process log goes to stderr.
     """
 
     def __init__(
@@ -85,6 +83,7 @@ class Runtime:
         settings: Settings,
         sinks: tuple[Sink, ...] = (),
         clock: Callable[[], float] = time.monotonic,
+        outputs: Outputs | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -119,8 +118,8 @@ class Runtime:
             settings, self._set_tracer, self._tasks.start, lambda: self._metrics.points()
         )
         self.loop_lag = LoopLag()
-        self._lines = LineWriter(_STDOUT)
-        self.request_log = RequestLog(self._lines, clock)
+        self.outputs = outputs or Outputs()
+        self.request_log = RequestLog(self.outputs.stdout, clock)
         self.cluster = self._make_cluster_config()
         self.internal_tls = self._make_internal_tls()
         self.started_at = self.driver.clock()
@@ -321,7 +320,6 @@ class Runtime:
             if self.watch is not None:  # it may have connected, and not run yet
                 await self.watch.close()
             self.pools.close()
-            self._lines.close()
 
     async def _start_discovery(self) -> None:
         settings = self.settings

@@ -227,10 +227,10 @@ REFUSED = Row(
             unit="reqps",
         ),
         _rates(
-            "Lines of the request log",
-            "Written, and dropped since stdout was read too slowly.",
-            ("activator_request_log_lines_total", "made"),
-            ("activator_request_log_dropped_total", "dropped"),
+            "Log lines",
+            "Of the request log; and of all logs those that stdout or stderr did not accept.",
+            ("activator_request_log_lines_total", "request log"),
+            ("activator_log_lines_dropped_total", "dropped"),
         ),
         _rates(
             "Traces",

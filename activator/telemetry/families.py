@@ -319,11 +319,12 @@ REQUEST_LOG_FAILURES = Family(
     (),
     "Of them, lines that only say that the template did not fit the request.",
 )
-REQUEST_LOG_DROPPED = Family(
-    "activator_request_log_dropped_total",
+LOG_LINES_DROPPED = Family(
+    "activator_log_lines_dropped_total",
     _C,
-    (),
-    "Of them, lines that were not written, since stdout was read too slowly or not at all.",
+    ("sink",),
+    "Lines of the process log, the request log and other output that were dropped because stdout "
+    "or stderr did not accept them, by sink: stdout or stderr.",
 )
 TRACES_EXPORTED = Family(
     "activator_traces_exported_total", _C, (), "Traced requests whose spans a collector has taken."
@@ -392,7 +393,7 @@ FAMILIES = (
     *(OBJECTS, REJECTED_OBJECTS, WATCH_FAILURES, WATCH_AGE),
     *(BUILD_INFO, READY, DRAINING, LOOP_LAG),
     *(AUTOSCALER_AGE, MANIFESTS_AGE, SELF_CHECKS, DRIFT, DRIFT_LEFT),
-    *(CONFIG_ERRORS, REQUEST_LOG_LINES, REQUEST_LOG_FAILURES, REQUEST_LOG_DROPPED),
+    *(CONFIG_ERRORS, REQUEST_LOG_LINES, REQUEST_LOG_FAILURES, LOG_LINES_DROPPED),
     *(TRACES_EXPORTED, TRACES_DROPPED, METRIC_PUSHES, TARGET_INFO),
 )
 

@@ -21,13 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
-    """Takes lines.
-
-    Attributes:
-        dropped: how many it did not write.
-    """
-
-    dropped: int
+    """Takes lines."""
 
     def write(self, line: bytes) -> None:
         """Must not block."""
@@ -65,11 +59,6 @@ class RequestLog:
         self._clock = clock
         self._render: Callable[[Entry], str] | None = None
         self._repeats = Repeats()
-
-    @property
-    def dropped(self) -> int:
-        """How many of them were not written."""
-        return self._writer.dropped
 
     def configure(self, config: RequestLogConfig) -> bool:
         """Take a template, or none.

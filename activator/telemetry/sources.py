@@ -100,9 +100,13 @@ class RequestLines(Protocol):
     lines: int
     failures: int
 
+
+class Outputs(Protocol):
+    """The files that logs are written to."""
+
     @property
-    def dropped(self) -> int:
-        """How many were not written."""
+    def dropped(self) -> Mapping[str, int]:
+        """How many lines were not written, by file."""
 
 
 class TracedRequests(Protocol):
@@ -177,6 +181,10 @@ class Sources(Protocol):
     @property
     def request_log(self) -> RequestLines:
         """The request log."""
+
+    @property
+    def outputs(self) -> Outputs:
+        """stdout and stderr."""
 
     @property
     def otel(self) -> Sent:

@@ -107,7 +107,7 @@ class Totals(Generic[L, P]):
         yield from self._by_word(f.CONFIG_ERRORS, "config_map", sources.config_errors)
         yield from self._one(f.REQUEST_LOG_LINES, sources.request_log.lines)
         yield from self._one(f.REQUEST_LOG_FAILURES, sources.request_log.failures)
-        yield from self._one(f.REQUEST_LOG_DROPPED, sources.request_log.dropped)
+        yield from self._by_word(f.LOG_LINES_DROPPED, "sink", sources.outputs.dropped)
         yield from self._one(f.TRACES_EXPORTED, otel.traces.exported)
         yield from self._by_word(f.TRACES_DROPPED, "cause", otel.traces.dropped)
         yield from self._by_word(f.METRIC_PUSHES, "result", otel.pushes)

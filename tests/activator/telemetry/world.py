@@ -55,7 +55,8 @@ class World:
         self.drift: Any = None
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
-        self.request_log = SimpleNamespace(lines=31, failures=37, dropped=41)
+        self.request_log = SimpleNamespace(lines=31, failures=37)
+        self.outputs = SimpleNamespace(dropped={"stdout": 41, "stderr": 43})
         self.otel = SimpleNamespace(traces=traces, pushes={"sent": 23})
         self.pod_name = "activator-1"
         self.started_at = self.clock.now - 60

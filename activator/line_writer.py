@@ -1,0 +1,169 @@
+"""Lines for a file that may not accept them: the caller never waits.
+
+A full pipe, a stopped terminal and a file system that hangs block ``write(2)``. A descriptor that
+is set not to block affects every process that shares it. So a thread writes; it gathers lines,
+since each wake-up takes the interpreter's lock from the byte path. The queue is bounded; beyond
+the bound, lines are dropped, counted and reported. Works without a loop and from every thread.
+Knative's counterpart: none; its activator waits for the file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two writes. The first line after a pause is written at once.
+GATHER: Final = 0.05
+#: Bytes that may be queued or half written, per file.
+CAPACITY: Final = 4 << 20
+#: Writes that may be queued: small lines cost more memory than their bytes.
+MOST_LINES: Final = 20_000
+#: Bytes per ``write(2)``: room in the queue comes back in steps of this size.
+_PIECE: Final = 64 << 10
+
+
+class LineWriter:
+    """Writes lines to a file descriptor, in their order.
+
+    Attributes:
+        dropped: lines that were not written.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        name: str,
+        capacity: int = CAPACITY,
+        most_lines: int = MOST_LINES,
+    ) -> None:
+        """Args: the open file; its name in log lines; bytes and writes that may be queued."""
+        self.dropped = 0
+        self._descriptor = descriptor
+        self._name = name
+        self._capacity = capacity
+        self._most_lines = most_lines
+        # All that follows is shared with the thread. The lock is reentrant: a finalizer that runs
+        # while it is held may log.
+        self._changed = threading.Condition(threading.RLock())
+        self._lines: list[bytes] = []
+        self._held = 0  # bytes of _lines and of what the thread is writing
+        self._unreported = 0
+        self._dropping = False
+        self._idle = False
+        self._ending = False
+        self._thread: threading.Thread | None = None
+
+    def write(self, lines: bytes) -> None:
+        """Queue one or more whole lines; drop them if the queue is full."""
+        with self._changed:
+            why = self._refusal(len(lines))
+            if not why:
+                self._lines.append(lines)
+                self._held += len(lines)
+                if self._idle:
+                    self._changed.notify()
+        if why:
+            self._drop(lines, why)
+
+    def close(self, patience: float) -> bool:
+        """Write what is queued.
+
+        Arguments:
+            patience: seconds to wait for the file at most.
+
+        Returns:
+            Whether everything was written or dropped; False if the file still blocks.
+        """
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(patience)
+            return not self._thread.is_alive()
+        return True
+
+    def _refusal(self, size: int) -> str:
+        """Return why so many bytes cannot be queued; empty if they can."""
+        if self._held + size > self._capacity or len(self._lines) >= self._most_lines:
+            return "its reader is too slow"
+        return "" if self._thread is not None else self._start()
+
+    def _start(self) -> str:
+        """Start the thread; return why that failed, or nothing."""
+        thread = threading.Thread(target=self._run, name=f"log-{self._name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the limit of threads is reached, or the interpreter ends
+            return str(error)
+        self._thread = thread
+        return ""
+
+    def _drop(self, lines: bytes, why: str) -> None:
+        """Count lines that were not written, and log the first of them."""
+        count = max(1, lines.count(b"\n"))
+        with self._changed:
+            self.dropped += count
+            self._unreported += count
+            is_first, self._dropping = not self._dropping, True
+        if is_first:
+            logger.warning(
+                "%s does not accept log lines (%s): they are dropped until it does",
+                *(self._name, why),
+                extra={"sink": self._name},
+            )
+
+    # -- in the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while chunk := self._next():
+            if self._write(chunk):
+                self._report()
+            with self._changed:
+                self._changed.wait_for(lambda: self._ending, GATHER)
+
+    def _next(self) -> bytes:
+        """Wait for lines and return all of them; return none at the end."""
+        with self._changed:
+            self._idle = True
+            self._changed.wait_for(lambda: self._lines or self._ending)
+            self._idle = False
+            lines, self._lines = self._lines, []
+        return b"".join(lines)
+
+    def _write(self, chunk: bytes) -> bool:
+        """Write whole lines; return False if the file failed, and drop the rest."""
+        view = memoryview(chunk)
+        while view:
+            try:
+                written = os.write(self._descriptor, view[:_PIECE])
+            except BlockingIOError:  # another process set the shared file so
+                select.select([], [self._descriptor], [])
+                continue
+            except OSError as error:
+                self._release(len(view))
+                self._drop(bytes(view), error.strerror or str(error))
+                return False
+            self._release(written)
+            view = view[written:]
+        return True
+
+    def _release(self, size: int) -> None:
+        with self._changed:
+            self._held -= size
+
+    def _report(self) -> None:
+        """Log how many lines were dropped before the file accepted lines again."""
+        with self._changed:
+            count, self._unreported = self._unreported, 0
+            self._dropping = False
+        if count:
+            logger.warning(
+                "%d log %s dropped because %s did not accept them",
+                *(count, "line was" if count == 1 else "lines were", self._name),
+                extra={"sink": self._name, "dropped": count},
+            )
