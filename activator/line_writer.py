@@ -23,8 +23,15 @@ GATHER: Final = 0.05
 CAPACITY: Final = 4 << 20
 #: Writes that may be queued: small lines cost more memory than their bytes.
 MOST_LINES: Final = 20_000
+#: Bytes that may be queued beyond that by the threads of writers: the report that one file lost
+#: lines is not to be lost because the other file is late as well.
+_RESERVE: Final = 64 << 10
 #: Bytes per ``write(2)``: room in the queue comes back in steps of this size.
 _PIECE: Final = 64 << 10
+
+
+#: Has the attribute ``reports`` in the threads of writers.
+_of_thread = threading.local()
 
 
 class LineWriter:
@@ -90,7 +97,9 @@ class LineWriter:
     def _refusal(self, size: int) -> str:
         """Return why so many bytes cannot be queued; empty if they can."""
         if self._held + size > self._capacity or len(self._lines) >= self._most_lines:
-            return "its reader is too slow"
+            reports = getattr(_of_thread, "reports", False)
+            if not reports or self._held + size > self._capacity + _RESERVE:
+                return "its reader is too slow"
         return "" if self._thread is not None else self._start()
 
     def _start(self) -> str:
@@ -120,6 +129,7 @@ class LineWriter:
     # -- in the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
+        _of_thread.reports = True
         while chunk := self._next():
             if self._write(chunk):
                 self._report()

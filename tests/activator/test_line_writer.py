@@ -167,6 +167,32 @@ def test_the_log_of_the_blocked_file_itself_is_no_endless_loop(
     assert writer.close(PATIENCE)
 
 
+def test_a_file_reports_its_loss_while_the_log_is_full_as_well(pipe: Pipe) -> None:
+    class ToWriter(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            log.write(record.getMessage().encode() + b"\n")
+
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    log, other = LineWriter(pipe[1], "stderr", 10_000), LineWriter(writing, "stdout", 10_000)
+    handler = ToWriter()
+    logging.getLogger().addHandler(handler)
+    try:
+        log.write(b"x" * 9_999 + b"\n")
+        for _ in range(2):
+            other.write(b"y" * 9_999 + b"\n")
+        assert other.dropped == 1
+        with open(reading, "rb", buffering=0) as end, open(os.dup(pipe[0]), "rb") as lines:
+            threading.Thread(target=end.readall, daemon=True).start()
+            other.close(PATIENCE)
+            os.close(writing)
+            found = [lines.readline() for _ in range(2)]
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert found[1] == b"1 log line was dropped because stdout did not accept them\n"
+    assert log.close(PATIENCE)
+
+
 def test_the_end_does_not_wait_for_a_reader_that_sleeps(pipe: Pipe) -> None:
     writer = LineWriter(pipe[1], "stdout")
     writer.write(b"x" * 100_000 + b"\n")

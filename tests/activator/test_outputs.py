@@ -47,8 +47,7 @@ class Reader:
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
-        self.text = ""
-        self._rest = b""
+        self.found = bytearray()
 
     async def read_until(self, text: str) -> str:
         """Read on until a line holds a text, and return that line."""
@@ -56,11 +55,11 @@ class Reader:
         loop.add_reader(self.descriptor, readable.set)
         try:
             async with asyncio.timeout(PATIENCE):
-                while not (found := re.search(f".*{re.escape(text)}.*\n", self.text)):
+                while not (line := re.search(f".*{re.escape(text)}.*\n".encode(), self.found)):
                     await readable.wait()
                     readable.clear()
                     self._take()
-            return found[0]
+            return line[0].decode()
         finally:
             loop.remove_reader(self.descriptor)
 
@@ -69,11 +68,11 @@ class Reader:
         with suppress(BlockingIOError, OSError):
             while self._take():
                 pass
-        return self.text
+        return self.found.decode()
 
     def _take(self) -> bytes:
         data = os.read(self.descriptor, 1 << 20)
-        self.text += data.decode(errors="replace")
+        self.found += data
         return data
 
 
@@ -233,8 +232,8 @@ async def _drain(reader: Reader) -> None:
 
 
 async def _agrees(running: Blocked, sink: str) -> bool:
-    text = rf'(\d+) log lines? w\w+ dropped because {sink} did not accept them"'
-    reported = sum(map(int, re.findall(text, running.stderr.text)))
+    text = rf'(\d+) log lines? w\w+ dropped because {sink} did not accept them"'.encode()
+    reported = sum(map(int, re.findall(text, running.stderr.found)))
     return reported > 0 and reported == await running.dropped(sink)
 
 
