@@ -56,7 +56,8 @@ class LineWriter:
         self._most_lines = most_lines
         # All that follows is shared with the thread. The lock is reentrant: a finalizer that runs
         # while it is held may log.
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._lines: list[bytes] = []
         self._held = 0  # bytes of _lines and of what the thread is writing
         self._unreported = 0
@@ -67,11 +68,13 @@ class LineWriter:
 
     def write(self, lines: bytes) -> None:
         """Queue one or more whole lines; drop them if the queue is full."""
-        with self._changed:
-            why = self._refusal(len(lines))
+        with self._lock:
+            size = len(lines)
+            fits = self._held + size <= self._capacity and len(self._lines) < self._most_lines
+            why = "" if fits and self._thread is not None else self._refusal(fits, size)
             if not why:
                 self._lines.append(lines)
-                self._held += len(lines)
+                self._held += size
                 if self._idle:
                     self._changed.notify()
         if why:
@@ -94,9 +97,9 @@ class LineWriter:
             return not self._thread.is_alive()
         return True
 
-    def _refusal(self, size: int) -> str:
-        """Return why so many bytes cannot be queued; empty if they can."""
-        if self._held + size > self._capacity or len(self._lines) >= self._most_lines:
+    def _refusal(self, fits: bool, size: int) -> str:
+        """Return why so many bytes cannot be queued; empty if they can all the same."""
+        if not fits:
             reports = getattr(_of_thread, "reports", False)
             if not reports or self._held + size > self._capacity + _RESERVE:
                 return "its reader is too slow"
