@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
+from activator.change_log import ChangeLog
 from activator.entries import Entries, Entry, Load
 from activator.events import EventKind, Events
 from activator.failures import Failed
 from activator.narration import Narration
 from activator.wake_ups import WakeUps
 from throttler.changes import Changes
-from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.reason import Reason, waiting_reason
@@ -90,7 +90,8 @@ class Driver:
         self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
         self.events = Events()
         self.autoscaler_lost: Callable[[], bool] = lambda: False
-        self._narration = Narration(throttler, self.events, clock, self.why)
+        self._change_log = ChangeLog(clock, self.why)
+        self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
         self.wake_ups = WakeUps(self.events)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
@@ -100,6 +101,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._change_log.close()
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -161,10 +163,9 @@ class Driver:
             sent: whether the request had gone out to it.
         """
         failed = "that was sent to it got no answer" if sent else "could not be given to it"
-        before, why = pod.state, f"a request {failed}: {error}"
+        why = f"a request {failed}: {error}"
         with self._narration.of_pod(pod, why):
             changes = pod.revision.connect_failed(pod, error, self.clock())
-        self._tell(pod, before, why)
         self.carry_out(changes)
 
     def answered_badly(self, pod: PodTracker, error: str, *, untouched: bool) -> None:
@@ -174,10 +175,9 @@ class Driver:
             error: what it was, for people.
             untouched: queue-proxy says that its application has nothing of the request.
         """
-        before, why = pod.state, f"its answers speak against it: {error}"
+        why = f"its responses speak against it: {error}"
         with self._narration.of_pod(pod, why):
             changes = pod.revision.answered_badly(pod, error, self.clock(), untouched=untouched)
-        self._tell(pod, before, why)
         self.carry_out(changes)
 
     def answered_well(self, pod: PodTracker) -> None:
@@ -186,12 +186,11 @@ class Driver:
 
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Take a probe's good answer."""
-        before, why, now = pod.state, "it passed its probe", self.clock()
-        with self._narration.of_pod(pod, why):
+        now = self.clock()
+        with self._narration.of_pod(pod, "it passed its probe"):
             changes = pod.revision.probe_passed(pod, epoch, now)
         if changes is not None:
             self.wake_ups.probe_passed(pod, now)
-        self._tell(pod, before, why)
         self.carry_out(changes)
 
     def probe_failed(
@@ -203,24 +202,9 @@ class Driver:
             error: what was wrong, for people.
             status: of the answer; None if there was none.
         """
-        before, why = pod.state, f"its probe failed: {error}"
-        with self._narration.of_pod(pod, why):
+        with self._narration.of_pod(pod, f"its probe failed: {error}"):
             changes = pod.revision.probe_failed(pod, epoch, error, self.clock(), status)
-        self._tell(pod, before, why)
         self.carry_out(changes)
-
-    @staticmethod
-    def _tell(pod: PodTracker, before: PodState, why: str) -> None:
-        """Log that a pod's state has changed, which it does seldom."""
-        if pod.state is not before:
-            logger.info(
-                "%s %s is %s: %s",
-                "ClusterIP" if pod.is_service else "pod",
-                pod.address,
-                pod.state.value,
-                why,
-                extra={"revision": str(pod.revision.revision.id), "pod": pod.address},
-            )
 
     def set_mesh(self, mode: MeshMode, pod_addressability: bool) -> None:
         """Take how pods are reached; all revisions follow at once.
@@ -296,6 +280,8 @@ class Driver:
         """Do what was decided; pods first, so that a request that fails at once finds them."""
         if changes is None:
             return
+        if changes.gone:
+            self._narration.gone(changes.gone)
         if self.events.listeners:
             self._narration.decided(changes)
         if changes.taken:

@@ -1,8 +1,8 @@
-"""Tells what a decision has changed: pods, capacity, queues; made only while somebody listens.
+"""Reports what a decision has changed: pods and capacity to the log, and with queues to listeners.
 
-Looks at a revision before and after a call of the throttler and tells the difference, so that the
-throttler need not know that anybody listens. Changes nothing; knows neither HTTP nor Kubernetes.
-Knative has no counterpart.
+Looks at a revision before and after a call of the throttler and reports the difference, so that
+the throttler need not know of listeners or a log. Changes nothing; knows neither HTTP nor
+Kubernetes. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from activator.change_log import ChangeLog, name_of
 from activator.events import EventKind, Events
 from throttler.capacity import MAX_CAPACITY
 from throttler.changes import Changes
@@ -28,8 +29,8 @@ _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 #: Of a pod, its state and whether it is listed as ready.
 _Look = tuple[str, bool]
-#: What was met, for people; or what says it of one pod, which was seen so before, if at all.
-_Why = str | Callable[[PodTracker, _Look | None], str]
+#: Says for people what happened to one pod, which was seen so before, if at all.
+_Why = Callable[[PodTracker, _Look | None], str]
 
 
 @dataclass(slots=True)
@@ -53,7 +54,9 @@ class Narration:
 
     Arguments:
         throttler: whose decisions.
-        events: who is told. While nobody listens, no call does more than look whether.
+        events: the listeners.
+        log: takes changes of pods and capacities. While its level is above INFO and nobody
+            listens, no call does more than look whether.
         clock: seconds, on which tickets arrive.
         why: says why requests of a revision wait, and a detail.
     """
@@ -62,11 +65,13 @@ class Narration:
         self,
         throttler: Throttler,
         events: Events,
+        log: ChangeLog,
         clock: Callable[[], float],
         why: Callable[[RevisionThrottler], tuple[Reason, str]],
     ) -> None:
         self._throttler = throttler
         self._events = events
+        self._log = log
         self._clock = clock
         self._why = why
         self._queues: dict[RevisionThrottler, _Queue] = {}
@@ -75,47 +80,57 @@ class Narration:
     # -- pods and capacity: each is entered around one decision ---------------------------------
 
     def of_pod(self, pod: PodTracker, why: str) -> AbstractContextManager[None]:
-        """Tell what a decision about one pod changes.
+        """Report what a decision about one pod changes.
 
         Arguments:
-            why: what was met, for people.
+            why: what happened, for people.
         """
-        if not self._events.listeners:
+        if not self._is_wanted():
             return _NOBODY
-        return self._compared(lambda: pod.revision, why, (pod,))
+        of_others = f"{name_of(pod)}: {why}"
+
+        def reason(changed: PodTracker, _: _Look | None) -> str:
+            return why if changed is pod else of_others
+
+        return self._compared(lambda: pod.revision, reason, lambda _: of_others, (pod,))
 
     def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
-        """Tell what a decision about one revision changes, which may be new by it."""
-        if not self._events.listeners:
+        """Report what a decision about one revision changes, which may be new by it."""
+        if not self._is_wanted():
             return _NOBODY
-        return self._compared(lambda: self._find(revision), why)
+        return self._compared(lambda: self._find(revision), lambda *_: why, lambda _: why)
 
     def of_listing(self, revision: RevisionID) -> AbstractContextManager[None]:
-        """Tell what another list of Kubernetes' changes; of each pod, how it is listed now."""
-        if not self._events.listeners:
+        """Report what another list of Kubernetes' changes; of each pod, how it is listed now."""
+        if not self._is_wanted():
             return _NOBODY
-        return self._compared(lambda: self._find(revision), _listing)
+        return self._compared(lambda: self._find(revision), _listing, _listed)
 
     @contextmanager
     def of_all(self, why: str) -> Iterator[None]:
-        """Tell what a decision about all revisions changes; O(pods), if anybody listens."""
-        revisions = list(self._throttler) if self._events.listeners else []
+        """Report what a decision about all revisions changes; O(pods)."""
+        revisions = list(self._throttler) if self._is_wanted() else []
         before = [_look(revision) for revision in revisions]
         yield
         for revision, seen in zip(revisions, before, strict=True):
-            self._tell_difference(revision, seen, _look(revision), why)
+            self._tell_difference(revision, seen, _look(revision), lambda *_: why, lambda _: why)
 
     @contextmanager
     def _compared(
         self,
         find: Callable[[], RevisionThrottler | None],
         why: _Why,
+        why_capacity: Callable[[RevisionThrottler], str],
         pods: Iterable[PodTracker] | None = None,
     ) -> Iterator[None]:
         before = _look(find(), pods)
         yield
         if (revision := find()) is not None:
-            self._tell_difference(revision, before, _look(revision, pods), why)
+            after = _look(revision, pods)
+            self._tell_difference(revision, before, after, why, why_capacity)
+
+    def _is_wanted(self) -> bool:
+        return bool(self._events.listeners) or self._log.wanted
 
     def _find(self, revision: RevisionID) -> RevisionThrottler | None:
         try:
@@ -124,14 +139,19 @@ class Narration:
             return None
 
     def _tell_difference(
-        self, revision: RevisionThrottler, before: _Seen, after: _Seen, why: _Why
+        self,
+        revision: RevisionThrottler,
+        before: _Seen,
+        after: _Seen,
+        why: _Why,
+        why_capacity: Callable[[RevisionThrottler], str],
     ) -> None:
         for pod, seen in after.pods.items():
             was = before.pods.get(pod)
             if seen != was and pod.state is not PodState.GONE:
-                said = why if isinstance(why, str) else why(pod, was)
-                self._tell_pod(pod, was[0] if was else None, said)
+                self._tell_pod(pod, was[0] if was else None, why(pod, was))
         if before.capacity != after.capacity:
+            self._log.capacity(revision, before.capacity, why_capacity(revision))
             self._publish(
                 EventKind.CAPACITY_CHANGED,
                 revision,
@@ -143,6 +163,9 @@ class Narration:
             )
 
     def _tell_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
+        self._log.pod(pod, why)
+        if not self._events.listeners:
+            return
         what = {
             "address": pod.address,
             "uid": pod.dest.uid,
@@ -180,14 +203,21 @@ class Narration:
             what = {"seconds": seconds, "waited": queue.waits}
             self._publish(EventKind.QUEUE_ENDED, revision, what)
 
-    def decided(self, changes: Changes) -> None:
-        """Take what is about to be carried out: pods that are gone, requests that leave queues."""
-        for pod in changes.gone:
+    def gone(self, pods: Iterable[PodTracker]) -> None:
+        """Report pods that are no more."""
+        if not self._is_wanted():
+            return
+        for pod in pods:
             # The table of health: only what drains can go.
             why = "it is not listed and has no request"
+            if pod.is_service:
+                why = "requests no longer need it"
             if pod.taken_by is not None:
                 why = f"another revision, {pod.taken_by}, lists its address; it has no request"
             self._tell_pod(pod, PodState.DRAINING.value, why)
+
+    def decided(self, changes: Changes) -> None:
+        """Take what is about to be carried out: requests that leave queues."""
         leavers = (*changes.assigned, *changes.expired)
         for revision in {ticket.revision: None for ticket in leavers}:
             if revision is not None:
@@ -218,11 +248,18 @@ def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None 
 def _listing(pod: PodTracker, was: _Look | None) -> str:
     """Return what Kubernetes' list says of a pod that has changed by it."""
     if pod.state in _LEAVING:
-        return "Kubernetes lists it no more"
+        return "Kubernetes no longer lists it"
     same = was is not None and was[1] == pod.ready and was[0] != PodState.DRAINING.value
     if pod.is_service or same:
         return "Kubernetes lists other pods than before"
     return f"Kubernetes lists it as {'ready' if pod.ready else 'not ready'}"
+
+
+def _listed(revision: RevisionThrottler) -> str:
+    """Return how many pods Kubernetes lists for a revision."""
+    listed = [pod for pod in revision.pods() if pod.state not in _LEAVING]
+    ready = sum(pod.ready for pod in listed)
+    return f"Kubernetes lists {len(listed)} pod{'' if len(listed) == 1 else 's'}, {ready} as ready"
 
 
 def _listed_as_ready(pod: PodTracker) -> bool:

@@ -92,13 +92,14 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.configmaps": frozenset(
         {"throttler", "activator.log_lines", "activator.logs", "activator.values"}
     ),
-    "activator.narration": frozenset({"throttler", "activator.events"}),
+    "activator.change_log": frozenset({"throttler"}),
+    "activator.narration": frozenset({"throttler", "activator.change_log", "activator.events"}),
     "activator.entries": frozenset({"throttler", "activator.counters", "activator.failures"}),
     "activator.driver": frozenset(
         {
             "throttler",
             *("activator.entries", "activator.events", "activator.failures"),
-            *("activator.narration", "activator.wake_ups"),
+            *("activator.change_log", "activator.narration", "activator.wake_ups"),
         }
     ),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),

@@ -19,6 +19,7 @@ from throttler.capacity import (
     ActivatorShare,
     CapacityTerms,
     assign_slice,
+    revision_capacity,
 )
 from throttler.changes import Changes, Statistics
 from throttler.deadlines import Deadlines
@@ -396,8 +397,11 @@ class RevisionThrottler:
         return retry_after(self.expected_wait(now), self._random())
 
     def capacity(self) -> int:
-        """Return how many requests may be in flight at a time; O(pods)."""
-        return self.capacity_terms().capacity
+        """Return how many requests may be in flight at a time; without a look at each pod."""
+        if self.roster.service.used_since is not None:
+            return self.capacity_terms().capacity
+        in_reach = len(self._pods) if self._borrow else self._own_slice.bit_count()
+        return revision_capacity(self.revision.container_concurrency, in_reach)
 
     def capacity_terms(self) -> CapacityTerms:
         """Return what that is made of; O(pods)."""

@@ -390,12 +390,13 @@ async def test_configuration_reaches_whoever_asked_for_it_and_nobody_else() -> N
 async def test_a_way_around_the_pods_is_logged_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "activator.driver")
+    caplog.set_level("INFO", "activator")
     world = World()
     revision = world.revision()
     world.driver.set_service(APP, {AppProtocol.HTTP1: "10.96.0.5:80"})
     world.list_pods(["10.0.0.1:8012"])
     (pod,) = revision.pods()
+    caplog.clear()
     world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
     service = revision.service
     assert service is not None
@@ -403,10 +404,13 @@ async def test_a_way_around_the_pods_is_logged_when_it_begins_and_when_it_ends(
     world.driver.probe_passed(service, service.epoch)
     world.driver.probe_passed(pod, pod.epoch)
 
-    assert [record.getMessage() for record in caplog.records] == [
-        "ClusterIP 10.96.0.5:80 is healthy: it passed its probe",
+    assert [m for m in caplog.messages if not m.startswith("capacity")] == [
+        "ClusterIP 10.96.0.5:80: pod 10.0.0.1:8012: its probe failed: status 503; "
+        "no request goes to it until it passes a probe",
+        "ClusterIP 10.96.0.5:80: it passed its probe; requests may go to it",
         "requests go to the ClusterIP 10.96.0.5:80: pods are out of reach",
-        "pod 10.0.0.1:8012 is healthy: it passed its probe",
+        "pod 10.0.0.1:8012: it passed its probe; requests may go to it",
+        "ClusterIP 10.96.0.5:80: requests no longer need it; it is gone",
         "requests go to the ClusterIP 10.96.0.5:80 no more",
     ]
     assert ("forget", service.address) in world.told

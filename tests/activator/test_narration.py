@@ -147,7 +147,7 @@ async def test_a_pod_whose_answers_speak_against_it_is_told_with_the_reason() ->
     world.driver.answered_badly(pod, "answered 502", untouched=True)
     heard = world.take()
     assert pods(heard) == [("healthy", "probing", True)]
-    assert heard[0][1]["why"] == "its answers speak against it: answered 502"
+    assert heard[0][1]["why"] == "its responses speak against it: answered 502"
 
 
 async def test_a_pod_that_fails_is_told_with_the_reason() -> None:
@@ -179,27 +179,26 @@ async def test_a_pod_that_drops_a_request_is_not_said_to_have_had_none() -> None
 
 async def test_of_each_pod_is_told_how_it_is_listed_now() -> None:
     def told() -> list[str]:
-        heard = world.take()
-        return [what["why"].removeprefix("Kubernetes lists ") for _, what in heard if "why" in what]
+        return [what["why"].replace("Kubernetes ", "") for _, what in world.take() if "why" in what]
 
     world = World()
     revision = world.revision(concurrency=1)
     world.listen()
     world.list_pods(not_ready=(POD,))
-    assert told() == ["it as not ready"]
+    assert told() == ["lists it as not ready"]
     world.pass_probes()
     world.take()
     world.list_pods(POD, "10.0.0.2:8012")
-    assert told() == ["it as ready", "it as ready"]
+    assert told() == ["lists it as ready"] * 2
     world.list_pods("10.0.0.2:8012", not_ready=(POD,))
-    assert told() == ["it as not ready"]
+    assert told() == ["lists it as not ready"]
     world.pass_probes()
     tickets = [world.ask(revision) for _ in range(2)]
     world.take()
     world.list_pods()
-    assert told() == ["it no more", "it no more"]
+    assert told() == ["no longer lists it"] * 2
     world.list_pods(not_ready=(POD, "10.0.0.2:8012"))
-    assert told() == ["it as not ready", "it as not ready"]
+    assert told() == ["lists it as not ready"] * 2
     for ticket in tickets:
         world.driver.release(ticket, world.now)
 

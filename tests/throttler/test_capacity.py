@@ -251,5 +251,5 @@ def test_what_is_written_out_is_what_requests_get(pods: int, count: int, borrow:
         one.throttler.set_share(ActivatorShare(index, count), one.now)
         one.requests(2 * pods + 1)
         terms = one.throttler.capacity_terms()
-        assert one.throttler.in_flight == terms.capacity
+        assert one.throttler.in_flight == terms.capacity == one.throttler.capacity()
         assert f"= {terms.capacity}" in terms.sentence

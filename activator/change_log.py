@@ -1,0 +1,198 @@
+"""Logs what changes about pods and capacities: what happened, and what follows for requests.
+
+A line costs 40 µs, so lines are limited per revision and in all; a summary follows for what was
+left out. Decides nothing, and looks at nothing but what it is given. Knative's counterpart: "Set
+capacity to 0 (backends: 0, index: 0/1)" of pkg/activator/net/throttler.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from throttler.capacity import MAX_CAPACITY
+from throttler.health import PodState
+from throttler.model import RevisionID
+from throttler.pod import PodTracker
+from throttler.reason import Reason
+from throttler.revision import RevisionThrottler
+from throttler.rule import Decision, Rule, verdict
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which lines are counted.
+WINDOW: Final = 10.0
+#: Lines of one kind in that time, of one revision and of all.
+OF_REVISION: Final = 10
+OF_ALL: Final = 100
+#: Revisions that have a summary of their own.
+_SUMMARIES: Final = 10
+
+
+class _Kind(Enum):
+    """What is limited on its own: pods that come and go must not hide a capacity of 0."""
+
+    POD = "pod"
+    CAPACITY = "capacity"
+
+
+_NOT_UNTIL_PROBED: Final = "no request goes to it until it passes a probe"
+_USED: Final = "requests may go to it"
+#: What follows for requests where a rule says so whatever it decides; the other rules are of
+#: readiness, and a pod that waits for one of them waits for Kubernetes.
+_CONSEQUENCES: Final[Mapping[tuple[Decision, Rule], str]] = {
+    (Decision.USE, Rule.ON_TRIAL): "it has one request at a time until it answers one well",
+    (Decision.USE, Rule.BEYOND_SHARE): "requests go to it once the pods of our share are full",
+    (Decision.WAIT, Rule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
+    (Decision.WAIT, Rule.PROBE_FAILED): _NOT_UNTIL_PROBED,
+    (Decision.WAIT, Rule.ANSWERED_BADLY): "it is ejected until it passes a probe",
+    (Decision.LEAVE, Rule.BEYOND_SHARE): "it is in the share of another activator",
+    (Decision.LEAVE, Rule.MESH): "no request goes to it while mesh mode is enabled",
+    (Decision.LEAVE, Rule.DELISTED): "it finishes its requests and gets no others",
+    (Decision.LEAVE, Rule.TAKEN): "it finishes its requests and gets no others",
+}
+_BY_DECISION: Final[Mapping[Decision, str]] = {
+    Decision.USE: _USED,
+    Decision.WAIT: "no request goes to it until Kubernetes lists it as ready",
+    Decision.LEAVE: "no request goes to it",
+}
+
+
+class ChangeLog:
+    """Logs changes, within its limits.
+
+    Arguments:
+        clock: seconds, monotonic.
+        why: says why requests of a revision wait, and a detail.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        why: Callable[[RevisionThrottler], tuple[Reason, str]],
+    ) -> None:
+        self._clock = clock
+        self._why = why
+        self._ends = clock()
+        self._logged: Counter[object] = Counter()
+        self._hidden: Counter[RevisionID] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the log's level lets these lines through."""
+        return logger.isEnabledFor(logging.INFO)
+
+    def pod(self, pod: PodTracker, why: str) -> None:
+        """Log that a pod, or the ClusterIP, has changed.
+
+        Arguments:
+            why: what happened, as a sentence without its end.
+        """
+        revision = pod.revision.revision.id
+        if not (self.wanted and self._admits(revision, _Kind.POD)):
+            return
+        found = verdict(pod)
+        follows = _CONSEQUENCES.get(found[:2]) or _BY_DECISION[found.decision]
+        if pod.state is PodState.GONE:
+            follows = "it is gone"
+        logger.info(
+            "%s: %s; %s",
+            *(name_of(pod), why, follows),
+            extra={
+                "revision": str(revision),
+                "pod": pod.address,
+                "state": pod.state.value,
+                "ready": pod.ready,
+                "rule": found.rule.value,
+            },
+        )
+
+    def capacity(self, revision: RevisionThrottler, was: int, why: str) -> None:
+        """Log that a revision can be given requests again, or no longer.
+
+        Arguments:
+            was: its capacity before.
+            why: what happened, as a sentence without its end.
+        """
+        terms = revision.capacity_terms()
+        now = terms.capacity
+        if bool(was) == bool(now) or not self.wanted:
+            return
+        if not self._admits(revision.revision.id, _Kind.CAPACITY):
+            return
+        extra: dict[str, Any] = {"revision": str(revision.revision.id)}
+        extra |= {"capacity": now if now != MAX_CAPACITY else None}
+        follows = terms.sentence
+        if not now:
+            reason, detail = self._why(revision)
+            follows = f"requests wait: {'; '.join(filter(None, (reason.value, detail)))}"
+            extra["reason"] = reason.value
+        logger.info(
+            "capacity changed from %s to %s: %s; %s",
+            *(_shown(was), _shown(now), why, follows),
+            extra=extra,
+        )
+
+    def close(self) -> None:
+        """Log what was left out until now."""
+        self._sum_up()
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    def _admits(self, revision: RevisionID, kind: _Kind) -> bool:
+        """Count a line; return whether it is within the limits."""
+        now = self._clock()
+        if now >= self._ends:
+            self._sum_up()
+            self._ends = now + WINDOW
+        logged, own = self._logged, (revision, kind)
+        if logged[own] < OF_REVISION and logged[kind] < OF_ALL:
+            logged[own] += 1
+            logged[kind] += 1
+            return True
+        self._hidden[revision] += 1
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._ends - now, self._sum_up)
+        return False
+
+    def _sum_up(self) -> None:
+        """Log how many lines were left out, and count anew."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        hidden, self._hidden = self._hidden, Counter()
+        self._logged.clear()
+        shown = hidden.most_common(_SUMMARIES)
+        for revision, count in shown:
+            extra = {"revision": str(revision), "changes": count}
+            logger.info(
+                "… %s of revision %s %s not logged",
+                *(_changes(count), revision, "was" if count == 1 else "were"),
+                extra=extra,
+            )
+        if others := len(hidden) - len(shown):
+            count = hidden.total() - sum(count for _, count in shown)
+            logger.info(
+                "… %s of %d other revisions %s not logged",
+                *(_changes(count), others, "was" if count == 1 else "were"),
+                extra={"changes": count},
+            )
+
+
+def name_of(pod: PodTracker) -> str:
+    """Return what a pod is called in a log line."""
+    return f"{'ClusterIP' if pod.is_service else 'pod'} {pod.address}"
+
+
+def _shown(capacity: int) -> str:
+    return "unlimited" if capacity == MAX_CAPACITY else str(capacity)
+
+
+def _changes(count: int) -> str:
+    return f"{count} more change{'' if count == 1 else 's'}"
