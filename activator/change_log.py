@@ -107,7 +107,7 @@ class ChangeLog:
                 "revision": str(revision),
                 "pod": pod.address,
                 "state": pod.state.value,
-                "ready": pod.ready,
+                "ready": pod.ready and pod.state not in (PodState.DRAINING, PodState.GONE),
                 "rule": found.rule.value,
             },
         )

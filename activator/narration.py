@@ -98,7 +98,11 @@ class Narration:
         """Report what a decision about one revision changes, which may be new by it."""
         if not self._is_wanted():
             return _NOBODY
-        return self._compared(lambda: self._find(revision), lambda *_: why, lambda _: why)
+
+        def reason(pod: PodTracker, was: _Look | None) -> str:
+            return _listing(pod, was) if was is None and not pod.is_service else why
+
+        return self._compared(lambda: self._find(revision), reason, lambda _: why)
 
     def of_listing(self, revision: RevisionID) -> AbstractContextManager[None]:
         """Report what another list of Kubernetes' changes; of each pod, how it is listed now."""

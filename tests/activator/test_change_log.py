@@ -144,6 +144,17 @@ async def test_scale_to_zero_is_in_the_log(world: World) -> None:
     ]
 
 
+async def test_a_pod_that_was_listed_before_its_revision_has_its_line_with_the_revision(
+    world: World,
+) -> None:
+    world.list_pods(POD)
+    assert world.messages() == []
+    world.revision()
+    assert world.messages() == [
+        f"pod {POD}: Kubernetes lists it as ready; no request goes to it until it passes a probe"
+    ]
+
+
 async def test_a_pod_that_finishes_its_requests_has_a_line_and_another_at_its_end(
     world: World,
 ) -> None:
