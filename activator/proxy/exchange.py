@@ -127,7 +127,7 @@ class Exchange(ABC):
         driver = proxy.driver
         if proxy.tracer is not None:
             secure = self.downstream.secure
-            self.trace = begin_trace(proxy.tracer, request, secure)
+            self.trace, self.request = begin_trace(proxy.tracer, request, secure)
         try:
             entry = find(driver.entries, request)
         except RevisionNotFound as error:

@@ -7,7 +7,7 @@ counterparts: the otelhttp handler of cmd/activator/main.go and pkg/http/request
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from activator.proxy.fields import without_named
@@ -129,13 +129,20 @@ class Tracer(Protocol):
 _CONTEXT_FIELDS = (b"traceparent", b"tracestate")
 
 
-def begin_trace(tracer: Tracer, request: Request, secure: bool) -> Trace:
-    """Begin the trace of a request, and take what it replaces out of the request."""
+def begin_trace(tracer: Tracer, request: Request, secure: bool) -> tuple[Trace, Request]:
+    """Begin the trace of a request.
+
+    Arguments:
+        request: may be shared by exchanges; stays as it is.
+        secure: whether it came over TLS.
+
+    Returns:
+        The trace, and the request without the fields that the trace replaces.
+    """
     trace = tracer.begin(
         request.method, request.target, request.host, request.minor, request.block, secure
     )
-    request.block = without_named(request.block, _CONTEXT_FIELDS)
-    return trace
+    return trace, replace(request, block=without_named(request.block, _CONTEXT_FIELDS))
 
 
 def record_of(

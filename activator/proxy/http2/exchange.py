@@ -6,6 +6,7 @@ is told of room as it goes out on the other side.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -146,12 +147,17 @@ class Http2Exchange(Exchange):
         super().begin()
 
     def _tell_fields(self) -> None:
-        """Write the fields as HTTP/1 does, for whoever looks at them: few requests need it."""
-        if not self.request.block:
+        """Write the fields as HTTP/1 does, in a copy of the request: few requests need it.
+
+        Requests of one recurring block share the copy too. None of them may change it.
+        """
+        request = self.request
+        if not request.block:
             fields = self._fields.fields
             own = {name: value for name, value in fields.items() if is_ours(name)}
-            self.request.block = lines_of(fields, without=own)
-            self.request.fields = own
+            self.request = replace(request, fields=own, block=lines_of(fields, without=own))
+            if self._fields.bodiless is request:
+                self._fields.bodiless = self.request
 
     def _reply(self, reply: replies.Reply, outcome: str) -> None:
         self._tell_fields()

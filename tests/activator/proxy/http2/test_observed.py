@@ -35,6 +35,48 @@ async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(http2, t
     assert seen.all(b":authority") == [pod.dest.address.encode()]
 
 
+async def test_each_of_many_identical_requests_gives_its_context_to_the_trace(http2, traces):
+    """From the second on, each header block is a list of references to the HPACK table."""
+    pod = await http2.serving()
+    client = await http2.client()
+    given = ((b"traceparent", b"theirs"), (b"tracestate", b"theirs"), (b"baggage", b"b"))
+    for _ in range(5):
+        assert (await client.answer(client.ask(b"/x", b"GET", *given))).status == 200
+    assert traces.told == 5 * steps_of_a_get(b"/x", minor=2)
+    assert [seen.all(b"traceparent") for seen in pod.requests] == [[b"ours"]] * 5
+
+
+async def test_a_context_passes_untouched_when_tracing_is_turned_off(http2, traces):
+    pod = await http2.serving()
+    client = await http2.client()
+    for _ in range(4):
+        await client.answer(client.ask(b"/x", b"GET", (b"traceparent", b"theirs")))
+    http2.world.proxy.tracer = None
+    await client.answer(client.ask(b"/x", b"GET", (b"traceparent", b"theirs")))
+    http2.world.proxy.tracer = traces
+    await client.answer(client.ask(b"/x", b"GET", (b"traceparent", b"theirs")))
+    passed = [seen.all(b"traceparent") for seen in pod.requests]
+    assert passed == [*[[b"ours"]] * 4, [b"theirs"], [b"ours"]]
+    assert [told[-1] for told in traces.told if told[0] == "begin"] == [True] * 5
+
+
+async def test_identical_requests_that_run_at_a_time_have_the_same_records(http2, traces, records):
+    """A held request keeps its record while others of the same header block are traced."""
+    pod = await http2.serving()
+    client = await http2.client()
+    given = ((b"traceparent", b"theirs"), (b"x-mine", b"2"))
+    streams = [client.ask(b"/x", b"GET", *given) for _ in range(4)]
+    http2.world.proxy.tracer = None
+    streams += [client.ask(b"/x", b"GET", *given) for _ in range(2)]
+    for stream in streams:
+        await client.answer(stream)
+    assert len(pod.requests) == 6
+    assert len({record.headers for record in records}) <= 2
+    assert all(b"\r\nx-mine: 2" in record.headers for record in records)
+    asked = [told for told in traces.told if told[0] == "begin"]
+    assert asked == [("begin", b"GET", b"/x", b"example.com", 2, True)] * len(asked)
+
+
 async def test_a_trace_hears_why_a_request_waits(http2, traces):
     http2.list(timeout=0.05)
     client = await http2.client()
