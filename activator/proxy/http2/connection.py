@@ -267,10 +267,12 @@ class Connection(asyncio.Protocol):
 
     def _sent_all(self, stream: Stream) -> None:
         stream.closed = True
-        if stream.peer_closed:
-            self.forget(stream)
-        else:
+        if not stream.peer_closed:
             self.on_half_closed(stream)
+        elif stream.fault:
+            self.end(stream, stream.fault)
+        else:
+            self.forget(stream)
 
     def on_half_closed(self, stream: Stream) -> None:
         """We have sent all on a stream on which the peer has not."""
@@ -359,7 +361,7 @@ class Connection(asyncio.Protocol):
             found.credit(length - len(payload))
         self.on_data(found, payload, b"" if ended else None)
         if ended and found.closed:
-            self.forget(found)
+            self._peer_ended(found)
 
     def _late_data(self, stream: int, length: int) -> None:
         """DATA came for a stream that is over. What its window allowed is free, however small its
@@ -368,7 +370,7 @@ class Connection(asyncio.Protocol):
         if 0 < length <= self._late:
             self._late -= length
         else:
-            self.idle_frame()
+            self.on_stray(stream)
 
     def _fits(self, stream: Stream, size: int, ended: bool) -> bool:
         """Count payload against the content-length that was said (RFC 9113 section 8.1.1)."""
@@ -377,8 +379,16 @@ class Connection(asyncio.Protocol):
 
     def _peer_ended(self, stream: Stream) -> None:
         stream.peer_closed = True
-        if stream.closed:
+        if not stream.closed:
+            return
+        if stream.fault:
+            self.end(stream, stream.fault)
+        else:
             self.forget(stream)
+
+    def on_stray(self, stream: int) -> None:
+        """Handle DATA or a header block for a stream that is over."""
+        self.idle_frame()
 
     def settings(self, values: list[tuple[int, int]]) -> None:
         """See FrameHandler. Of a setting that a frame says often the last value holds: each change

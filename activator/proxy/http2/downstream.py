@@ -169,18 +169,33 @@ class Http2Downstream(Connection):
                 self._refuse(stream, error, ended=ended)
             return
         if stream & 1 and stream <= self.last_stream:
-            # What comes for a stream that is over are trailers. This one never was, or is over and
-            # begins again; either ends a connection (RFC 9113 sections 5.1 and 5.1.1).
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "stream numbers go backwards")
+            raise self._backwards()
         if self._opens(stream):
             self._begin(stream, request, ended)
+
+    def _backwards(self) -> ConnectionFault:
+        """Return the error for a request on a stream number at or below the last one.
+
+        The stream is over, and begins again (RFC 9113 section 5.1), or the client has skipped its
+        number (section 5.1.1). A client that has used each odd number has skipped none.
+        """
+        if self.last_stream == 2 * self.opened - 1:
+            return ConnectionFault(ErrorCode.STREAM_CLOSED, "a request on a closed stream")
+        return ConnectionFault(ErrorCode.PROTOCOL_ERROR, "stream numbers go backwards")
+
+    def on_stray(self, stream: int) -> None:
+        """See Connection. Frames that crossed our own RST_STREAM are ignored, as are those for
+        streams behind the last one that we look at."""
+        super().on_stray(stream)
+        if not self._late and stream <= self.last_stream:
+            self.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
 
     def _opens(self, stream: int) -> bool:
         """Whether a stream begins here that somebody is to look at."""
         if not stream & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's stream is odd")
         if stream <= self.last_stream or self._last_said:
-            self.idle_frame()  # of a stream that we have ended, or that nobody looks at
+            self.on_stray(stream)
             return False
         self.last_stream = stream
         self.opened += 1
@@ -191,11 +206,16 @@ class Http2Downstream(Connection):
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Turn away what is malformed by the answer that it gets in HTTP/1, which says what is
-        wrong with it (RFC 9113 section 8.1.1 allows that before a reset), or what is refused."""
+        """Answer what is malformed or refused as in HTTP/1: the response says what is wrong.
+
+        To a malformed request RST_STREAM follows, as RFC 9113 section 8.1.1 asks: behind the whole
+        response, and behind the request if that ends soon, see ``on_half_closed``.
+        """
         self.proxy.counters.bad_requests += 1
         stream = self.streams[number] = Stream(self, number, None)
         stream.peer_closed = ended
+        if error.status == HTTPStatus.BAD_REQUEST:
+            stream.fault = ErrorCode.PROTOCOL_ERROR
         reply = negotiated(replies.refused(error.status, str(error)), error.block)
         self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=error.to_head)
         if not error.to_head:
@@ -212,13 +232,14 @@ class Http2Downstream(Connection):
         exchange.begin()
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
+        code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR
         try:
             trailers = read_trailers(self._decoder.decode(block))
         except FramingError as error:
-            self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, str(error))
+            self.stream_error(stream.id, code, str(error))
             return
         if not ended or stream.peer_closed or stream.missing > 0:
-            self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "headers in the middle")
+            self.stream_error(stream.id, code, "headers in the middle, or behind the end")
             return
         self._peer_ended(stream)
         self.on_data(stream, b"", trailers)
@@ -249,7 +270,7 @@ class Http2Downstream(Connection):
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """See FrameHandler."""
         if self.is_idle(stream):
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {stream} is idle")
+            raise ConnectionFault(code, reason)  # RST_STREAM would be wrong on it itself
         self.write(frames.rst_stream(stream, code))
         found = self.streams.get(stream)
         if found is None:
@@ -364,7 +385,7 @@ class Http2Downstream(Connection):
             if stream.left() < left:
                 self._stuck[stream] = (stream.left(), now)
             elif now >= since + self._patience(stream):
-                self.end(stream, ErrorCode.NO_ERROR if stream.closed else ErrorCode.CANCEL)
+                self.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
         stuck = self._stuck.items()
         return min((since + self._patience(each) for each, (_, since) in stuck), default=inf)
 

@@ -36,6 +36,7 @@ MAX_BLOCK: Final = 256 << 10
 MAX_BLOCK_FRAMES: Final = 64
 
 _PRIORITY_BYTES: Final = 5
+_ITS_OWN_PARENT: Final = "a stream depends on itself"
 #: Types, as they stand in a frame's head, of frames that are part of them.
 _UNFINISHED: Final = tuple(
     bytes((kind,)) for kind in (FrameType.HEADERS, FrameType.SETTINGS, FrameType.CONTINUATION)
@@ -221,7 +222,7 @@ class FrameReader:
 
     def _headers(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & (PADDED | PRIORITY):
-            payload = _fragment(flags, payload)
+            payload = _fragment(flags, stream, payload)
         if flags & END_HEADERS:
             self._handler.headers(stream, payload, flags & END_STREAM != 0)
         else:
@@ -244,7 +245,10 @@ class FrameReader:
             self._handler.headers(stream, block, self._block_ended)
 
     def _priority(self, flags: int, stream: int, payload: bytes) -> None:
-        self._handler.idle_frame()
+        if _depends_on(payload) == stream:
+            self._handler.stream_error(stream, ErrorCode.PROTOCOL_ERROR, _ITS_OWN_PARENT)
+        else:
+            self._handler.idle_frame()
 
     def _rst_stream(self, flags: int, stream: int, payload: bytes) -> None:
         self._handler.reset(stream, _NUMBER.unpack(payload)[0])
@@ -311,8 +315,17 @@ RULES: Final = (
 )
 
 
-def _fragment(flags: int, payload: bytes) -> bytes:
-    """Take padding and priority out of HEADERS (section 6.2)."""
+def _depends_on(priority: bytes) -> int:
+    """Return the stream that another depends on (RFC 7540 section 6.3)."""
+    return int(_NUMBER.unpack_from(priority)[0]) & MAX_31_BITS
+
+
+def _fragment(flags: int, stream: int, payload: bytes) -> bytes:
+    """Take padding and priority out of HEADERS (section 6.2).
+
+    A stream that depends on itself ends the connection, where RFC 7540 section 5.3.1 asks for the
+    stream alone: no client does so by mistake, and its request must not reach a pod.
+    """
     priority = _PRIORITY_BYTES if flags & PRIORITY else 0
     if len(payload) < priority + (1 if flags & PADDED else 0):
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without its fields")
@@ -320,6 +333,8 @@ def _fragment(flags: int, payload: bytes) -> bytes:
         payload = _without_padding(payload)
     if len(payload) < priority:
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
+    if priority and _depends_on(payload) == stream:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, _ITS_OWN_PARENT)
     return payload[priority:]
 
 

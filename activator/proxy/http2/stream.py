@@ -36,6 +36,7 @@ class Stream:
         allowed: bytes that the peer may still send; owed: that it may send once it is told.
         closed: it was ended by our side; peer_closed: by the other side.
         missing: bytes of payload that were announced and have not come; -1 for not known.
+        fault: error code of the RST_STREAM that follows when both sides have ended; 0 for none.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Stream:
         "connection",
         "ends",
         "exchange",
+        "fault",
         "id",
         "missing",
         "on_sent",
@@ -68,6 +70,7 @@ class Stream:
         self.closed = False
         self.peer_closed = False
         self.missing = -1
+        self.fault = 0
 
     def send(self, payload: bytes, trailers: bytes | None) -> None:
         """Send payload, and end the stream where ``trailers`` is not None."""

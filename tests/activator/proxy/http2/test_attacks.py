@@ -220,12 +220,27 @@ async def test_a_table_as_large_as_a_client_likes_is_not_kept_for_it(http2):
     await until(lambda: b"hello" in client.received)
 
 
-async def test_a_stream_that_depends_on_itself_is_served(http2):
-    """Priorities mean nothing any more (RFC 9113 section 5.3.2)."""
-    await http2.serving()
+async def test_a_stream_that_depends_on_itself_reaches_no_pod(http2):
+    """RFC 7540 section 5.3.1; whatever else stands in the frame is well-formed."""
+    pod = await http2.serving()
     itself = (1).to_bytes(4, "big") + b"\x10"
-    client = await raw(http2, BEGIN + frame(1, 0x25, 1, itself + block()))
+    client = await raw(http2, BEGIN + frame(1, 0x25, 1, itself + block()) + asked(3))
+    await client.ended()
+    assert goaways(client.received) == [(0, PROTOCOL)]
+    assert not pod.requests
+
+
+async def test_a_priority_that_depends_on_itself_costs_its_stream_alone(http2):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await raw(http2, BEGIN + asked(1) + asked(3))
+    await until(lambda: len(pod.requests) == 2)
+    client.send(frame(2, 0, 1, (1).to_bytes(4, "big") + b"\x10"))
+    await until(lambda: resets(client.received) == [(1, PROTOCOL)])
+    await until(lambda: pod.requests[0].reset is not None)
+    answer_hello(pod.connections[0], 3, pod.requests[1])
     await until(lambda: b"hello" in client.received)
+    assert goaways(client.received) == []
 
 
 async def test_a_stream_that_is_over_does_not_begin_again_and_its_trailers_may_come_late(http2):
