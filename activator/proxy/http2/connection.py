@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         opened: how many have begun; last_stream: the last of the peer's, which a pod has none of.
         full: the peer does not take what has been written for it.
         peer_window: bytes that may be sent on a new stream.
+        goaway_due: the next write ends with GOAWAY, unless a stream has begun by then.
         late_at: when what has begun has to be complete: a header block, or the connection itself.
     """
 
@@ -79,6 +80,7 @@ class Connection(asyncio.Protocol):
         "_window",
         "ending",
         "full",
+        "goaway_due",
         "last_stream",
         "late_at",
         "opened",
@@ -109,6 +111,7 @@ class Connection(asyncio.Protocol):
         self.late_at = inf
         self.full = False
         self.ending = False
+        self.goaway_due = False
         self.streams: dict[int, Stream] = {}
         self.opened = 0
         self.last_stream = 0
@@ -171,6 +174,8 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._scheduled = False
         if self._out and not self.transport.is_closing():
+            if self.goaway_due:
+                self.on_goaway_due()
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out = []
             self.transport.write(data)
@@ -473,6 +478,9 @@ class Connection(asyncio.Protocol):
     def on_finished(self) -> None:
         """What had begun has come to its end."""
         self.late_at = inf
+
+    def on_goaway_due(self) -> None:
+        """Add GOAWAY to what is about to be written, if it still applies."""
 
     def on_backlog(self) -> None:
         """The peer does not take even what flow control does not hold back."""

@@ -40,10 +40,8 @@ _RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
 #: Seconds for which a stream is young. Older ones cannot be reset faster than MAX_STREAMS lets
 #: them be opened, 2,500 a second, which any client may ask: a mass time-out is no flood.
 _YOUNG: Final = 0.1
-#: Seconds for a client to learn that it is to open no more streams (Go: the same), and what it
-#: answers a PING with when it knows.
+#: Seconds for a client to learn that it is to open no more streams (Go: the same).
 _LEAVE_SECONDS: Final = 1.0
-_LEAVING: Final = b"leaving\0"
 #: Seconds for a client to go when its connection has ended and it has taken all.
 _END_SECONDS: Final = MAX_SECONDS + 1.0
 
@@ -63,8 +61,10 @@ class Http2Downstream(Connection):
         "_last_said",
         "_late_behind",
         "_leaving",
+        "_multiplexed",
         "_requests",
         "_resets",
+        "_stopping",
         "_stuck",
         "_unsent",
         "_unsent_since",
@@ -93,6 +93,8 @@ class Http2Downstream(Connection):
         self._late_behind = 0  # the stream before the header block that has begun
         self._counted = 0  # bytes of that block, in UnfinishedHeads
         self._deaf = False
+        self._stopping = False  # the server stops, see shutdown
+        self._multiplexed = False  # two streams have been open at a time
         self._leaving = False  # it has been told to open no more
         self._last_said = False  # and which stream was the last
         self._resets = Budget(*_RESETS)
@@ -199,6 +201,10 @@ class Http2Downstream(Connection):
             return False
         self.last_stream = stream
         self.opened += 1
+        if self._stopping:
+            self._say_leaving()
+        if self.streams:
+            self._multiplexed = True
         if len(self.streams) >= MAX_STREAMS:
             self.expect_late(STREAM_WINDOW)  # it may know neither our settings nor this
             self.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
@@ -321,15 +327,16 @@ class Http2Downstream(Connection):
         super().forget(stream)
         if self._stuck:
             self._stuck.pop(stream, None)
-        if self._last_said and not self.streams:
-            self._close()
+        if not self.streams:
+            if self._last_said:
+                self._close()
+            elif (self._stopping or self.proxy.draining) and not (self._leaving or self.ending):
+                self._on_idle()
 
     def exchange_done(self, stream: Stream) -> None:
         """An answer is written; some of it may wait for its client."""
         stream.exchange = None
-        if self.proxy.draining:
-            self.shutdown()
-        elif stream.id in self.streams:
+        if stream.id in self.streams:
             now = self.proxy.clock()
             self._stuck[stream] = (stream.left(), now)
             self.arm(now + self.proxy.header_timeout)
@@ -415,20 +422,49 @@ class Http2Downstream(Connection):
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops: the streams that are open are finished.
 
-        The client is told to open no more; which stream is the last is said only when it knows,
-        so that none that it opened meanwhile is lost (RFC 9113 section 6.8).
+        GOAWAY waits for the end of the last stream, or for a client that begins another one. To
+        some clients (the Python library h2, and so httpx) GOAWAY is the end of the connection:
+        they lose each response that is not complete by then.
+        """
+        self._stopping = True
+        if not self.streams:
+            self._say_leaving()
+
+    def _on_idle(self) -> None:
+        """The last stream has ended while the server drains or stops.
+
+        A client that has one stream at a time gets GOAWAY in one write with the end of that stream:
+        it knows before its next request. httpx loses responses to requests at a time by a GOAWAY
+        that it reads together with them. It has a second to read them, and while the ports are
+        open its connection goes on.
+        """
+        if not self._multiplexed:
+            self.goaway_due = True
+        if self._stopping:
+            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._leave_if_idle)
+
+    def on_goaway_due(self) -> None:
+        """See Connection. If bytes of the client are not read yet, its next request may be among
+        them, and GOAWAY waits for the end of that, or for a second when the server stops."""
+        self.goaway_due = False
+        if not presence.count_unread(self.transport):
+            self._leave_if_idle()
+
+    def _leave_if_idle(self) -> None:
+        if not (self.streams or self.ending):
+            self._say_leaving()
+
+    def _say_leaving(self) -> None:
+        """Tell the client to open no more streams (RFC 9113 section 6.8).
+
+        The number of the last stream follows when the client has learned this, so that no stream
+        that crosses is lost. A PING would tell when. But for h2 any frame but GOAWAY behind a
+        GOAWAY is an error, by which it loses all that came with it.
         """
         if not self._leaving:
             self._leaving = True
             self.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
-            self.write(frames.ping(_LEAVING, ack=False))
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_last)
-
-    def ping(self, opaque: bytes, ack: bool) -> None:
-        """See FrameHandler."""
-        super().ping(opaque, ack)
-        if ack and opaque == _LEAVING and self._leaving:
-            self._say_last()
 
     def _say_last(self) -> None:
         if not self._last_said and not self.ending:
@@ -477,4 +513,7 @@ class Http2Downstream(Connection):
         """The time to finish is over."""
         for exchange in self._exchanges():
             exchange.cut()
+        if not (self._last_said or self.ending):
+            self._leaving = self._last_said = True
+            self.write(frames.goaway(self.last_stream, ErrorCode.NO_ERROR))
         self._flush_and_close()

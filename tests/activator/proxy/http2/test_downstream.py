@@ -9,7 +9,7 @@ from activator.proxy.http2.downstream import MAX_STREAMS
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.frames import FrameType
 from activator.proxy.http2.hpack import line
-from tests.activator.proxy.http2.peers import TO_REVISION, Message, Peer
+from tests.activator.proxy.http2.peers import TO_REVISION, Message, Peer, answer_hello
 from tests.activator.proxy.world import ok, request, turns, until
 
 BEGIN = frames.PREFACE + frames.settings(b"")
@@ -129,6 +129,98 @@ async def test_an_idle_client_learns_that_the_server_stops_and_has_a_second_to_g
     connection.shutdown()
     await client.ended()
     assert [last for last, _ in goaways(client.received)] == [frames.MAX_31_BITS, 0]
+    assert pings(client.received) == []
+
+
+async def in_the_lame_duck(http2, *, window: int = 65535) -> Peer:
+    """A client with one request at a time, whose server has begun to drain."""
+    await http2.serving()
+    client = await http2.client(window=window)
+    await client.answer(client.ask())
+    assert client.goaway is None
+    http2.world.proxy.draining = True
+    return client
+
+
+async def test_in_the_lame_duck_goaway_follows_the_response_in_one_write(http2):
+    """To the library h2, which is the client here, whatever follows GOAWAY is an error."""
+    client = await in_the_lame_duck(http2)
+    answer = await client.answer(client.ask())
+    assert (answer.status, answer.body) == (200, b"hello")
+    assert client.goaway == (frames.MAX_31_BITS, ErrorCode.NO_ERROR)
+
+
+async def test_in_the_lame_duck_a_client_that_reads_slowly_has_all_before_goaway(http2):
+    client = await in_the_lame_duck(http2, window=1)
+    client.reads = False
+    stream = client.ask()
+    for size in range(1, 5):
+        body = b"hello"[:size]
+        await until(lambda body=body: body == client.messages.get(stream, Message()).body)
+        assert client.goaway is None
+        client.h2.increment_flow_control_window(1, stream)
+        client.flush()
+    assert (await client.answer(stream)).body == b"hello"
+    await until(lambda: client.goaway)
+
+
+async def test_in_the_lame_duck_requests_at_a_time_are_served_without_goaway(http2):
+    client = await in_the_lame_duck(http2)
+    client.ask()
+    streams = [client.ask() for _ in range(3)]
+    for stream in streams:
+        assert (await client.answer(stream)).status == 200
+    await http2.world.clock_moves(5)
+    assert client.goaway is None
+    (connection,) = http2.world.proxy.connections
+    connection.shutdown()
+    await until(lambda: client.goaway == (frames.MAX_31_BITS, ErrorCode.NO_ERROR))
+
+
+async def test_when_the_server_stops_responses_to_requests_at_a_time_come_before_goaway(http2):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await http2.client()
+    streams = [client.ask() for _ in range(3)]
+    await until(lambda: len(pod.requests) == 3)
+    (connection,) = http2.world.proxy.connections
+    connection.shutdown()
+    for stream in streams:
+        answer_hello(pod.connections[0], stream, pod.connections[0].messages[stream])
+    for stream in streams:
+        assert (await client.answer(stream)).body == b"hello"
+    await turns(20)
+    assert client.goaway is None
+    await http2.world.clock_moves(1.1)
+    await until(lambda: client.goaway == (frames.MAX_31_BITS, ErrorCode.NO_ERROR))
+    await http2.world.clock_moves(1.1)
+    await until(lambda: client.goaway == (5, ErrorCode.NO_ERROR) and client.lost)
+
+
+async def test_when_the_server_stops_a_client_that_resets_its_last_stream_gets_goaway(http2):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await raw(http2, BEGIN + asked(1))
+    await until(lambda: pod.requests)
+    (connection,) = http2.world.proxy.connections
+    connection.shutdown()
+    client.send(frames.rst_stream(1, ErrorCode.CANCEL))
+    await until(lambda: not connection.streams)
+    await client.ended()
+    assert [last for last, _ in goaways(client.received)] == [frames.MAX_31_BITS, 1]
+
+
+async def test_a_connection_that_is_cut_names_the_last_stream(http2):
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+    client = await raw(http2, BEGIN + asked(1))
+    await until(lambda: pod.requests)
+    (connection,) = http2.world.proxy.connections
+    connection.shutdown()
+    connection.cut()
+    await client.ended()
+    assert b"draining" in client.received
+    assert goaways(client.received)[-1] == (1, ErrorCode.NO_ERROR)
 
 
 async def test_a_client_that_leaves_frees_its_places(http2):
