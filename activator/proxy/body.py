@@ -17,15 +17,20 @@ from activator.proxy.grammar import FramingError
 MAX_EXTENSION_BYTES = 16 << 10
 #: Bytes of a trailer section (Go and nginx: as for headers; nobody needs more than a few).
 MAX_TRAILER_BYTES = 64 << 10
-#: A chunk's size line: at most 16 hexadecimal digits, then extensions without control characters.
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*+"'
+#: A chunk's size line: at most 16 hexadecimal digits, then extensions (RFC 9112 section 7.1.1).
+_SIZE = re.compile(
+    rb"([0-9A-Fa-f]{1,16})"
+    rb"(?:[ \t]*+;[ \t]*+%b(?:[ \t]*+=[ \t]*+(?:%b|%b))?+)*+" % (_TOKEN, _TOKEN, _QUOTED)
+)
 #: Bytes of a size line without its extensions.
 _MAX_SIZE_LINE = 16
 _MAX_CHUNK = 1 << 62
 #: Bytes up to which pieces that wait are put together: each takes 50 besides, 25 times what is
 #: counted of it where a peer sends two bytes at a time.
 _SMALL_PIECE = 1024
-_FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
+_FIELD = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
 
 
 class Body(Protocol):

@@ -78,6 +78,11 @@ REFUSED = [
     Refused("F30-lf-ends-extension", post(CHUNKED, b"5;\naaaaa\r\n" + WHOLE)),
     Refused("F31-cr-in-extension", post(CHUNKED, b"5;a\rb\r\naaaaa\r\n" + WHOLE)),
     Refused("F31-lf-in-extension", post(CHUNKED, b"5;a\nb\r\naaaaa\r\n" + WHOLE)),
+    Refused("F32-empty-extension", post(CHUNKED, b"5;\r\naaaaa\r\n" + WHOLE)),
+    Refused("F32-bad-extension", post(CHUNKED, b"5;bad[=x\r\naaaaa\r\n" + WHOLE)),
+    Refused("F32-extension-without-value", post(CHUNKED, b"5;a=\r\naaaaa\r\n" + WHOLE)),
+    Refused("F32-open-quote", post(CHUNKED, b'5;a="b\r\naaaaa\r\n' + WHOLE)),
+    Refused("F32-bad-last-extension", post(CHUNKED, b"5\r\naaaaa\r\n0;\r\n\r\n")),
     Refused("F33-long-extension", post(CHUNKED, b"5;" + b"a" * 65536 + b"\r\naaaaa\r\n" + WHOLE)),
     Refused("F33-many-extensions", post(CHUNKED, (b"1;" + b"a" * 500 + b"\r\na\r\n") * 50)),
     Refused("F34-space-behind-size", post(CHUNKED, b"5 \r\naaaaa\r\n" + WHOLE)),
@@ -95,6 +100,9 @@ REFUSED = [
     Refused("S04-one-bare-lf", get(fields=b"X-A: b\nX-C: d\r\n")),
     Refused("S05-bare-cr-in-value", get(fields=b"X-A: b\rc\r\n")),
     Refused("S06-bare-cr-as-end", get(fields=b"X-A: b\rX-C: d\r\n")),
+    Refused("S06-bare-cr-everywhere", get().replace(b"\r\n", b"\r")),
+    Refused("S06-bare-cr-behind-start", get().replace(b"\r\n", b"\r", 1)),
+    Refused("S06-bare-cr-before-lf", get().replace(b"\r\n\r\n", b"\r\r\n\r\n")),
     Refused("S07-nul-in-value", get(fields=b"X-A: b\0c\r\n")),
     Refused("S08-control-in-value", get(fields=b"X-A: b\x01c\r\n")),
     Refused("S08-delete-in-value", get(fields=b"X-A: b\x7fc\r\n")),
@@ -183,6 +191,27 @@ async def test_it_is_refused_and_nothing_behind_it_is_served(world, row, whole):
     assert (await world.ask()).status == 200
 
 
+BARE_CRS = [
+    b"GET / HTTP/1.1\rHost: x\r\r",
+    b"GET / HTTP/1.1\r\nHost: x\r\r",
+    b"GET / HTTP/1.1\r\nHost: x\r\nX-A: b\rc",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\rG",
+    b"\rGET / HTTP/1.1\r\n",
+]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "dripped"])
+@pytest.mark.parametrize("wire", BARE_CRS)
+async def test_a_bare_cr_is_refused_at_once(world, wire, whole):
+    """S06: not only after the header timeout, since ``until`` lets no virtual time pass."""
+    client = await world.client()
+
+    await client.drip(wire, len(wire) if whole else 1)
+    await until(lambda: client.eof, "the end of the connection")
+
+    assert (await client.answer()).status == 400
+
+
 @dataclass
 class Accepted:
     """Bytes that are one good request; the pod sees it with these fields and this body."""
@@ -206,6 +235,12 @@ ACCEPTED = [
         b"hello",
     ),
     Accepted("F32-extension", post(CHUNKED, b'5;a="b"\r\nhello\r\n0;x\r\n\r\n'), {}, b"hello"),
+    Accepted(
+        "F32-extensions",
+        post(CHUNKED, b'5 ; a\t= "\\";b" ;c=d;e\r\nhello\r\n0\r\n\r\n'),
+        {},
+        b"hello",
+    ),
     Accepted(
         "F39-get-with-body",
         get(fields=b"Content-Length: %d\r\n" % len(SMUGGLED)) + SMUGGLED,
