@@ -17,6 +17,8 @@ _BEFORE_REASON = (b"", b" ")
 #: What says nothing in HTTP/1.1, and what many servers say all the same.
 _IDLE_TALK = b"\r\nConnection: keep-alive"
 _VERSIONS = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
+#: Bytes that have no place in a reason phrase: controls but HTAB (RFC 9112 section 4).
+_CONTROLS = bytes((*range(9), *range(10, 32), 127))
 
 
 @dataclass(slots=True)
@@ -25,7 +27,8 @@ class Response:
 
     Attributes:
         status: its code.
-        reason: the rest of the status line, after the code, with the space before it.
+        reason: the rest of the status line, after the code, with the space before it and without
+            control characters.
         block: the end-to-end fields but Date and Content-Length, each preceded by its CRLF.
         date: the Date field; empty if there is none.
         length: Content-Length as it is said (also in an answer to HEAD), -1 if it is not.
@@ -72,6 +75,9 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     alive = minor == 1
     plain = alive and length >= 0 and date != b"" and status != 204
     response = Response(status, reason, block, date, length, alive, plain)
+    if reason != b" OK" and (printable := reason.translate(None, _CONTROLS)) != reason:
+        response.reason = printable
+        response.plain = False
     if fields:
         if len(fields) == 1 and fields.get(b"connection") == b"keep-alive" and _IDLE_TALK in head:
             response.cut = _IDLE_TALK
