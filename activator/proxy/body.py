@@ -31,6 +31,8 @@ _MAX_CHUNK = 1 << 62
 #: counted of it where a peer sends two bytes at a time.
 _SMALL_PIECE = 1024
 _FIELD = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
+#: As a number, see request._UNDERSCORE.
+_CR = ord("\r")
 
 
 class Body(Protocol):
@@ -94,6 +96,8 @@ class ChunkedBody:
 
     __slots__ = ("_extensions", "_held", "_remaining", "_state", "trailers")
 
+    #: Whether a bare LF ends a line.
+    _bare_lf = False
     _SIZE_LINE, _DATA, _DATA_END, _TRAILER = range(4)
 
     def __init__(self) -> None:
@@ -125,19 +129,23 @@ class ChunkedBody:
                 self._held = data[at:]
                 return None
             line = data[at:line_end]
-            at = line_end + 2
+            at = line_end + (2 if data[line_end] == _CR else 1)
             if self._line(line):
                 return data[at:]
 
     def _line_end(self, data: bytes, at: int) -> int:
-        """Return where the line's CRLF stands, or -1; refuse what can only become malformed."""
-        end = data.find(b"\r\n", at)
+        """Return where the line's end begins, or -1; refuse what can only become malformed."""
+        end = data.find(b"\n", at)
+        if end > at and data[end - 1] == _CR:
+            end -= 1
+        elif end >= 0 and not self._bare_lf:
+            raise FramingError("a bare CR or LF in a chunked body")
         if self._state == self._DATA_END:
             if end != at and data[at : at + 2] not in (b"", b"\r"):
                 raise FramingError("a chunk is longer than its size says")
         elif end < 0:
-            # A line feed, or a carriage return with something behind it, ends no line.
-            if b"\n" in data[at:] or b"\r" in data[at:-1]:
+            # A carriage return with something behind it ends no line.
+            if b"\r" in data[at:-1]:
                 raise FramingError("a bare CR or LF in a chunked body")
             limit = MAX_TRAILER_BYTES if self._state == self._TRAILER else MAX_EXTENSION_BYTES
             if len(data) - at > limit:
@@ -174,6 +182,16 @@ class ChunkedBody:
         self.trailers += line + b"\r\n"
         if len(self.trailers) > MAX_TRAILER_BYTES:
             raise FramingError("too many bytes of trailers")
+
+
+class PodChunkedBody(ChunkedBody):
+    """A body in chunks from a pod, whose lines may end with a bare LF as its head's may.
+
+    The client never gets these lines: chunks are framed again.
+    """
+
+    __slots__ = ()
+    _bare_lf = True
 
 
 def pile(pieces: MutableSequence[bytes], payload: bytes) -> None:

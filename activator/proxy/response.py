@@ -6,9 +6,10 @@ Sources: RFC 9110, RFC 9112.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from activator.proxy.body import Body, ChunkedBody, CloseBody, LengthBody
+from activator.proxy.body import Body, CloseBody, LengthBody, PodChunkedBody
 from activator.proxy.fields import RESPONSE_FIELDS, split_head, tokens, without_named
 from activator.proxy.grammar import FramingError, check_response
 
@@ -17,6 +18,8 @@ _BEFORE_REASON = (b"", b" ")
 #: What says nothing in HTTP/1.1, and what many servers say all the same.
 _IDLE_TALK = b"\r\nConnection: keep-alive"
 _VERSIONS = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
+#: The end of a line and an empty line, each with or without its CR (RFC 9112 section 2.2).
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
 #: Bytes that have no place in a reason phrase: controls but HTAB (RFC 9112 section 4).
 _CONTROLS = bytes((*range(9), *range(10, 32), 127))
 
@@ -50,6 +53,26 @@ class Response:
     body: Body | None = None
     chunked: bool = False
     upgrade: bytes = b""
+
+
+def with_crlf(data: bytes) -> bytes | None:
+    """End each line of a head with CRLF, where some end with a bare LF.
+
+    A recipient may take a bare LF for the end of a line (RFC 9112 section 2.2); nginx and Go do.
+    The first empty line ends the head, so what follows it stays as it is.
+
+    Arguments:
+        data: from the version on, with or without bytes behind the head.
+
+    Returns:
+        All of ``data``; None if no bare LF ends a line of the head, or the head has no end yet.
+    """
+    match = _EMPTY_LINE.search(data)
+    if match is None:
+        return None
+    head = data[: match.end()]
+    changed = head.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    return None if changed == head else changed + data[match.end() :]
 
 
 def read_response(head: bytes, *, to_head: bool) -> Response:
@@ -115,7 +138,7 @@ def _connection(response: Response, fields: dict[bytes, bytes], alive: bool) -> 
 def _framing(response: Response) -> None:
     """Find where the body ends (RFC 9112 section 6.3)."""
     if response.chunked:
-        response.body = ChunkedBody()
+        response.body = PodChunkedBody()
     elif response.length > 0:
         response.body = LengthBody(response.length)
     elif response.length < 0:

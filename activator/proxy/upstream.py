@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from activator.proxy.body import Body, CloseBody
 from activator.proxy.grammar import FramingError
-from activator.proxy.response import Response, read_response
+from activator.proxy.response import Response, read_response, with_crlf
 
 if TYPE_CHECKING:  # a pool makes connections, a connection returns to its pool
     from activator.proxy.pool import Pool
@@ -159,26 +159,34 @@ class Upstream(asyncio.Protocol):
         partial = self._partial
         known = max(0, len(partial) - 3)
         partial += data
-        if partial.find(b"\r\n\r\n", known) < 0 and len(partial) <= MAX_HEAD:
+        ends = partial.find(b"\n\r\n", known) >= 0 or partial.find(b"\n\n", known) >= 0
+        if not ends and len(partial) <= MAX_HEAD:
             return b""
         self._partial = bytearray()
         return bytes(partial)
 
-    def _read_head(self, data: bytes) -> None:
+    def _read_head(self, data: bytes, *, as_it_came: bool = True) -> None:
+        """Read a head and what came behind it; ``as_it_came``: no line end was changed."""
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
-            if len(data) > MAX_HEAD:
-                raise FramingError("the head is too large", 502)
-            self._partial = bytearray(data)
+            self._read_odd_head(data)
             return
         owner = self.owner
         assert owner is not None
         whole = end == len(data)
-        response = read_response(data if whole else data[:end], to_head=owner.to_head)
+        try:
+            response = read_response(data if whole else data[:end], to_head=owner.to_head)
+        except FramingError:
+            # Only here can a bare LF be: the reader takes no head that has one.
+            changed = with_crlf(data)
+            if changed is None:
+                raise
+            self._read_head(changed, as_it_came=False)
+            return
         if response.status < 200:
             self._read_interim(response, data[end:])
             return
-        raw: bytes | None = data
+        raw: bytes | None = data if as_it_came else None
         payload: list[bytes] = []
         body = response.body
         if body is None:
@@ -195,6 +203,16 @@ class Upstream(asyncio.Protocol):
             response.keep_alive = False
         self._finish(response)
         owner.on_response(response, raw, payload, True)
+
+    def _read_odd_head(self, data: bytes) -> None:
+        """Deal with a head that CRLF CRLF does not end: it ends otherwise, or not yet."""
+        changed = with_crlf(data)
+        if changed is not None:
+            self._read_head(changed, as_it_came=False)
+        elif len(data) > MAX_HEAD:
+            raise FramingError("the head is too large", 502)
+        else:
+            self._partial = bytearray(data)
 
     def _read_interim(self, response: Response, rest: bytes) -> None:
         self._interim += 1

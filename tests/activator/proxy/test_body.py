@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from activator.proxy.body import (
     ChunkedBody,
     CloseBody,
     LengthBody,
+    PodChunkedBody,
     chunk,
 )
 from activator.proxy.grammar import FramingError
@@ -49,6 +52,28 @@ PAYLOAD = b"hello0123456789"
 def test_a_body_whole_and_in_single_bytes(make, wire, payload, behind):
     assert run(make(), wire + behind) == (payload, behind)
     assert run(make(), *each_byte(wire + behind)) == (payload, behind)
+
+
+@pytest.mark.parametrize(
+    "extension",
+    [
+        *(b";a", b" ; a", b"\t;\ta \t=\t b", b";a=b;c", b";a;b=c;d", b';a=""', b';a="b;c=d\xe9\t"'),
+        *(b';a="\\"\\\\" ; b', b";!#$%&'*+-.^_`|~0aZ=0"),
+    ],
+)
+@pytest.mark.parametrize("make", [ChunkedBody, PodChunkedBody])
+def test_good_extensions_are_dropped(make, extension):
+    wire = b"2" + extension + b"\r\nab\r\n0" + extension + b"\r\n\r\n"
+    assert run(make(), wire + b"next") == (b"ab", b"next")
+    assert run(make(), *each_byte(wire + b"next")) == (b"ab", b"next")
+
+
+@pytest.mark.parametrize("piece", [b"a", b'"\\', b" ;", b";a="])
+def test_a_long_extension_costs_no_more_than_its_length(piece):
+    started = time.process_time()
+    with pytest.raises(FramingError):
+        run(ChunkedBody(), b"5;a=" + piece * (16_000 // len(piece)) + b"\x01\r\n")
+    assert time.process_time() - started < 1.0  # in proportion to the square it is more than 10
 
 
 def test_an_unfinished_body_says_so():
@@ -114,6 +139,9 @@ def test_garbage_is_refused_or_read_alike_in_whole_and_in_single_bytes(wire):
         *(b"ffffffffffffffff\r\n", b"1\r\naa\r\n", b"1\r\na\n", b"1\r\na\r1", b"1_0\r\n"),
         *(b"0\r\nx\r\n", b"0\r\n x: y\r\n", b"0\r\nx : y\r\n", b"0\r\n: y\r\n", b"0\r\nx: \0\r\n"),
         *(b"0\r\n\n", b"0\r\nx: y\n\r\n", "٥\r\n".encode()),
+        *(b"5;\r\n", b"5;bad[=x\r\n", b"5;a=\r\n", b"5;=a\r\n", b'5;a="b\r\n', b'5;a="b"c\r\n'),
+        *(b"5;a b\r\n", b"5;a;\r\n", b"5;;a\r\n", b"5;a=b=c\r\n", b'5;"a"\r\n', b"5;a=b \r\n"),
+        *(b'5;a="\\"\r\n', b'5;a="b\\\r\n', b"5;a\xe9\r\n", b"5;a=\xe9\r\n", b"5 a\r\n"),
     ],
 )
 def test_malformed_chunks_are_refused(wire):
