@@ -21,7 +21,7 @@ from activator.proxy.http2.downstream import Http2Downstream
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.frames import PREFACE
 from activator.proxy.partial import PartialHead
-from activator.proxy.presence import Inquiry
+from activator.proxy.presence import ANSWER_WITHIN, Inquiry, Presence
 from activator.proxy.probes import may_be_kubelet, probe_reply
 from activator.proxy.problem import negotiated
 from activator.proxy.request import Request, read_request
@@ -45,6 +45,7 @@ class Downstream(ClientConnection):
         "_minor",
         "_partial",
         "_reading",
+        "_send_by",
     )
 
     def __init__(self, proxy: Proxy) -> None:
@@ -60,6 +61,7 @@ class Downstream(ClientConnection):
         self._body: Body | None = None
         self._head_only = False
         self._minor = 1
+        self._send_by = inf  # its request is ready, and waits for what the client's kernel says
 
     # -- for the loop ---------------------------------------------------------------------------
 
@@ -321,6 +323,7 @@ class Downstream(ClientConnection):
     def exchange_done(self, keep_alive: bool) -> None:
         """The present request is answered: close, or go on with the next."""
         self._exchange = None
+        self._send_by = inf
         if not keep_alive or self._stopping or (self._eof and not self._ahead):
             self._close()
             return
@@ -387,7 +390,8 @@ class Downstream(ClientConnection):
             return inf
         if self._exchange is not None:
             later = self._exchange.on_time(now)
-            return min(later, self._look(now)) if self._eof or not self._reading else later
+            unseen = self._eof or not self._reading or self._send_by < inf
+            return min(later, self._look(now)) if unseen else later
         if self._partial is None:
             return self._end_unused(now)
         late_at = self._partial.since + self.proxy.header_timeout
@@ -396,6 +400,30 @@ class Downstream(ClientConnection):
         self._refuse(FramingError("the request head took too long", 408))
         return inf
 
+    def may_send(self, now: float) -> bool:
+        """Look at the client right before a pod gets its request, which has waited.
+
+        Returns:
+            Whether to send it now. If not, either the client has left and its connection is
+            broken, or its kernel is asked, and ``Http1Exchange.resume`` follows.
+        """
+        if not presence.has_ended(self.transport):
+            return True
+        inquiry = self._inquiry = self._inquiry or Inquiry()
+        ask = self._ask if self._minor else None
+        found = inquiry.before_sending(self.transport, self._missing(), ask, now)
+        if found is Presence.GONE:
+            self.transport.abort()
+        elif found is Presence.ASKED:
+            self._send_by = now + ANSWER_WITHIN
+            inquiry.hurry()
+            self._arm(inquiry.next(now))
+        return found is Presence.HERE
+
+    def _missing(self) -> int:
+        """Return how many bytes of the request were announced and not read."""
+        return self._body.remaining if isinstance(self._body, LengthBody) else 0
+
     def _look(self, now: float) -> float:
         """Find out whether a client of which the loop tells nothing is there; return when next."""
         exchange, transport = self._exchange, self.transport
@@ -403,11 +431,14 @@ class Downstream(ClientConnection):
             return inf
         if self._inquiry is None:
             self._inquiry = Inquiry()
-        missing = self._body.remaining if isinstance(self._body, LengthBody) else 0
         mute = exchange.answering or self._minor == 0
-        if self._inquiry.is_over(transport, missing, None if mute else self._ask):
+        if self._inquiry.is_over(transport, self._missing(), None if mute else self._ask, now):
             transport.abort()
             return inf
+        if self._send_by < inf and (now >= self._send_by or self._inquiry.is_answered(transport)):
+            self._send_by = inf
+            self._inquiry.restart()
+            exchange.resume(now)
         when = self._inquiry.next(now)
         self._arm(when)
         return when

@@ -182,7 +182,8 @@ class Exchange(ABC):
         assert self.wait is not None
         self.wait.assigned(now)
         self.entry.counters.waits.observe(now - self.ticket.arrived)
-        self._connect(now)
+        if self._may_send(now):
+            self._connect(now)
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
         """See throttler.ticket.TicketOwner."""
@@ -191,6 +192,10 @@ class Exchange(ABC):
     def _reply_late(self, reason: Reason, detail: str) -> None:
         again = self._proxy.retry_after(self.entry.throttler)
         self._reply(replies.timed_out(reason, detail, again), "timed-out")
+
+    def _may_send(self, now: float) -> bool:
+        """Return whether the client of a request that has waited still wants it sent."""
+        return True
 
     def _begin_attempt(self) -> PodTracker:
         """Return the ticket's pod, which is to get the request."""

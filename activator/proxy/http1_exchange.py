@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from activator.proxy import replies, retry
+from activator.proxy import presence, replies, retry
 from activator.proxy.answer import Reframed
 from activator.proxy.exchange import Exchange
 from activator.proxy.held import NO_BODY
@@ -16,6 +16,7 @@ from activator.proxy.queue_proxy import DOUBTFUL, claim_of, own_failure
 from activator.proxy.request import Request, pod_head
 from activator.proxy.response import Response, interim_head, switching_head
 from activator.proxy.tunnel import tunnel
+from throttler.ticket import ASSIGNED
 
 if TYPE_CHECKING:  # a downstream makes exchanges
     from activator.proxy.downstream import Downstream
@@ -68,10 +69,22 @@ class Http1Exchange(Exchange):
         else:
             self._send(upstream, now)
 
+    def _may_send(self, now: float) -> bool:
+        """See Exchange."""
+        return self.downstream.may_send(now)
+
+    def resume(self, now: float) -> None:
+        """Go on with a request that was ready, and whose client is there."""
+        if not self.done and self.upstream is None and self.ticket.state is ASSIGNED:
+            self._connect(now)
+
     def on_dialed(self, upstream: Upstream) -> None:
         """See pool.Dialer."""
         if self.done:
             upstream.give_back()
+        elif self.wait is not None and presence.is_gone(self.downstream.transport):
+            upstream.give_back()
+            self.downstream.transport.abort()
         else:
             self._send(upstream, self._proxy.driver.clock())
 

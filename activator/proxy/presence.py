@@ -12,13 +12,23 @@ import struct
 import sys
 import termios
 from collections.abc import Callable
+from enum import Enum
+from math import inf
 
 #: Bytes that may wait to be encrypted (asyncio's bound for plain connections).
 _TLS_BUFFER = 64 << 10
-_TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8  # include/net/tcp_states.h
+_TCP_ESTABLISHED, _TCP_CLOSE, _TCP_CLOSE_WAIT = 1, 7, 8  # include/net/tcp_states.h
+#: Whether the kernel can be asked for it (macOS: not so).
+_TELLS = hasattr(socket, "TCP_INFO")
+_ENDED = frozenset((_TCP_CLOSE, _TCP_CLOSE_WAIT))
 #: Seconds until the first and between later looks at a client that the loop tells nothing of.
 _LOOK_AFTER = 0.05
 _LOOK_AFTER_MAX = 5.0
+#: Seconds until the first look at a client that is asked right before its request is sent.
+_LOOK_SOON = 0.001
+#: Seconds for which such a request waits at most, and for which an answer proves that the client
+#: is there: a round trip, and 40 ms for an acknowledgement that the client's kernel delays.
+ANSWER_WITHIN = 0.2
 #: To a client that has closed its socket, the answer to a question of the kernel is a reset as
 #: soon as its kernel has forgotten it (Linux: 60 s).
 _KEEP_ALIVE = (
@@ -53,7 +63,15 @@ def is_gone(transport: asyncio.Transport) -> bool:
     return _state(transport) == _TCP_CLOSE
 
 
+def has_ended(transport: asyncio.Transport) -> bool:
+    """Return whether the connection is broken or the client has ended its sending side; the loop
+    may not know yet."""
+    return _state(transport) in _ENDED
+
+
 def _state(transport: asyncio.Transport) -> int:
+    if not _TELLS:
+        return _TCP_ESTABLISHED
     sock = transport.get_extra_info("socket")
     state: int = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     return state
@@ -66,6 +84,14 @@ def count_unread(transport: asyncio.Transport) -> int:
     return int.from_bytes(unread, sys.byteorder)
 
 
+class Presence(Enum):
+    """What is known of a client whose request a pod is about to get."""
+
+    HERE = "here"
+    GONE = "gone"
+    ASKED = "asked"
+
+
 class Inquiry:
     """Finds out whether a client is there of which the loop tells nothing: it has ended its sending
     side, or is not read from while its request waits.
@@ -75,15 +101,19 @@ class Inquiry:
     (nginx takes one for the answer). Behind a window that is full no end is seen.
     """
 
-    __slots__ = ("_asked", "_wait")
+    __slots__ = ("_asked_at", "_wait")
 
     def __init__(self) -> None:
-        self._asked = False
+        self._asked_at = -inf
         self._wait = _LOOK_AFTER
 
     def restart(self) -> None:
         """The next looks are soon."""
         self._wait = _LOOK_AFTER
+
+    def hurry(self) -> None:
+        """The next looks are at once: a request is ready to be sent."""
+        self._wait = _LOOK_SOON
 
     def next(self, now: float) -> float:
         """Return when to look next, each time a bit later."""
@@ -91,13 +121,14 @@ class Inquiry:
         return now + wait
 
     def is_over(
-        self, transport: asyncio.Transport, missing: int, ask: Callable[[], None] | None
+        self, transport: asyncio.Transport, missing: int, ask: Callable[[], None] | None, now: float
     ) -> bool:
         """Look once.
 
         Arguments:
             missing: bytes of the request that were announced and that we have not read.
             ask: sends the client something harmless; None where nothing can be sent.
+            now: the time, seconds.
 
         Returns:
             Whether the client has gone, or cannot complete its request any more.
@@ -107,10 +138,36 @@ class Inquiry:
             return state == _TCP_CLOSE
         if is_tls(transport) or (missing and count_unread(transport) < missing):
             return True
-        if ask is not None and not self._asked:
-            self._asked = True
+        if ask is not None and self._asked_at == -inf:
+            self._asked_at = now
             ask()
         return False
+
+    def before_sending(
+        self, transport: asyncio.Transport, missing: int, ask: Callable[[], None] | None, now: float
+    ) -> Presence:
+        """Look right before a pod gets the request; the arguments are those of ``is_over``.
+
+        Returns:
+            HERE where the client reads, GONE where it does not. ASKED where its kernel has yet to
+            answer: with a reset for a closed socket, else with an acknowledgement.
+        """
+        if self.is_over(transport, missing, None, now):
+            return Presence.GONE
+        if not has_ended(transport):
+            return Presence.HERE
+        if ask is None:
+            return Presence.GONE
+        if now >= self._asked_at + ANSWER_WITHIN:  # what it answered before is no proof
+            self._asked_at = now
+            ask()
+            return Presence.ASKED
+        return Presence.HERE if self.is_answered(transport) else Presence.ASKED
+
+    @staticmethod
+    def is_answered(transport: asyncio.Transport) -> bool:
+        """Return whether the client's kernel has acknowledged all that was sent."""
+        return not transport.get_write_buffer_size() and not _unacknowledged(transport)
 
 
 def reset(transport: asyncio.Transport) -> None:
@@ -129,6 +186,11 @@ def count_unsent(transport: asyncio.Transport) -> int:
     ours = transport.get_write_buffer_size()
     if not ours and not is_tls(transport):
         return 0
+    return ours + _unacknowledged(transport)
+
+
+def _unacknowledged(transport: asyncio.Transport) -> int:
+    """Return how many bytes the kernel has sent, or is to send, that nobody has acknowledged."""
     queued = bytearray(4)
     fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
-    return ours + int.from_bytes(queued, sys.byteorder)
+    return int.from_bytes(queued, sys.byteorder)

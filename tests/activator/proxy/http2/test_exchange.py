@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
-from tests.activator.proxy.world import until
+from tests.activator.proxy.world import turns, until
 
 GRPC = (b"content-type", b"application/grpc")
 
@@ -319,3 +322,23 @@ async def test_who_sends_all_before_it_reads_gets_an_early_answer_larger_than_it
     client.h2.increment_flow_control_window(5000, stream)
     client.flush()
     assert len((await client.answer(stream)).body) == 5000
+
+
+@pytest.mark.parametrize("turn", [0, 1, 10])
+async def test_no_pod_gets_the_request_of_a_client_that_left(http2, turn):
+    pod = await http2.pod()
+    http2.list()
+    client = await http2.client()
+    for _ in range(20):
+        client.ask()
+    await until(lambda: http2.world.waiting == 20)
+    fd = os.dup(client.transport.get_extra_info("socket").fileno())
+    with socket.socket(fileno=fd) as sock:
+        sock.shutdown(socket.SHUT_RDWR)  # in the kernel: no callback has run
+
+    await turns(turn)
+    http2.list(pod)
+    await http2.world.clock_moves(0.1)
+
+    await http2.world.idle()
+    assert not pod.requests

@@ -1,0 +1,201 @@
+"""Clients that leave while they wait: no pod gets their request, however late they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from activator.proxy import pool as pool_module
+from tests.activator.proxy.world import World, request, turns, until
+
+EXPECTED = b"Content-Length: 10\r\nExpect: 100-continue\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+#: Whole requests.
+REQUESTS = {
+    "get": request(),
+    "post": request(b"/", b"POST", body=b"x" * 10),
+    "chunks": request(b"/", b"POST", CHUNKED) + b"5\r\nhello\r\n0\r\n\r\n",
+    "pipelined": request(b"/1") + request(b"/2"),
+    "unread": request(b"/", b"POST", body=b"x" * 100_000),
+}
+
+
+@pytest.fixture
+def sockets() -> Iterator[list[socket.socket]]:
+    opened: list[socket.socket] = []
+    yield opened
+    for each in opened:
+        each.close()
+
+
+async def waiting(world: World, sockets: list[socket.socket], data: bytes) -> socket.socket:
+    """A client whose request waits. It is a bare socket, which ends at once and unseen."""
+    before = world.waiting
+    client = socket.create_connection(("127.0.0.1", world.port))
+    sockets.append(client)
+    client.settimeout(5)
+    client.sendall(data[:200])
+    await until(lambda: world.waiting > before)
+    client.sendall(data[200:])
+    return client
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+async def received(client: socket.socket) -> bytes:
+    """All that comes until the end."""
+    client.setblocking(False)
+    data = b""
+    loop = asyncio.get_running_loop()
+    while piece := await loop.sock_recv(client, 65536):
+        data += piece
+    return data
+
+
+#: How long before the pod comes: before the loop can look, as it looks, and in seconds.
+MOMENTS = pytest.mark.parametrize("moment", ["same", "turn", "turns", 0.005, 0.02, 0.06])
+
+
+async def passes(world: World, moment: str | float) -> None:
+    if isinstance(moment, float):
+        await world.clock_moves(moment)
+    else:
+        await turns({"same": 0, "turn": 1, "turns": 10}[moment])
+
+
+@MOMENTS
+@pytest.mark.parametrize("leave", [socket.socket.close, reset], ids=["close", "reset"])
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_no_pod_gets_the_request_of_a_client_that_left(
+    new_world, sockets, name, leave, moment
+):
+    world = await new_world(hold_bytes=1000)
+    pod = await world.pod()
+    world.revise()
+    client = await waiting(world, sockets, REQUESTS[name])
+
+    leave(client)
+    await passes(world, moment)
+    world.list(pod)
+    await world.clock_moves(0.3)
+
+    await world.idle()
+    assert not pod.requests
+    assert not any(connection.received for connection in pod.connections)
+    assert (await world.ask()).status == 200
+
+
+@MOMENTS
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_client_that_only_ended_its_side_is_served(new_world, sockets, name, moment):
+    world = await new_world(hold_bytes=1000)
+    pod = await world.pod()
+    world.revise()
+    client = await waiting(world, sockets, REQUESTS[name])
+
+    client.shutdown(socket.SHUT_WR)
+    await passes(world, moment)
+    world.list(pod)
+
+    data = await received(client)
+    count = 2 if name == "pipelined" else 1
+    assert data.count(b"HTTP/1.1 200 OK\r\n") == len(pod.requests) == count
+    assert data.startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert all(seen.whole for seen in pod.requests)
+
+
+async def test_the_place_of_a_client_that_left_goes_to_the_next(world, sockets):
+    pod = await world.pod()
+    world.revise(container_concurrency=1)
+    first = [await waiting(world, sockets, request(b"/%d" % each)) for each in range(20)]
+    last = await waiting(world, sockets, request(b"/last", fields=b"Connection: close\r\n"))
+    for client in first:
+        client.close()
+    world.list(pod)
+
+    assert b"200 OK" in await received(last)
+    assert [seen.target for seen in pod.requests] == [b"/last"]
+
+
+async def test_a_client_that_ended_its_side_and_then_left_is_gone(world, sockets):
+    """As a program does that is killed while it waits. What it was asked before is no proof."""
+    pod = await world.pod()
+    world.revise(timeout=1000.0)
+    client = await waiting(world, sockets, request())
+    client.shutdown(socket.SHUT_WR)
+    await world.clock_moves(1.0)
+    assert world.waiting == 1
+    assert client.recv(100).startswith(b"HTTP/1.1 100")
+
+    client.close()
+    world.list(pod)
+    await world.clock_moves(0.3)
+
+    await world.idle()
+    assert not pod.requests
+
+
+async def test_a_client_that_leaves_while_a_connection_is_opened(world, sockets, monkeypatch):
+    pod = await world.pod()
+    world.revise()
+    connect = pool_module.connect
+
+    async def slow(*arguments: object) -> None:
+        await world.clock_moves(0.5)
+        await connect(*arguments)  # type: ignore[arg-type] # as they came
+
+    monkeypatch.setattr(pool_module, "connect", slow)
+    client = await waiting(world, sockets, request())
+    world.list(pod)
+    await until(lambda: world.in_flight)
+    client.close()
+    await world.clock_moves(0.7)
+
+    await world.idle()
+    assert not pod.requests
+
+
+@pytest.mark.parametrize("moment", ["same", "turns", 0.06])
+async def test_in_http_1_0_the_end_of_sending_is_the_end(world, sockets, moment):
+    pod = await world.pod()
+    world.revise()
+    client = await waiting(world, sockets, request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    client.shutdown(socket.SHUT_WR)
+    await passes(world, moment)
+    world.list(pod)
+    await world.clock_moves(0.3)
+
+    await world.idle()
+    assert not pod.requests
+
+
+@pytest.mark.parametrize("moment", ["same", "turns", 0.06])
+async def test_a_client_that_could_not_send_all_is_not_served(world, sockets, moment):
+    pod = await world.pod()
+    world.revise()
+    client = await waiting(world, sockets, request(b"/", b"POST", EXPECTED) + b"five!")
+    client.shutdown(socket.SHUT_WR)
+    await passes(world, moment)
+    world.list(pod)
+    await world.clock_moves(0.3)
+
+    await world.idle()
+    assert not any(seen.whole for seen in pod.requests)
+
+
+async def test_a_client_that_is_there_hears_nothing(world, sockets):
+    pod = await world.pod()
+    world.revise()
+    client = await waiting(world, sockets, request(fields=b"Connection: close\r\n"))
+    await world.clock_moves(1.0)
+    world.list(pod)
+
+    data = await received(client)
+    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
