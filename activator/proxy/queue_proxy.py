@@ -15,17 +15,27 @@ from activator.proxy.retry import Failure
 
 #: What may mean that the application is not there: only these are looked at.
 DOUBTFUL = frozenset((502, 503))
-#: Bytes of an answer's body; those of queue-proxy's have about 60.
+#: Bytes of an answer's body; queue-proxy's own have 60 as a rule, and 220 at most.
 MAX_BODY = 512
 _HERE = rb"(127\.0\.0\.1|\[::1\]):\d{1,5}"
 #: ``dial tcp 127.0.0.1:8080: connect: connection refused``: no other error of its transport says
 #: that the application has nothing of the request.
 _NOT_DIALED = re.compile(rb"dial tcp %b: [^\r\n]+\n" % _HERE)
-#: ``EOF``, ``read tcp 127.0.0.1:4321->127.0.0.1:8080: read: connection reset by peer``: the
-#: application may have had it.
+#: What its transport says of a connection that the application has ended, or that it ended itself
+#: for that reason while it still sent.
+_CUT = (
+    rb"((read|write|splice): (connection reset by peer|broken pipe)"
+    rb"|use of closed network connection)"
+)
+_BETWEEN = rb"tcp %b->%b: " % (_HERE, _HERE)
+#: ``EOF``, ``read tcp 127.0.0.1:4321->127.0.0.1:8080: read: connection reset by peer``; with a body
+#: also ``readfrom tcp A->B: write tcp A->B: write: broken pipe``: the application may have had it.
+#: Go's words for what surrounds them: net/http/transport.go, net/tcpsock.go.
 _DROPPED = re.compile(
-    rb"(EOF|(read|write) tcp %b->%b: (read|write): (connection reset by peer|broken pipe))\n"
-    % (_HERE, _HERE)
+    rb"(EOF|net/http: cannot rewind body after connection loss"
+    rb"|(net/http: HTTP/1\.x transport connection broken: )?"
+    rb"((readfrom %b)?(read|write) %b%b|readfrom %b%b))\n"
+    % (_BETWEEN, _BETWEEN, _CUT, _BETWEEN, _CUT)
 )
 _QUEUE_FULL = b"pending request queue full\n"
 #: What http.Error says of its text.

@@ -10,6 +10,10 @@ from activator.proxy.retry import Failure
 
 REFUSED = b"dial tcp 127.0.0.1:8080: connect: connection refused\n"
 FULL = b"pending request queue full\n"
+#: Go's words for an error while a request's body was copied to the application.
+WITH_BODY = b"readfrom tcp 127.0.0.1:4000->127.0.0.1:8080: "
+#: And for one while it sent what it had gathered.
+BROKEN = b"net/http: HTTP/1.x transport connection broken: "
 GO = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
 
 
@@ -45,6 +49,16 @@ def test_its_own_words(status: int, body: bytes) -> None:
         b"EOF\n",
         b"read tcp 127.0.0.1:4000->127.0.0.1:8080: read: connection reset by peer\n",
         b"write tcp 127.0.0.1:4000->127.0.0.1:8080: write: broken pipe\n",
+        b"write tcp [::1]:4000->[::1]:8080: use of closed network connection\n",
+        b"read tcp 127.0.0.1:4000->127.0.0.1:8080: use of closed network connection\n",
+        WITH_BODY + b"write tcp 127.0.0.1:4000->127.0.0.1:8080: write: broken pipe\n",
+        WITH_BODY + b"write tcp 127.0.0.1:4000->127.0.0.1:8080: write: connection reset by peer\n",
+        WITH_BODY + b"write tcp 127.0.0.1:4000->127.0.0.1:8080: use of closed network connection\n",
+        WITH_BODY + b"use of closed network connection\n",
+        WITH_BODY + b"splice: broken pipe\n",
+        BROKEN + b"write tcp 127.0.0.1:4000->127.0.0.1:8080: write: broken pipe\n",
+        BROKEN + WITH_BODY + b"write tcp 127.0.0.1:4000->127.0.0.1:8080: write: broken pipe\n",
+        b"net/http: cannot rewind body after connection loss\n",
     ],
 )
 def test_its_words_where_the_application_may_have_had_the_request(body: bytes) -> None:
@@ -60,6 +74,15 @@ def test_its_words_where_the_application_may_have_had_the_request(body: bytes) -
         (500, REFUSED),
         (200, REFUSED),
         (502, b"unexpected EOF\n"),
+        (502, WITH_BODY + b"unexpected EOF\n"),
+        (
+            502,
+            WITH_BODY + b"read tcp 10.0.0.1:8012->10.0.0.7:4000: read: connection reset by peer\n",
+        ),
+        (502, b"readfrom tcp 10.0.0.1:4000->10.0.0.7:5432: splice: broken pipe\n"),
+        (502, BROKEN + b'malformed HTTP response "x"\n'),
+        (502, BROKEN + b"EOF\n"),
+        (502, b"use of closed network connection\n"),
         (502, b"read tcp 10.0.0.1:4000->10.0.0.7:5432: read: connection reset by peer\n"),
         (502, b"dial tcp 10.0.0.7:5432: connect: connection refused\n"),
         (502, REFUSED + b"more"),
@@ -68,7 +91,7 @@ def test_its_words_where_the_application_may_have_had_the_request(body: bytes) -
         (503, b"try later\n"),
         (503, b"upstream connect error or disconnect/reset before headers\n"),
     ],
-    ids=range(12),
+    ids=range(18),
 )
 def test_words_of_the_application_or_of_a_mesh(status: int, body: bytes) -> None:
     assert not judged(status, body)

@@ -215,6 +215,37 @@ async def test_a_request_that_the_application_had_when_it_ended_is_repeated_if_i
     assert states(world) == ["healthy", "healthy"], "one such answer says little of a pod"
 
 
+PIPE = b"write tcp 127.0.0.1:4000->127.0.0.1:8080: write: broken pipe\n"
+CLOSED = b"write tcp 127.0.0.1:4000->127.0.0.1:8080: use of closed network connection\n"
+COPYING = b"readfrom tcp 127.0.0.1:4000->127.0.0.1:8080: "
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["in-pieces", "whole"])
+@pytest.mark.parametrize("text", [COPYING + PIPE, COPYING + CLOSED, CLOSED], ids=range(3))
+@pytest.mark.parametrize("method", [b"PUT", b"DELETE", b"POST"])
+async def test_a_body_that_the_application_did_not_take_is_sent_again_if_it_may(
+    world, method, text, cut
+):
+    ending, other = await pods_of(world, 2)
+    other.answer = ok(b"other")
+    answer = own(502, text)
+    at = len(answer) // 2 if cut else len(answer)
+
+    def in_pieces(connection: PodConnection) -> None:
+        if connection.requests and connection.requests[-1].whole:
+            connection.write(answer[:at])
+            world.loop.call_later(0.001, connection.write, answer[at:])
+
+    ending.on_data = in_pieces
+    got = await world.ask(request(b"/x", method, body=b"small body"), method)
+    if method == b"POST":
+        assert (got.status, got.body, attempts(got)) == (502, text, None)
+        assert not other.requests
+    else:
+        assert (got.status, got.body, attempts(got)) == (200, b"other", b"2")
+        assert other.requests[-1].body == b"small body"
+
+
 async def test_a_request_that_ends_every_application_is_given_up_and_harms_no_pod(world):
     pods = await pods_of(world, 4)
     for pod in pods:
