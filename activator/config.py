@@ -346,6 +346,14 @@ class Settings:
         "quarter is for those of up to 8 KiB.",
         "Hardly any headers come in pieces, and the largest are still taken, 24 at a time.",
     )
+    unread_bytes: int = setting(
+        values.SIZE, "ACTIVATOR_UNREAD_BYTES", REQUESTS, "128MiB",
+        "Bytes of responses that clients do not read and of requests that pods do not read, all "
+        "together. Beyond half of them each gets a quarter of its 64 KiB; beyond all the one that "
+        "has waited longest without progress is ended.",
+        "2,048 peers that read nothing. With all other bounds reached less than the 1 GiB of our "
+        "manifests.",
+    )
     max_headers: int = setting(
         values.count(1), "ACTIVATOR_MAX_HEADERS", REQUESTS, "1000",
         "Headers of one request in HTTP/1.1; in HTTP/2 their bytes bound them.",

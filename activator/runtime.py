@@ -40,6 +40,7 @@ from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.probe_pool import ProbePools
 from activator.proxy.request import RequestLimits
 from activator.proxy.shared import Proxy
+from activator.proxy.unread import UnreadBytes
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
@@ -177,7 +178,8 @@ class Runtime:
             max_idle_per_pod=settings.max_idle_proxy_conns_per_host,
             connect_timeout=settings.connect_timeout,
         )
-        return ConnectionPools(limits, self._tasks.start, self.driver.clock)
+        unread = UnreadBytes(settings.unread_bytes)
+        return ConnectionPools(limits, self._tasks.start, self.driver.clock, unread)
 
     def _make_proxy(self) -> Proxy:
         settings = self.settings

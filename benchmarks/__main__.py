@@ -17,6 +17,7 @@ from benchmarks import (
     kills,
     overload,
     proxying,
+    slow_readers,
     startup,
     unreachable,
     waiting,
@@ -47,6 +48,7 @@ PARTS: dict[str, Part] = {
     "footprint": lambda folder, o: footprint.measure(
         folder, 500 if o.quick else 2000, 1000, 1 if o.quick else 3
     ),
+    "slow-readers": lambda folder, o: slow_readers.measure(folder, o.quick, 1 if o.quick else 3),
     "idle": lambda folder, o: idle.measure(folder, 1000, 10.0 if o.quick else 60.0),
     "startup": lambda folder, o: startup.measure(folder, 3 if o.quick else 5),
 }

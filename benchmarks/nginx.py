@@ -57,6 +57,7 @@ _PROXY = """\
             proxy_pass http://pods;
             proxy_http_version 1.1;
             proxy_set_header Connection "";
+            proxy_max_temp_file_size 0;
         }}
     }}
 """
@@ -69,6 +70,7 @@ _HTTP2_PROXY = """\
     }}
     server {{
         listen 127.0.0.1:{port} http2;
+        http2_max_concurrent_streams 1000;
         client_max_body_size 0;
         location / {{ grpc_pass grpc://pods; }}
     }}

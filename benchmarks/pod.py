@@ -1,8 +1,9 @@
-"""A pod that costs next to nothing, in a process of its own: ``python -m benchmarks.pod``.
+"""A pod that costs next to nothing, in a process of its own: ``python -m benchmarks.pod [BYTES]``.
 
-Listens where and when standard input says (``IP PORT`` a line; ``-IP PORT`` ends it) and tells each
-time when it did, as a line with CLOCK_MONOTONIC in seconds, which all processes share. Counts heads
-instead of parsing them: the requests are GETs without a body.
+Answers with so many bytes, or with a greeting. Listens where and when standard input says
+(``IP PORT`` a line; ``-IP PORT`` ends it) and tells each time when it did, as a line with
+CLOCK_MONOTONIC in seconds, which all processes share. Counts heads instead of parsing them: the
+requests are GETs without a body.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from functools import partial
 from time import monotonic
 from typing import cast
 
@@ -23,7 +25,14 @@ BACKLOG = 4096
 
 
 class Connection(asyncio.Protocol):
-    """One connection to the pod."""
+    """One connection to the pod.
+
+    Arguments:
+        answer: what each request gets, unless it is a probe.
+    """
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
@@ -32,10 +41,16 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         data = self._rest + data
         *heads, self._rest = data.split(HEAD_END)
-        self._transport.write(b"".join(QUEUE if PROBER in head else HELLO for head in heads))
+        for head in heads:  # not joined: each connection would have a large answer of its own
+            self._transport.write(QUEUE if PROBER in head else self._answer)
 
 
-async def main() -> None:
+def large(size: int) -> bytes:
+    """Return an answer whose body has so many bytes."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, bytes(size))
+
+
+async def main(answer: bytes) -> None:
     """Listen and stop as the lines on standard input say."""
     loop = asyncio.get_running_loop()
     servers: dict[str, asyncio.Server] = {}
@@ -51,9 +66,11 @@ async def main() -> None:
         listener.bind((ip, int(port)))
         listener.listen(BACKLOG)
         at = monotonic()
-        servers[line] = await loop.create_server(Connection, sock=listener, backlog=BACKLOG)
+        servers[line] = await loop.create_server(
+            partial(Connection, answer), sock=listener, backlog=BACKLOG
+        )
         print(at, flush=True)
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    uvloop.run(main(large(int(sys.argv[1])) if sys.argv[1:] else HELLO))

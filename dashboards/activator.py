@@ -111,6 +111,21 @@ BUDGETS = Row(
             alarm=0.8,
         ),
         Panel(
+            "Unread bytes, of what may be held",
+            "Responses that clients do not read and requests that pods do not read. From 50 % on "
+            "each gets less room; at 100 % the one that has waited longest is ended.",
+            (
+                Query(
+                    f"max by (instance) (activator_unread_bytes{{{_OF}}} "
+                    f"/ activator_unread_bytes_limit{{{_OF}}})",
+                    "{{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            warn=0.5,
+            alarm=0.9,
+        ),
+        Panel(
             "Connections to pods",
             "Open ones, and those that no request uses at the moment.",
             (

@@ -13,6 +13,7 @@ from typing import cast
 from activator.proxy import presence
 from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.shared import Proxy
+from activator.proxy.unread import Peer
 
 #: When the ports close: seconds in which a connection that is new may still bring its first
 #: request, which is on its way (Go: the same).
@@ -70,8 +71,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         peer = transport.get_extra_info("peername")
         self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
         self.secure = presence.is_tls(self.transport)
-        if self.secure:
-            presence.bound_tls_buffer(self.transport)
+        presence.notice_slow_reader(self.transport)
         proxy = self.proxy
         refused = not self.secure and not proxy.find_room()  # over TLS: before the handshake
         proxy.connections.add(self)
@@ -86,6 +86,7 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
+        self.proxy.unread.hold(self, 0)
         self._leave_place()
 
     def _leave_place(self) -> None:
@@ -150,6 +151,10 @@ class ClientConnection(asyncio.Protocol, ABC):
             self.transport.abort()
             return inf
         return min(now + _TLS_END, late_at) if self.secure else late_at
+
+    @abstractmethod
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader."""
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ import socket
 import ssl
 from typing import NamedTuple, Protocol
 
-from activator.proxy import presence
 from activator.proxy.upstream import Upstream
 from activator.tls.agreed import HTTP2, protocol
 from activator.tls.certificates import reason
@@ -68,7 +67,7 @@ class Proof(NamedTuple):
     http2: bool = False
 
 
-async def connect(upstream: asyncio.Protocol, host: str, port: int, within: float) -> None:
+async def connect(upstream: asyncio.BaseProtocol, host: str, port: int, within: float) -> None:
     """Connect.
 
     Arguments:
@@ -87,7 +86,7 @@ async def connect(upstream: asyncio.Protocol, host: str, port: int, within: floa
 
 
 async def connect_tls(
-    upstream: asyncio.Protocol, host: str, port: int, within: tuple[float, float], proof: Proof
+    upstream: asyncio.BaseProtocol, host: str, port: int, within: tuple[float, float], proof: Proof
 ) -> None:
     """Connect, and have the pod prove that it is one of its namespace.
 
@@ -115,7 +114,6 @@ async def connect_tls(
     except OSError as error:
         kind = OtherProtocolError if _is_other_protocol(error) else TlsError
         raise kind(connect_error(error)) from error
-    presence.bound_tls_buffer(transport)
     if problem := tls.check(transport.get_extra_info("ssl_object"), proof.namespace):
         transport.abort()
         raise TlsError(problem)

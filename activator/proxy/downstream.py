@@ -26,6 +26,7 @@ from activator.proxy.probes import may_be_kubelet, probe_reply
 from activator.proxy.problem import negotiated
 from activator.proxy.request import Request, read_request
 from activator.proxy.shared import Proxy
+from activator.proxy.unread import Peer
 from activator.tls import agreed
 
 #: Bytes that a client may send ahead of its turn before we stop reading.
@@ -120,6 +121,7 @@ class Downstream(ClientConnection):
     def pause_writing(self) -> None:
         """See asyncio.Protocol: the client reads slower than the pod sends."""
         self.full = True
+        self.proxy.unread.hold(self, presence.count_held(self.transport))
         if self._exchange is not None:
             upstream = self._exchange.upstream
             # One without an owner has answered, and is in its pool for the next request.
@@ -129,6 +131,7 @@ class Downstream(ClientConnection):
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self.full = False
+        self.proxy.unread.hold(self, 0)
         if self._exchange is not None:
             self._exchange.touch()
             if self._exchange.upstream is not None:
@@ -136,6 +139,17 @@ class Downstream(ClientConnection):
         elif not self._closed:
             self.regulate()
             self._go_on()
+
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader; what the kernel has not sent is dropped as well."""
+        peer = self.peer()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.on_client_gone()
+        self._closed = True
+        presence.reset(self.transport)
+        self.transport.abort()
+        return Peer.CLIENT, peer
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -302,6 +316,7 @@ class Downstream(ClientConnection):
     def take_early(self) -> bytes:
         """Return what the client sent behind its request; the connection is then the caller's."""
         early, self._ahead = self._ahead, b""
+        self.proxy.unread.hold(self, 0)
         return early
 
     # -- writing --------------------------------------------------------------------------------

@@ -29,11 +29,12 @@ from activator.proxy.dial import (
     connect_tls,
 )
 from activator.proxy.http2.pool import Http2Pool
+from activator.proxy.unread import UnreadBytes
 from activator.proxy.upstream import Upstream
 from activator.tls.internal import POD_PORT, SERVICE_PORT, PodTls
 from throttler.pod import PodTracker
 
-_Connection = TypeVar("_Connection", bound=asyncio.Protocol)
+_Connection = TypeVar("_Connection", bound=asyncio.BaseProtocol)
 
 #: Seconds that an idle connection is kept (Knative and Go: 90).
 IDLE_TIMEOUT = 90.0
@@ -98,6 +99,11 @@ class Pool:
         """Where requests go, as ``scheme://ip:port``."""
         scheme = "http" if self._proof is None else "https"
         return f"{scheme}://{self.pod.address.rpartition(':')[0]}:{self.port}"
+
+    @property
+    def unread(self) -> UnreadBytes:
+        """See ConnectionPools."""
+        return self._pools.unread
 
     def set_passthrough(self, on: bool) -> None:
         """See ConnectionPools.set_passthrough."""
@@ -240,6 +246,7 @@ class ConnectionPools:
         limits: bounds on idle connections.
         start: runs a coroutine and holds on to its task.
         clock: seconds, monotonic.
+        unread: bytes that pods, and clients, do not read.
 
     Attributes:
         idle: how many connections are idle in all; connections: how many there are.
@@ -253,7 +260,9 @@ class ConnectionPools:
         limits: PoolLimits,
         start: Callable[[Coroutine[None, None, None]], object],
         clock: Callable[[], float],
+        unread: UnreadBytes | None = None,
     ) -> None:
+        self.unread = UnreadBytes() if unread is None else unread
         self.limits = limits
         self.start = start
         self._clock = clock

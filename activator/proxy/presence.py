@@ -15,8 +15,9 @@ from collections.abc import Callable
 from enum import Enum
 from math import inf
 
-#: Bytes that may wait to be encrypted (asyncio's bound for plain connections).
-_TLS_BUFFER = 64 << 10
+#: Bytes that may wait for the kernel behind a TLS connection before those to encrypt wait as well
+#: (uvloop's bound, which is not ours to set), with the piece that exceeds it.
+_BEHIND_TLS = 128 << 10
 _TCP_ESTABLISHED, _TCP_CLOSE, _TCP_CLOSE_WAIT = 1, 7, 8  # include/net/tcp_states.h
 #: Whether the kernel can be asked for it (macOS: not so).
 _TELLS = hasattr(socket, "TCP_INFO")
@@ -44,10 +45,22 @@ def is_tls(transport: asyncio.Transport) -> bool:
     return transport.get_extra_info("sslcontext") is not None
 
 
-def bound_tls_buffer(transport: asyncio.Transport) -> None:
-    """Have a connection over TLS tell of a slow reader as soon as a plain one; asyncio lets 512
-    KiB wait in front of what waits for the kernel."""
-    transport.set_write_buffer_limits(_TLS_BUFFER)
+def notice_slow_reader(transport: asyncio.Transport) -> None:
+    """Have the transport call ``pause_writing`` as soon as the kernel does not take all of a write.
+
+    The kernel's buffer is the pipeline; what waits in front of it only takes memory. By default
+    64 KiB may wait there, and 512 KiB where the connection is over TLS.
+    """
+    transport.set_write_buffer_limits(1)  # 0 would pause TLS, which has a bound of its own
+
+
+def count_held(transport: asyncio.Transport) -> int:
+    """Return how many bytes this process holds for a peer that does not take them; at least 1.
+
+    Over TLS the loop does not count what is encrypted and waits for the kernel: as much as may be.
+    """
+    held = max(1, transport.get_write_buffer_size())
+    return held + _BEHIND_TLS if is_tls(transport) else held
 
 
 def keep_asking(transport: asyncio.Transport) -> None:

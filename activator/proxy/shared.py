@@ -18,6 +18,7 @@ from activator.proxy.pool import ConnectionPools
 from activator.proxy.replies import Reply, too_many_connections, too_many_unfinished
 from activator.proxy.request import RequestLimits
 from activator.proxy.unfinished import UnfinishedHeads
+from activator.proxy.unread import Peer
 from activator.proxy.wait import WARM
 from activator.tasks import Tasks
 from activator.timers import Timers
@@ -26,6 +27,8 @@ from throttler.revision import RevisionThrottler
 
 logger = logging.getLogger(__name__)
 
+#: What is ended where a peer does not read.
+_NOT_READ = {Peer.CLIENT: "response to client", Peer.POD: "request to pod"}
 #: Share of the process's files that connections of clients may take. A request needs two, one of
 #: them its pod's; those that wait need one.
 _SHARE_FOR_CLIENTS = 0.75
@@ -91,6 +94,8 @@ class Proxy:
         self.request_limits = request_limits
         self.hold_bytes = hold_bytes
         self.header_timeout = header_timeout
+        self.unread = pools.unread
+        self.unread.on_ended = self._tell_ended
         self.unfinished_heads = UnfinishedHeads(unfinished_header_bytes)
         self.idle_from_arrival = idle_from_arrival
         self.unhealthy = unhealthy
@@ -161,6 +166,16 @@ class Proxy:
         if self._repeats.admit("unfinished heads", self.clock()) is not None:
             used = self.unfinished_heads.bytes
             logger.warning("%d bytes of unfinished request heads, more are refused", used)
+
+    def _tell_ended(self, peer: Peer, address: str) -> None:
+        """Log now and then that a peer which does not read was ended; see unread."""
+        more = self._repeats.admit(("unread", peer), self.clock())
+        if more is not None:
+            logger.warning(
+                "unread bytes reached the limit of %d: ended the %s that had waited longest, %s "
+                "(and %d others since the last such line)",
+                *(self.unread.most, _NOT_READ[peer], address, more),
+            )
 
     def retry_after(self, revision: RevisionThrottler | None = None) -> int:
         """Return when a client that is refused now may come again: whole seconds.

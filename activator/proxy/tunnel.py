@@ -10,6 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from activator.proxy import presence
+from activator.proxy.unread import Peer
+from activator.proxy.upstream import received
 
 if TYPE_CHECKING:  # called by an exchange
     from activator.proxy.downstream import Downstream
@@ -17,18 +19,20 @@ if TYPE_CHECKING:  # called by an exchange
     from activator.proxy.upstream import Upstream
 
 
-class _End(asyncio.Protocol):
+class _End(asyncio.BaseProtocol):
     """One side of a tunnel: what it receives goes out on the other side."""
 
     peer: _End
+    _address: tuple[Peer, str]
 
     def __init__(self, exchange: Http1Exchange, transport: asyncio.Transport) -> None:
         self._exchange = exchange
+        self._unread = exchange.downstream.proxy.unread
         self.transport = transport
         self.ended = False
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+        """Pass on what came."""
         if not self.peer.transport.is_closing():
             self._exchange.touch()
             self.peer.transport.write(data)
@@ -48,26 +52,35 @@ class _End(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.ended = True
+        self._unread.hold(self, 0)
         if not self.peer.transport.is_closing():
             self.peer.transport.close()
         self._exchange.tunnel_closed()
 
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader."""
+        self.transport.abort()
+        return self._address
+
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
+        self._unread.hold(self, presence.count_held(self.transport))
         if not self.peer.ended:
             self.peer.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
+        self._unread.hold(self, 0)
         if not self.peer.ended:
             self.peer.transport.resume_reading()
 
 
-class _DownstreamEnd(_End):
+class _DownstreamEnd(_End, asyncio.Protocol):
     """The client's side; its connection goes on being one of the server's."""
 
     def __init__(self, exchange: Http1Exchange, downstream: Downstream) -> None:
         super().__init__(exchange, downstream.transport)
+        self._address = Peer.CLIENT, downstream.peer()
         self._downstream = downstream
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -76,12 +89,21 @@ class _DownstreamEnd(_End):
         self._downstream.connection_lost(exc)
 
 
-class _UpstreamEnd(_End):
+class _UpstreamEnd(_End, asyncio.BufferedProtocol):
     """The pod's side; its connection goes on being counted by its pool."""
 
     def __init__(self, exchange: Http1Exchange, upstream: Upstream) -> None:
         super().__init__(exchange, upstream.transport)
         self._upstream = upstream
+        self._address = Peer.POD, upstream.pool.pod.address
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return self._upstream.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.data_received(received(nbytes))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -100,8 +122,12 @@ def tunnel(exchange: Http1Exchange, downstream: Downstream, upstream: Upstream) 
     to_client, to_pod = upstream.take_early(), downstream.take_early()
     downstream.transport.set_protocol(client)
     upstream.transport.set_protocol(pod)
+    downstream.transport.resume_reading()
+    if downstream.full:
+        client.pause_writing()
+    if exchange.paused:
+        pod.pause_writing()
     if to_client:
         client.transport.write(to_client)
     if to_pod:
         pod.transport.write(to_pod)
-    downstream.transport.resume_reading()

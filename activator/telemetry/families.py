@@ -379,6 +379,22 @@ UNFINISHED_HEADS = Family(
 UNFINISHED_HEADS_LIMIT = Family(
     "activator_unfinished_header_bytes_limit", _G, (), "How many of these may be kept in memory."
 )
+UNREAD = Family(
+    "activator_unread_bytes",
+    _G,
+    (),
+    "Bytes of responses that clients do not read and of requests that pods do not read.",
+)
+UNREAD_LIMIT = Family(
+    "activator_unread_bytes_limit", _G, (), "How many unread bytes may be kept in memory."
+)
+UNREAD_ENDED = Family(
+    "activator_unread_ended_total",
+    _C,
+    ("peer",),
+    "Connections and streams that were ended because unread bytes reached their limit, by who did "
+    "not read: client or pod.",
+)
 BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
 
 FAMILIES = (
@@ -386,7 +402,8 @@ FAMILIES = (
     *(SERVER_DURATION, SERVER_REQUEST_SIZE, SERVER_RESPONSE_SIZE),
     *(CLIENT_DURATION, CLIENT_REQUEST_SIZE, CONN_REACHABLE, CONN_ERRORS),
     *(QUEUED, WAITING, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES),
-    *(QUEUE_LIMIT, QUEUE_BYTES_LIMIT, UNFINISHED_HEADS, UNFINISHED_HEADS_LIMIT, TIMEOUT),
+    *(QUEUE_LIMIT, QUEUE_BYTES_LIMIT, UNFINISHED_HEADS, UNFINISHED_HEADS_LIMIT),
+    *(UNREAD, UNREAD_LIMIT, UNREAD_ENDED, TIMEOUT),
     *(PODS, CAPACITY, WITH_ROOM, WAKE_UPS, WAKE_UP, WAKE_UP_PHASES, PROBE_AHEAD),
     *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),

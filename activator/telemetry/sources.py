@@ -46,6 +46,20 @@ class Heads(Protocol):
     most: int
 
 
+class Unread(Protocol):
+    """Bytes that wait for peers that do not read."""
+
+    bytes: int
+
+    @property
+    def most(self) -> float:
+        """How many there may be."""
+
+    @property
+    def ended(self) -> Mapping[str, int]:
+        """Connections and streams that were ended for want of room, by who did not read."""
+
+
 class Proxy(Protocol):
     """Where that is found."""
 
@@ -54,6 +68,10 @@ class Proxy(Protocol):
     @property
     def unfinished_heads(self) -> Heads:
         """What is kept of requests that have not begun."""
+
+    @property
+    def unread(self) -> Unread:
+        """What clients and pods do not read."""
 
     @property
     def counters(self) -> Requests:

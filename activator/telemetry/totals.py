@@ -59,6 +59,10 @@ class Totals(Generic[L, P]):
         heads = self._sources.proxy.unfinished_heads
         yield from self._one(f.UNFINISHED_HEADS, heads.bytes)
         yield from self._one(f.UNFINISHED_HEADS_LIMIT, heads.most)
+        unread = self._sources.proxy.unread
+        yield from self._one(f.UNREAD, unread.bytes)
+        yield from self._one(f.UNREAD_LIMIT, unread.most)
+        yield from self._by_word(f.UNREAD_ENDED, "peer", unread.ended)
 
     def _wake_ups(self) -> Iterator[P]:
         writer, wake_ups = self._writer, self._sources.driver.wake_ups

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
+from activator.proxy import presence
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from activator.proxy.http2.stream import Stream
+    from activator.proxy.unread import Peer, UnreadBytes
 
 #: Bytes that a peer may send on all streams beyond what has come. Streams are bounded each by
 #: itself, so that one that nobody reads does not stop the others; this bounds what comes in one
@@ -73,6 +75,7 @@ class Connection(asyncio.Protocol):
         "_max_frame",
         "_out",
         "_owed",
+        "_passed",
         "_reader",
         "_reading",
         "_scheduled",
@@ -87,9 +90,11 @@ class Connection(asyncio.Protocol):
         "peer_window",
         "streams",
         "transport",
+        "unread",
     )
 
-    def __init__(self, clock: Callable[[], float], *, server: bool) -> None:
+    def __init__(self, clock: Callable[[], float], unread: UnreadBytes, *, server: bool) -> None:
+        self.unread = unread
         self._reader = FrameReader(self, preface=server)
         self._decoder = Decoder()
         self._clock = clock
@@ -106,6 +111,8 @@ class Connection(asyncio.Protocol):
         self._owed = 0
         self._max_frame = frames.DEFAULT_MAX_FRAME
         self._blocked: dict[int, Stream] = {}
+        # Payload in ``_out``, or in a transport that is full: who is to know when it has gone.
+        self._passed: list[tuple[Callable[[int], None], int]] = []
         self._begun = False  # the first header block is written
         self.peer_window = frames.DEFAULT_WINDOW
         self.late_at = inf
@@ -135,6 +142,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self.transport = cast(asyncio.Transport, transport)
+        presence.notice_slow_reader(self.transport)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -160,6 +168,8 @@ class Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         self.full = False
         self._answers = 0
+        self.unread.hold(self, 0)
+        self._report_passed()
         self._pump_all()
 
     # -- writing --------------------------------------------------------------------------------
@@ -179,8 +189,23 @@ class Connection(asyncio.Protocol):
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out = []
             self.transport.write(data)
-            if self.full and self.transport.get_write_buffer_size() > MAX_BACKLOG:
-                self.on_backlog()
+            if self.full:
+                self._is_full()
+        if self._passed and not self.full:
+            self._report_passed()
+
+    def _is_full(self) -> None:
+        """Count what waits for the kernel."""
+        if not self.transport.is_closing():
+            self.unread.hold(self, presence.count_held(self.transport))
+        if self.transport.get_write_buffer_size() > MAX_BACKLOG:
+            self.on_backlog()
+
+    def _report_passed(self) -> None:
+        """Have the senders of payload that the kernel took send more."""
+        passed, self._passed = self._passed, []
+        for on_sent, size in passed:
+            on_sent(size)
 
     def write_headers(self, stream: Stream, block: bytes, *, ended: bool) -> None:
         """Send a header block. ``ended``: nothing follows on the stream."""
@@ -207,7 +232,7 @@ class Connection(asyncio.Protocol):
         self._window -= size
         self.write(frames.data_head(stream.id, size, ended=ended) + payload)
         if stream.on_sent is not None:
-            stream.on_sent(size)
+            self._passed.append((stream.on_sent, size))
         if ended:
             self._sent_all(stream)
         return True
@@ -236,11 +261,13 @@ class Connection(asyncio.Protocol):
             unsent.popleft()
         size = len(piece)
         stream.window -= size
+        stream.left -= size
+        self.unread.hold(stream, stream.left)
         self._window -= size
         ended = stream.ends == b"" and not unsent
         self.write(frames.data_head(stream.id, size, ended=ended) + piece)
         if stream.on_sent is not None:
-            stream.on_sent(size)
+            self._passed.append((stream.on_sent, size))
         if ended:
             stream.ends = None
             self._sent_all(stream)
@@ -304,6 +331,9 @@ class Connection(asyncio.Protocol):
             self.expect_late(stream.allowed)
         stream.closed = stream.peer_closed = True
         stream.unsent = stream.ends = None
+        if stream.left:
+            stream.left = 0
+            self.unread.hold(stream, 0)
         self._blocked.pop(stream.id, None)
         self.streams.pop(stream.id, None)
 
@@ -489,6 +519,14 @@ class Connection(asyncio.Protocol):
         """See FrameHandler."""
         if not self._idle_frames.take(self._clock(), self.opened):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without effect")
+
+    @abstractmethod
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader: the peer takes nothing of what waits for the kernel."""
+
+    @abstractmethod
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See unread.Reader: the peer takes nothing of a stream."""
 
     # -- what a side makes of it ----------------------------------------------------------------
 

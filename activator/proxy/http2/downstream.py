@@ -26,6 +26,7 @@ from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
 from activator.proxy.linger import MAX_SECONDS, Linger
 from activator.proxy.problem import negotiated
+from activator.proxy.unread import Peer
 
 if TYPE_CHECKING:
     from activator.proxy.downstream import Downstream
@@ -77,7 +78,7 @@ class Http2Downstream(Connection):
 
     def __init__(self, before: Downstream) -> None:
         proxy = before.proxy
-        super().__init__(proxy.clock, server=True)
+        super().__init__(proxy.clock, proxy.unread, server=True)
         self.proxy = proxy
         self.client = before.client
         self.secure = before.secure
@@ -112,6 +113,7 @@ class Http2Downstream(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.ending = True
+        self.unread.hold(self, 0)
         self.proxy.connections.discard(self)
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
@@ -148,6 +150,21 @@ class Http2Downstream(Connection):
                 self.transport.resume_reading()
         for exchange in self._exchanges():
             exchange.touch()
+
+    def end_unread(self) -> tuple[Peer, str]:
+        """See Connection."""
+        peer = self.peer()
+        self.ending = True
+        self._end_all()
+        presence.reset(self.transport)
+        self.transport.abort()
+        return Peer.CLIENT, peer
+
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See Connection."""
+        self.end(stream, ErrorCode.ENHANCE_YOUR_CALM)
+        self._cancel(stream)
+        return Peer.CLIENT, self.peer()
 
     def _exchanges(self) -> list[Http2Exchange]:
         return [s.exchange for s in self.streams.values() if s.exchange is not None]
@@ -338,7 +355,7 @@ class Http2Downstream(Connection):
         stream.exchange = None
         if stream.id in self.streams:
             now = self.proxy.clock()
-            self._stuck[stream] = (stream.left(), now)
+            self._stuck[stream] = (stream.left, now)
             self.arm(now + self.proxy.header_timeout)
 
     def arm(self, when: float) -> None:
@@ -389,8 +406,8 @@ class Http2Downstream(Connection):
         """End streams of whose answers nobody has taken a byte for too long, and those that have
         all of theirs and do not end; return when the next is due."""
         for stream, (left, since) in list(self._stuck.items()):
-            if stream.left() < left:
-                self._stuck[stream] = (stream.left(), now)
+            if stream.left < left:
+                self._stuck[stream] = (stream.left, now)
             elif now >= since + self._patience(stream):
                 self.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
         stuck = self._stuck.items()

@@ -446,6 +446,7 @@ class Http2Exchange(Exchange):
         stream = self._stream
         if not stream.closed:  # it takes its answer later, perhaps when it has sent all
             stream.credit(self._uncredited)
+            self._uncredited = 0
         self.downstream.exchange_done(stream)
 
     def _send_continue(self) -> None:

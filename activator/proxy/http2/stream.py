@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from activator.proxy.body import pile
 from activator.proxy.http2 import frames
+from activator.proxy.unread import SMALL_WINDOW, WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from activator.proxy.http2.connection import Connection
     from activator.proxy.http2.exchange import Http2Exchange
+    from activator.proxy.unread import Peer
 
 #: Bytes that a peer may send on a stream beyond what has gone out on the other side.
-STREAM_WINDOW: Final = 64 << 10
+STREAM_WINDOW: Final = WINDOW
 #: Share of a window that is gone before its peer is told of room.
 TELL_AFTER: Final = 2
 
@@ -30,9 +32,10 @@ class Stream:
         exchange: whose it is; None once that has ended, or takes no more of what comes.
         answered: on a pod's side: the head of the final answer has come.
         window: bytes that may be sent on it, may be negative (RFC 9113 section 6.9.2).
-        unsent: payload that waits to be sent, if any; ends: what ends it behind that: a block of
-            trailers, empty for none, None as long as there is more to come.
-        on_sent: is told how many bytes of payload have gone out.
+        unsent: payload that waits to be sent, if any; left: its bytes.
+        ends: what ends it behind that: a block of trailers, empty for none, None as long as there
+            is more to come.
+        on_sent: called with bytes of payload once the kernel has them.
         allowed: bytes that the peer may still send; owed: that it may send once it is told.
         closed: it was ended by our side; peer_closed: by the other side.
         missing: bytes of payload that were announced and have not come; -1 for not known.
@@ -48,6 +51,7 @@ class Stream:
         "exchange",
         "fault",
         "id",
+        "left",
         "missing",
         "on_sent",
         "owed",
@@ -63,6 +67,7 @@ class Stream:
         self.answered = False
         self.window = connection.peer_window
         self.unsent: deque[bytes] | None = None  # few streams need one, and it takes 0.6 KiB
+        self.left = 0
         self.ends: bytes | None = None
         self.on_sent: Callable[[int], None] | None = None
         self.allowed = STREAM_WINDOW
@@ -83,12 +88,15 @@ class Stream:
             if self.unsent is None:
                 self.unsent = deque()
             pile(self.unsent, payload)
+            self.left += len(payload)
         self.ends = trailers
         self.connection.pump(self)
+        if self.left:
+            self.connection.unread.hold(self, self.left)
 
-    def left(self) -> int:
-        """Return the bytes of payload that wait to be sent."""
-        return sum(len(piece) for piece in self.unsent or ())
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader."""
+        return self.connection.end_stream_unread(self)
 
     def came(self, length: int) -> bool:
         """Count payload that came; return whether it was allowed."""
@@ -98,7 +106,11 @@ class Stream:
     def credit(self, length: int) -> None:
         """Let the peer send so much more."""
         self.owed += length
-        if self.owed * TELL_AFTER >= STREAM_WINDOW and not self.peer_closed:
-            self.connection.write(frames.window_update(self.id, self.owed))
-            self.allowed += self.owed
-            self.owed = 0
+        room, window = self.owed, STREAM_WINDOW
+        if self.connection.unread.scarce:
+            # Its window shrinks as bytes pass, and grows again by what is owed until then.
+            room, window = room - (STREAM_WINDOW - SMALL_WINDOW), SMALL_WINDOW
+        if room * TELL_AFTER >= window and not self.peer_closed:
+            self.connection.write(frames.window_update(self.id, room))
+            self.allowed += room
+            self.owed -= room

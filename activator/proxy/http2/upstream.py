@@ -17,6 +17,7 @@ from activator.proxy.http2.fields import read_response, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.stream import Stream
+from activator.proxy.unread import Peer
 from activator.proxy.upstream import lost_error
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Http2Upstream(Connection):
     )
 
     def __init__(self, pool: Http2Pool) -> None:
-        super().__init__(pool.clock, server=False)
+        super().__init__(pool.clock, pool.pool.unread, server=False)
         self.pool = pool
         self._responses = Recurring(self._decoder, read_response)
         self._trailers = Recurring(self._decoder, read_trailers)
@@ -138,6 +139,7 @@ class Http2Upstream(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.ending = True
+        self.unread.hold(self, 0)
         self.has_begun.set()
         self.pool.closed(self)
         self._lose_all(lost_error(exc))
@@ -151,9 +153,26 @@ class Http2Upstream(Connection):
         """See Connection."""
         behind = self.transport.get_write_buffer_size() - self._full_at
         if behind > _MAX_BEHIND and not self.ending:
-            self.ending = True
-            self.transport.abort()
-            self._lose_all("the pod takes nothing")
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.ending = True
+        self.transport.abort()
+        self._lose_all("the pod takes nothing")
+
+    def end_unread(self) -> tuple[Peer, str]:
+        """See Connection."""
+        self._give_up()
+        return Peer.POD, self.pool.pool.pod.address
+
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See Connection. The request is not sent again: its next pod would hold as much."""
+        exchange = stream.exchange
+        self.end(stream, ErrorCode.CANCEL)
+        if exchange is not None:
+            error = "the pod did not read the request"
+            exchange.on_lost(error, answered=True, reused=stream.answered)
+        return Peer.POD, self.pool.pool.pod.address
 
     def fail(self, fault: ConnectionFault) -> None:
         """See Connection."""

@@ -22,6 +22,7 @@ from activator.proxy.downstream import Downstream
 from activator.proxy.pool import ConnectionPools, PoolLimits
 from activator.proxy.request import RequestLimits
 from activator.proxy.shared import Proxy
+from activator.proxy.unread import UnreadBytes
 from activator.tasks import Tasks
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
@@ -491,6 +492,7 @@ class World:
         hold_bytes: int = 64 << 10,
         header_timeout: float = 60.0,
         unfinished_header_bytes: int = 32 << 20,
+        unread_bytes: int = 128 << 20,
         idle_from_arrival: bool = False,
     ) -> None:
         """Listen."""
@@ -500,7 +502,8 @@ class World:
         throttler = Throttler(queue or Limits(), lambda: 0.0)
         self.driver = Driver(throttler, self._load, clock=loop.time)
         self.driver.prober = self.prober = _Prober(self)
-        self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time)
+        unread = UnreadBytes(unread_bytes)
+        self.pools = ConnectionPools(pool or PoolLimits(), self._start_task, loop.time, unread)
         self.driver.pools = self.pools
         self.proxy = Proxy(
             *(self.driver, self.pools),
@@ -644,6 +647,7 @@ class World:
                 counts[pod.address] = pod.in_flight
         counts["in all"] = self.driver.throttler.total.depth + self.driver.throttler.total.bytes
         counts["heads"] = self.proxy.unfinished_heads.bytes
+        counts["unread"] = self.proxy.unread.bytes
         return {key: count for key, count in counts.items() if count}
 
     async def idle(self) -> None:

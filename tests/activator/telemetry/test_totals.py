@@ -41,6 +41,14 @@ def test_limits_are_those_of_the_settings() -> None:
     assert found["activator_unfinished_header_bytes", ""] == 43
 
 
+def test_unread_bytes_have_a_gauge_a_limit_and_a_counter_by_side() -> None:
+    found = values(World())
+    assert found["activator_unread_bytes", ""] == 53
+    assert found["activator_unread_bytes_limit", ""] == 59
+    assert found["activator_unread_ended_total", "client"] == 61
+    assert found["activator_unread_ended_total", "pod"] == 67
+
+
 def test_the_lag_of_the_loop_is_a_histogram() -> None:
     world = World()
     world.loop_lag.seconds.observe(LAG_BOUNDS[1])

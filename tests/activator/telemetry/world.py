@@ -46,7 +46,10 @@ class World:
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
         counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
         heads = SimpleNamespace(bytes=43, most=47)
-        self.proxy = SimpleNamespace(counters=counters, draining=False, unfinished_heads=heads)
+        unread = SimpleNamespace(bytes=53, most=59, ended={"client": 61, "pod": 67})
+        self.proxy = SimpleNamespace(
+            counters=counters, draining=False, unfinished_heads=heads, unread=unread
+        )
         self.loop_lag = LoopLag()
         self.link: Any = None
         self.inventory: Any = None

@@ -6,6 +6,7 @@ import tracemalloc
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
+from activator.proxy.unread import UnreadBytes
 
 
 class Line:
@@ -19,6 +20,7 @@ class Line:
     peer_window = 100
 
     def __init__(self) -> None:
+        self.unread = UnreadBytes()
         self.free = True
         self.sent: list[tuple[bytes, bool]] = []
         self.said: list[bytes] = []
@@ -67,7 +69,7 @@ def test_what_has_no_room_waits_in_order_with_its_end_behind_it():
     line.free = False
     stream.send(b"first", None)
     stream.send(b"second", b"")
-    assert stream.left() == len(b"firstsecond")
+    assert stream.left == len(b"firstsecond")
     assert b"".join(stream.unsent or ()) == b"firstsecond"
     assert stream.ends == b""
     assert line.pumped == 2
@@ -78,7 +80,7 @@ def test_payload_that_goes_out_at_once_leaves_its_trailers_alone_to_be_sent():
     stream = stream_on(line)
     stream.send(b"all", b"trailers")
     assert line.sent == [(b"all", False)]
-    assert (stream.left(), stream.ends, line.pumped) == (0, b"trailers", 1)
+    assert (stream.left, stream.ends, line.pumped) == (0, b"trailers", 1)
 
 
 def test_nothing_is_sent_on_a_stream_that_is_ended():
@@ -86,7 +88,7 @@ def test_nothing_is_sent_on_a_stream_that_is_ended():
     stream = stream_on(line)
     stream.closed = True
     stream.send(b"late", b"")
-    assert (line.sent, stream.left(), line.pumped) == ([], 0, 0)
+    assert (line.sent, stream.left, line.pumped) == ([], 0, 0)
 
 
 def test_a_window_in_frames_of_two_bytes_takes_hardly_more_than_one_in_large_ones():
@@ -98,5 +100,5 @@ def test_a_window_in_frames_of_two_bytes_takes_hardly_more_than_one_in_large_one
         stream.send(b"%02d" % (number % 100), None)
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert stream.left() == STREAM_WINDOW
+    assert stream.left == STREAM_WINDOW
     assert taken < 1.5 * STREAM_WINDOW
