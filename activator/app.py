@@ -14,6 +14,7 @@ import logging
 import resource
 import signal
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from activator.discovery.manifests import ManifestFolderError
 from activator.events import EventKind
 from activator.metrics_tls import MetricsTlsError
 from activator.outputs import Outputs
+from activator.proxy.files import LOW_LIMIT
 from activator.proxy.server import ListenError
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
@@ -82,6 +84,7 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
         )
+        _log_files(runtime)
         if demo is not None:
             runtime.driver.events.listen(partial(_tell_of_queue, demo))
             await _unless(stop.asked, demo.run(addresses["http"], addresses["admin"]))
@@ -92,6 +95,13 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
     finally:
         if not stop.insisted.is_set():
             await servers.stop()
+
+
+def _log_files(runtime: Runtime) -> None:
+    shares = runtime.pools.files.shares
+    logger.info("%s", shares, extra=asdict(shares))
+    if shares.limit < LOW_LIMIT:
+        logger.warning("the limit of open files is %d: raise it to %d", shares.limit, LOW_LIMIT)
 
 
 def _tell_of_queue(

@@ -6,10 +6,13 @@ uvicorn's servers, all in one loop; none of them has a signal handler.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from itertools import count
 from typing import Any, Final, cast
 
@@ -35,9 +38,6 @@ _LAST_ANSWERS = 1.0
 #: Seconds between looks whether all listeners still are. The kernel may end one (`ss --kill`), and
 #: the loop, which goes on where accept(2) only fails, tells nobody.
 _LOOK_AT_LISTENERS = 1.0
-#: Connections that the ports for admin, metrics and profiles have each: the hundred that read
-#: events (``admin/event_feed.py``), and some more.
-MOST_ASKING: Final = 128
 #: Bytes of a request to one of them that are read before its head is complete.
 MOST_HEAD: Final = 64 << 10
 
@@ -60,10 +60,11 @@ class Servers:
         self._sockets = _listen(settings)
         self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
         self._events = EventFeed(runtime.driver.events)
+        asking = runtime.pools.files.shares.asking
         self._app = create_app(runtime, settings.admin_hosts, self._events)
-        self.admin = _asgi_server(self._app)
-        self._metrics = _asgi_server(create_metrics_app(runtime))
-        self._profiling = _asgi_server(create_profiling_app(runtime.profiling))
+        self.admin = _asgi_server(self._app, asking)
+        self._metrics = _asgi_server(create_metrics_app(runtime), asking)
+        self._profiling = _asgi_server(create_profiling_app(runtime.profiling), asking)
         if secure is not None:
             self._metrics.secure[self._sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]
@@ -175,10 +176,13 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
 
 
 def _is_listening(sock: socket.socket) -> bool:
+    option = getattr(socket, "SO_ACCEPTCONN", None)
+    if option is None:  # this machine does not tell; a socket that is open listens
+        return sock.fileno() >= 0
     try:
-        return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-    except OSError:  # it is closed
-        return False
+        return bool(sock.getsockopt(socket.SOL_SOCKET, option))
+    except OSError as error:  # it is closed, unless this machine does not know the option
+        return error.errno == errno.ENOPROTOOPT
 
 
 class _Asking(HttpToolsProtocol):
@@ -186,10 +190,17 @@ class _Asking(HttpToolsProtocol):
 
     uvicorn bounds neither their number nor a head's length: who reached the port for metrics could
     take every file of the process, and with them its traffic, or its memory by one request. The
-    oldest makes room and not the newest, so that kubelet, whose probe is new each time, is heard.
+    oldest makes room and not the newest, so that kubelet, whose probe is new each time, is served.
+
+    Arguments:
+        most: connections that a port may have.
     """
 
     _numbers = count()
+
+    def __init__(self, *args: Any, most: int, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._most = most
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
@@ -197,7 +208,7 @@ class _Asking(HttpToolsProtocol):
         self._head = 0
         # uvloop's is none by inheritance.
         super().connection_made(cast(asyncio.Transport, transport))
-        if len(self.connections) > MOST_ASKING:
+        if len(self.connections) > self._most:
             oldest = min(cast("set[_Asking]", self.connections), key=lambda each: each.number)
             self.connections.discard(oldest)
             oldest.transport.abort()
@@ -216,11 +227,42 @@ class _Asking(HttpToolsProtocol):
         super().on_headers_complete()
 
 
-def _asgi_server(app: Any) -> QuietServer:
-    handshakes = Tasks()
+class _AskingGate:
+    """Accepts at most so many connections that have not come to their first request.
+
+    Arguments:
+        arrivals: those; most: how many there may be.
+    """
+
+    def __init__(self, arrivals: Tasks, most: int) -> None:
+        self._arrivals = arrivals
+        self._most = most
+
+    def may_accept(self, *, secure: bool) -> bool:
+        """See listener.Gate."""
+        return len(self._arrivals) < self._most
+
+    def handshake_began(self) -> None:
+        """See listener.Gate."""
+
+    def handshake_failed(self) -> None:
+        """See listener.Gate."""
+
+    def on_room(self, wake: Callable[[], None], *, wanted: bool) -> None:
+        """See listener.Gate; the listener looks again by itself."""
+
+
+def _asgi_server(app: Any, most: int) -> QuietServer:
+    """Return the server of a port that is not for traffic.
+
+    Arguments:
+        most: connections that it may have.
+    """
+    arrivals = Tasks()
     config = uvicorn.Config(
         app,
-        http=_Asking,
+        # uvicorn wants a class; it calls it and no more.
+        http=partial(_Asking, most=most),  # type: ignore[arg-type] # see above
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -228,7 +270,7 @@ def _asgi_server(app: Any) -> QuietServer:
         timeout_graceful_shutdown=2,
         server_header=False,
     )
-    return QuietServer(config, lambda: len(handshakes) < MOST_ASKING, handshakes)
+    return QuietServer(config, _AskingGate(arrivals, most), arrivals)
 
 
 def _address(sock: socket.socket) -> str:

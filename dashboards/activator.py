@@ -67,7 +67,7 @@ CONDITION = Row(
         ),
         _each(
             "Open files",
-            "Each connection is one.",
+            "Each connection is one. Files of traffic, below, have a bound.",
             "process_open_fds",
         ),
         Panel(
@@ -123,6 +123,21 @@ BUDGETS = Row(
             ),
             unit="percentunit",
             warn=0.5,
+            alarm=0.9,
+        ),
+        Panel(
+            "Files of traffic, of what it may have",
+            "Connections of clients, and to pods in use. At 75 % of clients, new ones get 503.",
+            (
+                Query(
+                    f"(sum by (instance) (activator_traffic_files{{{_OF}}}) - on (instance) "
+                    f"activator_upstream_idle_connections{{{_OF}}}) / on (instance) "
+                    f"activator_traffic_files_limit{{{_OF}}}",
+                    "{{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            warn=0.7,
             alarm=0.9,
         ),
         Panel(

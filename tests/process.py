@@ -128,11 +128,16 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
 
 @asynccontextmanager
 async def activator(
-    *arguments: str, environment: Mapping[str, str] | None = None, stdout: IO[bytes] | int = DEVNULL
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    stdout: IO[bytes] | int = DEVNULL,
+    open_files: int = 0,
 ) -> AsyncIterator[Activator]:
+    """Run an activator; ``open_files`` is its limit of open files, 0 for that of the test."""
+    limited = ("sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh") if open_files else ()
     inherited = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "activator", *arguments),
+        *(*limited, sys.executable, "-m", "activator", *arguments),
         stdin=DEVNULL,
         stdout=stdout,
         stderr=PIPE,

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import socket
 import urllib.request
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from activator.discovery.wire import ConnectionLostError
+from activator.keepalive import SocketKind, find_dead
 
 if TYPE_CHECKING:
     import aiohttp
 
 logger = logging.getLogger(__name__)
-
-# A dead peer is found within 30 s even while nothing is to be read: 15 s of silence, then three
-# probes 5 s apart. Linux' own values are two hours.
-_KEEPALIVE = (
-    ("TCP_KEEPIDLE", 15),
-    ("TCP_KEEPINTVL", 5),
-    ("TCP_KEEPCNT", 3),
-    ("TCP_USER_TIMEOUT", 30_000),
-)
 
 
 class AiohttpResponse:
@@ -77,11 +68,7 @@ def keep_alive(response: aiohttp.ClientResponse) -> None:
     if sock is None:
         return
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE:
-            option = getattr(socket, name, None)
-            if option is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        find_dead(sock, SocketKind.API_SERVER)
     except OSError:
         # The inactivity limit finds a dead peer too, only later.
         logger.debug("no TCP keepalive on this connection", exc_info=True)

@@ -18,6 +18,8 @@ from activator.proxy.unread import Peer
 #: When the ports close: seconds in which a connection that is new may still bring its first
 #: request, which is on its way (Go: the same).
 _NEW = 5.0
+#: Seconds for a client for which there is no room to bring its request.
+_TURNED_AWAY = 2.0
 #: Seconds for a client to answer the end of TLS.
 _TLS_END = 1.0
 
@@ -28,6 +30,7 @@ class ClientConnection(asyncio.Protocol, ABC):
     Attributes:
         client: its IP address; secure: whether the connection is encrypted.
         full: the client does not take what has been written for it.
+        turned_away: there is no room for the client; it gets one answer.
         idle_since: see eviction.Guest.
     """
 
@@ -45,6 +48,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         "proxy",
         "secure",
         "transport",
+        "turned_away",
     )
 
     def __init__(self, proxy: Proxy) -> None:
@@ -52,6 +56,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         self.client = b""
         self.secure = False
         self.full = False
+        self.turned_away = False
         self.armed = inf
         self.idle_since = -inf
         self._new_since = -inf  # while no request has come: when it was made
@@ -66,23 +71,30 @@ class ClientConnection(asyncio.Protocol, ABC):
     # -- the beginning --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol; a client for whom there is no place is told so."""
+        """See asyncio.Protocol. A client for which there is no room may bring one request, which is
+        answered 503 unless it is a probe. To answer before it has come would reset it."""
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
         self.secure = presence.is_tls(self.transport)
         presence.notice_slow_reader(self.transport)
         proxy = self.proxy
-        refused = not self.secure and not proxy.find_room()  # over TLS: before the handshake
+        if self.secure:
+            proxy.handshakes -= 1
+        self.turned_away = not proxy.find_room()
         proxy.connections.add(self)
-        if refused:
-            self._closed = True
-            self.write(proxy.too_many_connections())
-            self._end()
-            return
         self._new_since = self.idle_since = now = proxy.clock()
-        proxy.eviction.came(self)
-        proxy.timers.arm(self, now + proxy.header_timeout)
+        if self.turned_away:
+            proxy.turn_away(self)
+        else:
+            proxy.eviction.came(self)
+        proxy.timers.arm(self, now + self.head_timeout)
+
+    @property
+    def head_timeout(self) -> float:
+        """Seconds for a request head to arrive."""
+        timeout = self.proxy.header_timeout
+        return min(timeout, _TURNED_AWAY) if self.turned_away else timeout
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -91,9 +103,9 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def _leave_place(self) -> None:
         """Have nobody look at this connection any more."""
-        self.proxy.connections.discard(self)
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
+        self.proxy.left(self)
 
     def peer(self) -> str:
         """Return the client's ``ip:port``; the port is 0 where there is none."""
@@ -122,7 +134,7 @@ class ClientConnection(asyncio.Protocol, ABC):
     def _end_unused(self, now: float) -> float:
         """Close a connection on which no first request has begun in the time for its head, as Go
         does; or any that is idle, where the server stops."""
-        late_at = self._new_since + self.proxy.header_timeout
+        late_at = self._new_since + self.head_timeout
         if self._stopping or -inf < late_at <= now:
             self._end()
             return inf

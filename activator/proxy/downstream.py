@@ -192,7 +192,7 @@ class Downstream(ClientConnection):
             return data[2:]
         now = self.proxy.clock()
         self._partial = PartialHead(self.proxy.request_limits, now)
-        self._arm(now + self.proxy.header_timeout)
+        self._arm(now + self.head_timeout)
         self._read_partial(data)
         return b""
 
@@ -208,7 +208,10 @@ class Downstream(ClientConnection):
         self._closed = True
         successor = Http2Downstream(self)
         self.proxy.connections.add(successor)
-        self.proxy.eviction.came(successor, http2=True)
+        if self.turned_away:
+            self.proxy.turned_away.add(successor)
+        else:
+            self.proxy.eviction.came(successor, http2=True)
         self.transport.set_protocol(successor)
         if self.secure and not agreed.is_adequate(self.transport):
             successor.fail(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "a weak cipher suite"))
@@ -249,14 +252,21 @@ class Downstream(ClientConnection):
     def _begin(self, request: Request) -> None:
         if self._new_since > -inf:
             self._new_since = -inf
-            self.proxy.eviction.asked(self)
+            if not self.turned_away:
+                self.proxy.eviction.asked(self)
         self._head_only = request.method == b"HEAD"
         self._minor = request.minor
         special = request.fields or may_be_kubelet(request.block)
         if special and (reply := probe_reply(request, self.proxy.unhealthy)) is not None:
             self._body = request.body
             self.idle_since = self.proxy.clock()
-            self.reply(negotiated(reply, request.block), keep_alive=request.keep_alive)
+            keep_alive = request.keep_alive and not self.turned_away
+            self.reply(negotiated(reply, request.block), keep_alive=keep_alive)
+            return
+        if self.turned_away:
+            self._body = request.body
+            reply = negotiated(self.proxy.too_many_connections(), request.block)
+            self.reply(reply, keep_alive=False)
             return
         exchange = self._exchange = Http1Exchange(self, request)
         self._body = request.body
@@ -409,7 +419,7 @@ class Downstream(ClientConnection):
             return min(later, self._look(now)) if unseen else later
         if self._partial is None:
             return self._end_unused(now)
-        late_at = self._partial.since + self.proxy.header_timeout
+        late_at = self._partial.since + self.head_timeout
         if now < late_at:
             return late_at
         self._refuse(FramingError("the request head took too long", 408))

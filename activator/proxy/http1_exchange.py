@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # a downstream makes exchanges
     from activator.proxy.upstream import Upstream
 
 
+#: Bytes of a body that a pod's kernel takes whether or not the pod reads (Linux: 64 KiB at first).
+_FITS_ANY_WINDOW = 32 << 10
+
+
 class Http1Exchange(Exchange):
     """One request and its answer.
 
@@ -100,6 +104,8 @@ class Http1Exchange(Exchange):
         upstream.send(self, b"".join(data))
         if body is not NO_BODY:
             body.on_sent()
+            if not 0 <= self.request.length <= _FITS_ANY_WINDOW:
+                upstream.expect_slow_reading(True)
             if not body.complete:
                 self.downstream.regulate()
 

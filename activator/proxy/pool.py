@@ -8,13 +8,13 @@ counterpart: the transport of V/knative.dev/pkg/network/transports.go.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from activator.keepalive import SocketKind, find_dead
 from activator.names import private_service
 from activator.proxy.dial import (
     DROPPED,
@@ -28,6 +28,7 @@ from activator.proxy.dial import (
     connect_error,
     connect_tls,
 )
+from activator.proxy.files import FileBudget, Waiter
 from activator.proxy.http2.pool import Http2Pool
 from activator.proxy.unread import UnreadBytes
 from activator.proxy.upstream import Upstream
@@ -38,6 +39,28 @@ _Connection = TypeVar("_Connection", bound=asyncio.BaseProtocol)
 
 #: Seconds that an idle connection is kept (Knative and Go: 90).
 IDLE_TIMEOUT = 90.0
+#: Pods that are searched for an idle connection of HTTP/2 when a file is short. The next search
+#: begins behind them.
+_SAMPLE = 16
+
+
+class _Waiter:
+    """Who dials, as long as it waits for a file (files.Waiter)."""
+
+    __slots__ = ("_dialer", "_pool")
+
+    def __init__(self, pool: Pool, dialer: Dialer) -> None:
+        self._pool = pool
+        self._dialer = dialer
+
+    @property
+    def wants_connection(self) -> bool:
+        """See files.Waiter."""
+        return self._dialer.wants_connection
+
+    def take_idle(self) -> Upstream | None:
+        """See files.Waiter."""
+        return self._pool.take_alive()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +83,7 @@ class Pool:
     Attributes:
         reachable: whether the last connection that was asked for came to be.
         idle: those that wait for a request, the newest last.
+        may_have_idle: whether the pool is among those that are searched for idle connections.
         host_lines: the request fields that say which pod is asked, each with its CRLF.
         probe_lines: the same of a probe.
     """
@@ -72,6 +96,7 @@ class Pool:
         "host",
         "host_lines",
         "idle",
+        "may_have_idle",
         "pod",
         "port",
         "probe_lines",
@@ -91,8 +116,14 @@ class Pool:
         self.reachable = False
         self.set_passthrough(pools.passthrough)
         self.idle: list[Upstream] = []
+        self.may_have_idle = False
         self.connections = 0
         self.gone = False
+
+    @property
+    def files(self) -> FileBudget:
+        """The budget of open files."""
+        return self._pools.files
 
     @property
     def origin(self) -> str:
@@ -150,20 +181,26 @@ class Pool:
         upstream.idle_since = pools.now
         self.idle.append(upstream)
         pools.idle += 1
+        if upstream.reads_slowly:
+            upstream.expect_slow_reading(False)
+        if not self.may_have_idle:
+            pools.with_idle(self)
+        if pools.files.waiting:
+            pools.files.freed()
 
     def dial(self, dialer: Dialer, within: float = inf) -> None:
         """Open a connection for ``dialer``.
 
         Arguments:
-            within: seconds, where it is shorter than the limit for all.
+            within: seconds, where it is shorter than the limit for all, as for a probe. Such a
+                dial may use the files that are kept for probes.
         """
         self._pools.start(self._dial(dialer, within))
 
     async def _dial(self, dialer: Dialer, within: float) -> None:
         try:
-            upstream = await self.open(
-                lambda: Upstream(self), within, lambda: dialer.wants_connection
-            )
+            waiter = _Waiter(self, dialer)
+            upstream = await self.open(lambda: Upstream(self), within, waiter)
         except OSError as error:
             dialer.on_dial_failed(self.failed(connect_error(error)), connect_cause(error))
             return
@@ -184,7 +221,7 @@ class Pool:
         self,
         make: Callable[[], _Connection],
         within: float,
-        wanted: Callable[[], bool],
+        waiter: Waiter,
         *,
         http2: bool = False,
     ) -> _Connection:
@@ -193,13 +230,18 @@ class Pool:
         Arguments:
             make: returns the protocol object of a connection.
             within: seconds, where it is shorter than the limit for all.
+            waiter: who wants the connection. While no file is free it may get one that is idle.
             http2: over TLS: whether the pod has to choose HTTP/2.
 
         Raises:
             OSError: see dial.connect_tls.
         """
         limit = min(within, self._pools.limits.connect_timeout)
+        files = self._pools.files
         while True:
+            idle = await files.take(waiter, probe=within < inf)
+            if idle is not None:
+                return cast(_Connection, idle)  # of the same pool
             upstream = make()
             try:
                 if self._proof is None:
@@ -210,27 +252,45 @@ class Pool:
                     await connect_tls(upstream, self.host, self.port, both, proof)
                 return upstream
             except OSError as error:
-                if error.errno not in OUR_SHORTAGE or not wanted():
+                if error.errno not in OUR_SHORTAGE or not waiter.wants_connection:
                     raise
+            finally:
+                if getattr(upstream, "transport", None) is None:
+                    files.give_back()  # else ``closed`` does
             await asyncio.sleep(SHORTAGE_PAUSE)
 
     def opened(self, upstream: Upstream) -> None:
         """Count a new connection."""
-        self.count(1)
-        sock = upstream.transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.count()
+        find_dead(upstream.transport.get_extra_info("socket"), SocketKind.POD)
 
     def closed(self, upstream: Upstream) -> None:
         """Forget a connection."""
-        self.count(-1)
+        self.uncount(upstream)
         if upstream in self.idle:
             self.idle.remove(upstream)
             self._pools.idle -= 1
 
-    def count(self, by: int) -> None:
-        """Count connections that came, or went."""
-        self.connections += by
-        self._pools.connections += by
+    def count(self) -> None:
+        """Count a connection that came."""
+        self.connections += 1
+        self._pools.connections += 1
+
+    def uncount(self, connection: object) -> None:
+        """Count a connection that went; its file is free."""
+        self.connections -= 1
+        self._pools.connections -= 1
+        self._pools.making_room.discard(connection)
+        self._pools.files.give_back()
+
+    def close_oldest_idle(self) -> Upstream | None:
+        """Close the connection that has been idle longest, and return it; None without one."""
+        if not self.idle:
+            return None
+        upstream = self.idle.pop(0)
+        self._pools.idle -= 1
+        upstream.transport.abort()  # at once: the end of TLS would take the pod's answer
+        return upstream
 
     def close_idle(self, before: float = inf) -> None:
         """Close the connections that have been idle since before that time."""
@@ -250,6 +310,8 @@ class ConnectionPools:
 
     Attributes:
         idle: how many connections are idle in all; connections: how many there are.
+        files: the budget of open files.
+        making_room: idle connections that are being closed, since a file is short.
         now: the time at the last ``close_expired``, which is exact enough to expire by.
         passthrough: see ``set_passthrough``.
         tls: how pods prove themselves to requests; None where those go out plain.
@@ -264,6 +326,10 @@ class ConnectionPools:
     ) -> None:
         self.unread = UnreadBytes() if unread is None else unread
         self.limits = limits
+        self.files = FileBudget()
+        self.files.idle.append((self.close_one_idle, lambda: len(self.making_room)))
+        self.making_room: set[object] = set()
+        self._with_idle: dict[Pool, None] = {}
         self.start = start
         self._clock = clock
         self.now = clock()
@@ -339,6 +405,37 @@ class ConnectionPools:
             pool.close_idle(before)
         for http2 in self._http2.values():
             http2.close_idle(before)
+
+    def with_idle(self, pool: Pool) -> None:
+        """Remember that a pool has an idle connection, until a search finds none."""
+        pool.may_have_idle = True
+        self._with_idle[pool] = None
+
+    def close_one_idle(self) -> bool:
+        """Close a connection that is idle, each time of another pod; return whether there is one.
+
+        O(1) in pods, since a pool without an idle connection is not searched twice.
+        """
+        while self._with_idle:
+            pool = next(iter(self._with_idle))
+            del self._with_idle[pool]
+            upstream = pool.close_oldest_idle()
+            if upstream is None:
+                pool.may_have_idle = False
+            else:
+                self._with_idle[pool] = None
+                self.making_room.add(upstream)
+                return True
+        return self._close_one_idle_of_http2()
+
+    def _close_one_idle_of_http2(self) -> bool:
+        for _ in range(min(_SAMPLE, len(self._http2))):
+            pod = next(iter(self._http2))
+            pool = self._http2[pod] = self._http2.pop(pod)
+            if (connection := pool.close_oldest_idle()) is not None:
+                self.making_room.add(connection)
+                return True
+        return False
 
     def close(self) -> None:
         """Close everything that is idle."""

@@ -1,27 +1,34 @@
 """What the kernel knows of a client: whether it is there, and what it has not taken yet.
 
-Linux only. Knows no HTTP and no protocol object.
+Linux answers exactly. Elsewhere (macOS) a half-closed client behind unread bytes counts as open.
+Knows no HTTP and no protocol object.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import socket
 import struct
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from math import inf
+
+from activator.keepalive import SocketKind, find_dead
 
 #: Bytes that may wait for the kernel behind a TLS connection before those to encrypt wait as well
 #: (uvloop's bound, which is not ours to set), with the piece that exceeds it.
 _BEHIND_TLS = 128 << 10
 _TCP_ESTABLISHED, _TCP_CLOSE, _TCP_CLOSE_WAIT = 1, 7, 8  # include/net/tcp_states.h
-#: Whether the kernel can be asked for it (macOS: not so).
-_TELLS = hasattr(socket, "TCP_INFO")
 _ENDED = frozenset((_TCP_CLOSE, _TCP_CLOSE_WAIT))
+#: Linux alone has these two; macOS has the third in their stead (sys/socket.h).
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+_TIOCOUTQ: int | None = getattr(termios, "TIOCOUTQ", None)
+_SO_NWRITE = 0x1024
 #: Seconds until the first and between later looks at a client that the loop tells nothing of.
 _LOOK_AFTER = 0.05
 _LOOK_AFTER_MAX = 5.0
@@ -30,13 +37,6 @@ _LOOK_SOON = 0.001
 #: Seconds for which such a request waits at most, and for which an answer proves that the client
 #: is there: a round trip, and 40 ms for an acknowledgement that the client's kernel delays.
 ANSWER_WITHIN = 0.2
-#: To a client that has closed its socket, the answer to a question of the kernel is a reset as
-#: soon as its kernel has forgotten it (Linux: 60 s).
-_KEEP_ALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-)
 
 
 def is_tls(transport: asyncio.Transport) -> bool:
@@ -64,10 +64,8 @@ def count_held(transport: asyncio.Transport) -> int:
 
 
 def keep_asking(transport: asyncio.Transport) -> None:
-    """Have the kernel ask every few seconds whether the client is there."""
-    sock = transport.get_extra_info("socket")
-    for level, option, value in _KEEP_ALIVE:
-        sock.setsockopt(level, option, value)
+    """Have the kernel probe every few seconds whether the client is there."""
+    find_dead(transport.get_extra_info("socket"), SocketKind.HALF_CLOSED)
 
 
 def is_gone(transport: asyncio.Transport) -> bool:
@@ -83,11 +81,24 @@ def has_ended(transport: asyncio.Transport) -> bool:
 
 
 def _state(transport: asyncio.Transport) -> int:
-    if not _TELLS:
-        return _TCP_ESTABLISHED
     sock = transport.get_extra_info("socket")
-    state: int = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    if _TCP_INFO is None:
+        return _state_by_looking(sock.fileno())
+    state: int = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0]
     return state
+
+
+def _state_by_looking(fd: int) -> int:
+    """Return the state that a look at the next byte shows; nothing is read."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            sock.getpeername()  # a connection that is broken has none
+            ended = not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return _TCP_ESTABLISHED
+    except OSError:
+        return _TCP_CLOSE
+    return _TCP_CLOSE_WAIT if ended else _TCP_ESTABLISHED
 
 
 def count_unread(transport: asyncio.Transport) -> int:
@@ -180,7 +191,9 @@ class Inquiry:
     @staticmethod
     def is_answered(transport: asyncio.Transport) -> bool:
         """Return whether the client's kernel has acknowledged all that was sent."""
-        return not transport.get_write_buffer_size() and not _unacknowledged(transport)
+        return not transport.get_write_buffer_size() and not _unacknowledged(
+            transport.get_extra_info("socket")
+        )
 
 
 def reset(transport: asyncio.Transport) -> None:
@@ -199,11 +212,16 @@ def count_unsent(transport: asyncio.Transport) -> int:
     ours = transport.get_write_buffer_size()
     if not ours and not is_tls(transport):
         return 0
-    return ours + _unacknowledged(transport)
+    return ours + _unacknowledged(transport.get_extra_info("socket"))
 
 
-def _unacknowledged(transport: asyncio.Transport) -> int:
-    """Return how many bytes the kernel has sent, or is to send, that nobody has acknowledged."""
+def _unacknowledged(sock: socket.socket) -> int:
+    """Return how many bytes the kernel has sent without acknowledgement, or not sent yet."""
     queued = bytearray(4)
-    fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
-    return int.from_bytes(queued, sys.byteorder)
+    if _TIOCOUTQ is not None:
+        with suppress(OSError):  # macOS knows it of terminals alone
+            fcntl.ioctl(sock.fileno(), _TIOCOUTQ, queued)
+            return int.from_bytes(queued, sys.byteorder)
+    with suppress(OSError):
+        return sock.getsockopt(socket.SOL_SOCKET, _SO_NWRITE)
+    return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,13 +28,8 @@ logger = logging.getLogger(__name__)
 
 #: What is ended where a peer does not read.
 _NOT_READ = {Peer.CLIENT: "response to client", Peer.POD: "request to pod"}
-#: Share of the process's files that connections of clients may take. A request needs two, one of
-#: them its pod's; those that wait need one.
-_SHARE_FOR_CLIENTS = 0.75
-#: Share of those, besides, for clients that have been sent away and are not gone yet.
-_SHARE_LEAVING = 1 / 16
-#: Share of those for clients whose TLS has not begun, so that who sends nothing takes no place from
-#: those on other ports.
+#: Share of the clients' files for those whose TLS has not begun, so that a client that sends
+#: nothing takes no place from those on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5
 
 
@@ -55,6 +49,7 @@ class ProxyCounters:
 
     unknown_revisions: int = 0
     bad_requests: int = 0
+    turned_away: int = 0
 
 
 class Proxy:
@@ -105,16 +100,21 @@ class Proxy:
         #: Who watches requests; None while that is off. May change at any time.
         self.tracer: Tracer | None = None
         self.request_log: RequestLog | None = None
-        #: Connections of clients beyond this are refused: the rest of the process's files is for
-        #: pods, probes and discovery, without which no client is served.
-        self.max_connections = int(_SHARE_FOR_CLIENTS * _file_limit())
+        self.files = files = pools.files
+        files.clients = self._places
+        files.idle.append((self._send_one_away, lambda: self.eviction.leaving))
+        #: Connections of clients beyond this are turned away.
+        self.max_connections = files.shares.clients
         #: Set when the process is to end: each answer from then on is the last on its connection,
         #: so that clients go elsewhere before it is closed.
         self.draining = False
         self.connections: set[Connected] = set()
         self.eviction = Eviction()
-        #: Clients that are no connections yet: their TLS has not begun.
-        self.handshakes = Tasks()
+        #: Connections for which there is no room; each gets one answer.
+        self.turned_away: set[Connected] = set()
+        #: Clients that are no connections yet; and how many of them are in a TLS handshake.
+        self.arrivals = Tasks()
+        self.handshakes = 0
         self._repeats = Repeats()
         self._date = b""
         self._date_of = 0
@@ -127,34 +127,78 @@ class Proxy:
             self._date = formatdate(now, usegmt=True).encode()
         return self._date
 
+    # -- room ------------------------------------------------------------------------------------
+
+    def _places(self) -> int:
+        """Return how many files clients have that are served, or are to be."""
+        away = len(self.turned_away) + self.eviction.leaving
+        return len(self.connections) + self.handshakes - away
+
+    def _send_one_away(self) -> bool:
+        """Close an idle client; see files.FileBudget.idle."""
+        return self.eviction.make_room(self.clock(), 1 + self.files.shares.door // 2)
+
     def find_room(self) -> bool:
-        """Whether one more client may be connected; one that is idle goes for it if need be."""
-        eviction, most = self.eviction, self.max_connections
-        here = len(self.connections) + len(self.handshakes)
-        if here - eviction.leaving < most:
+        """Return whether a new client may be served; what is idle is closed for it if need be."""
+        files, places = self.files, self._places()
+        if places >= self.max_connections:
+            return self._send_one_away()
+        if places + files.pods < files.shares.traffic and not files.waiting:
             return True
-        return eviction.make_room(self.clock(), 1 + int(_SHARE_LEAVING * most))
+        return files.make_room()
 
-    def admit_handshake(self) -> bool:
-        """Return whether one more client may begin TLS; if not, that is logged now and then."""
-        most = max(1, int(_SHARE_FOR_HANDSHAKES * self.max_connections))
-        if len(self.handshakes) >= most:
-            self._tell_too_many("clients have not ended their TLS handshakes", most)
-        elif not self.find_room():
-            self._tell_too_many("connections are open", self.max_connections)
-        else:
-            return True
-        return False
+    def turn_away(self, client: Connected) -> None:
+        """Record that there is no room for a new client, and log it now and then."""
+        self.turned_away.add(client)
+        self.counters.turned_away += 1
+        if self._repeats.admit("turned away", self.clock()) is not None:
+            files = self.files
+            logger.warning(
+                "no file is free for more clients, %d clients and %d connections to pods are open: "
+                "new clients get 503; raise the limit of open files, which is %d",
+                *(self._places(), files.pods, files.shares.limit),
+            )
 
-    def _tell_too_many(self, what: str, count: int) -> None:
-        if self._repeats.admit(what, self.clock()) is not None:
-            logger.warning("%d %s, more are refused: raise the limit of open files", count, what)
+    def left(self, client: Connected) -> None:
+        """Remove a connection that is closed; its file is free."""
+        self.connections.discard(client)
+        self.turned_away.discard(client)
+        self.files.freed()
 
-    def too_many_connections(self) -> bytes:
-        """Return the answer to a connection beyond the bound, and log it now and then."""
-        self._tell_too_many("connections are open", self.max_connections)
-        reply = too_many_connections(self.retry_after())
-        return reply.render(date=self.date(), head_only=False, keep_alive=False, minor=1)
+    def may_accept(self, *, secure: bool) -> bool:
+        """See listener.Gate."""
+        if secure and self._too_many_handshakes():
+            return False
+        shares, files = self.files.shares, self.files
+        here = len(self.connections) + len(self.arrivals) + files.pods
+        return here < shares.traffic + shares.door
+
+    def _too_many_handshakes(self) -> bool:
+        return self.handshakes >= max(1, int(_SHARE_FOR_HANDSHAKES * self.max_connections))
+
+    def handshake_began(self) -> None:
+        """See listener.Gate."""
+        self.handshakes += 1
+
+    def handshake_failed(self) -> None:
+        """See listener.Gate."""
+        self.handshakes -= 1
+        self.files.freed()
+
+    def on_room(self, wake: Callable[[], None], *, wanted: bool) -> None:
+        """See listener.Gate."""
+        (self.files.on_room.add if wanted else self.files.on_room.discard)(wake)
+        if not wanted or not self._too_many_handshakes():
+            return
+        if self._repeats.admit("handshakes", self.clock()) is not None:
+            logger.warning(
+                "%d clients have not ended their TLS handshakes: more wait to be accepted",
+                self.handshakes,
+            )
+
+    def too_many_connections(self) -> Reply:
+        """Return the answer to a client for which there is no room."""
+        return too_many_connections(self.retry_after())
 
     def too_many_unfinished(self) -> Reply:
         """Return the answer to a head for whose rest there is no room, and log it now and then."""
@@ -216,8 +260,3 @@ class Proxy:
         for downstream in connections:
             downstream.cut()
         return len(connections)
-
-
-def _file_limit() -> float:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 20 if soft == resource.RLIM_INFINITY else soft

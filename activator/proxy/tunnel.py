@@ -117,6 +117,7 @@ def tunnel(exchange: Http1Exchange, downstream: Downstream, upstream: Upstream) 
     What the client sent behind its request is held until here, and sent now (RFC 9110 section
     7.8: the server's 101 comes first).
     """
+    upstream.expect_slow_reading(True)
     client, pod = _DownstreamEnd(exchange, downstream), _UpstreamEnd(exchange, upstream)
     client.peer, pod.peer = pod, client
     to_client, to_pod = upstream.take_early(), downstream.take_early()

@@ -10,6 +10,7 @@ import asyncio
 import select
 from typing import TYPE_CHECKING, Protocol, cast
 
+from activator.keepalive import SocketKind, bound_unacknowledged
 from activator.proxy import presence
 from activator.proxy.body import Body, CloseBody
 from activator.proxy.grammar import FramingError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:  # a pool makes connections, a connection returns to its pool
 
 #: Bytes of a response head (Go's transport: 10 MiB by default, envoy 60 KiB).
 MAX_HEAD = 1 << 20
+#: The pod has ended its side. Linux alone has it; elsewhere the end counts as readable.
+_PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
 #: Interim (1xx) answers to one request (Go: 5, then by bytes).
 MAX_INTERIM = 16
 #: What pods send is read into here, and copied out before the next read: the loop's own buffer
@@ -81,7 +84,11 @@ class Answered(Protocol):
 
 
 class Upstream(asyncio.BufferedProtocol):
-    """One connection to one pod."""
+    """One connection to one pod.
+
+    Attributes:
+        reads_slowly: the pod may leave much of the present request unread for long.
+    """
 
     __slots__ = (
         "_body",
@@ -95,6 +102,7 @@ class Upstream(asyncio.BufferedProtocol):
         "idle_since",
         "owner",
         "pool",
+        "reads_slowly",
         "reused",
         "transport",
     )
@@ -104,6 +112,7 @@ class Upstream(asyncio.BufferedProtocol):
         self.pool = pool
         self._unread = pool.unread
         self.reused = False
+        self.reads_slowly = False
         self.idle_since = 0.0
         self._poll: select.poll | None = None
         self._lost = False
@@ -131,10 +140,22 @@ class Upstream(asyncio.BufferedProtocol):
         is worth the system call.
         """
         if self._poll is None:
-            self._poll = select.poll()
             fd = self.transport.get_extra_info("socket").fileno()
-            self._poll.register(fd, select.POLLIN | select.POLLRDHUP)
+            if not hasattr(select, "poll"):  # not Linux; macOS of some years has none either
+                return not select.select([fd], [], [], 0)[0]
+            self._poll = select.poll()
+            self._poll.register(fd, select.POLLIN | _PEER_CLOSED)
         return not self._poll.poll(0)
+
+    def expect_slow_reading(self, on: bool) -> None:
+        """Lift the bound on the time for the pod to take what it was sent, or set it again.
+
+        The kernel does not tell a pod that has vanished from one that is there and does not read.
+        """
+        self.reads_slowly = on
+        if not self.transport.is_closing():
+            sock = self.transport.get_extra_info("socket")
+            bound_unacknowledged(sock, SocketKind.POD_SLOW if on else SocketKind.POD)
 
     def give_back(self) -> None:
         """Return to the pool without having been used."""

@@ -395,6 +395,27 @@ UNREAD_ENDED = Family(
     "Connections and streams that were ended because unread bytes reached their limit, by who did "
     "not read: client or pod.",
 )
+TRAFFIC_FILES = Family(
+    "activator_traffic_files",
+    _G,
+    ("use",),
+    "Open files of traffic: use clients, or pods for connections to pods.",
+)
+TRAFFIC_FILES_LIMIT = Family(
+    "activator_traffic_files_limit", _G, (), "Files that traffic may have open."
+)
+TRAFFIC_FILES_WAITING = Family(
+    "activator_traffic_files_waiting",
+    _G,
+    (),
+    "Connections to pods that wait for a free file before they are opened.",
+)
+TURNED_AWAY = Family(
+    "activator_turned_away_clients_total",
+    _C,
+    (),
+    "Connections of clients that got 503 since no file was free for one more.",
+)
 BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
 
 FAMILIES = (
@@ -404,6 +425,7 @@ FAMILIES = (
     *(QUEUED, WAITING, ACTIVE, WAIT, REQUESTS, REQUEUES, OLDEST_WAITER, QUEUE_BYTES),
     *(QUEUE_LIMIT, QUEUE_BYTES_LIMIT, UNFINISHED_HEADS, UNFINISHED_HEADS_LIMIT),
     *(UNREAD, UNREAD_LIMIT, UNREAD_ENDED, TIMEOUT),
+    *(TRAFFIC_FILES, TRAFFIC_FILES_LIMIT, TRAFFIC_FILES_WAITING, TURNED_AWAY),
     *(PODS, CAPACITY, WITH_ROOM, WAKE_UPS, WAKE_UP, WAKE_UP_PHASES, PROBE_AHEAD),
     *(CLUSTER_IP, PROBES, PROBE_FAILURES, PROBES_IN_FLIGHT, UPSTREAM, UPSTREAM_IDLE),
     *(UNKNOWN_REVISION, BAD_REQUESTS),

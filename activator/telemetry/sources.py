@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from activator.driver import Driver
@@ -37,6 +37,7 @@ class Requests(Protocol):
 
     unknown_revisions: int
     bad_requests: int
+    turned_away: int
 
 
 class Heads(Protocol):
@@ -60,10 +61,44 @@ class Unread(Protocol):
         """Connections and streams that were ended for want of room, by who did not read."""
 
 
+class FileShares(Protocol):
+    """How the files of the process are shared out."""
+
+    @property
+    def traffic(self) -> int:
+        """For clients and connections to pods."""
+
+
+class Files(Protocol):
+    """The budget of open files.
+
+    Attributes:
+        pods: files of connections to pods.
+    """
+
+    pods: int
+
+    @property
+    def shares(self) -> FileShares:
+        """What the budget is."""
+
+    @property
+    def clients(self) -> Callable[[], int]:
+        """Returns how many files clients have."""
+
+    @property
+    def waiting(self) -> int:
+        """How many connections to pods wait for a file."""
+
+
 class Proxy(Protocol):
     """Where that is found."""
 
     draining: bool
+
+    @property
+    def files(self) -> Files:
+        """The budget of open files."""
 
     @property
     def unfinished_heads(self) -> Heads:

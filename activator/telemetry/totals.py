@@ -63,6 +63,12 @@ class Totals(Generic[L, P]):
         yield from self._one(f.UNREAD, unread.bytes)
         yield from self._one(f.UNREAD_LIMIT, unread.most)
         yield from self._by_word(f.UNREAD_ENDED, "peer", unread.ended)
+        files = self._sources.proxy.files
+        used = {"clients": files.clients(), "pods": files.pods}
+        yield from self._by_word(f.TRAFFIC_FILES, "use", used)
+        yield from self._one(f.TRAFFIC_FILES_LIMIT, files.shares.traffic)
+        yield from self._one(f.TRAFFIC_FILES_WAITING, files.waiting)
+        yield from self._one(f.TURNED_AWAY, self._sources.proxy.counters.turned_away)
 
     def _wake_ups(self) -> Iterator[P]:
         writer, wake_ups = self._writer, self._sources.driver.wake_ups

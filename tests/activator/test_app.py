@@ -7,7 +7,7 @@ import json
 import signal
 import socket
 from asyncio.subprocess import DEVNULL
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -40,9 +40,15 @@ def anyio_backend() -> Any:
     return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
-def local(folder: Path, *arguments: str, stdout: IO[bytes] | int = DEVNULL) -> Any:
+def local(
+    folder: Path,
+    *arguments: str,
+    stdout: IO[bytes] | int = DEVNULL,
+    environment: Mapping[str, str] | None = None,
+    open_files: int = 0,
+) -> Any:
     command = ("local", "--manifests", str(folder), *ANY_PORTS, *arguments)
-    return activator(*command, stdout=stdout)
+    return activator(*command, stdout=stdout, environment=environment, open_files=open_files)
 
 
 class Pod:

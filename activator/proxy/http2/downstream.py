@@ -100,7 +100,7 @@ class Http2Downstream(Connection):
         self._last_said = False  # and which stream was the last
         self._resets = Budget(*_RESETS)
         self.transport = before.transport
-        self.late_at = before.idle_since + proxy.header_timeout
+        self.late_at = before.idle_since + before.head_timeout
         self.arm(self.late_at)
         self.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
 
@@ -114,9 +114,9 @@ class Http2Downstream(Connection):
         """See asyncio.Protocol."""
         self.ending = True
         self.unread.hold(self, 0)
-        self.proxy.connections.discard(self)
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
+        self.proxy.left(self)
         self._end_counting()
         self._end_all()
 
@@ -251,8 +251,21 @@ class Http2Downstream(Connection):
         stream = Stream(self, number, None)
         stream.peer_closed = ended
         self.streams[number] = stream
+        if self._before.turned_away:
+            self._turn_away(stream, read[0])
+            return
         stream.exchange = exchange = Http2Exchange(self, stream, read)
         exchange.begin()
+
+    def _turn_away(self, stream: Stream, request: Request) -> None:
+        """Answer that there is no room for this client, and have it leave."""
+        reply = negotiated(self.proxy.too_many_connections(), request.block)
+        bodiless = request.method == b"HEAD"
+        self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=bodiless)
+        if not bodiless:
+            stream.send(reply.body, b"")
+        self.exchange_done(stream)
+        self.shutdown()
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR

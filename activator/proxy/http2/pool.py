@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from activator.keepalive import SocketKind, find_dead
 from activator.proxy.dial import DROPPED, OtherProtocolError, connect_cause, connect_error
+from activator.proxy.files import FileBudget
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.upstream import Http2Upstream
 
@@ -22,24 +23,6 @@ _FIRST_STREAMS: Final = 100
 #: Seconds for a pod to say that: with its first frame (RFC 9113 section 3.4), so nearly always in
 #: one round trip. Servers of gRPC fail what is beyond their number, and do not refuse it.
 _SETTLE_SECONDS: Final = 1.0
-
-#: Seconds for a pod's kernel to acknowledge what it was sent, or asked: one that has vanished would
-#: be sent all requests on its connection for a quarter of an hour. No PING: servers of gRPC end
-#: connections that ask often.
-_SILENCE: Final = 20
-_ASK_AFTER: Final = 15
-
-
-def _find_the_dead(sock: socket.socket) -> None:
-    """Have the kernel end the connection to a pod that has vanished without a word."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", _ASK_AFTER),
-        ("TCP_KEEPINTVL", _SILENCE - _ASK_AFTER),
-        ("TCP_USER_TIMEOUT", 1000 * _SILENCE),
-    ):
-        if hasattr(socket, option):  # macOS has them under other names
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Http2Pool:
@@ -108,9 +91,7 @@ class Http2Pool:
 
     async def _dial(self) -> None:
         try:
-            upstream = await self.pool.open(
-                lambda: Http2Upstream(self), inf, self._is_wanted, http2=True
-            )
+            upstream = await self.pool.open(lambda: Http2Upstream(self), inf, self, http2=True)
         except OtherProtocolError:
             self._refuse()
             return
@@ -132,7 +113,7 @@ class Http2Pool:
         self._dialing = False
         self.pool.reachable = True
         # Not before: over TLS a pod proves only now that it is one of its namespace.
-        if not upstream.transport.is_closing():
+        if not upstream.transport.is_closing() and upstream not in self._connections:
             self._connections.append(upstream)
         waiting, self._waiting = self._waiting, []
         welcome = upstream.has_room()
@@ -144,7 +125,14 @@ class Http2Pool:
             elif exchange.wants_connection:
                 self.dial(exchange)
 
-    def _is_wanted(self) -> bool:
+    @property
+    def files(self) -> FileBudget:
+        """The budget of open files."""
+        return self.pool.files
+
+    @property
+    def wants_connection(self) -> bool:
+        """See files.Waiter."""
         return any(exchange.wants_connection for exchange in self._waiting)
 
     def _refuse(self) -> None:
@@ -160,6 +148,10 @@ class Http2Pool:
         for exchange in waiting:
             exchange.on_dial_failed(error, cause)
 
+    def take_idle(self) -> Http2Upstream | None:
+        """See files.Waiter: a request has ended on a connection, which has room again."""
+        return self.take()
+
     def announced(self, streams: int) -> None:
         """Take how many streams a pod takes on a connection. One that takes none for now may take
         as many as before when it takes any: only a new connection tells."""
@@ -167,20 +159,30 @@ class Http2Pool:
 
     def opened(self, upstream: Http2Upstream) -> None:
         """Count a new connection."""
-        self.pool.count(1)
-        _find_the_dead(upstream.transport.get_extra_info("socket"))
+        self.pool.count()
+        # No PING: servers of gRPC end connections on which many come.
+        find_dead(upstream.transport.get_extra_info("socket"), SocketKind.POD)
 
     def closed(self, upstream: Http2Upstream) -> None:
         """Forget a connection."""
         if upstream in self._connections:
             self._connections.remove(upstream)
-        self.pool.count(-1)
+        self.pool.uncount(upstream)
 
     def close_idle(self, before: float) -> None:
         """Close the connections that have been idle since before that time."""
         for connection in list(self._connections):
             if not connection.streams and connection.idle_since < before:
                 connection.close()
+
+    def close_oldest_idle(self) -> Http2Upstream | None:
+        """Close a connection that is idle, and return it; None without one."""
+        idle = [each for each in self._connections if not each.streams and not each.ending]
+        if not idle:
+            return None
+        oldest = min(idle, key=lambda each: each.idle_since)
+        oldest.close()
+        return oldest
 
     def retire(self) -> None:
         """Take no more requests; what runs is finished."""

@@ -126,6 +126,8 @@ class Http2Upstream(Connection):
             self.idle_since = self._clock()
             if self._going:
                 asyncio.get_running_loop().call_soon(self.close)
+        if (files := self.pool.files).waiting:
+            files.freed()
 
     # -- for the loop ---------------------------------------------------------------------------
 

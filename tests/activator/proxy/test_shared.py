@@ -41,6 +41,7 @@ async def test_connections_beyond_the_bound_are_refused_and_leave_files_for_pods
     first.send(request())
     assert (await first.answer()).status == 200
     second = await world.client()
+    second.send(request())
     refused = await second.answer()
     assert (refused.status, refused.get(b"connection")) == (503, b"close")
     assert refused.get(b"activator-reason") == b"queue-full; too many connections"

@@ -15,8 +15,8 @@ from typing import Any
 import trustme
 
 from activator.proxy.downstream import Downstream
+from activator.proxy.listener import Listener
 from activator.proxy.server import listen
-from activator.proxy.tls_listener import TlsListener
 from activator.tls.internal import DATA_PLANE, POD_PORT, InternalTls
 from activator.tls.parameters import TlsParameters
 from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until
@@ -142,12 +142,12 @@ class TlsWorld(World):
         self.pools.use_tls(self.tls.pods)
         sock = listen("127.0.0.1", 0, "--https-port")
         self.port = sock.getsockname()[1]
-        self._server = TlsListener(
+        self._server = Listener(
             sock,
-            self.tls.server.context,
             lambda: Downstream(self.proxy),
-            self.proxy.admit_handshake,
-            self.proxy.handshakes,
+            self.proxy,
+            self.proxy.arrivals,
+            self.tls.server.context,
         )
         self.trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.ca.configure_trust(self.trusted)

@@ -680,7 +680,7 @@ class World:
             await pod.close()
         for sock in self._sockets:
             sock.close()
-        await self.proxy.handshakes.close()
+        await self.proxy.arrivals.close()
         await self.tasks.close()
         await turns(20)
         self.proxy.timers.close()

@@ -39,6 +39,15 @@ def test_limits_are_those_of_the_settings() -> None:
     assert found["activator_queue_bytes_limit", "all"] == 110
     assert found["activator_unfinished_header_bytes_limit", ""] == 47
     assert found["activator_unfinished_header_bytes", ""] == 43
+    assert found["activator_traffic_files_limit", ""] == 144
+
+
+def test_files_of_traffic_are_counted_by_use() -> None:
+    found = values(World())
+    assert found["activator_traffic_files", "clients"] == 59
+    assert found["activator_traffic_files", "pods"] == 61
+    assert found["activator_traffic_files_waiting", ""] == 67
+    assert found["activator_turned_away_clients_total", ""] == 53
 
 
 def test_unread_bytes_have_a_gauge_a_limit_and_a_counter_by_side() -> None:

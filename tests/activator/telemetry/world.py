@@ -44,11 +44,17 @@ class World:
         self.history = History(self.driver.entries.known, self.clock, lambda: self.clock.now)
         self.prober = SimpleNamespace(attempts=7, failures={"timeout": 2}, in_flight=1)
         self.pools = SimpleNamespace(connections=5, idle=3, tls=None)
-        counters = SimpleNamespace(unknown_revisions=11, bad_requests=13)
+        counters = SimpleNamespace(unknown_revisions=11, bad_requests=13, turned_away=83)
         heads = SimpleNamespace(bytes=43, most=47)
         unread = SimpleNamespace(bytes=53, most=59, ended={"client": 61, "pod": 67})
+        shares = SimpleNamespace(traffic=144)
+        files = SimpleNamespace(shares=shares, clients=lambda: 71, pods=73, waiting=79)
         self.proxy = SimpleNamespace(
-            counters=counters, draining=False, unfinished_heads=heads, unread=unread
+            counters=counters,
+            draining=False,
+            unfinished_heads=heads,
+            unread=unread,
+            files=files,
         )
         self.loop_lag = LoopLag()
         self.link: Any = None

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from activator.proxy import tls_listener
+from activator.proxy import listener
 from activator.proxy.downstream import Downstream
-from tests.activator.proxy.tls_world import TlsWorld
+from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, request, turns, until
 
 #: A record that says it is a handshake, and is none.
@@ -32,9 +32,9 @@ async def world(anyio_backend: Any) -> AsyncIterator[TlsWorld]:
 
 async def silent(world: TlsWorld, count: int) -> list[Client]:
     """So many clients that say nothing, which are all counted."""
-    before = len(world.proxy.handshakes)
+    before = world.proxy.handshakes
     clients = [await world.plain() for _ in range(count)]
-    await until(lambda: len(world.proxy.handshakes) == before + count)
+    await until(lambda: world.proxy.handshakes == before + count)
     return clients
 
 
@@ -43,11 +43,11 @@ def open_files() -> int:
 
 
 async def test_a_silent_client_is_counted_and_given_up_in_time(world, monkeypatch):
-    monkeypatch.setattr(tls_listener, "_HANDSHAKE_TIMEOUT", 0.2)
+    monkeypatch.setattr(listener, "_HANDSHAKE_TIMEOUT", 0.2)
     (client,) = await silent(world, 1)
     assert not world.proxy.connections
     await client.ended()
-    await until(lambda: not len(world.proxy.handshakes))
+    await until(lambda: not world.proxy.handshakes)
 
 
 async def test_a_client_is_counted_once_it_is_encrypted_as_a_connection_alone(world):
@@ -55,22 +55,24 @@ async def test_a_client_is_counted_once_it_is_encrypted_as_a_connection_alone(wo
     client = await world.client()
     client.send(request())
     assert (await client.answer()).status == 200
-    assert (len(world.proxy.handshakes), len(world.proxy.connections)) == (0, 1)
+    assert (world.proxy.handshakes, len(world.proxy.connections)) == (0, 1)
 
 
-async def test_handshakes_beyond_their_share_are_refused_at_once_until_one_ends(world, caplog):
+async def test_handshakes_beyond_their_share_wait_until_one_ends(world, caplog):
+    await world.serving()
     world.proxy.max_connections = 4
     clients = await silent(world, 2)
     third = await world.plain()
-    await third.ended()
+    await until(lambda: caplog.messages)
+    await world.clock_moves(0.5)
     assert caplog.messages == [
-        "2 clients have not ended their TLS handshakes, more are refused: "
-        "raise the limit of open files"
+        "2 clients have not ended their TLS handshakes: more wait to be accepted"
     ]
+    assert not third.eof
     clients[0].abort()
-    await until(lambda: len(world.proxy.handshakes) == 1)
-    await world.serving()
-    assert (await world.ask()).status == 200
+    by_hand = ByHand(third, world.trusted)
+    await by_hand.shake(behind=request())
+    assert b"200 OK" in await by_hand.read_until(b"\r\n\r\n")
 
 
 async def test_silent_handshakes_leave_room_on_other_ports(world):
@@ -86,14 +88,17 @@ async def test_the_last_place_may_be_a_client_of_tls(world):
     assert (await world.ask()).status == 200
 
 
-async def test_where_all_places_are_taken_tls_does_not_begin(world, caplog):
+async def test_where_all_places_are_taken_a_client_gets_503_over_tls(world, caplog):
+    await world.serving()
     world.proxy.max_connections = 1
     await plain_statuses(world, 1)
-    client = await world.plain()
-    await client.ended()
-    assert not len(world.proxy.handshakes)
-    assert caplog.messages[-1] == (
-        "1 connections are open, more are refused: raise the limit of open files"
+    answer = await world.ask()
+    assert (answer.status, answer.get(b"connection")) == (503, b"close")
+    assert not world.proxy.handshakes
+    limit = world.pools.files.shares.limit
+    assert caplog.messages[0] == (
+        "no file is free for more clients, 1 clients and 0 connections to pods are open: "
+        f"new clients get 503; raise the limit of open files, which is {limit}"
     )
 
 
@@ -175,7 +180,7 @@ async def test_handshakes_that_fail_leave_nothing_and_log_nothing(world, caplog,
     await until(lambda: not any(map(is_open, clients)))
     for sock in clients:
         sock.close()
-    await until(lambda: not len(world.proxy.handshakes))
+    await until(lambda: not world.proxy.handshakes)
     await until(lambda: open_files() == before)
     assert not caplog.messages
     assert not world.proxy.connections
@@ -203,7 +208,7 @@ async def test_clients_that_do_not_trust_us_leave_nothing_and_log_nothing(world,
             await world.loop.create_connection(
                 Client, "127.0.0.1", world.port, ssl=stranger, server_hostname="localhost"
             )
-    await until(lambda: not len(world.proxy.handshakes))
+    await until(lambda: not world.proxy.handshakes)
     await until(lambda: open_files() == before)
     assert not caplog.messages
     assert not world.proxy.connections
@@ -212,7 +217,7 @@ async def test_clients_that_do_not_trust_us_leave_nothing_and_log_nothing(world,
 async def test_handshakes_that_are_cancelled_close_their_connections(world):
     clients = await silent(world, 3)
     before = open_files()
-    await world.proxy.handshakes.close()
+    await world.proxy.arrivals.close()
     for client in clients:
         await client.ended()
         client.abort()
@@ -235,7 +240,7 @@ def no_more_files() -> Iterator[None]:
 async def test_without_files_connections_are_left_to_the_kernel_for_a_while(
     world, caplog, monkeypatch
 ):
-    monkeypatch.setattr(tls_listener, "_PAUSE", 0.2)
+    monkeypatch.setattr(listener, "_PAUSE", 0.2)
     accepts: list[None] = []
     accept = socket.socket.accept
 
@@ -254,14 +259,14 @@ async def test_without_files_connections_are_left_to_the_kernel_for_a_while(
             assert len(accepts) == 1  # not at every turn of the loop
             await world.clock_moves(0.5)
             assert len(accepts) >= 2
-        assert caplog.messages == ["cannot accept connections over TLS: Too many open files"]
+        assert caplog.messages == ["cannot accept connections: Too many open files"]
         await world.clock_moves(0.3)
-        await until(lambda: len(world.proxy.handshakes) == 1)
+        await until(lambda: world.proxy.handshakes == 1)
     assert (await world.ask()).status == 200
 
 
 async def test_a_listener_that_is_closed_while_it_pauses_stays_closed(world, monkeypatch):
-    monkeypatch.setattr(tls_listener, "_PAUSE", 0.2)
+    monkeypatch.setattr(listener, "_PAUSE", 0.2)
     sock = socket.socket()
     with sock:
         with no_more_files():
@@ -282,14 +287,14 @@ async def test_a_closed_listener_leaves_handshakes_alone(world):
         await world.plain()
     await turns(20)
     assert not client.eof
-    assert len(world.proxy.handshakes) == 1
+    assert world.proxy.handshakes == 1
 
 
 async def test_a_burst_is_taken_in_turns_and_in_full(world):
     """What stands in the kernel's line after one turn has the next."""
-    count = 2 * tls_listener._PER_TURN + 1
+    count = 2 * listener._PER_TURN + 1
     socks = [connect(world) for _ in range(count)]
-    await until(lambda: len(world.proxy.handshakes) == count)
+    await until(lambda: world.proxy.handshakes == count)
     for sock in socks:
         sock.close()
-    await until(lambda: not len(world.proxy.handshakes))
+    await until(lambda: not world.proxy.handshakes)
