@@ -11,6 +11,12 @@ from typing import NamedTuple
 
 from throttler.model import MeshMode
 
+#: Seconds of failures after which a pod that has passed a probe proves no more that pods can be
+#: reached. Twice what Kubernetes takes by default to list a broken pod as not ready: three
+#: readiness probes, 10 s apart. A shorter time takes a restart for a mesh. A longer one delays the
+#: ClusterIP where a mesh, or a network policy, is switched on under pods that run.
+PROOF_LASTS = 60.0
+
 
 class Reach(NamedTuple):
     """What requests may be sent to.

@@ -32,6 +32,8 @@ class PodTracker:
             a mesh or kube-proxy chooses the pod.
         mesh_like: whether its last probe failed in a way that a mesh might be the cause of; None
             while it has answered none since it was listed as it is.
+        reached_until: a probe that fails later ends its proof that pods can be reached: infinite
+            while its last probe passed, minus infinity while there is no proof.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
         state: what we think of it, see throttler.health; state_since: when it came to that.
         epoch: grows when answers to earlier probes become void.
@@ -74,6 +76,7 @@ class PodTracker:
         "mesh_like",
         "on_trial",
         "proven_at",
+        "reached_until",
         "ready",
         "relapses",
         "revision",
@@ -98,6 +101,7 @@ class PodTracker:
         self.dest = dest
         self.is_service = is_service
         self.mesh_like: bool | None = None
+        self.reached_until = -inf
         self.ready = ready
         self.state = PodState.PROBING
         self.state_since = now
@@ -129,6 +133,12 @@ class PodTracker:
     def address(self) -> str:
         """``ip:port``, IPv6 in brackets."""
         return self.dest.address
+
+    @property
+    def proves_reach(self) -> bool:
+        """Whether it proves that pods can be reached by their own addresses: it has passed a probe
+        since it was listed, and has not failed for ``throttler.mesh.PROOF_LASTS`` since."""
+        return self.reached_until > -inf
 
     def apply(self, event: PodEvent, now: float) -> None:
         """Move to the state that follows from ``event``.

@@ -8,12 +8,13 @@ revisionWatcher in pkg/activator/net/revision_backends.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from throttler.changes import Changes
 from throttler.health import PodEvent, PodState
-from throttler.mesh import Reach, looks_like_mesh
+from throttler.mesh import PROOF_LASTS, Reach, looks_like_mesh
 from throttler.model import Dest, Dests
 from throttler.outliers import Outliers
 from throttler.owners import Taken
@@ -166,6 +167,7 @@ class Roster:
             before = pod.epoch
             if pod.state is PodState.DRAINING:
                 pod.apply(PodEvent.LISTED, now)
+                pod.reached_until = -inf
                 pod.last_error = ""  # what was met in its earlier life is void
                 pod.complained = False
             elif was_ready and not ready:
@@ -174,6 +176,8 @@ class Roster:
                 return
             if ready:
                 pod.mesh_like = None  # what a pod answered while it started says nothing of a mesh
+                if pod.proves_reach:
+                    pod.reached_until = inf
         self._question(pod, changes, now)
 
     def _question(self, pod: PodTracker, changes: Changes, now: float) -> None:
@@ -201,6 +205,7 @@ class Roster:
         """
         self.reach = reach
         for pod in self.pods.values():
+            pod.reached_until = -inf  # it was asked in another way
             if pod.state is PodState.DRAINING:
                 continue
             if reach.pods:
@@ -228,6 +233,7 @@ class Roster:
         was_healthy = pod.state is _HEALTHY
         pod.apply(PodEvent.PROBE_PASSED, now)
         pod.mesh_like = False
+        pod.reached_until = inf
         pod.last_error = ""
         pod.complained = False
         pod.last_status = 200
@@ -246,6 +252,8 @@ class Roster:
             return False
         pod.last_probe_at, pod.last_status = now, status
         before, pod.mesh_like = pod.mesh_like, looks_like_mesh(status)
+        lapsed = now >= pod.reached_until
+        pod.reached_until = -inf if lapsed else min(pod.reached_until, now + PROOF_LASTS)
         if not self._trusts(pod):
             took_out = self._lose(pod, PodEvent.PROBE_FAILED, error, now)
             # The last answer that the ClusterIP waited for, or one against it?

@@ -81,18 +81,21 @@ class Service:
         Arguments:
             before: its ``mesh_like`` before that.
         """
-        if not self._needed or not self.address or pod.mesh_like is before:
+        if not self._needed or not self.address:
             return False
-        if self.tracker is not None:
-            return pod.mesh_like is False
-        return before is False or pod is self._awaited
+        if self.tracker is None and pod is self._awaited:
+            return pod.mesh_like is True and not pod.proves_reach
+        if pod.mesh_like is before:
+            return False
+        return pod.mesh_like is False if self.tracker is not None else before is False
 
     def _seek(self, reach: Reach, pods: Collection[PodTracker]) -> bool:
         """Return whether the ClusterIP, which is needed, is to be asked, and used if it passes.
 
         A pod that starts answers 503, as a mesh does. So what counts is what pods answered after
         Kubernetes listed them as ready, and all of those must have answered before it begins; a
-        new pod that has not answered yet does not end it.
+        new pod that has not answered yet does not end it. A pod whose container restarts answers
+        503 as well: while one proves that pods can be reached, it does not begin.
         """
         listed = [pod for pod in pods if pod.state is not PodState.DRAINING]
         ready = [pod for pod in listed if pod.ready]
@@ -105,8 +108,10 @@ class Service:
         if self.tracker is not None:
             return True
         # Pods answer about in this order. So that a thousand of them are not looked through at
-        # each answer, the last that has not answered yet is the one that is awaited.
-        self._awaited = next((pod for pod in reversed(ready) if not pod.mesh_like), None)
+        # each answer, one is awaited: the last that proves something, or has not answered yet.
+        proofs = (pod for pod in reversed(listed) if pod.proves_reach)
+        missing = (pod for pod in reversed(ready) if not pod.mesh_like)
+        self._awaited = next(proofs, None) or next(missing, None)
         return self._awaited is None
 
     def _leave(self, tracker: PodTracker, changes: Changes, now: float) -> None:

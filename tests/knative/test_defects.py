@@ -5,13 +5,24 @@ No Go test speaks of these; each was found by trying the program out.
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.knative.objects import private, public, revision
+from tests.knative.objects import private, private_service, public, revision
 from tests.knative.peers import to
-from tests.knative.pods import PASSES, UNAVAILABLE, ScriptedPod, after, slowly
+from tests.knative.pods import (
+    PASSES,
+    UNAVAILABLE,
+    Reaction,
+    ScriptedPod,
+    after,
+    breaks,
+    http,
+    slowly,
+)
 from tests.knative.world import World
 
 NewWorld = Callable[..., Awaitable[World]]
@@ -147,3 +158,65 @@ async def test_a_wrong_http_2_preface_reaches_no_pod(world: World) -> None:
     client = await world.call(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")
     await client.ended()
     assert not pod.traffic
+
+
+#: What queue-proxy answers to a request while its application is not there, and while it waits
+#: for it with a probe.
+NOT_THERE = http(
+    b"dial tcp 127.0.0.1:8080: connect: connection refused\n",
+    502,
+    b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n",
+)
+
+
+@pytest.mark.parametrize("restarts", [UNAVAILABLE, breaks], ids=["503", "reset"])
+async def test_a_container_that_restarts_is_no_mesh(
+    world: World, caplog: pytest.LogCaptureFixture, restarts: Reaction
+) -> None:
+    """queue-proxy answers its probe 503, as a mesh would. The pod has passed one: it can be
+    reached, so its requests wait for it. In Knative all of them go to the ClusterIP for good."""
+    caplog.set_level(logging.INFO, "activator")
+    pods = await world.serving(2)
+    cluster_ip = await world.pod()
+    world.apply(revision(), private_service(cluster_ip.at), private(pod.at for pod in pods))
+    assert (await world.ask()).status == 200
+    for pod in pods:
+        pod.reacts(restarts)
+        pod.answer = NOT_THERE
+    clients = await world.calls(50)
+    await world.passes(20)
+    assert await world.outcome(clients) == {"waits": 50}
+    for pod in pods:
+        pod.reacts(PASSES)
+        pod.answer = http(b"back")
+    assert Counter([await client.text() for client in clients]) == {"back": 50}
+    assert not cluster_ip.traffic
+    assert "out of reach" not in caplog.text
+    assert "ClusterIP" not in caplog.text
+
+
+async def test_a_mesh_that_comes_between_us_and_a_pod_that_was_reached_is_noticed(
+    world: World,
+) -> None:
+    """No pod passes a probe for longer than a restart takes: requests go to the ClusterIP, those
+    of a pod that was never reached at once, and back to the first pod that passes a probe."""
+    pod, cluster_ip = await world.serving(2)
+    world.apply(revision(), private_service(cluster_ip.at), private([pod.at]))
+    assert await (await world.call()).text() == pod.name
+    await pod.refuse()
+    for connection in pod.open:
+        connection.reset()
+    client = await world.call()
+    await world.passes(50)
+    assert await world.outcome([client]) == {"waits": 1}
+    await world.passes(20)
+    assert await client.text() == cluster_ip.name
+    fresh = await world.pod(UNAVAILABLE)
+    world.apply(private([fresh.at]))
+    await world.passes()
+    asked = world.now()
+    assert await (await world.call()).text() == cluster_ip.name
+    assert world.now() - asked < 1
+    fresh.reacts(PASSES)
+    await world.passes(40)
+    assert await (await world.call()).text() == fresh.name

@@ -16,6 +16,7 @@ import pytest
 from tests.throttler.world import WatchedTicket, dests
 from throttler import budget as budget_module
 from throttler import pod as pod_module
+from throttler import roster as roster_module
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.health import PodState
@@ -43,6 +44,8 @@ TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
 ENDS = {"released", "timed-out", "cancelled", "rejected"}
 #: A slow start from 64 to 65,536 would need as many requests.
 SMALL_START, SMALL_END, UNLIMITED = 2, 8, 2_147_483_647
+#: Seconds for which a pod that fails proves that pods can be reached: a walk takes some 20.
+SHORT_PROOF = 0.5
 MAX = UNLIMITED
 
 Step = tuple[str, int, int]
@@ -55,6 +58,8 @@ class Pod:
     limit: int
     is_service: bool = False
     mesh_like: bool | None = None
+    proof: bool = False  # that pods can be reached: it has passed a probe
+    failing_since: float | None = None  # the same, or since it was listed as ready
     state: str = "probing"
     error: str = ""  # what was met last, if it was not good
     generation: int = 0  # answers to probes that were asked in an earlier one are void
@@ -145,6 +150,7 @@ class Walk:
         self.gone: set[PodTracker] = set()
         self.ended: dict[Ticket, int] = {}
         self.via_service = 0
+        self.kept_off = 0  # how often one proof alone spoke against the ClusterIP
         self.told: set[str] = set()
         self.failed: dict[Ticket, list[Pod]] = {}
         self.claims: list[tuple[RevisionID, Dest]] = []  # the newest last
@@ -430,6 +436,7 @@ class Walk:
     def reach_anew(self, rev: Rev) -> None:
         rev.reach = self.reach
         for pod in rev.pods.values():
+            pod.proof = False
             if pod.state == "draining":
                 continue
             if not self.reach[0]:
@@ -471,8 +478,7 @@ class Walk:
                 share = rev.spec.container_concurrency * ready // max(rev.share[1], 1)
                 rev.service.limit = max(share, 1)
 
-    @staticmethod
-    def sought(rev: Rev) -> bool:
+    def sought(self, rev: Rev) -> bool:
         pods, service, _ = rev.reach
         listed = [p for p in rev.pods.values() if p.state != "draining"]
         ready = [p for p in listed if p.ready]
@@ -482,7 +488,13 @@ class Walk:
             return True
         if rev.usable() or [p for p in listed if p.mesh_like is False]:
             return False
-        return rev.service is not None or all(p.mesh_like for p in ready)
+        if rev.service is not None:
+            return True
+        if not all(p.mesh_like for p in ready):
+            return False
+        proofs = [p for p in listed if p.proof]
+        self.kept_off += bool(proofs)
+        return not proofs
 
     def endpoints(self, a: int, b: int) -> None:
         """Kubernetes lists other pods: some leave, some come, some turn ready or not ready."""
@@ -670,6 +682,7 @@ class Walk:
                 news = True
             if pod.state == "draining":
                 pod.error, pod.complained = "", False  # of an earlier life
+                pod.proof = False
             if pod.state == "draining" or (pod.state == "healthy" and pod.ready and not ready):
                 self.suspect(pod)
                 news = True
@@ -677,6 +690,7 @@ class Walk:
             if news:
                 if ready:
                     pod.mesh_like = None
+                    pod.failing_since = None
                 if rev.reach[0] and not self.trust(rev, pod):
                     self.new_probes.append(pod)
 
@@ -697,6 +711,7 @@ class Walk:
         assert real is not None
         if (rev := self.counting(asked)) is not None and self.now >= pod.held:
             pod.mesh_like = False
+            pod.proof, pod.failing_since = True, None
             pod.error, pod.complained = "", False
             pod.passed_at = self.now
             if pod.state == "probing":
@@ -718,6 +733,10 @@ class Walk:
         assert real is not None
         if (rev := self.counting(asked)) is not None:
             pod.mesh_like = status in (None, 502, 503)
+            if pod.failing_since is None:
+                pod.failing_since = self.now
+            elif self.now >= pod.failing_since + SHORT_PROOF:
+                pod.proof = False
             pod.error, pod.complained = "bad", False
             if not (rev.reach[2] and pod.ready and not pod.is_service):
                 self.fail(pod)
@@ -1072,6 +1091,7 @@ def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget_module, "RESERVED_FOR", SMALL_RESERVE)
     monkeypatch.setattr(pod_module, "SLOW_START", SMALL_START)
     monkeypatch.setattr(pod_module, "SLOW_START_END", SMALL_END)
+    monkeypatch.setattr(roster_module, "PROOF_LASTS", SHORT_PROOF)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -1088,12 +1108,13 @@ def test_the_walks_go_where_it_matters() -> None:
     """Else they would agree on nothing much."""
     paths: set[tuple[str, ...]] = set()
     told: set[str] = set()
-    gone = via_service = taken_out = taken_away = panicked = shed = 0
+    gone = via_service = kept_off = taken_out = taken_away = panicked = shed = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
         paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
         gone += len(walk.gone)
         via_service += walk.via_service
+        kept_off += walk.kept_off
         told |= walk.told
         taken_out += walk.taken_out
         taken_away += walk.taken_away
@@ -1109,6 +1130,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert told == {reason.value for reason in list(Reason)[:6]}
     assert gone > 100
     assert via_service > 15, via_service
+    assert kept_off > 30, kept_off
     assert taken_out - panicked > 30, taken_out
     assert panicked > 15, panicked
     assert taken_away > 30, taken_away

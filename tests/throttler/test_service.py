@@ -8,7 +8,7 @@ from tests.throttler.world import HTTP1, NAME, Many, One, addresses, dests, revi
 from throttler.capacity import MAX_CAPACITY, SLOW_START, ActivatorShare
 from throttler.changes import Changes
 from throttler.health import PodState
-from throttler.mesh import REACH
+from throttler.mesh import PROOF_LASTS, REACH
 from throttler.model import MeshMode, RevisionID
 from throttler.pod import PodTracker
 from throttler.ticket import ASSIGNED, QUEUED, RELEASED
@@ -97,13 +97,6 @@ class TestAuto:
         assert one.throttler.service is None, "it is asked anew, now that it is ready"
         assert probed(one.failed(one.pod(A), 503)) == [VIP]
 
-    def test_a_pod_that_was_used_and_is_lost_answers_anew_first(self) -> None:
-        one = One(1, service=VIP)
-        (pod,) = one.healthy([A])
-        one.throttler.connect_failed(pod, "refused", one.now)
-        assert one.throttler.service is None
-        assert probed(one.failed(pod, None)) == [VIP]
-
     def test_it_is_not_asked_while_any_pod_is_usable(self) -> None:
         one = One(1, service=VIP)
         one.set_dests([A, B])
@@ -183,6 +176,106 @@ class TestAuto:
         one = meshed()
         one.throttler.set_service("", one.now)
         assert one.request().state is QUEUED
+
+
+class TestProof:
+    """A pod that has passed a probe proves that pods can be reached."""
+
+    @pytest.mark.parametrize("status", [None, 502, 503])
+    def test_a_restart_behind_queue_proxy_is_no_mesh(self, status: int | None) -> None:
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        one.throttler.answered_badly(pod, "answered 502", one.now, untouched=True)
+        waiting = one.request()
+        for _ in range(599):
+            assert one.failed(pod, status) is None
+            one.now += 0.1
+        assert one.throttler.service is None
+        one.passed(pod)
+        assert waiting.pod is pod
+
+    @pytest.mark.parametrize("ready", [True, False])
+    def test_one_pod_proves_it_for_all(self, ready: bool) -> None:
+        one = One(1, service=VIP, probe_suffices=ready)
+        one.set_dests([A], [] if ready else [B])
+        one.passed(one.pod(A if ready else B))
+        one.set_dests([A, C], [] if ready else [B])
+        for address in (A, C, A, C):
+            one.failed(one.pod(address))
+        assert one.throttler.service is None
+
+    def test_it_ends_with_a_probe_that_fails_a_minute_after_the_first(self) -> None:
+        """A mesh, or a network policy, may have come between us and a pod that runs."""
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        one.failed(pod)
+        one.now += PROOF_LASTS - 0.1
+        assert one.failed(pod) is None
+        one.now += 0.1
+        assert probed(one.failed(pod)) == [VIP]
+        one.passed(service(one))
+        assert one.request().pod is service(one)
+        one.passed(pod)
+        assert one.throttler.service is None, "and begins anew with one that passes"
+        one.failed(pod)
+        assert probed(one.failed(pod)) == []
+
+    def test_each_pod_that_has_proved_it_has_its_own_minute(self) -> None:
+        one = One(1, service=VIP)
+        first, second = one.healthy([A, B])
+        for pod in (first, second):
+            one.failed(pod)
+            one.now += 1
+        one.now += PROOF_LASTS
+        assert probed(one.failed(first)) == []
+        assert probed(one.failed(second)) == [VIP]
+
+    def test_a_pod_that_is_listed_as_ready_again_has_it_again(self) -> None:
+        """It was away for minutes, and its container ends again at once."""
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        one.set_dests([], [A])
+        one.failed(pod)
+        one.now += PROOF_LASTS - 1
+        one.failed(pod)
+        one.set_dests([A])
+        one.now += 2
+        assert one.failed(pod) is None
+        assert one.throttler.service is None
+
+    def test_new_pods_have_to_prove_it_themselves(self) -> None:
+        one = One(1, service=VIP)
+        one.healthy([A])
+        one.set_dests([B])
+        assert probed(one.failed(one.pod(B))) == [VIP]
+
+    def test_a_pod_that_leaves_the_list_takes_it_along(self) -> None:
+        """It still has a request, so it is known when it is listed again."""
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        one.request()
+        one.set_dests([])
+        one.set_dests([A])
+        assert one.pod(A) is pod
+        assert probed(one.failed(pod)) == [VIP]
+
+    def test_a_pod_that_was_asked_through_the_mesh_proves_nothing(self) -> None:
+        one = One(1, service=VIP, mode=MeshMode.AUTO, addressable=True)
+        (pod,) = one.healthy([A])
+        one.throttler.set_reach(REACH[MeshMode.AUTO, False], one.now)
+        one.failed(pod)
+        assert probed(one.failed(pod)) == [VIP]
+
+    def test_a_thousand_pods_are_looked_through_a_few_times(self) -> None:
+        """Of a thousand proofs that end one after the other, few have the others looked at."""
+        one = One(1, service=VIP)
+        pods = one.healthy(addresses(1000))
+        for pod in pods:
+            one.failed(pod)
+        one.now += PROOF_LASTS
+        seen = [changes for pod in pods if (changes := one.failed(pod)) is not None]
+        assert len(seen) < 50
+        assert probed(seen[-1]) == [VIP]
 
 
 class TestEnabled:
