@@ -202,9 +202,14 @@ class Driver:
             error: what was wrong, for people.
             status: of the answer; None if there was none.
         """
-        with self._narration.of_pod(pod, f"its probe failed: {error}"):
-            changes = pod.revision.probe_failed(pod, epoch, error, self.clock(), status)
+        now = self.clock()
+        with self._narration.of_pod(pod, f"its probe failed: {error}{_silence(pod, now)}"):
+            changes = pod.revision.probe_failed(pod, epoch, error, now, status)
         self.carry_out(changes)
+
+    def look_for_silence(self) -> None:
+        """Have pods probed that have requests and begin no response; due every second."""
+        self.carry_out(self.throttler.look_for_silence(self.clock()))
 
     def set_mesh(self, mode: MeshMode, pod_addressability: bool) -> None:
         """Take how pods are reached; all revisions follow at once.
@@ -356,3 +361,12 @@ class Driver:
         self._timer = None
         self._timer_at = inf
         self.carry_out(self.throttler.wake(self.clock()))
+
+
+def _silence(pod: PodTracker, now: float) -> str:
+    """Return what to add where a pod with requests has begun no response for long."""
+    silent = pod.revision.silence.of(pod, now)
+    if silent is None:
+        return ""
+    requests = f"{pod.in_flight} request{'s' * (pod.in_flight > 1)}"
+    return f"; it has had {requests} and begun no response for {silent:.1f} s"

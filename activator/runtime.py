@@ -48,6 +48,7 @@ from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
 from activator.tls.internal import SECRET, InternalTls, InternalTlsError
 from activator.tls.parameters import TlsParameters
+from throttler import silence
 from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
@@ -311,6 +312,7 @@ class Runtime:
             if self.link is not None:
                 self._tasks.start(self.link.run())
             self._tasks.start(self._housekeep())
+            self._tasks.start(self._look_for_silence())
             yield
         finally:
             self.loop_lag.close()
@@ -393,6 +395,11 @@ class Runtime:
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
             self.pools.close_expired()
+
+    async def _look_for_silence(self) -> None:
+        while True:
+            await asyncio.sleep(silence.EVERY)
+            self.driver.look_for_silence()
 
     def begin_drain(self, why: str) -> None:
         """Say from now on that we are not ready, and why."""

@@ -46,7 +46,7 @@ class PodTracker:
         complained: what ``last_error`` tells is an answer of it to a request, not to a probe.
         last_status: of the last probe's answer; None if there was none.
         failures: probes failed since the last that passed; failing_since: when the first did.
-        proven_at: when it last answered a probe or a request.
+        proven_at: when it last began a response to a request.
         strikes: bad answers since its last good one; what follows is in throttler.outliers.
         on_trial: it was out and is in use again; gets few requests before it has answered one.
         held_until: until then no probe has it back; well_since: its first good answer after that,

@@ -32,6 +32,7 @@ from throttler.model import Dest, Dests, Revision
 from throttler.owners import Taken
 from throttler.pod import PodTracker
 from throttler.roster import Roster, by_dest
+from throttler.silence import Silence
 from throttler.slow_start import SlowStart
 from throttler.ticket import (
     ASSIGNED,
@@ -64,10 +65,12 @@ class RevisionThrottler:
         borrow: whether pods beyond our slice are used before a request waits.
         reach: what requests may be sent to.
         shed_early: whether a request that would wait beyond its deadline may not wait at all.
+        silence: the pods that have requests, shared by all revisions.
 
     Attributes:
         roster: its pods and its Service.
         forecast: what starts and turnovers of it took.
+        silence: how long its pods have begun no response.
         slow_start: when its pods may have more, without a limit of their own.
         deleted: its Revision object is gone; what waits and runs is brought to its end.
         last_release: when a pod was last done with a request.
@@ -76,6 +79,7 @@ class RevisionThrottler:
 
     __slots__ = (
         "_borrow",
+        "_busy_since",
         "_deadlines",
         "_on_trial",
         "_own_slice",
@@ -93,6 +97,7 @@ class RevisionThrottler:
         "revision",
         "roster",
         "share",
+        "silence",
         "slow_start",
     )
 
@@ -107,6 +112,7 @@ class RevisionThrottler:
         borrow: bool = True,
         reach: Reach = ANYTHING,
         shed_early: bool = False,
+        silence: Silence | None = None,
     ) -> None:
         self.revision = revision
         self.breaker = Breaker(own, total)
@@ -117,6 +123,8 @@ class RevisionThrottler:
         self.deleted = False
         self.forecast = Forecast(self)
         self.slow_start = SlowStart(self, widening)
+        self.silence = Silence() if silence is None else silence
+        self._busy_since = self.silence.busy_since
         self._deadlines = deadlines
         self._random = random
         self._borrow = borrow
@@ -148,7 +156,7 @@ class RevisionThrottler:
         room = self._room
         if room:
             pod = self._policy.pick(self._pods, room & self._own_slice or room)
-            self._give(ticket, pod)
+            self._give(ticket, pod, now)
             return pod
         try:
             if self._shed_early:
@@ -177,14 +185,16 @@ class RevisionThrottler:
         self.last_release = now
         return self._take_back(ticket, now)
 
-    def _give(self, ticket: Ticket, pod: PodTracker) -> None:
+    def _give(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
         ticket.pod = pod
         ticket.state = ASSIGNED
         self.in_flight = in_flight = self.in_flight + 1
         if in_flight > self.peak:
             self.peak = in_flight
-        pod.in_flight += 1
-        if pod.in_flight >= pod.limit:
+        pod.in_flight = in_flight = pod.in_flight + 1
+        if in_flight == 1:
+            self._busy_since[pod] = now
+        if in_flight >= pod.limit:
             self._room &= ~pod.bit
 
     def _take_back(self, ticket: Ticket, now: float) -> Changes | None:
@@ -491,7 +501,7 @@ class RevisionThrottler:
             room = self._room
             for pod in ticket.failed:
                 room = room & ~pod.bit or room
-            self._give(ticket, self._policy.pick(self._pods, room & self._own_slice or room))
+            self._give(ticket, self._policy.pick(self._pods, room & self._own_slice or room), now)
             changes.assigned.append(ticket)
         self._deadlines.trim(self.breaker.total.depth)
         self._slow_start(now)

@@ -238,7 +238,7 @@ class Roster:
         pod.complained = False
         pod.last_status = 200
         pod.failures = 0
-        pod.proven_at = pod.last_probe_at = now
+        pod.last_probe_at = now
         if was_healthy or pod.state is not _HEALTHY:
             return False
         pod.set_limit(self._revision.revision.container_concurrency)

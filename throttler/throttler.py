@@ -20,6 +20,7 @@ from throttler.mesh import REACH, Reach
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.owners import Owners
 from throttler.revision import RevisionThrottler
+from throttler.silence import Silence
 
 _NO_DESTS = Dests()
 
@@ -65,6 +66,7 @@ class Throttler:
         self._reach = Reach()
         self._deadlines = Deadlines()
         self._widening: set[RevisionThrottler] = set()
+        self._silence = Silence()
         self._revisions: dict[tuple[str, str], RevisionThrottler] = {}
         # Deleted, but with requests left. They keep their name, in case it comes back.
         self._leaving: dict[tuple[str, str], RevisionThrottler] = {}
@@ -220,6 +222,10 @@ class Throttler:
                 changes.add(revision.widen(now))
         return changes
 
+    def look_for_silence(self, now: float) -> Changes:
+        """Have pods probed that have requests and begin no response; due every second."""
+        return Changes(probe=self._silence.look(now))
+
     def retry_after(self) -> int:
         """Return when a client whose revision is not known may come again: whole seconds."""
         return retry_after(None, self._random())
@@ -237,6 +243,7 @@ class Throttler:
             self._borrow,
             self._reach,
             self.limits.shed_early,
+            self._silence,
         )
 
     def _service_of(self, revision: Revision) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tests.activator.proxy.world import PodConnection
 from tests.knative.objects import private, private_service, public, revision
 from tests.knative.peers import to
 from tests.knative.pods import (
@@ -20,6 +21,7 @@ from tests.knative.pods import (
     ScriptedPod,
     after,
     breaks,
+    chunked,
     http,
     slowly,
 )
@@ -220,3 +222,100 @@ async def test_a_mesh_that_comes_between_us_and_a_pod_that_was_reached_is_notice
     fresh.reacts(PASSES)
     await world.passes(40)
     assert await (await world.call()).text() == fresh.name
+
+
+def hangs(connection: PodConnection) -> None:
+    """A process that is stopped: its kernel takes what comes, and nothing answers."""
+
+
+async def used(world: World, count: int) -> Counter[str]:
+    """Send so many requests one after the other; return who answered them."""
+    return Counter([await (await world.call()).text() for _ in range(count)])
+
+
+@pytest.mark.parametrize("cc", [1, 10, 0])
+async def test_a_pod_that_hangs_gets_no_more_requests(
+    world: World, caplog: pytest.LogCaptureFixture, cc: int
+) -> None:
+    """A probe after 5 s of silence ejects it, the next one that passes has it back. In Knative it
+    gets its share of all requests until Kubernetes says that it is not ready."""
+    caplog.set_level(logging.INFO, "activator")
+    stuck, well = await world.serving(2)
+    world.apply(revision(cc=cc), private([stuck.at, well.at]))
+    await world.passes()
+    stuck.holding = True
+    stuck.reacts(hangs)
+    held = []
+    while not stuck.in_flight:
+        held.append(await world.call())
+        await world.passes(0.01)
+    await world.passes(5 + 1 + 1 + 0.1)  # until a look finds it silent, and its probe is late
+    before = len(stuck.traffic)
+    assert await used(world, 30) == {well.name: 30}
+    assert len(stuck.traffic) == before
+    (line,) = [line for line in caplog.messages if f"{stuck.host}:{stuck.port} is probing" in line]
+    assert "its probe failed: no answer in 1 s; it has had 1 request and begun no resp" in line
+
+    view = await world.api()
+    (pod,) = [pod for pod in view["pods"] if pod["address"].startswith(stuck.host)]
+    assert (pod["decision"], pod["decidedBy"], pod["inFlight"]) == ("wait", "probe-failed", 1)
+    assert 7 < pod["silentSeconds"] < 8
+
+    stuck.reacts(PASSES)
+    stuck.holding = False
+    stuck.release()
+    assert {await client.text() for client in held} <= {stuck.name, well.name}
+    await world.passes(3)
+    assert stuck.name in await used(world, 50)
+
+
+async def test_a_lone_pod_that_hangs_keeps_no_request_that_comes_later(world: World) -> None:
+    """It waits here, and another pod has it; or this one, once it is back."""
+    (stuck,) = await world.serving(1, holding=True)
+    world.apply(revision(), private([stuck.at]))
+    await world.passes()
+    first = await world.call()
+    stuck.reacts(hangs)
+    await world.passes(8)
+    second = await world.call()
+    await world.passes(20)
+    assert stuck.in_flight == 1
+    assert (await world.api())["reason"] == "probe-failing"
+    other = await world.pod()
+    world.apply(private([stuck.at, other.at]))
+    assert await second.text() == other.name
+    stuck.release()
+    assert await first.text() == stuck.name
+
+
+async def test_a_pod_that_computes_for_long_stays_in_use_and_is_probed_seldom(
+    world: World,
+) -> None:
+    """Its queue-proxy answers."""
+    (pod,) = await world.serving(1)
+    pod.pieces = after(120)
+    world.apply(revision(), private([pod.at]))
+    await world.passes()
+    client = await world.call()
+    probed = len(pod.probes)
+    states = set()
+    for _ in range(60):
+        await world.passes(2)
+        (view,) = (await world.api())["pods"]
+        states.add((view["state"], view["decision"]))
+    assert states == {("healthy", "use")}
+    assert await client.text() == "hi"
+    assert len(pod.probes) - probed <= 120 / 10
+
+
+async def test_a_pod_that_streams_for_long_stays_in_use(world: World) -> None:
+    """One response that goes on for two minutes: no other begins, and nothing is wrong."""
+    (pod,) = await world.serving(1)
+    pod.pieces = chunked(*((float(second), b"more") for second in range(120)))
+    world.apply(revision(cc=1), private([pod.at]))
+    await world.passes()
+    client = await world.call()
+    await world.passes(60)
+    (view,) = (await world.api())["pods"]
+    assert (view["state"], view["usable"]) == ("healthy", True)
+    assert await client.text() == "more" * 120

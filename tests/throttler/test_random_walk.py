@@ -17,6 +17,7 @@ from tests.throttler.world import WatchedTicket, dests
 from throttler import budget as budget_module
 from throttler import pod as pod_module
 from throttler import roster as roster_module
+from throttler import silence as silence_module
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.health import PodState
@@ -46,6 +47,8 @@ ENDS = {"released", "timed-out", "cancelled", "rejected"}
 SMALL_START, SMALL_END, UNLIMITED = 2, 8, 2_147_483_647
 #: Seconds for which a pod that fails proves that pods can be reached: a walk takes some 20.
 SHORT_PROOF = 0.5
+#: Seconds without a response after which a pod counts as silent.
+SHORT_SILENCE = 1.0
 MAX = UNLIMITED
 
 Step = tuple[str, int, int]
@@ -73,6 +76,7 @@ class Pod:
     relapses: int = 0
     real: PodTracker | None = None
     has: list[Ticket] = field(default_factory=list)
+    busy_since: float = 0.0
 
 
 @dataclass(eq=False)
@@ -150,6 +154,7 @@ class Walk:
         self.gone: set[PodTracker] = set()
         self.ended: dict[Ticket, int] = {}
         self.via_service = 0
+        self.silent = 0
         self.kept_off = 0  # how often one proof alone spoke against the ClusterIP
         self.told: set[str] = set()
         self.failed: dict[Ticket, list[Pod]] = {}
@@ -627,6 +632,24 @@ class Walk:
             self.now += (0.001, 0.02, 0.3, 1.0)[a // 3 % 4]
         if b % 5:
             self.wake()
+        if b % 7 == 0:
+            self.look_for_silence()
+
+    def look_for_silence(self) -> None:
+        """No pod in a walk responds: each that has had a request for a second is."""
+        probed = self.throttler.look_for_silence(self.now).probe
+        for rev in self.all_revs:
+            for pod in rev.everything():
+                silent = self.now - pod.busy_since if pod.has else 0.0
+                assert pod.real is not None
+                assert rev.real.silence.of(pod.real, self.now) == (
+                    silent if silent >= SHORT_SILENCE else None
+                )
+                if pod.real in probed:
+                    self.silent += 1
+                    assert silent >= SHORT_SILENCE
+                    assert pod in rev.usable()
+                    assert not rev.reach[2] or not pod.ready
 
     # -- what follows ---------------------------------------------------------------------------
 
@@ -828,6 +851,8 @@ class Walk:
         if 1 <= rev.spec.container_concurrency <= 3:
             assert pod is preferred[0]
         self.via_service += pod.is_service
+        if not pod.has:
+            pod.busy_since = self.now
         pod.has.append(ticket)
 
     def carry_out(self, changes: Changes | None) -> None:
@@ -1092,6 +1117,7 @@ def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_module, "SLOW_START", SMALL_START)
     monkeypatch.setattr(pod_module, "SLOW_START_END", SMALL_END)
     monkeypatch.setattr(roster_module, "PROOF_LASTS", SHORT_PROOF)
+    monkeypatch.setattr(silence_module, "SILENT_AFTER", SHORT_SILENCE)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -1108,13 +1134,14 @@ def test_the_walks_go_where_it_matters() -> None:
     """Else they would agree on nothing much."""
     paths: set[tuple[str, ...]] = set()
     told: set[str] = set()
-    gone = via_service = kept_off = taken_out = taken_away = panicked = shed = 0
+    gone = via_service = kept_off = silent = taken_out = taken_away = panicked = shed = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
         paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
         gone += len(walk.gone)
         via_service += walk.via_service
         kept_off += walk.kept_off
+        silent += walk.silent
         told |= walk.told
         taken_out += walk.taken_out
         taken_away += walk.taken_away
@@ -1131,6 +1158,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert gone > 100
     assert via_service > 15, via_service
     assert kept_off > 30, kept_off
+    assert silent > 15, silent
     assert taken_out - panicked > 30, taken_out
     assert panicked > 15, panicked
     assert taken_away > 30, taken_away

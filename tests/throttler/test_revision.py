@@ -298,12 +298,12 @@ class TestPods:
 
 
 class TestProbeAnswers:
-    def test_a_second_good_answer_changes_nothing_but_when_it_was_proven(self) -> None:
+    def test_a_second_good_answer_changes_nothing_but_when_it_was_probed(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
         one.now = 9.0
         assert one.passed(pod) is None
-        assert (pod.proven_at, pod.last_probe_at) == (9.0, 9.0)
+        assert (pod.proven_at, pod.last_probe_at) == (0.0, 9.0)
 
     def test_failures_are_counted_from_the_first(self) -> None:
         one = One(1)

@@ -14,6 +14,7 @@ from throttler.mesh import REACH
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
+from throttler.silence import Silence
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import FOLLOWS, Ticket, TicketState
 
@@ -112,6 +113,7 @@ class One:
         self.deadlines = Deadlines()
         self.widening: set[RevisionThrottler] = set()
         self.total = SharedBudget(2 * depth, 2 * max_bytes)
+        self.silence = Silence()
         self.throttler = RevisionThrottler(
             revision(container_concurrency, readiness=_PROBE if probe_suffices else _EXEC),
             Budget(depth, max_bytes),
@@ -122,6 +124,7 @@ class One:
             borrow,
             REACH[mode, addressable],
             shed_early,
+            self.silence,
         )
         self.throttler.set_service(service, self.now)
         self.tickets: list[WatchedTicket] = []

@@ -1,0 +1,81 @@
+"""Pods that have requests and begin no response: when they are probed for it.
+
+The connections of a pod that hangs stay open, so its requests do not fail: only its silence shows.
+Looks at pods that have requests, once a second; no others cost anything, and a request costs next
+to nothing. Knows no clock. Knative has no counterpart: there a pod that hangs gets requests until
+Kubernetes lists it as not ready.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from throttler.pod import PodTracker
+
+#: Seconds without the beginning of a response after which a pod with requests is probed.
+SILENT_AFTER = 5.0
+#: Seconds until it is probed again while it stays silent: as long as it had been silent at the last
+#: probe, within these bounds. A connection and an answer may take a probe 5 s each.
+AGAIN_AFTER = 10.0
+AGAIN_AFTER_MAX = 30.0
+#: Seconds between two looks.
+EVERY = 1.0
+#: Pods that one look takes in: about a millisecond. The next look goes on with the others.
+MOST = 5000
+
+
+class Silence:
+    """The pods of all revisions that have requests.
+
+    Attributes:
+        busy_since: since when each has had one or more. A pod that has none left stays here until
+            the next look.
+    """
+
+    __slots__ = ("_probed_at", "_turn", "busy_since")
+
+    def __init__(self) -> None:
+        self.busy_since: dict[PodTracker, float] = {}
+        self._probed_at: dict[PodTracker, float] = {}
+        self._turn: list[PodTracker] = []
+
+    def look(self, now: float) -> list[PodTracker]:
+        """Return the pods that are to be probed for their silence; to be called every second."""
+        if not self._turn:
+            self._turn = list(self.busy_since)
+        turn = self._turn[-MOST:]
+        del self._turn[-MOST:]
+        return [pod for pod in turn if self._is_due(pod, now)]
+
+    def of(self, pod: PodTracker, now: float) -> float | None:
+        """Return for how many seconds a pod with requests has begun no response.
+
+        Returns:
+            None below ``SILENT_AFTER``, and while the pod has no request. Bytes of a response
+            that has begun are not looked at.
+        """
+        if not pod.in_flight:
+            return None
+        silent = now - max(self.busy_since[pod], pod.proven_at)
+        return silent if silent >= SILENT_AFTER else None
+
+    def _is_due(self, pod: PodTracker, now: float) -> bool:
+        if not pod.in_flight:
+            self.busy_since.pop(pod, None)
+            self._probed_at.pop(pod, None)
+            return False
+        silent = self.of(pod, now)
+        if silent is None or not _is_of_use(pod):
+            return False
+        probed_after = self._probed_at.get(pod, -inf) - (now - silent)
+        if probed_after > 0:
+            wait = min(max(probed_after, AGAIN_AFTER), AGAIN_AFTER_MAX)
+            if silent < probed_after + wait:
+                return False
+        self._probed_at[pod] = now
+        return True
+
+
+def _is_of_use(pod: PodTracker) -> bool:
+    """Whether a probe that fails would keep requests from a pod."""
+    return pod.bit != 0 and not pod.is_service and pod.revision.roster.wants_probe(pod)
