@@ -32,6 +32,9 @@ from throttler.revision import RevisionThrottler
 #: Seconds that a slow pod may be given to answer in the end. queue-proxy holds a probe for up to
 #: 10 s while it polls its container; a longer wait for each answer means fewer questions.
 MAX_TIMEOUT = 5.0
+#: Seconds that a healthy pod with requests is given at least: it is slower than the idle pod from
+#: which its time-out was learned, and a probe that fails ejects it.
+MIN_TIMEOUT_BUSY = 1.0
 #: An answer is late after this many round trips as they were observed.
 ROUND_TRIPS = 4.0
 #: Probes per second in the long run, and at once. One costs about 70 us: without this bound 500
@@ -252,7 +255,7 @@ class PodProber:
         self.attempts += 1
         watch.started = self._driver.clock()
         self._driver.wake_ups.probe_started(watch.pod, watch.started)
-        probe = watch.probe = Probe(watch.pod, watch.timeout, self._done)
+        probe = watch.probe = Probe(watch.pod, _timeout(watch), self._done)
         probe.start(self._pools.of(watch.pod))
 
     def _abandon(self, watch: _Watch) -> None:
@@ -364,6 +367,12 @@ class PodProber:
 def _is_busy(revision: RevisionThrottler, now: float) -> bool:
     """Whether pods of the revision are at work, or were a moment ago."""
     return revision.in_flight > 0 or now - revision.last_release < BUSY_FOR
+
+
+def _timeout(watch: _Watch) -> float:
+    """Return the seconds that the next probe's answer may take."""
+    busy = watch.pod.in_flight > 0 and watch.pod.state is PodState.HEALTHY
+    return max(watch.timeout, MIN_TIMEOUT_BUSY) if busy else watch.timeout
 
 
 def _is_wanted(pod: PodTracker) -> bool:

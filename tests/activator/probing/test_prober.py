@@ -302,6 +302,29 @@ async def test_healthy_pod_that_answers_requests_is_not_checked_until_they_cease
     assert world.pods[A].at == pytest.approx([0.0, 124.0])
 
 
+@pytest.mark.parametrize(
+    ("requests", "takes", "state"),
+    [
+        (1, 0.9, PodState.HEALTHY),
+        (1, 1.1, PodState.PROBING),
+        (0, 0.9, PodState.PROBING),
+    ],
+)
+async def test_healthy_pod_with_requests_is_given_a_second_to_answer(
+    requests: int, takes: float, state: PodState
+) -> None:
+    """It is slower than the idle pod from which its time-out was learned."""
+    world = World()
+    world.list_pods(A)
+    await until(1.0)
+    for _ in range(requests):
+        world.ask()
+    world.pods[A].round_trip = takes
+    world.prober.probe(world.tracker(A))
+    await until(2.0 + 0.05)
+    assert world.tracker(A).state is state
+
+
 async def test_healthy_pod_that_fails_its_check_is_asked_again_at_once() -> None:
     world = World()
     world.list_pods(A)
