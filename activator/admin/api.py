@@ -145,6 +145,7 @@ def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:
         "decidedBy": decided.rule.value,
         "explanation": decided.sentence,
         "inFlight": pod.in_flight,
+        "silentSeconds": _seconds(pod.revision.silence.of(pod, now)),
         "limit": pod.limit if limited else None,
         "lastError": pod.last_error or None,
         "inSlice": pod.in_slice,
@@ -187,6 +188,10 @@ def _per_request(statistics: Statistics) -> float | None:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 6)
+
+
+def _seconds(passed: float | None) -> float | None:
+    return None if passed is None else round(passed, 3)
 
 
 def _ago(when: float | None, now: float) -> float | None:

@@ -24,6 +24,9 @@ POD_COLUMNS: Final = (
 )
 WAKE_UP_COLUMNS: Final = ("wake-up", "outcome", "seconds", "requests", "pod", "phases")
 
+#: Silent pods that are listed.
+LISTED_SILENT: Final = 5
+
 #: Names that are offered in place of one that is not known.
 OFFERED: Final = 5
 
@@ -77,6 +80,8 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
     yield from _failures(one)
     yield Fact("Queue", (_queue(one),))
     yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
+    if silent := _silent(one):
+        yield Fact("Silent", silent)
     terms = one.node("capacityBreakdown")
     if terms is not None and "sentence" in terms:
         yield Fact("Capacity", (terms.text("sentence"),))
@@ -123,6 +128,21 @@ def _queue(one: Node) -> str:
         return f"0{depth}"
     held = f", {one.whole('heldBytes')} bytes of them are held" if "heldBytes" in one else ""
     return f"{queued}{depth}, the first for {status.oldest(one)}{held}"
+
+
+def _silent(one: Node) -> tuple[str, ...]:
+    """Return the pods with requests that begin no response, the longest silence first."""
+    pods = [pod for pod in one.nodes("pods") if "silentSeconds" in pod]
+    pods.sort(key=lambda pod: -pod.number("silentSeconds"))
+    lines = [_silence(pod) for pod in pods[:LISTED_SILENT]]
+    more = len(pods) - len(lines)
+    return (*lines, f"and {more} more pod{'s' * (more > 1)}") if more else tuple(lines)
+
+
+def _silence(pod: Node) -> str:
+    count, seconds = pod.whole("inFlight"), pod.number("silentSeconds")
+    requests = "1 request" if count == 1 else f"{count} requests"
+    return f"{pod.text('address')} has had {requests} and begun no response for {seconds:.1f}s"
 
 
 #: What the words of ``readinessRule`` mean.

@@ -115,6 +115,13 @@ class PodView(TypedDict):
     decidedBy: Annotated[str, says("[the rule](#the-rules) that decided this", Rule)]
     explanation: Annotated[str, says("the same in a sentence, for people")]
     inFlight: Annotated[int, says("requests at this pod from this activator")]
+    silentSeconds: Annotated[
+        float | None,
+        says(
+            "how long it has had requests and begun no response, from 5 s on; `null` below that, "
+            "and without requests. A response that has begun may go on meanwhile"
+        ),
+    ]
     limit: Annotated[int | None, says("how many it may have; `null` is no limit")]
     lastError: Annotated[
         str | None,

@@ -151,6 +151,24 @@ class World:
         given = {"Host": "app.default.svc.cluster.local", **(headers or {})}
         return await fetch(*self._activator.traffic, path, method, given)
 
+    async def seen(self, pod: Pod) -> dict[str, Any]:
+        """What the activator's API says of a pod of default/app; empty before it knows the pod."""
+        view = await self._activator.get("/api/v1/revisions/default/app")
+        pods = [] if view is None else view["pods"]
+        uid = pod.listed(ready=True).uid
+        return next((seen for seen in pods if seen["uid"] == uid), {})
+
+    async def explain(self) -> str:
+        """What ``activator explain default/app`` prints."""
+        url = "http://{}:{}".format(*self._activator.admin)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "activator", "explain", "default/app", "--admin-url", url),
+            stdout=PIPE,
+            cwd=ROOT,
+        )
+        output, _ = await process.communicate()
+        return output.decode()
+
 
 async def at(moment: float) -> None:
     """Waits until CLOCK_MONOTONIC reaches a moment: for the pace of a load, not for luck."""

@@ -21,6 +21,7 @@
  * @property {string} decidedBy
  * @property {string} explanation
  * @property {number} inFlight
+ * @property {number | null} silentSeconds
  * @property {number | null} limit
  * @property {string | null} lastError
  * @property {boolean} inSlice

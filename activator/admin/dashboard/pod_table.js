@@ -131,11 +131,16 @@ class PodRow {
         : `${pod.state}, for ${seconds(pod.stateSecondsAgo)}`,
       pod.decision,
       pod.decidedBy,
-      `${count(pod.inFlight)} / ${pod.limit === null ? "∞" : count(pod.limit)}`,
+      `${count(pod.inFlight)} / ${pod.limit === null ? "∞" : count(pod.limit)}${silence(pod)}`,
       pod.lastError ?? "–",
     ];
     texts.forEach((text, place) => say(this.#cells[place], text));
   }
+}
+
+/** @param {PodView} pod */
+function silence({ silentSeconds }) {
+  return typeof silentSeconds === "number" ? `, silent for ${seconds(silentSeconds)}` : "";
 }
 
 /** @param {number} s */

@@ -95,11 +95,27 @@ def test_a_full_pod_and_a_queue(world):
             "explanation": "Used: our own probe passed, which is enough for this revision, "
             "whatever Kubernetes says.",
             "inFlight": 2,
+            "silentSeconds": None,
             "limit": 2,
             "lastError": None,
             "inSlice": True,
         }
     ]
+
+
+def test_a_pod_that_has_requests_and_begins_no_response(world):
+    throttler = world.revision()
+    (pod,) = world.healthy(throttler, POD)
+    ticket = world.request(throttler)
+    world.clock.now += 4.9
+    assert pod_view(world, throttler)["silentSeconds"] is None
+    world.clock.now += 3.4567
+    assert pod_view(world, throttler)["silentSeconds"] == 8.357
+    world.driver.probe_failed(pod, pod.epoch, "no answer in 1 s")
+    seen = pod_view(world, throttler)
+    assert (seen["silentSeconds"], seen["decision"]) == (8.357, "wait")
+    world.driver.release(ticket, world.clock.now)
+    assert pod_view(world, throttler)["silentSeconds"] is None
 
 
 async def test_how_long_it_takes_to_get_a_pod(world):

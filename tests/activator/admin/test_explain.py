@@ -155,6 +155,25 @@ def test_all_pods_are_full(world):
     assert lines[-2].startswith("beyond-share  (1) Used once all pods of our own share are full")
 
 
+def test_pods_that_have_requests_and_begin_no_response(world):
+    throttler = world.revision()
+    world.healthy(throttler, *(f"10.0.0.{number}:8012" for number in range(1, 8)))
+    for _ in range(2):
+        world.request(throttler)
+        world.clock.now += 7
+    assert [line for line in shown(view(world, throttler)) if "begun no response" in line] == [
+        "Silent     10.0.0.1:8012 has had 2 requests and begun no response for 14.0s"
+    ]
+    for _ in range(9):
+        world.request(throttler)
+    world.clock.now += 5
+    lines = shown(view(world, throttler))
+    first = next(n for n, line in enumerate(lines) if line.startswith("Silent"))
+    assert lines[first].endswith("10.0.0.1:8012 has had 2 requests and begun no response for 19.0s")
+    assert lines[first + 4].endswith("has had 2 requests and begun no response for 5.0s")
+    assert lines[first + 5].strip() == "and 1 more pod"
+
+
 def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
     throttler = world.revision(concurrency=0)
     world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
