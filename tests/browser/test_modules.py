@@ -182,6 +182,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
          {"phase": "waiting", "from": 1, "lasted": 2}),
         ('lengthOf({"phases": {"address": 1}, "seconds": null}, 3)', 3),
     ],
+    "pod_table.js": [
+        ("inFlight({inFlight: 1200, limit: null, silentSeconds: null})", "1,200 / ∞"),
+        ("inFlight({inFlight: 2, limit: 3, silentSeconds: 12.34})", "2 / 3, silent for 12 s"),
+    ],
     "words.js": [
         ("because('no-endpoints', null)", "Kubernetes lists no pod of this revision."),
         ("because('probe-failing', 'refused').endsWith('fails (refused).')", True),

@@ -12,7 +12,7 @@ const COLUMNS = [
   ...["Pod", "Kubernetes", "Probe", "State", "Decision", "Rule", "In flight"],
   "Last error",
 ];
-/** Pods that are listed; of a thousand nobody reads more, and the worst come first. */
+/** Pods that are listed, the worst first. */
 const MOST = 100;
 
 /** @type {Record<string, number>} */
@@ -29,7 +29,7 @@ export function listed(view) {
 }
 
 /**
- * Each rule that decided about any of these, with its sentence and for how many. Pure.
+ * The rules that decided about these pods, each with its sentence and count. Pure.
  * @param {PodView[]} pods
  * @returns {{rule: string, sentence: string, pods: number}[]}
  */
@@ -42,6 +42,12 @@ export function rulesOf(pods) {
     rules.set(explanation, told);
   }
   return [...rules.values()];
+}
+
+/** @param {PodView} pod */
+export function inFlight(pod) {
+  const silent = pod.silentSeconds ? `, silent for ${seconds(pod.silentSeconds)}` : "";
+  return `${count(pod.inFlight)} / ${pod.limit === null ? "∞" : count(pod.limit)}${silent}`;
 }
 
 export class PodTable {
@@ -131,16 +137,11 @@ class PodRow {
         : `${pod.state}, for ${seconds(pod.stateSecondsAgo)}`,
       pod.decision,
       pod.decidedBy,
-      `${count(pod.inFlight)} / ${pod.limit === null ? "∞" : count(pod.limit)}${silence(pod)}`,
+      inFlight(pod),
       pod.lastError ?? "–",
     ];
     texts.forEach((text, place) => say(this.#cells[place], text));
   }
-}
-
-/** @param {PodView} pod */
-function silence({ silentSeconds }) {
-  return typeof silentSeconds === "number" ? `, silent for ${seconds(silentSeconds)}` : "";
 }
 
 /** @param {number} s */
