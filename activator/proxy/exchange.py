@@ -385,7 +385,7 @@ class Exchange(ABC):
             self._abort_for(Reason.RESPONSE_LATE, limit, "timed-out")
         else:
             if self.upstream is None:
-                limit += "; still connecting"
+                limit += self._proxy.still_connecting()
             self._drop_upstream()
             self._reply_late(Reason.RESPONSE_LATE, limit)
 

@@ -147,6 +147,12 @@ class Proxy:
             return True
         return files.make_room()
 
+    def still_connecting(self) -> str:
+        """Return what a request waits for that has a pod and no connection."""
+        if self.files.waiting:
+            return f"; no file is free to connect, of {self.files.shares.limit}"
+        return "; still connecting"
+
     def turn_away(self, client: Connected) -> None:
         """Record that there is no room for a new client, and log it now and then."""
         self.turned_away.add(client)
