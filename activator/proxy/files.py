@@ -28,6 +28,8 @@ _SHARE_FOR_CLIENTS: Final = 0.75
 #: From this limit on the reserve and the door hold what uvloop accepts in one turn (4,096 on each
 #: of two ports) and what silent clients that are turned away take up, at 10,000 a second.
 _ROOMY: Final = 1 << 18
+#: Seconds until those that wait are looked at again, whatever happens meanwhile.
+_AGAIN: Final = 0.25
 #: Requests in the queue from which on those of clients that have left are looked for.
 _TIDY_AT: Final = 1024
 #: Below this limit the shares are too small for more than a handful of requests.
@@ -134,6 +136,7 @@ class FileBudget:
         self._probes: deque[_Place] = deque()
         self._requests: deque[_Place] = deque()
         self._looking = False
+        self._again: asyncio.TimerHandle | None = None
         self._tidy_at = _TIDY_AT
         self._repeats = Repeats()
 
@@ -212,8 +215,15 @@ class FileBudget:
             leaving += 1
         if leaving < len(self._requests):
             self._warn(len(self._requests))
+        if self.waiting and self._again is None:
+            self._again = asyncio.get_running_loop().call_later(_AGAIN, self._serve_again)
         for wake in list(self.on_room):
             wake()
+
+    def _serve_again(self) -> None:
+        """A client counts as idle only after a while, and nothing tells when it does."""
+        self._again = None
+        self._serve()
 
     def _serve_first(self, place: _Place, *, probe: bool) -> bool:
         """Return whether the first in a queue waits no more."""

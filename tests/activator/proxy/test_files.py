@@ -202,6 +202,23 @@ async def test_a_request_that_waits_for_a_file_gets_that_of_a_client_that_leaves
     assert (await second.answer()).status == 200
 
 
+async def test_a_request_that_waits_for_a_file_gets_that_of_a_client_that_becomes_idle(world):
+    pod = await world.serving()
+    limit(world, traffic=4)
+    idle = await world.client()
+    idle.send(request())
+    assert (await idle.answer()).status == 200
+    pod.on_data = lambda connection: None
+    busy = await held(world, pod)
+    second = await world.client()
+    second.send(request())
+    await until(lambda: world.pools.files.waiting == 1)
+    await idle.ended()
+    await until(lambda: len(pod.requests) == 3)
+    busy.abort()
+    second.abort()
+
+
 async def test_a_client_that_leaves_while_its_request_waits_for_a_file_leaves_nothing(world):
     pod = await world.serving()
     pod.on_data = lambda connection: None
