@@ -30,9 +30,9 @@ class KeepAlive(NamedTuple):
 
 
 class SocketKind(Enum):
-    """Who is at the other end of a connection.
+    """The other end of a connection.
 
-    CLIENT: a client, or whoever connects to a port of ours; accepted sockets inherit the options of
+    CLIENT: a client of any of our ports; accepted sockets inherit the options of
         their listener. Found after 2.5 minutes (Go's net/http server: the same values).
     HALF_CLOSED: a client that has ended its sending side. A closed socket and a half-closed one
         look alike until the peer's kernel answers a probe with a reset.

@@ -1,4 +1,4 @@
-"""The budget of open files: who may open one more, who waits for one, who is closed to make room.
+"""The budget of open files: which connection gets one, waits for one, or is closed to make room.
 
 Each client and each connection to a pod is an open file, so a request in flight has two. The kernel
 gives the process a fixed number. A process that spends all of them on traffic cannot accept the
@@ -93,11 +93,11 @@ def file_limit() -> int:
 
 
 class Waiter(Protocol):
-    """Who waits for a file in order to connect to a pod."""
+    """A request or a probe that waits for a file in order to connect to a pod."""
 
     @property
     def wants_connection(self) -> bool:
-        """Whether it still has a use for one."""
+        """Whether it still needs the connection."""
 
     def take_idle(self) -> object | None:
         """Take a connection of its own pod that has become idle, if there is one."""
@@ -130,8 +130,8 @@ class FileBudget:
         self.pods = 0
         self.clients: Callable[[], int] = lambda: 0
         self.on_room: set[Callable[[], None]] = set()
-        #: Closes one idle connection and returns whether there was one; and how many of those that
-        #: were closed so are still open. In this order: who loses least goes first.
+        #: Pairs of functions, the cheapest loss first. The first closes one idle connection and
+        #: returns whether there was one. The second returns how many of these are still open.
         self.idle: list[tuple[Callable[[], bool], Callable[[], int]]] = []
         self._probes: deque[_Place] = deque()
         self._requests: deque[_Place] = deque()
@@ -172,7 +172,7 @@ class FileBudget:
             of its pod that has become idle meanwhile.
 
         Raises:
-            ConnectionAbortedError: nobody wants the connection any more.
+            ConnectionAbortedError: the waiter does not need the connection any more.
         """
         if not self.waiting and self.has_room(probe=probe):
             self.pods += 1
@@ -190,17 +190,17 @@ class FileBudget:
             raise
 
     def give_back(self) -> None:
-        """A connection to a pod is closed, or could not be opened."""
+        """Return the file of a connection to a pod that is closed, or could not be opened."""
         self.pods -= 1
         self.freed()
 
     def freed(self) -> None:
-        """Something may have become free: a file, or a connection to a pod."""
+        """Serve those that wait: a file, or a connection to a pod, may have become free."""
         if self._requests or self._probes or self.on_room:
             self._look()
 
     def _look(self) -> None:
-        """Look soon who can be served; not now, since the caller is in the midst of its step."""
+        """Serve the queues in the next turn of the loop, when the caller's step is complete."""
         if not self._looking:
             self._looking = True
             asyncio.get_running_loop().call_soon(self._serve)
@@ -221,7 +221,7 @@ class FileBudget:
             wake()
 
     def _serve_again(self) -> None:
-        """A client counts as idle only after a while, and nothing tells when it does."""
+        """Look again: a client counts as idle only after a while, and no event marks that."""
         self._again = None
         self._serve()
 
@@ -230,7 +230,7 @@ class FileBudget:
         if place.came.done():
             return True
         if not place.waiter.wants_connection:
-            place.came.set_exception(ConnectionAbortedError("nobody waits for it any more"))
+            place.came.set_exception(ConnectionAbortedError("the request has ended"))
             return True
         connection = place.waiter.take_idle()
         if connection is None:
@@ -241,7 +241,7 @@ class FileBudget:
         return True
 
     def _tidy(self) -> None:
-        """Serve those in mid-queue whose clients have left, when they may be many."""
+        """Remove requests whose clients have left from the queue, when they may be many."""
         queue = self._requests
         if len(queue) < self._tidy_at:
             return

@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 #: Connections that are accepted in one turn of the loop; the rest is in the next.
 _PER_TURN: Final = 16
-#: Seconds until a listener that pauses looks again, whatever it has been notified of.
+#: Seconds until a listener that pauses looks again, with or without a notification.
 _PAUSE: Final = 0.1
-#: Seconds for a TLS handshake with a client; whoever sends nothing holds no file for longer.
+#: Seconds for a TLS handshake with a client; a client that sends nothing holds no file for longer.
 _HANDSHAKE_TIMEOUT = 10.0
 #: Seconds for a client to take the rest of its last answer, and to answer the end of TLS.
 _SHUTDOWN_TIMEOUT: Final = 60.0
 
 
 class Gate(Protocol):
-    """Who decides whether there is room for one more connection."""
+    """Decides whether there is room for one more connection."""
 
     def may_accept(self, *, secure: bool) -> bool:
         """Return whether one may be accepted now; if not, the kernel keeps it."""

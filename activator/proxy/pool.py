@@ -45,7 +45,7 @@ _SAMPLE = 16
 
 
 class _Waiter:
-    """Who dials, as long as it waits for a file (files.Waiter)."""
+    """A dialer that waits for a file (files.Waiter)."""
 
     __slots__ = ("_dialer", "_pool")
 

@@ -258,14 +258,15 @@ class Http2Downstream(Connection):
         exchange.begin()
 
     def _turn_away(self, stream: Stream, request: Request) -> None:
-        """Answer that there is no room for this client, and have it leave."""
+        """Answer that there is no room for this client, and have it leave. GOAWAY comes first, so
+        that it does not begin the next request behind the answer."""
+        self.shutdown()
         reply = negotiated(self.proxy.too_many_connections(), request.block)
         bodiless = request.method == b"HEAD"
         self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=bodiless)
         if not bodiless:
             stream.send(reply.body, b"")
         self.exchange_done(stream)
-        self.shutdown()
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR
