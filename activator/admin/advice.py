@@ -11,6 +11,11 @@ from typing import Final
 from throttler.reason import MEANINGS, Reason
 
 _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
+#: Each container of a pod with its readiness, of which `kubectl get pods` shows the number alone.
+_CONTAINERS: Final = (
+    "custom-columns=POD:.metadata.name,IP:.status.podIP,"
+    "CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready"
+)
 
 #: By reason, in a cluster; ``{namespace}`` and ``{name}`` are the revision's.
 ADVICE: Final = {
@@ -18,8 +23,10 @@ ADVICE: Final = {
     "kubectl get pods -n knative-serving -l app=autoscaler",
     Reason.NO_ENDPOINTS: "A pod that does not come is pending or not wanted; see\n"
     f"kubectl get podautoscaler,pods {_PODS}",
-    Reason.PODS_NOT_READY: "The table of pods says which rule keeps each of them; why a container "
+    Reason.PODS_NOT_READY: "The table of pods says which rule keeps each of them. Which container "
     "is not ready:\n"
+    f"kubectl get pods {_PODS} -o '{_CONTAINERS}'\n"
+    "Why it is not:\n"
     f"kubectl describe pods {_PODS}",
     Reason.PROBE_FAILING: "The table of pods says what the probes met; what queue-proxy says of "
     "it:\n"

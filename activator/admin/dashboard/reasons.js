@@ -21,7 +21,7 @@ export const REASONS = {
   },
   "pods-not-ready": {
     "meaning": "Pods are listed, but none may be used yet.",
-    "inCluster": "The table of pods says which rule keeps each of them; why a container is not ready:\nkubectl describe pods -n {namespace} -l serving.knative.dev/revision={name}",
+    "inCluster": "The table of pods says which rule keeps each of them. Which container is not ready:\nkubectl get pods -n {namespace} -l serving.knative.dev/revision={name} -o 'custom-columns=POD:.metadata.name,IP:.status.podIP,CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready'\nWhy it is not:\nkubectl describe pods -n {namespace} -l serving.knative.dev/revision={name}",
     "inFolder": "The table of pods says which rule keeps each of them. Whether a pod is listed as ready is\nin the Endpoints objects of the folder {folder}"
   },
   "probe-failing": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,27 @@ def test_each_reason_to_wait_is_explained(reason):
     assert "{" not in "".join(lines)
     if reason != "autoscaler-unreachable":
         assert "-n shop -l serving.knative.dev/revision=cart-00007" in lines[-1]
+
+
+def test_pods_that_are_not_ready_are_shown_container_by_container():
+    """`kubectl get pods` alone shows READY 1/2, and not which of the two."""
+    commands = [
+        shlex.split(line)
+        for line in what_to_do("pods-not-ready", "shop", "cart-00007")
+        if line.startswith("kubectl ")
+    ]
+    *select, output, columns = commands[0]
+    assert select == shlex.split(
+        "kubectl get pods -n shop -l serving.knative.dev/revision=cart-00007"
+    )
+    assert output == "-o"
+    named = dict(each.split(":") for each in columns.removeprefix("custom-columns=").split(","))
+    assert named == {
+        "POD": ".metadata.name",
+        "IP": ".status.podIP",
+        "CONTAINER": ".status.containerStatuses[*].name",
+        "READY": ".status.containerStatuses[*].ready",
+    }
 
 
 def test_names_cannot_add_to_the_command_that_is_shown():

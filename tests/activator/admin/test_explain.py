@@ -15,6 +15,10 @@ from activator.admin.screen import Table, plain
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, ReadinessRule
 
+COLUMNS = (
+    "custom-columns=POD:.metadata.name,IP:.status.podIP,"
+    "CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready"
+)
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
 
 
@@ -46,8 +50,11 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "",
         "Reason      Pods are listed, but none may be used yet. (probe passed, not "
         "listed as ready)",
-        "What to do  The table of pods says which rule keeps each of them; why a container is not "
+        "What to do  The table of pods says which rule keeps each of them. Which container is not "
         "ready:",
+        "            kubectl get pods -n default -l serving.knative.dev/revision=hello "
+        f"-o '{COLUMNS}'",
+        "            Why it is not:",
         "            kubectl describe pods -n default -l serving.knative.dev/revision=hello",
         "Read on     docs/reasons/pods-not-ready.md",
         "Queue       2 of at most 10000, the first for 2.5s, 700 bytes of them are held",

@@ -44,10 +44,10 @@ def test_limits_are_those_of_the_settings() -> None:
 
 def test_files_of_traffic_are_counted_by_use() -> None:
     found = values(World())
-    assert found["activator_traffic_files", "clients"] == 59
-    assert found["activator_traffic_files", "pods"] == 61
-    assert found["activator_traffic_files_waiting", ""] == 67
-    assert found["activator_turned_away_clients_total", ""] == 53
+    assert found["activator_traffic_files", "clients"] == 71
+    assert found["activator_traffic_files", "pods"] == 73
+    assert found["activator_traffic_files_waiting", ""] == 79
+    assert found["activator_turned_away_clients_total", ""] == 83
 
 
 def test_unread_bytes_have_a_gauge_a_limit_and_a_counter_by_side() -> None:
