@@ -458,8 +458,7 @@ class Http2Downstream(Connection):
         they lose each response that is not complete by then.
         """
         self._stopping = True
-        if not self.streams:
-            self._say_leaving()
+        self._leave_if_idle()
 
     def _on_idle(self) -> None:
         """The last stream has ended while the server drains or stops.
