@@ -369,4 +369,4 @@ def _silence(pod: PodTracker, now: float) -> str:
     if silent is None:
         return ""
     requests = f"{pod.in_flight} request{'s' * (pod.in_flight > 1)}"
-    return f"; it has had {requests} and begun no response for {silent:.1f} s"
+    return f", after {silent:.1f} s without a response to {requests}"
