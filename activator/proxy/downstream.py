@@ -62,7 +62,7 @@ class Downstream(ClientConnection):
         self._body: Body | None = None
         self._head_only = False
         self._minor = 1
-        self._send_by = inf  # its request is ready, and waits for what the client's kernel says
+        self._send_by = inf  # its request waits for the client's kernel until then
 
     # -- for the loop ---------------------------------------------------------------------------
 
@@ -429,8 +429,8 @@ class Downstream(ClientConnection):
         """Look at the client right before a pod gets its request, which has waited.
 
         Returns:
-            Whether to send it now. If not, either the client has left and its connection is
-            broken, or its kernel is asked, and ``Http1Exchange.resume`` follows.
+            Whether to send it now. If not, the client has left and its connection is broken, or
+            its kernel has yet to answer, and ``Http1Exchange.resume`` follows.
         """
         if not presence.has_ended(self.transport):
             return True
@@ -439,7 +439,7 @@ class Downstream(ClientConnection):
         found = inquiry.before_sending(self.transport, self._missing(), ask, now)
         if found is Presence.GONE:
             self.transport.abort()
-        elif found is Presence.ASKED:
+        elif found is Presence.PENDING:
             self._send_by = now + ANSWER_WITHIN
             inquiry.hurry()
             self._arm(inquiry.next(now))

@@ -194,7 +194,7 @@ class Exchange(ABC):
         self._reply(replies.timed_out(reason, detail, again), "timed-out")
 
     def _may_send(self, now: float) -> bool:
-        """Return whether the client of a request that has waited still wants it sent."""
+        """Return whether to send a request that has waited now; its client may have left."""
         return True
 
     def _begin_attempt(self) -> PodTracker:

@@ -78,7 +78,7 @@ class Http1Exchange(Exchange):
         return self.downstream.may_send(now)
 
     def resume(self, now: float) -> None:
-        """Go on with a request that was ready, and whose client is there."""
+        """Send the request that waited for an answer of the client's kernel."""
         if not self.done and self.upstream is None and self.ticket.state is ASSIGNED:
             self._connect(now)
 

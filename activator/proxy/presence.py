@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import select
 import socket
 import struct
 import sys
@@ -24,18 +25,19 @@ from activator.keepalive import SocketKind, find_dead
 #: (uvloop's bound, which is not ours to set), with the piece that exceeds it.
 _BEHIND_TLS = 128 << 10
 _TCP_ESTABLISHED, _TCP_CLOSE, _TCP_CLOSE_WAIT = 1, 7, 8  # include/net/tcp_states.h
-_ENDED = frozenset((_TCP_CLOSE, _TCP_CLOSE_WAIT))
 #: Linux alone has these two; macOS has the third in their stead (sys/socket.h).
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _TIOCOUTQ: int | None = getattr(termios, "TIOCOUTQ", None)
 _SO_NWRITE = 0x1024
+#: The end of the client's side; what breaks a connection is always reported (macOS: that alone).
+_END = getattr(select, "POLLRDHUP", 0)
 #: Seconds until the first and between later looks at a client that the loop tells nothing of.
 _LOOK_AFTER = 0.05
 _LOOK_AFTER_MAX = 5.0
-#: Seconds until the first look at a client that is asked right before its request is sent.
+#: Seconds until the first look at a client that gets a 100 right before its request is sent.
 _LOOK_SOON = 0.001
-#: Seconds for which such a request waits at most, and for which an answer proves that the client
-#: is there: a round trip, and 40 ms for an acknowledgement that the client's kernel delays.
+#: Seconds for which such a request waits at most, and for which an acknowledgement proves that the
+#: client is there: a round trip, and 40 ms for an acknowledgement that its kernel delays.
 ANSWER_WITHIN = 0.2
 
 
@@ -76,8 +78,12 @@ def is_gone(transport: asyncio.Transport) -> bool:
 
 def has_ended(transport: asyncio.Transport) -> bool:
     """Return whether the connection is broken or the client has ended its sending side; the loop
-    may not know yet."""
-    return _state(transport) in _ENDED
+    may not know yet. Costs a quarter of ``_state``, where uvloop duplicates the socket."""
+    if not hasattr(select, "poll"):  # not every system has it
+        return _state(transport) != _TCP_ESTABLISHED
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), _END)
+    return bool(poll.poll(0))
 
 
 def _state(transport: asyncio.Transport) -> int:
@@ -113,7 +119,7 @@ class Presence(Enum):
 
     HERE = "here"
     GONE = "gone"
-    ASKED = "asked"
+    PENDING = "pending"
 
 
 class Inquiry:
@@ -136,7 +142,7 @@ class Inquiry:
         self._wait = _LOOK_AFTER
 
     def hurry(self) -> None:
-        """The next looks are at once: a request is ready to be sent."""
+        """Look at once the next times: a request is ready to be sent."""
         self._wait = _LOOK_SOON
 
     def next(self, now: float) -> float:
@@ -173,20 +179,20 @@ class Inquiry:
         """Look right before a pod gets the request; the arguments are those of ``is_over``.
 
         Returns:
-            HERE where the client reads, GONE where it does not. ASKED where its kernel has yet to
-            answer: with a reset for a closed socket, else with an acknowledgement.
+            HERE where the client reads, GONE where it does not. PENDING while its kernel has not
+            answered: a closed socket sends a reset, a half-closed one an acknowledgement.
         """
         if self.is_over(transport, missing, None, now):
             return Presence.GONE
-        if not has_ended(transport):
+        if _state(transport) != _TCP_CLOSE_WAIT:
             return Presence.HERE
         if ask is None:
             return Presence.GONE
-        if now >= self._asked_at + ANSWER_WITHIN:  # what it answered before is no proof
+        if now >= self._asked_at + ANSWER_WITHIN:  # an older answer proves nothing of now
             self._asked_at = now
             ask()
-            return Presence.ASKED
-        return Presence.HERE if self.is_answered(transport) else Presence.ASKED
+            return Presence.PENDING
+        return Presence.HERE if self.is_answered(transport) else Presence.PENDING
 
     @staticmethod
     def is_answered(transport: asyncio.Transport) -> bool:
