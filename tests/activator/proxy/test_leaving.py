@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from activator.proxy import pool as pool_module
+from activator.proxy.dial import connect
 from tests.activator.proxy.world import World, request, turns, until
 
 EXPECTED = b"Content-Length: 10\r\nExpect: 100-continue\r\n"
@@ -145,7 +146,6 @@ async def test_a_client_that_ended_its_side_and_then_left_is_gone(world, sockets
 async def test_a_client_that_leaves_while_a_connection_is_opened(world, sockets, monkeypatch):
     pod = await world.pod()
     world.revise()
-    connect = pool_module.connect
 
     async def slow(*arguments: object) -> None:
         await world.clock_moves(0.5)
