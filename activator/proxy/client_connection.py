@@ -98,11 +98,11 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self.proxy.unread.hold(self, 0)
         self._leave_place()
 
     def _leave_place(self) -> None:
-        """Have nobody look at this connection any more."""
+        """Remove this connection from every list; its transport may go on under HTTP/2."""
+        self.proxy.unread.hold(self, 0)
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
         self.proxy.left(self)

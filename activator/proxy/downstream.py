@@ -207,6 +207,7 @@ class Downstream(ClientConnection):
         self._leave_place()
         self._closed = True
         successor = Http2Downstream(self)
+        successor.full = self.full  # over TLS, tickets may still wait for the kernel
         self.proxy.connections.add(successor)
         if self.turned_away:
             self.proxy.turned_away.add(successor)
