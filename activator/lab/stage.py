@@ -84,7 +84,8 @@ class Stage:
     def _activator_said(self, line: Mapping[str, Any]) -> None:
         self.log_lines += 1
         message = str(line["message"])
-        if not message.startswith(("listening: ", "pod ")):  # what pods do is in the events as well
+        # What pods do is in the events as well, and their consequences for the capacity.
+        if not message.startswith(("open files: ", "listening: ", "pod ", "capacity ")):
             self.note(Who.ACTIVATOR, message, at=self._moment(line.get("timestamp")))
 
     def _activator_did(self, kind: str, data: Mapping[str, Any]) -> None:

@@ -65,8 +65,9 @@ class FileShares:
 
     def __str__(self) -> str:
         return (
-            f"{self.limit} open files: {self.traffic} for traffic (at most {self.clients} of them "
-            f"for clients), {self.door} for clients that are turned away, {self.reserve} in reserve"
+            f"open files: limit {self.limit}, {self.traffic} for traffic (at most {self.clients} "
+            f"of them for clients), {self.door} for clients that are turned away, "
+            f"{self.reserve} in reserve"
         )
 
 
