@@ -24,7 +24,8 @@ def requests(way: str, host: str, streams: int) -> bytes:
     """Return what one client sends.
 
     Arguments:
-        way: ``http1`` or ``h2c``; streams: how many requests a connection of HTTP/2 has.
+        way: ``http1`` or ``h2c``.
+        streams: how many requests a connection of HTTP/2 has.
     """
     if way == "http1":
         return f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
@@ -41,7 +42,7 @@ def main(way: str, port: int, host: str, connections: int, streams: int) -> None
     """Connect, send, report, and wait for the end of standard input.
 
     Arguments:
-        way: ``http1`` or ``h2c``; port: of the proxy; host: what requests ask for.
+        way: see `requests`; port: of the proxy; host: what requests ask for.
         connections: how many; streams: requests on each in HTTP/2.
     """
     data = requests(way, host, streams)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ STEP, LOOKS = 1.0, 40
 #: Bytes by which the memory differs between two looks when nothing moves any more.
 STILL = 1 << 20
 KIB, MIB = 1 << 10, 1 << 20
+#: KiB of each response, at most.
+GOAL = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +31,12 @@ class Load:
 
     Attributes:
         way: ``http1`` or ``h2c``; connections, streams: how many, and of each.
-        goal: at most so many KiB for each response, as far as the bound of all allows them.
     """
 
     what: str
     way: str
     connections: int
     streams: int
-    goal: int = 96
 
 
 def loads(few: bool) -> tuple[Load, ...]:
@@ -54,31 +55,45 @@ def measure(folder: Path, few: bool, rounds: int) -> Iterator[Row]:
         CannotMeasure: a program is missing, or something did not come up.
     """
     for load in loads(few):
-        ours, beside = [], []
+        ours, ended, beside = [], [], []
         for turn in range(rounds):
             own = folder / f"{load.way}-{turn}"
             own.mkdir()
             with _pods(load), _activator(own, load) as found:
                 ours.append(_growth(found.pid, found.port, load))
+                ended.append(_ended(found))
             with _pods(load):
                 port = free_port()
                 with nginx.proxy(own, port, http2=load.way == "h2c") as pid:
                     beside.append(_growth(pid, port, load))
-        yield _row(load, ours, beside)
+        yield _row(load, ours, ended, beside)
 
 
-def _row(load: Load, ours: list[int], beside: list[int]) -> Row:
+def _row(load: Load, ours: list[int], ended: list[int], beside: list[int]) -> Row:
+    """The row of one kind of clients; what is ended for want of room takes none any more."""
     responses = load.connections * load.streams
-    each, other = middle(ours) / responses, middle(beside) / responses
+    left = responses - middle(ended)
+    each = middle(ours) / left
+    measured = f"{each / KIB:.1f} KiB each, {middle(ours) / MIB:.0f} MiB in all"
+    if left < responses:
+        measured += f", {responses - left:,.0f} ended"
+    other = middle(beside) / responses
     return Row(
         f"{load.what}: memory",
-        f"{each / KIB:.1f} KiB each, {middle(ours) / MIB:.0f} MiB in all",
-        f"nginx {other / KIB:.1f} KiB",
+        measured,
+        f"nginx {other / KIB:.1f} KiB each",
         each / other,
-        f"<= {load.goal} KiB",
-        each <= load.goal * KIB,
-        {"bytes": ours, "bytesBeside": beside, "responses": responses},
+        f"<= {GOAL} KiB each",
+        each <= GOAL * KIB,
+        {"bytes": ours, "ended": ended, "bytesBeside": beside, "responses": responses},
     )
+
+
+def _ended(found: activator.Activator) -> int:
+    """How many responses it has ended for want of room; 0 where it has no such bound."""
+    text = found.ask("/metrics")[1].decode()
+    ended = re.search(r'^activator_unread_ended_total\{peer="client"\} (\d+)', text, re.MULTILINE)
+    return int(ended[1]) if ended else 0
 
 
 def _growth(pid: int, port: int, load: Load) -> int:
