@@ -26,8 +26,8 @@ from activator.discovery.manifests import ManifestFolderError
 from activator.events import EventKind
 from activator.metrics_tls import MetricsTlsError
 from activator.outputs import Outputs
-from activator.proxy.files import LOW_LIMIT
-from activator.proxy.server import ListenError
+from activator.proxy.client.listener import ListenError
+from activator.proxy.transport.files import LOW_LIMIT
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from throttler.model import RevisionID

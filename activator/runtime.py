@@ -36,11 +36,11 @@ from activator.driver import Driver
 from activator.loop_lag import LoopLag
 from activator.outputs import Outputs
 from activator.probing.prober import PodProber
-from activator.proxy.pool import ConnectionPools, PoolLimits
-from activator.proxy.probe_pool import ProbePools
-from activator.proxy.request import RequestLimits
-from activator.proxy.shared import Proxy
-from activator.proxy.unread import UnreadBytes
+from activator.proxy.client.shared import Proxy
+from activator.proxy.message.request import RequestLimits
+from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.transport.unread import UnreadBytes
 from activator.tasks import Tasks
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics

@@ -24,7 +24,7 @@ from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
 from activator.config import Settings
 from activator.metrics_tls import metrics_tls
-from activator.proxy.server import QuietServer, data_server, listen
+from activator.proxy.client.listener import QuietServer, data_server, listen
 from activator.runtime import Runtime, StartError
 from activator.tasks import Tasks
 

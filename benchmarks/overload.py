@@ -30,8 +30,8 @@ INTERVAL = 1.0
 WARM_UP = 3.0
 #: Clients by which the count of the activator and that of the clients may differ: what changes in
 #: 0.1 s. Half of that is by design: only then is a client that has ended its side asked whether it
-#: still listens (activator/proxy/presence.py). The rest is for processes that share the cores; one
-#: look in ten may meet a stall of the machine, whereas what piles up shows in all.
+#: still listens (activator/proxy/transport/presence.py). The rest is for processes that share the
+#: cores; one look in ten may meet a stall of the machine, whereas what piles up shows in all.
 GOAL_APART = RATE * 0.1
 GOAL_GROWTH = 1.05
 

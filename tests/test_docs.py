@@ -10,8 +10,8 @@ import pytest
 
 from activator.cli import cli
 from activator.config import SETTINGS, load
-from activator.proxy.problem import negotiated
-from activator.proxy.replies import PLAIN, Reply
+from activator.proxy.message.problem import negotiated
+from activator.proxy.message.replies import PLAIN, Reply
 from activator.telemetry.families import FAMILIES
 from activator.values import METRICS_PORT, PORT
 from throttler.reason import MEANINGS, Reason

@@ -115,6 +115,17 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.__main__": frozenset({"activator.cli"}),
 }
 
+#: What each room of the byte path may import of it at run time besides itself.
+ROOMS: Final[dict[str, frozenset[str]]] = {
+    "": frozenset(),
+    "message": frozenset(),
+    "transport": frozenset(),
+    "http2": frozenset({"message", "transport"}),
+    "exchange": frozenset({"http2", "message", "transport", "pods"}),
+    "pods": frozenset({"exchange", "http2", "message", "transport"}),
+    "client": frozenset({"exchange", "pods", "http2", "message", "transport"}),
+}
+
 #: Packages that are not Python's own: the only files that may import them, and why those alone.
 QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
     "aiohttp": (
@@ -135,7 +146,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "protobuf; only who talks to an autoscaler pays for it",
     ),
     "httptools": (
-        frozenset({"activator/proxy/grammar.py"}),
+        frozenset({"activator/proxy/message/grammar.py"}),
         "one place where llhttp says whether a head is well-formed",
     ),
     "httpx": (
@@ -201,7 +212,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "retries of a start or a dial, hidden in the file that needs them",
     ),
     "uvicorn": (
-        frozenset({"activator/servers.py", "activator/proxy/server.py"}),
+        frozenset({"activator/servers.py", "activator/proxy/client/listener.py"}),
         "owns sockets and connections' lives; nothing of its HTTP is used for traffic",
     ),
     "uvloop": (
@@ -310,6 +321,11 @@ def ours(module: str) -> bool:
     return module.partition(".")[0] in PACKAGES
 
 
+def room_of(module: str) -> str:
+    """The room of the byte path that a module belongs to; empty for the package's own file."""
+    return module.removeprefix("activator.proxy").removeprefix(".").partition(".")[0]
+
+
 by_file = pytest.mark.parametrize("path", sources(), ids=relative)
 
 
@@ -331,6 +347,19 @@ def test_imports_follow_the_arrows(path: Path) -> None:
         f"{relative(path)}:{found.line}: {part} must not know {found.target}"
         for found in imports_of(path)
         if ours(found.target) and part_of(found.target) not in ARROWS[part] | {part}
+    ]
+    assert not wrong
+
+
+def test_rooms_of_the_byte_path_import_each_other_in_one_direction() -> None:
+    wrong = [
+        f"{relative(path)}:{found.line}: {room} must not know {found.target}"
+        for path in sorted((ROOT / "activator" / "proxy").rglob("*.py"))
+        for room in [room_of(module_of(path))]
+        for found in imports_of(path)
+        if found.target.startswith("activator.proxy.")
+        and not found.typing
+        and room_of(found.target) not in ROOMS[room] | {room}
     ]
     assert not wrong
 
@@ -500,7 +529,9 @@ def sections() -> dict[str, set[str]]:
 def test_page_names_each_package_and_each_module() -> None:
     tree: dict[str, set[str]] = {}
     for path in sources():
-        if path.name != "__init__.py":
+        if relative(path) == "activator/proxy/__init__.py":
+            tree["activator/proxy"] = set()  # it has rooms alone
+        elif path.name != "__init__.py":
             tree.setdefault(relative(path.parent), set()).add(path.name)
     assert sections() == tree
 

@@ -44,7 +44,7 @@ def compiled(template: str) -> Callable[[Entry], str]:
 
 
 class RequestLog:
-    """Writes a line per request (activator.proxy.observers.RequestLog).
+    """Writes a line per request (activator.proxy.exchange.observers.RequestLog).
 
     Attributes:
         lines: how many were made.

@@ -25,7 +25,7 @@ from throttler.model import Revision as RevisionModel
 
 
 class Record(Protocol):
-    """What is known of a request that has ended (activator.proxy.observers.RequestRecord)."""
+    """What is known of a request that has ended (proxy.exchange.observers.RequestRecord)."""
 
     @property
     def method(self) -> bytes:

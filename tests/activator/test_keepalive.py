@@ -9,7 +9,7 @@ import pytest
 
 from activator import keepalive
 from activator.keepalive import SocketKind, find_dead
-from activator.proxy.server import listen
+from activator.proxy.client.listener import listen
 
 NAMES = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
 

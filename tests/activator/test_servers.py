@@ -22,8 +22,8 @@ import trustme
 import uvloop
 
 from activator.config import load
-from activator.proxy.files import file_limit, share_out
-from activator.proxy.server import ListenError
+from activator.proxy.client.listener import ListenError
+from activator.proxy.transport.files import file_limit, share_out
 from activator.runtime import Runtime, StartError
 from activator.servers import MOST_HEAD, Servers
 from tests.activator.proxy.world import until

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from activator.lab.objects import revision, write_object
-from activator.proxy.files import share_out
+from activator.proxy.transport.files import share_out
 from benchmarks.process import raise_file_limit
 from tests.activator.test_app import Pod, local, write_app
 from tests.process import PATIENCE, Activator, until

@@ -12,7 +12,6 @@ from abc import abstractmethod
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
-from activator.proxy import presence
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
@@ -20,13 +19,14 @@ from activator.proxy.http2.frame_reader import FrameReader
 from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.http2.settings import Setting, write_settings
 from activator.proxy.http2.stream import STREAM_WINDOW, TELL_AFTER
+from activator.proxy.transport import presence
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
     from activator.proxy.http2.stream import Stream
-    from activator.proxy.unread import Peer, UnreadBytes
+    from activator.proxy.transport.unread import Peer, UnreadBytes
 
 #: Bytes that a peer may send on all streams beyond what has come. Streams are bounded each by
 #: itself, so that one that nobody reads does not stop the others; this bounds what comes in one

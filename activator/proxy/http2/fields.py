@@ -1,8 +1,8 @@
 """What an HTTP/2 message's fields say, and the header block that goes on to the other side.
 
-Which fields are read, dropped or refused follows ``proxy/fields.py``; what is malformed follows
-RFC 9113 section 8, with the grammar of HTTP/1 where that is stricter: the next server may speak
-it. A malformed message costs its stream (section 8.1.1), never the connection.
+Which fields are read, dropped or refused follows ``proxy/message/fields.py``; what is malformed
+follows RFC 9113 section 8, with the grammar of HTTP/1 where that is stricter: the next server may
+speak it. A malformed message costs its stream (section 8.1.1), never the connection.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
 
-from activator.proxy.fields import (
+from activator.proxy.http2.hpack import Field, name_prefix
+from activator.proxy.http2.lines import Lines, Treatment
+from activator.proxy.http2.section import SENSITIVE, lines_of
+from activator.proxy.message.fields import (
     REQUEST_FIELDS,
     RESPONSE_FIELDS,
     is_barred_from_trailers,
     is_lookalike,
     tokens,
 )
-from activator.proxy.grammar import FramingError
-from activator.proxy.http2.hpack import Field, name_prefix
-from activator.proxy.http2.lines import Lines, Treatment
-from activator.proxy.http2.section import SENSITIVE, lines_of
-from activator.proxy.request import HOST, METHOD, Request
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.request import HOST, METHOD, Request
 
 #: What no target may have becomes something else, see lines.
 _IN_TARGET: Final = bytes(
@@ -65,7 +65,7 @@ class RequestFields:
         fields: all fields by name, pseudo fields among them; values of equal names joined.
         length: Content-Length, -1 if it is not said.
         block: the fields that go on as they came, ready for a pod: :method and :path, and all but
-            the other pseudo fields and what is ours (``proxy.fields``).
+            the other pseudo fields and what is ours (``proxy.message.fields``).
         bodiless, forwarded: what an exchange has made of it, for the next one that says the same.
     """
 

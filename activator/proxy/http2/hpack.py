@@ -13,10 +13,10 @@ from __future__ import annotations
 from itertools import chain
 from typing import Final
 
-from activator.proxy.grammar import FramingError
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.huffman import decode as huffman_decode
 from activator.proxy.http2.static_table import STATIC_TABLE
+from activator.proxy.message.grammar import FramingError
 
 #: SETTINGS_HEADER_TABLE_SIZE as long as nothing else is said (RFC 9113 section 6.5.2). Encoders
 #: use no more if offered more (Go, nghttp2, Envoy), and it bounds what a connection may keep here.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from activator.proxy.fields import REQUEST_FIELDS, is_lookalike
 from activator.proxy.http2.hpack import line
-from activator.proxy.replies import Reply
+from activator.proxy.message.fields import REQUEST_FIELDS, is_lookalike
+from activator.proxy.message.replies import Reply
 
 _CONTEXT = frozenset((b"traceparent", b"tracestate"))
 #: Of those that mean something to us, what goes on all the same.
@@ -52,7 +52,7 @@ def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> 
 
 
 def is_ours(name: bytes) -> bool:
-    """Whether a request's field means something to us, see ``proxy.fields``."""
+    """Whether a request's field means something to us, see ``proxy.message.fields``."""
     return REQUEST_FIELDS.fullmatch(b"\r\n%b:" % name) is not None
 
 

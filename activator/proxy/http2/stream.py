@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from activator.proxy.body import pile
 from activator.proxy.http2 import frames
-from activator.proxy.unread import SMALL_WINDOW, WINDOW
+from activator.proxy.message.body import pile
+from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from activator.proxy.exchange.http2_exchange import Http2Exchange
     from activator.proxy.http2.connection import Connection
-    from activator.proxy.http2.exchange import Http2Exchange
-    from activator.proxy.unread import Peer
+    from activator.proxy.transport.unread import Peer
 
 #: Bytes that a peer may send on a stream beyond what has gone out on the other side.
 STREAM_WINDOW: Final = WINDOW

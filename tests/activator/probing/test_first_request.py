@@ -11,10 +11,10 @@ import pytest
 
 from activator.driver import Driver
 from activator.probing.prober import PodProber
-from activator.proxy.downstream import Downstream
-from activator.proxy.pool import ConnectionPools, PoolLimits
-from activator.proxy.request import RequestLimits
-from activator.proxy.shared import Proxy
+from activator.proxy.client.http1 import Downstream
+from activator.proxy.client.shared import Proxy
+from activator.proxy.message.request import RequestLimits
+from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.tasks import Tasks
 from tests.activator.probing.world import APP, Nobody
 from tests.conftest import UVLOOP, VIRTUAL

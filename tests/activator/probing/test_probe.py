@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from activator.probing.probe import MAX_BODY, Probe
-from activator.proxy.pool import ConnectionPools, PoolLimits
+from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.tasks import Tasks
 from tests.activator.probing.world import until
 from tests.conftest import UVLOOP, VIRTUAL

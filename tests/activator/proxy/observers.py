@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.observers import RequestRecord
+from activator.proxy.exchange.observers import RequestRecord
 from throttler.model import Revision
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from activator.proxy import pool as pool_module
-from activator.proxy.dial import connect
+from activator.proxy.pods import pools as pool_module
+from activator.proxy.pods.dial import connect
 from tests.activator.proxy.world import World, request, turns, until
 
 EXPECTED = b"Content-Length: 10\r\nExpect: 100-continue\r\n"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.grammar import FramingError
-from activator.proxy.response import read_response, with_crlf
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.response import read_response, with_crlf
 from tests.activator.proxy.world import Answer, PodConnection, World, ok, request, turns, until
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"

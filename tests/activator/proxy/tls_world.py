@@ -14,9 +14,9 @@ from typing import Any
 
 import trustme
 
-from activator.proxy.downstream import Downstream
-from activator.proxy.listener import Listener
-from activator.proxy.server import listen
+from activator.proxy.client.http1 import Downstream
+from activator.proxy.client.listener import listen
+from activator.proxy.client.tls_listener import Listener
 from activator.tls.internal import DATA_PLANE, POD_PORT, InternalTls
 from activator.tls.parameters import TlsParameters
 from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until

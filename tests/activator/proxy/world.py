@@ -18,11 +18,11 @@ from typing import Any, cast
 import h11
 
 from activator.driver import Driver
-from activator.proxy.downstream import Downstream
-from activator.proxy.pool import ConnectionPools, PoolLimits
-from activator.proxy.request import RequestLimits
-from activator.proxy.shared import Proxy
-from activator.proxy.unread import UnreadBytes
+from activator.proxy.client.http1 import Downstream
+from activator.proxy.client.shared import Proxy
+from activator.proxy.message.request import RequestLimits
+from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.proxy.transport.unread import UnreadBytes
 from activator.tasks import Tasks
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker

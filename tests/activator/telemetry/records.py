@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from activator.proxy.observers import RequestRecord
+from activator.proxy.exchange.observers import RequestRecord
 from throttler.model import Revision, RevisionID
 
 REVISION = Revision(

@@ -15,8 +15,7 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.settings import Setting, write_settings
-from tests.activator.proxy.http2.peers import answer_hello
-from tests.activator.proxy.http2.test_downstream import (
+from tests.activator.proxy.client.test_http2 import (
     BEGIN,
     asked,
     block,
@@ -26,6 +25,7 @@ from tests.activator.proxy.http2.test_downstream import (
     raw,
     resets,
 )
+from tests.activator.proxy.http2.peers import answer_hello
 from tests.activator.proxy.world import turns, until
 from tests.conftest import VIRTUAL
 

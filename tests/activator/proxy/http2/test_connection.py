@@ -7,8 +7,8 @@ import h2.settings
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.settings import Setting, write_settings
+from tests.activator.proxy.client.test_http2 import asked, raw
 from tests.activator.proxy.http2.peers import Message, Peer
-from tests.activator.proxy.http2.test_downstream import asked, raw
 from tests.activator.proxy.world import until
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.fields import REQUEST_FIELDS
-from activator.proxy.grammar import FramingError
 from activator.proxy.http2 import fields
 from activator.proxy.http2.fields import read_request, read_response, read_trailers
 from activator.proxy.http2.hpack import NeverIndexed
+from activator.proxy.message.fields import REQUEST_FIELDS
+from activator.proxy.message.grammar import FramingError
 
 GET = [
     (b":method", b"GET"),

@@ -7,16 +7,14 @@ import contextlib
 import h2.exceptions
 import pytest
 
+from activator.proxy.client.http2 import MAX_STREAMS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.connection import Connection
-from activator.proxy.http2.downstream import MAX_STREAMS
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.stream import STREAM_WINDOW
-from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
-from tests.activator.proxy.http2.test_attacks import MALFORMED
-from tests.activator.proxy.http2.test_downstream import (
+from tests.activator.proxy.client.test_http2 import (
     BEGIN,
     HEAD,
     asked,
@@ -25,6 +23,8 @@ from tests.activator.proxy.http2.test_downstream import (
     raw,
     resets,
 )
+from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
+from tests.activator.proxy.http2.test_attacks import MALFORMED
 from tests.activator.proxy.world import until
 from tests.conftest import VIRTUAL
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from activator.proxy.grammar import FramingError
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.hpack import (
     MAX_LIST_BYTES,
@@ -20,6 +19,7 @@ from activator.proxy.http2.hpack import (
     name_prefix,
     string,
 )
+from activator.proxy.message.grammar import FramingError
 
 #: RFC 7541 appendix C: blocks of one connection one after the other, what they say, and what is
 #: in the dynamic table in the end, newest first.

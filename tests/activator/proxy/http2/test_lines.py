@@ -5,9 +5,9 @@ from __future__ import annotations
 import hpack
 import pytest
 
-from activator.proxy.grammar import FramingError
 from activator.proxy.http2.hpack import NeverIndexed, name_prefix
 from activator.proxy.http2.lines import MEMO_LINE_BYTES, MEMO_LINES, Lines, Treatment
+from activator.proxy.message.grammar import FramingError
 
 
 def no(value):

@@ -1,4 +1,4 @@
-"""When a request in HTTP/2 is sent again: each row of the table of ``proxy.retry`` with sockets."""
+"""When a request in HTTP/2 is sent again: each row of the table of retries, with sockets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from activator.proxy.exchange.retry import MAX_REFUSALS, MAX_REPEATS, Failure
 from activator.proxy.http2.errors import ErrorCode
-from activator.proxy.retry import MAX_REFUSALS, MAX_REPEATS, Failure
+from tests.activator.proxy.exchange.test_retry import states
 from tests.activator.proxy.http2.peers import (
     Http2Pod,
     Http2World,
@@ -16,7 +17,6 @@ from tests.activator.proxy.http2.peers import (
     Peer,
     answer_hello,
 )
-from tests.activator.proxy.test_retry import states
 from tests.activator.proxy.world import until
 from tests.conftest import VIRTUAL
 from throttler.outliers import PAUSE, STRIKES

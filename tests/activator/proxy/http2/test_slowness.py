@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from activator.proxy.client.linger import MAX_SECONDS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import MAX_BACKLOG
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.frames import FrameType
 from activator.proxy.http2.hpack import line
-from activator.proxy.linger import MAX_SECONDS
-from tests.activator.proxy.http2.peers import Http2World, Message, Peer
-from tests.activator.proxy.http2.test_downstream import (
+from tests.activator.proxy.client.test_http2 import (
     BEGIN,
     HEAD,
     asked,
@@ -26,6 +25,7 @@ from tests.activator.proxy.http2.test_downstream import (
     raw,
     resets,
 )
+from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.world import World, until
 from tests.conftest import VIRTUAL
 

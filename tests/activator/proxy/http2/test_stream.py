@@ -6,7 +6,7 @@ import tracemalloc
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
-from activator.proxy.unread import UnreadBytes
+from activator.proxy.transport.unread import UnreadBytes
 
 
 class Line:

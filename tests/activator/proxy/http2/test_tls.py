@@ -13,6 +13,7 @@ import trustme
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.tls.internal import DATA_PLANE, POD_PORT
+from tests.activator.proxy.client.test_http2 import BEGIN, asked, cut, goaways
 from tests.activator.proxy.http2.peers import (
     Http2Pod,
     Http2World,
@@ -20,7 +21,6 @@ from tests.activator.proxy.http2.peers import (
     answer_hello,
     echo,
 )
-from tests.activator.proxy.http2.test_downstream import BEGIN, asked, cut, goaways
 from tests.activator.proxy.tls_world import (
     TlsWorld,
     free_address,

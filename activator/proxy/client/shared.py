@@ -1,0 +1,268 @@
+"""What all connections of clients share: settings, bounds, counters, and what is logged of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Protocol
+
+from activator.driver import Driver
+from activator.logs import Repeats
+from activator.proxy.client.eviction import Eviction
+from activator.proxy.client.unfinished_heads import UnfinishedHeads
+from activator.proxy.exchange.observers import RequestLog, Tracer
+from activator.proxy.exchange.wait import WARM
+from activator.proxy.message.replies import Reply, too_many_connections, too_many_unfinished
+from activator.proxy.message.request import RequestLimits
+from activator.proxy.pods.pools import ConnectionPools
+from activator.proxy.transport.unread import Peer
+from activator.tasks import Tasks
+from activator.timers import Timers
+from throttler.model import RevisionID
+from throttler.revision import RevisionThrottler
+
+logger = logging.getLogger(__name__)
+
+#: What is ended where a peer does not read.
+_NOT_READ = {Peer.CLIENT: "response to client", Peer.POD: "request to pod"}
+#: Share of the clients' files for those whose TLS has not begun, so that a client that sends
+#: nothing takes no place from those on other ports.
+_SHARE_FOR_HANDSHAKES = 0.5
+
+
+class Connected(Protocol):
+    """A client's connection, as much of it as ends with all others."""
+
+    def drain(self) -> None:
+        """The time to wait is over: a request that has no pod is told so."""
+
+    def cut(self) -> None:
+        """The time to finish is over: whatever runs ends."""
+
+
+@dataclass(slots=True)
+class ProxyCounters:
+    """What is counted outside any revision."""
+
+    unknown_revisions: int = 0
+    bad_requests: int = 0
+    turned_away: int = 0
+
+
+class Proxy:
+    """What all connections share.
+
+    Arguments:
+        hold_bytes: bytes of a body that are read while its request waits, or kept to repeat it.
+        header_timeout: seconds for a request head to arrive.
+        unfinished_header_bytes: bytes of all heads that have not come to their end.
+        idle_from_arrival: whether a revision's idle time-out counts while a request waits.
+        unhealthy: says why we are not ready, or nothing.
+        server_timing: whether answers that waited say for how long, in ``Server-Timing``.
+        cold_start_header: whether answers say whether they waited for a pod to start.
+
+    Attributes:
+        notes: field lines of ours for each answer, unless something else becomes known of it.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        pools: ConnectionPools,
+        *,
+        request_limits: RequestLimits,
+        hold_bytes: int,
+        header_timeout: float,
+        unfinished_header_bytes: int = 32 << 20,
+        idle_from_arrival: bool = False,
+        unhealthy: Callable[[], str],
+        server_timing: bool = False,
+        cold_start_header: bool = False,
+    ) -> None:
+        self.driver = driver
+        self.pools = pools
+        self.clock = driver.clock
+        self.timers = Timers(driver.clock)
+        self.request_limits = request_limits
+        self.hold_bytes = hold_bytes
+        self.header_timeout = header_timeout
+        self.unread = pools.unread
+        self.unread.on_ended = self._tell_ended
+        self.unfinished_heads = UnfinishedHeads(unfinished_header_bytes)
+        self.idle_from_arrival = idle_from_arrival
+        self.unhealthy = unhealthy
+        self.server_timing = server_timing
+        self.notes = WARM if cold_start_header else b""
+        self.counters = ProxyCounters()
+        #: Who watches requests; None while that is off. May change at any time.
+        self.tracer: Tracer | None = None
+        self.request_log: RequestLog | None = None
+        self.files = files = pools.files
+        files.clients = self._places
+        files.idle.append((self._send_one_away, lambda: self.eviction.leaving))
+        #: Connections of clients beyond this are turned away.
+        self.max_connections = files.shares.clients
+        #: Set when the process is to end: each answer from then on is the last on its connection,
+        #: so that clients go elsewhere before it is closed.
+        self.draining = False
+        self.connections: set[Connected] = set()
+        self.eviction = Eviction()
+        #: Connections for which there is no room; each gets one answer.
+        self.turned_away: set[Connected] = set()
+        #: Clients that are no connections yet; and how many of them are in a TLS handshake.
+        self.arrivals = Tasks()
+        self.handshakes = 0
+        self._repeats = Repeats()
+        self._date = b""
+        self._date_of = 0
+
+    def date(self) -> bytes:
+        """Return the present date as a Date field has it; made once a second."""
+        now = int(time.time())
+        if now != self._date_of:
+            self._date_of = now
+            self._date = formatdate(now, usegmt=True).encode()
+        return self._date
+
+    # -- room ------------------------------------------------------------------------------------
+
+    def _places(self) -> int:
+        """Return how many files clients have that are served, or are to be."""
+        away = len(self.turned_away) + self.eviction.leaving
+        return len(self.connections) + self.handshakes - away
+
+    def _send_one_away(self) -> bool:
+        """Close an idle client; see files.FileBudget.idle."""
+        return self.eviction.make_room(self.clock(), 1 + self.files.shares.door // 2)
+
+    def find_room(self) -> bool:
+        """Return whether a new client may be served; what is idle is closed for it if need be."""
+        files, places = self.files, self._places()
+        if places >= self.max_connections:
+            return self._send_one_away()
+        if places + files.pods < files.shares.traffic and not files.waiting:
+            return True
+        return files.make_room()
+
+    def still_connecting(self) -> str:
+        """Return what a request waits for that has a pod and no connection."""
+        if self.files.waiting:
+            return f"; no file is free to connect, of {self.files.shares.limit}"
+        return "; still connecting"
+
+    def turn_away(self, client: Connected) -> None:
+        """Record that there is no room for a new client, and log it now and then."""
+        self.turned_away.add(client)
+        self.counters.turned_away += 1
+        if self._repeats.admit("turned away", self.clock()) is not None:
+            files = self.files
+            logger.warning(
+                "no file is free for more clients, %d clients and %d connections to pods are open: "
+                "new clients get 503; raise the limit of open files, which is %d",
+                *(self._places(), files.pods, files.shares.limit),
+            )
+
+    def left(self, client: Connected) -> None:
+        """Remove a connection that is closed; its file is free."""
+        self.connections.discard(client)
+        self.turned_away.discard(client)
+        self.files.freed()
+
+    def may_accept(self, *, secure: bool) -> bool:
+        """See listener.Gate."""
+        if secure and self._too_many_handshakes():
+            return False
+        shares, files = self.files.shares, self.files
+        here = len(self.connections) + len(self.arrivals) + files.pods
+        return here < shares.traffic + shares.door
+
+    def _too_many_handshakes(self) -> bool:
+        return self.handshakes >= max(1, int(_SHARE_FOR_HANDSHAKES * self.max_connections))
+
+    def handshake_began(self) -> None:
+        """See listener.Gate."""
+        self.handshakes += 1
+
+    def handshake_failed(self) -> None:
+        """See listener.Gate."""
+        self.handshakes -= 1
+        self.files.freed()
+
+    def on_room(self, wake: Callable[[], None], *, wanted: bool) -> None:
+        """See listener.Gate."""
+        (self.files.on_room.add if wanted else self.files.on_room.discard)(wake)
+        if not wanted or not self._too_many_handshakes():
+            return
+        if self._repeats.admit("handshakes", self.clock()) is not None:
+            logger.warning(
+                "%d clients have not ended their TLS handshakes: more wait to be accepted",
+                self.handshakes,
+            )
+
+    def too_many_connections(self) -> Reply:
+        """Return the answer to a client for which there is no room."""
+        return too_many_connections(self.retry_after())
+
+    def too_many_unfinished(self) -> Reply:
+        """Return the answer to a head for whose rest there is no room, and log it now and then."""
+        self.tell_too_many_unfinished()
+        return too_many_unfinished(self.retry_after())
+
+    def tell_too_many_unfinished(self) -> None:
+        """Log now and then that somebody's head was refused for want of room."""
+        if self._repeats.admit("unfinished heads", self.clock()) is not None:
+            used = self.unfinished_heads.bytes
+            logger.warning("%d bytes of unfinished request heads, more are refused", used)
+
+    def _tell_ended(self, peer: Peer, address: str) -> None:
+        """Log now and then that a peer which does not read was ended; see unread."""
+        more = self._repeats.admit(("unread", peer), self.clock())
+        if more is not None:
+            logger.warning(
+                "unread bytes reached the limit of %d: ended the %s that had waited longest, %s "
+                "(and %d others since the last such line)",
+                *(self.unread.most, _NOT_READ[peer], address, more),
+            )
+
+    def retry_after(self, revision: RevisionThrottler | None = None) -> int:
+        """Return when a client that is refused now may come again: whole seconds.
+
+        At once while the process ends: on its next connection it finds another activator.
+
+        Arguments:
+            revision: whose client; None where that is not known.
+        """
+        if self.draining:
+            return 0
+        if revision is None:
+            return self.driver.throttler.retry_after()
+        return revision.retry_after(self.clock())
+
+    def tell(self, revision: RevisionID, reply: Reply) -> None:
+        """Log an answer of ours that a revision's client got; of one kind, one now and then."""
+        more = self._repeats.admit((revision, reply.status, reply.reason), self.clock())
+        if more is not None:
+            others = "1 other" if more == 1 else f"{more} others"
+            also = f" (and {others} since the last such line)" if more else ""
+            logger.warning(
+                "answered %d: %s%s",
+                reply.status,
+                reply.why,
+                also,
+                extra={"revision": str(revision)},
+            )
+
+    def drain(self) -> None:
+        """Answer what still waits for a pod: the time to wait is over."""
+        for downstream in list(self.connections):
+            downstream.drain()
+
+    def cut(self) -> int:
+        """End every request: the time to finish is over. Return how many connections there are."""
+        connections = list(self.connections)
+        for downstream in connections:
+            downstream.cut()
+        return len(connections)

@@ -1,0 +1,1 @@
+"""One request and its response: lookup, wait, retry, time limits, and what is recorded of it."""

@@ -1,0 +1,170 @@
+"""Who may watch requests on their way: traces and the request log.
+
+Both are off as a rule; then a request pays one look at an attribute that is None. They are of
+other packages, so that the byte path knows them by what it calls, and no more. Knative's
+counterparts: the otelhttp handler of cmd/activator/main.go and pkg/http/request_log.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from activator.proxy.message.fields import without_named
+from activator.proxy.message.request import Request
+from throttler.model import Revision
+
+if TYPE_CHECKING:  # an exchange has a trace
+    from activator.proxy.exchange.exchange import Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """A request that has ended, for the request log; made only while that is on.
+
+    Attributes:
+        method, target, host: as they came.
+        minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
+        headers: all header fields but Host, each preceded by its CRLF; of those that mean
+            something to us the name is in lower case.
+        content_length: 0 without body, -1 where it is unknown (chunked).
+        status: of the final answer; 101 for a connection that changed its protocol, 499 where
+            the client left before there was one.
+        response_size: bytes of the answer's body that were passed on.
+        latency: seconds from the request's head to its end.
+        client: the client's ``ip:port``.
+        trace_id: 32 hexadecimal digits; empty where nothing is traced.
+        why: the Activator-Reason of an answer of ours; empty where a pod answered.
+    """
+
+    method: bytes
+    target: bytes
+    host: bytes
+    minor: int
+    headers: bytes
+    content_length: int
+    status: int
+    response_size: int
+    latency: float
+    client: str
+    revision: Revision
+    trace_id: str
+    why: str = ""
+
+
+class RequestLog(Protocol):
+    """Is told of each request of a known revision; probes are none."""
+
+    def ended(self, record: RequestRecord) -> None:
+        """The request is over. Called from the byte path: must neither block nor raise."""
+
+
+class Trace(Protocol):
+    """The spans of one request. None of its methods may block or raise.
+
+    Attributes:
+        trace_id: 32 hexadecimal digits.
+    """
+
+    @property
+    def trace_id(self) -> str:
+        """See above."""
+
+    def found(self, revision: Revision) -> None:
+        """The request has a place with this revision, and waits for a pod (``throttler_try``)."""
+
+    def held(self, reason: str) -> None:
+        """It has to wait, or the answer is ours; ``reason`` is a throttler.reason.Reason."""
+
+    def assigned(self, address: str) -> None:
+        """It has a pod, to which a connection is taken or opened (``activator_proxy``)."""
+
+    def waiting(self) -> None:
+        """It has lost its pod and waits once more."""
+
+    def sending(self, origin: str) -> bytes:
+        """A pod has the request; each attempt is told.
+
+        Arguments:
+            origin: where it was sent, as ``scheme://ip:port``.
+
+        Returns:
+            The header lines that carry the context to the pod, each with its CRLF. What the
+            client sent of ``traceparent`` and ``tracestate`` is taken out.
+        """
+
+    def answered(self, status: int) -> None:
+        """The head of the pod's final answer is here."""
+
+    def failed(self, error: str) -> None:
+        """The pod failed with the request in its hands."""
+
+    def ended(self, status: int, outcome: str) -> None:
+        """The request is over.
+
+        Arguments:
+            status: what the client got; 499 if it left before.
+            outcome: one of activator.counters.OUTCOMES, or ``unknown-revision``.
+        """
+
+
+class Tracer(Protocol):
+    """Makes traces."""
+
+    def begin(
+        self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
+    ) -> Trace:
+        """A request's head is read; probes are not traced.
+
+        Arguments:
+            method, target, host: as they came; host without a default.
+            minor: 1 for HTTP/1.1, 0 for HTTP/1.0.
+            block: the header fields that mean nothing to us, each preceded by its CRLF; among
+                them ``traceparent``, ``tracestate`` and ``baggage``.
+            secure: whether it came over TLS.
+        """
+
+
+#: What a traced request's own context replaces.
+_CONTEXT_FIELDS = (b"traceparent", b"tracestate")
+
+
+def begin_trace(tracer: Tracer, request: Request, secure: bool) -> tuple[Trace, Request]:
+    """Begin the trace of a request.
+
+    Arguments:
+        request: may be shared by exchanges; stays as it is.
+        secure: whether it came over TLS.
+
+    Returns:
+        The trace, and the request without the fields that the trace replaces.
+    """
+    trace = tracer.begin(
+        request.method, request.target, request.host, request.minor, request.block, secure
+    )
+    return trace, replace(request, block=without_named(request.block, _CONTEXT_FIELDS))
+
+
+def record_of(
+    exchange: Exchange, status: int, size: int, latency: float, why: str
+) -> RequestRecord:
+    """Return what the request log is told of an exchange that ends.
+
+    Arguments:
+        size: bytes of the answer's body; latency: seconds.
+        why: as in the record.
+    """
+    request, trace = exchange.request, exchange.trace
+    own = b"".join(b"\r\n%b: %b" % field for field in request.fields.items())
+    return RequestRecord(
+        *(request.method, request.target, request.host, request.minor),
+        own + request.block,
+        request.length,
+        status,
+        size,
+        latency,
+        exchange.downstream.peer(),
+        exchange.entry.throttler.revision,
+        trace.trace_id if trace is not None else "",
+        why,
+    )

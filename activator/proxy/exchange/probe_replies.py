@@ -1,0 +1,44 @@
+"""Requests that are answered before any revision is asked for: probes, and what contradicts itself.
+
+In the order of Knative's handler chain (cmd/activator/main.go): kubelet's probe, ingress's probe,
+activator's probe. Any method, any path, any port.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from activator.proxy.exchange.lookup import contradiction
+from activator.proxy.message import replies
+from activator.proxy.message.request import Request
+
+_KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*kube-probe/")
+
+
+def may_be_kubelet(block: bytes) -> bool:
+    """Whether fields may be those of kubelet's probe: nearly none are."""
+    return block.find(b"kube-probe/") >= 0  # not `in`, see lookup._COMMA
+
+
+def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply | None:
+    """Return the answer to a probe of kubelet, ingress or autoscaler; None for other requests.
+
+    Arguments:
+        unhealthy: says why we are not ready, or nothing.
+    """
+    fields = request.fields
+    if fields.get(b"k-kubelet-probe") or (
+        may_be_kubelet(request.block) and _KUBELET.search(request.block)
+    ):
+        why = unhealthy()
+        return replies.unhealthy(why) if why else replies.HEALTHY
+    probe = fields.get(b"k-network-probe", b"").rstrip(b" \t")
+    if not probe:
+        wrong = contradiction(fields)
+        return replies.refused(400, wrong) if wrong else None
+    if probe == b"probe":
+        return replies.network_probe(fields.get(b"k-network-hash", b"").rstrip(b" \t"))
+    if probe == b"activator":
+        return replies.ACTIVATOR_PROBE
+    return replies.unexpected_probe(probe)

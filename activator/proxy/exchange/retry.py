@@ -1,0 +1,155 @@
+"""When a request is sent again, and where: one table over what became of an attempt.
+
+Pure: what was met goes in, what to do comes out. RFC 9110 section 9.2.2: what a pod may have seen
+is sent again only where a second time has no second effect. RFC 9112 section 9.3.1: a connection
+that was kept may end as it is used, which says nothing against the pod. Knative's counterpart:
+Go's transport (shouldRetryRequest), and the dialer of knative.dev/pkg/network/transports.go.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from activator.proxy.exchange.request_body import HeldBody
+from activator.proxy.message.request import IDEMPOTENT, Request
+
+#: How often one request is sent again after a pod may have seen it. What queue-proxy gives back
+#: untouched does not count, nor what a pod has not looked at: there the deadline is the bound.
+MAX_REPEATS = 3
+#: How often one request is refused, with no answer of the pod to any other in between, until the
+#: pod is left alone for a while. Few, since each is sent at once; not one, since what is under way
+#: as a pod says goodbye may meet the same on its next connection.
+MAX_REFUSALS = 3
+
+
+class Failure(Enum):
+    """What became of an attempt to have a request answered."""
+
+    NO_CONNECTION = "no-connection"
+    REUSED_LOST = "reused-lost"
+    NEW_LOST = "new-lost"
+    REFUSED = "refused"
+    REFUSED_STILL = "refused-still"
+    UNTOUCHED = "untouched"
+    APPLICATION_LOST = "application-lost"
+    ANSWER_LOST = "answer-lost"
+
+
+class Then(Enum):
+    """What follows for the request."""
+
+    PASS_ON = "pass-on"
+    SAME_POD = "same-pod"
+    REQUEUE = "requeue"
+
+
+class Blame(Enum):
+    """What the attempt says of the pod."""
+
+    NONE = "none"
+    UNREACHABLE = "unreachable"
+    ANSWER = "answer"
+
+
+class Rule(NamedTuple):
+    """What follows from a failure: for a request that may be repeated, for any other, for the pod.
+
+    Attributes:
+        repeatable: what follows where ``may_repeat``; other: where not.
+        blame: of the pod at the first failure; again: at a later one of the same request.
+    """
+
+    repeatable: Then
+    other: Then
+    blame: Blame
+    again: Blame
+
+
+#: NO_CONNECTION: refused or not answered in time: no pod has a byte of it, of whatever method.
+#: REUSED_LOST, NEW_LOST: the connection, kept from before or opened for this request, ended after
+#: the request was sent and before a byte of an answer. A request that meets the second once more
+#: may be what breaks them: the pod is not blamed for it again.
+#: REFUSED: the pod says of a stream of HTTP/2 that it has not looked at it (RFC 9113 section 8.7),
+#: so that any method may be sent again; a pod that ends does so, and is not to blame.
+#: REFUSED_STILL: it goes on so, and answers nobody: as good as UNTOUCHED, and at the same pace.
+#: UNTOUCHED: queue-proxy says that its application had nothing of it (proxy.exchange.queue_proxy).
+#: APPLICATION_LOST: queue-proxy says that its application dropped it without an answer, which is
+#: NEW_LOST one step further on; of several in a row the pod is out, as for any bad answers.
+#: ANSWER_LOST: a byte of an answer has come, so the pod has it: never again.
+RULES: dict[Failure, Rule] = {
+    Failure.NO_CONNECTION: Rule(
+        Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
+    ),
+    Failure.REUSED_LOST: Rule(Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
+    Failure.NEW_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE),
+    Failure.REFUSED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
+    Failure.REFUSED_STILL: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
+    Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
+    Failure.APPLICATION_LOST: Rule(
+        Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE
+    ),
+    Failure.ANSWER_LOST: Rule(Then.PASS_ON, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
+}
+
+#: Failures after which a pod may have seen the request; these count as repeats.
+SEEN = frozenset((Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST))
+
+#: Failures that say of the pod that nothing behind it is there for requests.
+UNTOUCHING = frozenset((Failure.UNTOUCHED, Failure.REFUSED_STILL))
+
+
+def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Blame]:
+    """Return what follows from a failed attempt, for the request and of the pod.
+
+    Arguments:
+        repeatable: see ``may_repeat``.
+        repeats: failures of this request before, of those that count (``SEEN``).
+    """
+    rule = RULES[failure]
+    if failure in SEEN and repeats >= MAX_REPEATS:
+        repeatable = False
+    return rule.repeatable if repeatable else rule.other, rule.again if repeats else rule.blame
+
+
+def again(failure: Failure, repeatable: bool, repeats: int) -> bool:
+    """Whether the request is sent again; see ``judge``."""
+    return judge(failure, repeatable=repeatable, repeats=repeats)[0] is not Then.PASS_ON
+
+
+def lost(*, answered: bool, reused: bool) -> Failure:
+    """Return which failure the end of a connection with a request on it is.
+
+    Arguments:
+        answered: whether a byte of an answer had come; reused: whether it was kept from before.
+    """
+    if answered:
+        return Failure.ANSWER_LOST
+    return Failure.REUSED_LOST if reused else Failure.NEW_LOST
+
+
+def refused(refusals: int, *, on_trial: bool) -> Failure:
+    """Return which failure it is that a pod has not looked at a request.
+
+    Arguments:
+        refusals: how often the request has met that, with no answer of the pod in between.
+        on_trial: the pod was left alone before, and has answered nothing since.
+    """
+    return Failure.REFUSED_STILL if on_trial or refusals > MAX_REFUSALS else Failure.REFUSED
+
+
+def may_repeat(request: Request, body: HeldBody, failure: Failure) -> bool:
+    """Whether a request that a pod may have seen can be sent to a pod again: only a method that
+    has no second effect, and only with all that came of its body still held.
+
+    What asks for another protocol changes what follows, so of that only what no application had.
+    """
+    if request.upgrade and failure is not Failure.UNTOUCHED:
+        return False
+    return request.method in IDEMPOTENT and body.replayable
+
+
+def may_be_lost(request: Request) -> bool:
+    """Whether a request can be sent again for certain, so that it may go out on a connection of
+    which nobody has asked whether it is still open."""
+    return request.method in IDEMPOTENT and request.body is None and not request.upgrade

@@ -1,0 +1,99 @@
+"""One request's wait for a pod, as its wake-up and its client are told of it.
+
+Made for a request that has to wait, and for no other. Knows neither connections nor who decides.
+Sources: Server Timing (https://www.w3.org/TR/server-timing/); KEDA's X-KEDA-HTTP-Cold-Start for
+the other field. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from activator.wake_ups import Phase, WakeUp
+from throttler.pod import PodTracker
+
+if TYPE_CHECKING:
+    from activator.proxy.client.shared import Proxy
+    from activator.proxy.exchange.exchange import Exchange
+
+#: Whether an answer waited for a pod to start.
+WARM = b"\r\nActivator-Cold-Start: false"
+COLD = b"\r\nActivator-Cold-Start: true"
+
+
+class Wait:
+    """One request's wait, or waits, where its pod was lost.
+
+    Arguments:
+        arrived: when it was admitted.
+
+    Attributes:
+        wake_up: what it waits or waited for; None if that was room in a pod.
+        assigned_at: when it last got a pod; None before.
+    """
+
+    __slots__ = ("_arrived", "_proxy", "assigned_at", "wake_up")
+
+    def __init__(self, proxy: Proxy, arrived: float) -> None:
+        self._proxy = proxy
+        self._arrived = arrived
+        self.wake_up: WakeUp | None = None
+        self.assigned_at: float | None = None
+
+    def assigned(self, now: float) -> None:
+        """Take that it got a pod."""
+        self.assigned_at = now
+
+    def answered(self, pod: PodTracker, now: float) -> bytes:
+        """Take the first byte of its answer; return as ``fields``."""
+        if self.wake_up is not None and self.assigned_at is not None:
+            self._proxy.driver.wake_ups.answered(self.wake_up, self.assigned_at, pod.dest, now)
+        return self.fields(now)
+
+    def ended(self, outcome: str, now: float) -> None:
+        """Take how it ended."""
+        if self.wake_up is not None:
+            self._proxy.driver.wake_ups.left(self.wake_up, outcome, now)
+
+    def fields(self, now: float) -> bytes:
+        """Return the field lines that an answer begun now gets for it; empty where none are set."""
+        return self._server_timing(now) if self._proxy.server_timing else b""
+
+    def _server_timing(self, now: float) -> bytes:
+        """Return the field Server-Timing, preceded by its CRLF.
+
+        ``queue`` is the time without a pod, with what is known of it: ``scale`` until Kubernetes
+        listed a pod, ``probe`` from then until one passed. ``pod`` is the rest, until ``now``.
+        """
+        waited = (now if self.assigned_at is None else self.assigned_at) - self._arrived
+        start = b"warm" if self.wake_up is None else b"cold"
+        metrics = [b"queue;" + _dur(waited), b'start;desc="%b"' % start]
+        if self.wake_up is not None:
+            before = self._arrived
+            for name, phase in ((b"scale", Phase.ADDRESS), (b"probe", Phase.PROBE_PASSED)):
+                when = self.wake_up.seen.get(phase, before)
+                if when > before:
+                    metrics.append(name + b";" + _dur(when - before))
+                    before = when
+        if self.assigned_at is not None:
+            metrics.append(b"pod;" + _dur(now - self.assigned_at))
+        return b"\r\nServer-Timing: " + b", ".join(metrics)
+
+
+def begin_wait(exchange: Exchange, now: float) -> None:
+    """Take that a request begins to wait, perhaps once more."""
+    wait = exchange.wait
+    if wait is None:
+        wait = exchange.wait = Wait(exchange.downstream.proxy, exchange.ticket.arrived)
+    if wait.wake_up is None or wait.wake_up.ended is not None:
+        entry = exchange.entry
+        wake_ups = exchange.downstream.proxy.driver.wake_ups
+        joined = wake_ups.join(entry.throttler, entry.counters.wake_ups, now)
+        if joined is not None:
+            wait.wake_up = joined
+            exchange.notes = exchange.notes.replace(WARM, COLD)
+
+
+def _dur(seconds: float) -> bytes:
+    """Return a duration as the field has it: milliseconds."""
+    return b"dur=%.1f" % (1000 * seconds)

@@ -1,0 +1,96 @@
+"""Our own answers as problem details (RFC 9457), for clients that would rather have JSON.
+
+A reply in, a reply out; status and meaning stay. Whoever does not ask for JSON gets Knative's
+bytes. Knows what an exchange has to tell, and no socket. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from activator.proxy.message.accept import prefers_json
+from activator.proxy.message.replies import PLAIN, Reply, not_found, printable
+from throttler.errors import RevisionNotFound
+from throttler.reason import MEANINGS
+
+if TYPE_CHECKING:  # an exchange has its replies fitted here
+    from activator.proxy.exchange.exchange import Exchange
+
+#: What a reason's word is appended to (RFC 4151). Not an address: an answer of a service's host
+#: must not send its reader to a path of that service.
+TYPES = "tag:activator.dev,2026:reasons/"
+_PROBLEM = b"\r\nContent-Type: application/problem+json"
+#: Both forms say it: a cache that kept either would give it to who had rather the other (404 may
+#: be kept without being asked, RFC 9110 section 15.1).
+_VARY = b"\r\nVary: Accept"
+
+
+def fitted(reply: Reply, exchange: Exchange, now: float) -> Reply:
+    """Return an exchange's reply as its client gets it: with the exchange's notes, and as JSON
+    for who would rather have that.
+
+    Arguments:
+        now: seconds, on the clock of the ticket's arrival.
+    """
+    reply = replace(reply, fields=reply.fields + _VARY + exchange.notes)
+    if not prefers_json(exchange.request.block):
+        return reply
+    revision = exchange.entry.throttler.revision.id
+    waited = round(max(0.0, now - exchange.ticket.arrived), 3)
+    about: dict[str, str | float] = {
+        "namespace": revision.namespace,
+        "revision": revision.name,
+        "waitedSeconds": waited,
+    }
+    if exchange.attempts > 1:
+        about["attempts"] = exchange.attempts
+    return _as_problem(reply, about)
+
+
+def negotiated(reply: Reply, block: bytes) -> Reply:
+    """Return a reply that belongs to no revision as its client gets it.
+
+    Arguments:
+        block: the request's header fields, each preceded by its CRLF; empty if they are not known.
+    """
+    if not (reply.reason and block):
+        return reply
+    reply = replace(reply, fields=reply.fields + _VARY)
+    return _as_problem(reply, {}) if prefers_json(block) else reply
+
+
+def unknown(error: RevisionNotFound, block: bytes) -> Reply:
+    """Return the answer to a request for a revision that there is not.
+
+    Arguments:
+        block: as for ``negotiated``.
+    """
+    named = {"namespace": printable(error.namespace), "revision": printable(error.name)}
+    reply = not_found(error)
+    reply = replace(reply, fields=reply.fields + _VARY)
+    return _as_problem(reply, named if error.namespace else {}) if prefers_json(block) else reply
+
+
+def _as_problem(reply: Reply, about: Mapping[str, str | float]) -> Reply:
+    """Return the same answer with problem details as its body.
+
+    Arguments:
+        about: members beyond those of every problem, by name.
+    """
+    assert reply.reason is not None
+    members: dict[str, str | float] = {
+        "type": TYPES + reply.reason.value,
+        "title": MEANINGS[reply.reason],
+        "status": reply.status,
+        "detail": printable(reply.detail) or reply.body.decode().rstrip("\n"),
+        "reason": reply.reason.value,
+        **about,
+    }
+    if reply.retry_after is not None:
+        members["retryAfterSeconds"] = reply.retry_after
+    fields = reply.fields.replace(PLAIN, _PROBLEM, 1)
+    body = json.dumps(members, separators=(",", ":")).encode()
+    return replace(reply, fields=fields, body=body)

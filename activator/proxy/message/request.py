@@ -1,0 +1,305 @@
+"""Read a request head, and write the head that a pod sees.
+
+Bytes in, a record out; knows no socket and no revision. What is not read is passed on exactly as
+it came: target, field order, spelling. Sources: RFC 9110, RFC 9112; Knative
+pkg/activator/handler (control headers), pkg/http/proxy.go.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from activator.proxy.message.body import Body, ChunkedBody, LengthBody
+from activator.proxy.message.fields import (
+    REQUEST_FIELDS,
+    clean_trailers,
+    split_head,
+    tokens,
+    without_lookalikes,
+    without_named,
+)
+from activator.proxy.message.grammar import FramingError, check_request
+
+#: Methods that llhttp may see. Any other token is as good to us (RFC 9110 section 16.1.1), so it
+#: is checked as if it were POST.
+_CHECKED_AS_IS = frozenset(
+    (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"TRACE", b"PATCH")
+)
+#: Methods that may be repeated without a second effect (RFC 9110 section 9.2.2).
+IDEMPOTENT = frozenset((b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"))
+#: What a method looks like.
+METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_HOST_CHARACTERS = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+#: What a host with or without port looks like.
+HOST = re.compile(rb"(?:[!$&'()*+,;=._~%0-9A-Za-z-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+#: As numbers: whether bytes are in bytes, CPython asks by way of an exception, which takes 0.6 us.
+_UNDERSCORE = ord("_")
+_HASH = ord("#")
+_NEWER = re.compile(rb"HTTP/1\.[2-9]")
+_KEEP_ALIVE = (b"", b"keep-alive", b"Keep-Alive")
+_NONE: list[bytes] = []
+_OWN_OPTIONS = (b"close", b"keep-alive", b"upgrade", b"te")
+
+
+@dataclass(slots=True)
+class Request:
+    """A request head.
+
+    Attributes:
+        method, target: exactly as they came; the target in origin form.
+        minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
+        host: of the target if that is absolute, else the Host field; empty in HTTP/1.0 only.
+        fields: those of fields.REQUEST_FIELDS that are there and are not framing.
+        block: all other fields as they came, each preceded by its CRLF.
+        keep_alive: whether the client keeps the connection for another request.
+        body: its framing; None where there is none.
+        length: Content-Length, 0 without body, -1 if the length is unknown.
+        upgrade: the protocol asked for by Upgrade, empty if there is none.
+        expects_continue: whether the client waits for 100 before it sends the body.
+    """
+
+    method: bytes
+    target: bytes
+    minor: int
+    host: bytes
+    fields: dict[bytes, bytes]
+    block: bytes
+    keep_alive: bool = True
+    body: Body | None = None
+    length: int = 0
+    upgrade: bytes = b""
+    expects_continue: bool = False
+
+    def counted_as(self) -> bytes:
+        """Return the method for metrics: clients may make up any number of others."""
+        return self.method if self.method in _CHECKED_AS_IS else b"_OTHER"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Bounds on a request head.
+
+    Attributes:
+        max_head: bytes of the whole head (Go: 1 MiB); max_fields: number of fields;
+        max_target: bytes of the request target.
+    """
+
+    max_head: int = 1 << 20
+    max_fields: int = 1000
+    max_target: int = 64 << 10
+
+
+def read_request(head: bytes, limits: RequestLimits) -> Request:
+    """Read one whole head.
+
+    Arguments:
+        head: from the method up to and with the empty line.
+
+    Raises:
+        FramingError: it is malformed or breaks a limit; ``status`` is the answer that fits.
+    """
+    if len(head) > limits.max_head:
+        raise FramingError("the request head is too large", 431)
+    method, target, minor = _start_line(head, limits)
+    if minor > 1:
+        minor = 1
+        head = head.replace(head[: head.index(b"\r\n")], b"%b %b HTTP/1.1" % (method, target), 1)
+    check_request(head if method in _CHECKED_AS_IS else b"POST" + head[len(method) :])
+    _, fields, block = split_head(REQUEST_FIELDS, head[:-4])
+    if head.count(b"\n") - 2 > limits.max_fields:
+        raise FramingError("too many header fields", 431)
+    if _UNDERSCORE in block:
+        block = without_lookalikes(block)
+    host = _host(fields.pop(b"host", None), minor)
+    if target[:1] != b"/":
+        target, host = _other_form(method, target, host)
+    request = Request(method, target, minor, host, fields, block, minor == 1)
+    if fields:
+        if b"content-length" in fields or b"transfer-encoding" in fields:
+            _framing(request, fields)
+        _connection(request, fields)
+    elif minor == 0:
+        request.keep_alive = False
+    return request
+
+
+def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, int]:
+    line = head[: head.index(b"\r\n")]
+    try:
+        method, target, version = line.split(b" ")
+    except ValueError:
+        raise FramingError("malformed request line") from None
+    if version == b"HTTP/1.1":
+        minor = 1
+    elif version == b"HTTP/1.0":
+        minor = 0
+    elif _NEWER.fullmatch(version):
+        minor = 2  # to be read as the newest that we know (RFC 9110 section 2.5)
+    else:
+        raise _bad_version(version)
+    if len(target) > limits.max_target:
+        raise FramingError("the request target is too long", 414)
+    if method not in _CHECKED_AS_IS:
+        if METHOD.fullmatch(method) is None:
+            raise FramingError("malformed method")
+        if method == b"CONNECT":
+            raise FramingError("CONNECT is not offered", 405, head[len(line) : -4])
+    if _HASH in target:
+        raise FramingError("a fragment in the request target")
+    return method, target, minor
+
+
+def _bad_version(version: bytes) -> FramingError:
+    """RFC 9112 section 2.3: digits are known to be one each, or it is no HTTP at all."""
+    if re.fullmatch(rb"HTTP/[2-9]\.[0-9]", version):
+        return FramingError("only HTTP/1.1 and HTTP/1.0 are spoken here", 505)
+    return FramingError("malformed HTTP version")
+
+
+def _host(host: bytes | None, minor: int) -> bytes:
+    """Return the one Host value; RFC 9112 section 3.2 wants 400 for none, several, or nonsense."""
+    if host is None:
+        if minor:
+            raise FramingError("missing Host header")
+        return b""
+    if host and not host.translate(None, _HOST_CHARACTERS):
+        return host  # a plain name, in a tenth of the time that the expression takes
+    host = host.rstrip(b" \t")
+    if HOST.fullmatch(host) is None or b"," in host:
+        raise FramingError("malformed Host header")
+    return host
+
+
+def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes]:
+    """Read a target that is not in origin form (RFC 9112 section 3.2)."""
+    if target == b"*" and method == b"OPTIONS":
+        return target, host
+    if target[:7].lower() != b"http://":
+        raise FramingError("unsupported request target")
+    authority, slash, path = target[7:].partition(b"/")
+    authority, question, query = authority.partition(b"?")
+    if HOST.fullmatch(authority) is None:
+        raise FramingError("malformed authority in the request target")
+    if question:
+        path = question + query + slash + path
+    return b"/" + path, authority
+
+
+def _framing(request: Request, fields: dict[bytes, bytes]) -> None:
+    """Find where the body ends (RFC 9112 section 6.3); llhttp has refused what contradicts."""
+    coding = fields.pop(b"transfer-encoding", None)
+    length = fields.pop(b"content-length", None)
+    if coding is not None:
+        if coding.strip(b" \t").lower() != b"chunked":
+            raise FramingError("only the transfer coding chunked is supported", 501)
+        if request.minor == 0:
+            raise FramingError("Transfer-Encoding in HTTP/1.0")
+        request.body = ChunkedBody()
+        request.length = -1
+    elif length is not None:
+        request.length = _content_length(length)
+        if request.length:
+            request.body = LengthBody(request.length)
+
+
+def _content_length(value: bytes) -> int:
+    # int() would take '+5', '1_0' and Arabic digits.
+    digits = value.strip(b" \t")
+    if not digits.isdigit() or len(digits) > 19:
+        raise FramingError("malformed Content-Length")
+    return int(digits)
+
+
+def _connection(request: Request, fields: dict[bytes, bytes]) -> None:
+    """Take out what concerns this connection only (RFC 9110 section 7.6.1), and remember it."""
+    connection = fields.pop(b"connection", b"")
+    named = _NONE if connection in _KEEP_ALIVE and request.minor else tokens(connection)
+    if request.minor == 0:
+        request.keep_alive = b"keep-alive" in named
+    elif b"close" in named:
+        request.keep_alive = False
+    if not fields and not named:
+        return
+    if b"upgrade" in fields:
+        _upgrade(request, fields.pop(b"upgrade").strip(b" \t"), named)
+    if b"expect" in fields:
+        _expect(request, fields.pop(b"expect").strip(b" \t"))
+    if others := [name for name in named if name not in _OWN_OPTIONS]:
+        request.block = without_named(request.block, others)
+
+
+def _upgrade(request: Request, upgrade: bytes, named: list[bytes]) -> None:
+    # h2c by upgrade is gone (RFC 9113 section 3.1) and a way around us; a body leaves no room
+    # for bytes of another protocol behind the head.
+    if upgrade and b"upgrade" in named and request.body is None and request.minor == 1:
+        request.upgrade = b"" if b"h2c" in tokens(upgrade) else upgrade
+
+
+def _expect(request: Request, expect: bytes) -> None:
+    """RFC 9110 section 10.1.1."""
+    if expect.lower() != b"100-continue":
+        raise FramingError("unsupported expectation", 417, request.block)
+    request.expects_continue = request.minor == 1 and request.body is not None
+
+
+def pod_head(request: Request, client: bytes) -> tuple[bytes, bytes]:
+    """Write the head that a pod sees, but for the fields that only the chosen pod decides.
+
+    Arguments:
+        client: the client's IP address.
+
+    Returns:
+        The start line and the rest with its empty line. Between them belong the pod's own
+        fields, each with its CRLF: ``Host`` and ``K-Proxy-Request``.
+    """
+    fields = request.fields
+    start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
+    original_host = request.host
+    forwarded_for = client
+    trailing = b"\r\n\r\n"
+    if fields or request.upgrade:
+        # The client's first: where a domain is mapped, the ingress has rewritten Host before us.
+        original_host = fields.get(b"k-original-host") or original_host
+        if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
+            forwarded_for = before + b", " + client
+        trailing = _connection_lines(request) + b"\r\n\r\n"
+    if request.body is not None:
+        trailing = _framing_line(request) + trailing
+    elif request.length == 0 and request.method in (b"POST", b"PUT", b"PATCH"):
+        trailing = b"\r\nContent-Length: 0" + trailing
+    return start, b"K-Original-Host: %b\r\nX-Forwarded-For: %b%b%b" % (
+        original_host,
+        forwarded_for,
+        request.block,
+        trailing,
+    )
+
+
+def _framing_line(request: Request) -> bytes:
+    expect = b"\r\nExpect: 100-continue" if request.expects_continue else b""
+    if request.length < 0:
+        return b"\r\nTransfer-Encoding: chunked" + expect
+    return b"\r\nContent-Length: %d%b" % (request.length, expect)
+
+
+def _connection_lines(request: Request) -> bytes:
+    """What of the connection's own fields we say to the pod for ourselves."""
+    lines = b""
+    if b"te" in request.fields and b"trailers" in tokens(request.fields[b"te"]):
+        lines += b"\r\nTE: trailers"
+    if b"trailer" in request.fields and request.length < 0:
+        named = clean_trailers(
+            b"".join(name + b":\r\n" for name in tokens(request.fields[b"trailer"]))
+        )
+        if names := named.replace(b":\r\n", b", ")[:-2]:
+            lines += b"\r\nTrailer: " + names
+    if request.upgrade:
+        lines += b"\r\nConnection: Upgrade\r\nUpgrade: " + request.upgrade
+    return lines
+
+
+def wants_trailers(request: Request) -> bool:
+    """Whether the client's trailer section is passed on: it announced one, or speaks gRPC."""
+    fields = request.fields
+    return b"trailer" in fields or b"trailers" in tokens(fields.get(b"te", b""))

@@ -1,0 +1,190 @@
+"""Read a response head of a pod, and write the head that the client sees.
+
+Bytes in, a record out; knows no socket. Pods are not trusted: several tenants share an activator.
+Sources: RFC 9110, RFC 9112.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody
+from activator.proxy.message.fields import RESPONSE_FIELDS, split_head, tokens, without_named
+from activator.proxy.message.grammar import FramingError, check_response
+
+_NO_BODY = (204, 304)
+_BEFORE_REASON = (b"", b" ")
+#: What says nothing in HTTP/1.1, and what many servers say all the same.
+_IDLE_TALK = b"\r\nConnection: keep-alive"
+_VERSIONS = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
+#: The end of a line and an empty line, each with or without its CR (RFC 9112 section 2.2).
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
+#: Bytes that have no place in a reason phrase: controls but HTAB (RFC 9112 section 4).
+_CONTROLS = bytes((*range(9), *range(10, 32), 127))
+
+
+@dataclass(slots=True)
+class Response:
+    """A response head.
+
+    Attributes:
+        status: its code.
+        reason: the rest of the status line, after the code, with the space before it and without
+            control characters.
+        block: the end-to-end fields but Date and Content-Length, each preceded by its CRLF.
+        date: the Date field; empty if there is none.
+        length: Content-Length as it is said (also in an answer to HEAD), -1 if it is not.
+        keep_alive: whether the pod keeps the connection.
+        plain: the client may see the head as it came, but for the line ``cut`` if there is one.
+        body: its framing; None where there is none.
+        chunked: whether the body comes in chunks.
+        upgrade: the protocol that a 101 names.
+    """
+
+    status: int
+    reason: bytes
+    block: bytes
+    date: bytes
+    length: int
+    keep_alive: bool
+    plain: bool
+    cut: bytes = b""
+    body: Body | None = None
+    chunked: bool = False
+    upgrade: bytes = b""
+
+
+def with_crlf(data: bytes) -> bytes | None:
+    """End each line of a head with CRLF, where some end with a bare LF.
+
+    A recipient may take a bare LF for the end of a line (RFC 9112 section 2.2); nginx and Go do.
+    The first empty line ends the head, so what follows it stays as it is.
+
+    Arguments:
+        data: from the version on, with or without bytes behind the head.
+
+    Returns:
+        All of ``data``; None if no bare LF ends a line of the head, or the head has no end yet.
+    """
+    match = _EMPTY_LINE.search(data)
+    if match is None:
+        return None
+    head = data[: match.end()]
+    changed = head.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    return None if changed == head else changed + data[match.end() :]
+
+
+def read_response(head: bytes, *, to_head: bool) -> Response:
+    """Read one whole head.
+
+    Arguments:
+        head: from the version up to and with the empty line.
+        to_head: whether it answers a HEAD request, so that no body follows.
+
+    Raises:
+        FramingError: it is malformed.
+    """
+    check_response(head)
+    start, fields, block = split_head(RESPONSE_FIELDS, head[:-4])
+    minor = _VERSIONS.get(start[:9])
+    code, reason = start[9:12], start[12:]
+    if minor is None or not code.isdigit() or code < b"100" or reason[:1] not in _BEFORE_REASON:
+        raise FramingError("malformed status line", 502)
+    status = int(code)
+    date = fields.pop(b"date", b"")
+    said = fields.pop(b"content-length", None)
+    length = -1 if said is None else int(said)
+    alive = minor == 1
+    plain = alive and length >= 0 and date != b"" and status != 204
+    response = Response(status, reason, block, date, length, alive, plain)
+    if reason != b" OK" and (printable := reason.translate(None, _CONTROLS)) != reason:
+        response.reason = printable
+        response.plain = False
+    if fields:
+        if len(fields) == 1 and fields.get(b"connection") == b"keep-alive" and _IDLE_TALK in head:
+            response.cut = _IDLE_TALK
+            response.keep_alive = True
+        else:
+            response.plain = False
+            _connection(response, fields, alive)
+    if not (to_head or status < 200 or status in _NO_BODY):
+        _framing(response)
+    return response
+
+
+def _connection(response: Response, fields: dict[bytes, bytes], alive: bool) -> None:
+    """Take out what concerns this connection only, and remember it.
+
+    Arguments:
+        alive: whether the connection lives on where nothing is said: HTTP/1.1.
+    """
+    named = tokens(fields.get(b"connection", b""))
+    response.keep_alive = b"close" not in named if alive else b"keep-alive" in named
+    if b"upgrade" in named:
+        response.upgrade = fields.get(b"upgrade", b"").strip(b" \t")
+    coding = fields.get(b"transfer-encoding")
+    if coding is not None:
+        if coding.strip(b" \t").lower() != b"chunked" or not alive:
+            raise FramingError("only the transfer coding chunked is supported", 502)
+        if response.length >= 0:
+            raise FramingError("Content-Length beside Transfer-Encoding", 502)
+        response.chunked = True
+    others = [name for name in named if name not in (b"close", b"keep-alive", b"upgrade")]
+    if others:
+        response.block = without_named(response.block, others)
+
+
+def _framing(response: Response) -> None:
+    """Find where the body ends (RFC 9112 section 6.3)."""
+    if response.chunked:
+        response.body = PodChunkedBody()
+    elif response.length > 0:
+        response.body = LengthBody(response.length)
+    elif response.length < 0:
+        response.body = CloseBody()
+        response.keep_alive = False
+
+
+def client_head(
+    response: Response, *, minor: int, chunk: bool, close: bool, date: bytes, notes: bytes = b""
+) -> bytes:
+    """Write the head that the client sees.
+
+    Arguments:
+        minor: the client's HTTP/1 version.
+        chunk: whether the body goes out in chunks.
+        close: whether the client's connection ends after this answer.
+        date: the present date, for an answer without one.
+        notes: field lines of ours, each preceded by its CRLF.
+    """
+    lines = notes + b"\r\nDate: " + (response.date or date)
+    if response.length >= 0 and response.status != 204:
+        lines += b"\r\nContent-Length: %d" % response.length
+    if chunk:
+        lines += b"\r\nTransfer-Encoding: chunked"
+    if close:
+        lines += b"\r\nConnection: close"
+    elif minor == 0:
+        lines += b"\r\nConnection: keep-alive"
+    return b"HTTP/1.1 %d%b%b%b\r\n\r\n" % (
+        response.status,
+        response.reason,
+        response.block,
+        lines,
+    )
+
+
+def interim_head(response: Response) -> bytes:
+    """Write a 1xx head for the client (RFC 9110 section 15.2)."""
+    return b"HTTP/1.1 %d%b%b\r\n\r\n" % (response.status, response.reason, response.block)
+
+
+def switching_head(response: Response, notes: bytes = b"") -> bytes:
+    """Write the 101 head for the client; ``notes`` as for ``client_head``."""
+    return b"HTTP/1.1 101%b%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
+        response.reason,
+        response.block,
+        notes,
+        response.upgrade,
+    )

@@ -1,0 +1,164 @@
+"""Opens connections to pods, over TLS where asked for, and says in words why one failed.
+
+Keeps none. Knative's counterpart: the dialers of knative.dev/pkg/network/transports.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from typing import NamedTuple, Protocol
+
+from activator.proxy.pods.http1 import Upstream
+from activator.tls.agreed import HTTP2, protocol
+from activator.tls.certificates import reason
+from activator.tls.internal import PodTls
+
+#: Errors of a connect that say nothing of the pod: this machine is out of files, ports or memory.
+OUR_SHORTAGE = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+)
+#: Seconds until a connect that met one is tried again.
+SHORTAGE_PAUSE = 0.05
+#: Seconds for a TLS handshake (Go's transport: the same). Longer than for a connect: a pod that
+#: has just started on a share of a core may need long for it.
+HANDSHAKE_TIMEOUT = 10.0
+#: Seconds for a pod to answer the end of a TLS connection, whose end is then told by TCP alone.
+SHUTDOWN_TIMEOUT = 5.0
+
+#: What is said of a connection that a pod has taken and dropped at once.
+DROPPED = "the pod closed the new connection"
+
+
+class Dialer(Protocol):
+    """Who waits for a new connection; exactly one of the two is called, once."""
+
+    @property
+    def wants_connection(self) -> bool:
+        """Whether it still has a use for one."""
+
+    def on_dialed(self, upstream: Upstream) -> None:
+        """Here it is. Who has no use for it any more puts it into its pool."""
+
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        """There is none.
+
+        Arguments:
+            error: what went wrong, for people.
+            cause: connect-failed, connect-timeout, or tls-failed, which does not pass by itself.
+        """
+
+
+class TlsError(OSError):
+    """A pod took a connection, and TLS with it did not come about; the text says why."""
+
+
+class OtherProtocolError(TlsError):
+    """A pod speaks TLS, and behind it not HTTP/2."""
+
+
+class Proof(NamedTuple):
+    """What a pod has to prove over TLS; ``http2``: also that it speaks that behind it."""
+
+    tls: PodTls
+    namespace: str
+    http2: bool = False
+
+
+async def connect(upstream: asyncio.BaseProtocol, host: str, port: int, within: float) -> None:
+    """Connect.
+
+    Arguments:
+        upstream: the protocol object of the connection.
+        within: seconds.
+
+    Raises:
+        OSError: it failed; a TimeoutError among them has a text that says what took too long.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(within):
+            await loop.create_connection(lambda: upstream, host, port)
+    except TimeoutError:
+        raise TimeoutError(f"connect timed out after {within:.3g} s") from None
+
+
+async def connect_tls(
+    upstream: asyncio.BaseProtocol, host: str, port: int, within: tuple[float, float], proof: Proof
+) -> None:
+    """Connect, and have the pod prove that it is one of its namespace.
+
+    Arguments:
+        within: seconds to connect, and for the handshake.
+
+    Raises:
+        OSError: see ``connect``; also where the pod proves nothing of the kind
+            (OtherProtocolError among them).
+    """
+    tls = proof.tls
+    loop = asyncio.get_running_loop()
+    sock = await _connected(loop, host, port, within[0])
+    try:
+        transport, _ = await loop.create_connection(
+            lambda: upstream,
+            sock=sock,
+            ssl=tls.http2_context if proof.http2 else tls.context,
+            server_hostname=tls.server_name,
+            ssl_handshake_timeout=within[1],
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
+        )
+    except ConnectionAbortedError:  # what asyncio makes of the time-out
+        raise TimeoutError(f"the handshake timed out after {within[1]:.3g} s") from None
+    except OSError as error:
+        kind = OtherProtocolError if _is_other_protocol(error) else TlsError
+        raise kind(connect_error(error)) from error
+    if problem := tls.check(transport.get_extra_info("ssl_object"), proof.namespace):
+        transport.abort()
+        raise TlsError(problem)
+    if proof.http2 and protocol(transport) != HTTP2:
+        transport.abort()
+        raise OtherProtocolError("it has chosen no protocol")
+
+
+def _is_other_protocol(error: OSError) -> bool:
+    """Whether a pod has ended a handshake since it speaks none of our protocols (Go's servers do;
+    others go on without one, RFC 7301 section 3.2)."""
+    return isinstance(error, ssl.SSLError) and "no application protocol" in reason(error)
+
+
+async def _connected(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, within: float
+) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol's number, or asyncio would leave Nagle's algorithm on.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setblocking(False)
+        async with asyncio.timeout(within):
+            await loop.sock_connect(sock, (host, port))
+    except TimeoutError:
+        sock.close()
+        raise TimeoutError(f"connect timed out after {within:.3g} s") from None
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def connect_error(error: OSError) -> str:
+    """Return what went wrong, for people."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, ssl.SSLError):
+        return reason(error)
+    # asyncio raises a reset without words where a pod ends a handshake.
+    return (error.strerror or str(error) or "the pod closed the connection").lower()
+
+
+def connect_cause(error: OSError) -> str:
+    """Return the kind of failure, see ``Dialer.on_dial_failed``."""
+    if isinstance(error, TimeoutError):
+        return "connect-timeout"
+    return "tls-failed" if isinstance(error, TlsError) else "connect-failed"

@@ -1,0 +1,161 @@
+"""Who goes where there is no place for one more client, and who never does."""
+
+from __future__ import annotations
+
+from activator.proxy.client.eviction import Eviction
+from activator.proxy.http2 import frames
+from activator.proxy.http2.errors import ErrorCode
+from tests.activator.proxy.client.test_http2 import BEGIN, goaways
+from tests.activator.proxy.world import Client, World, request, turns, until
+
+
+class Named:
+    """A connection that goes when it is told."""
+
+    def __init__(self, name: str, since: float, *, busy: bool = False, unread: bool = False):
+        self.name = name
+        self.idle_since = since
+        self.busy = busy
+        self.unread = unread
+        self.gone = False
+
+    def may_leave(self) -> bool:
+        return not self.busy
+
+    def leave(self) -> bool:
+        self.gone = not self.unread
+        return self.gone
+
+
+def evicted(eviction: Eviction, guests: list[Named], now: float = 100.0) -> str:
+    """Who goes next; nobody: an empty name."""
+    before = [guest for guest in guests if not guest.gone]
+    eviction.make_room(now, 100)
+    return "".join(guest.name for guest in before if guest.gone)
+
+
+def test_silent_ones_go_first_then_http2_then_the_longest_idle() -> None:
+    eviction = Eviction()
+    old, young = Named("old", 1.0), Named("young", 50.0)
+    http2, silent = Named("http2", 60.0), Named("silent", 70.0)
+    guests = [young, old, http2, silent]
+    for guest in (young, old):
+        eviction.came(guest)
+        eviction.asked(guest)
+    eviction.came(http2, http2=True)
+    eviction.came(silent)
+    found = [evicted(eviction, guests) for _ in range(5)]
+    assert found == ["silent", "http2", "old", "young", ""]
+
+
+def test_who_is_busy_or_has_just_been_or_has_something_unread_stays() -> None:
+    eviction = Eviction()
+    guests = [
+        Named("busy", 1.0, busy=True),
+        Named("just", 99.5),
+        Named("unread", 1.0, unread=True),
+    ]
+    for guest in guests:
+        eviction.came(guest)
+    assert evicted(eviction, guests) == ""
+    assert evicted(eviction, guests, now=101.0) == "just"
+
+
+def test_one_behind_many_that_are_busy_is_found_in_time() -> None:
+    eviction = Eviction()
+    guests = [Named("busy", 1.0, busy=True) for _ in range(100)] + [Named("idle", 2.0)]
+    for guest in guests:
+        eviction.came(guest)
+    looks = [evicted(eviction, guests) for _ in range(7)]
+    assert looks == [""] * 6 + ["idle"]
+
+
+def test_only_so_many_are_on_their_way_out_at_a_time() -> None:
+    eviction = Eviction()
+    guests = [Named(str(n), 1.0) for n in range(5)]
+    for guest in guests:
+        eviction.came(guest)
+    assert [eviction.make_room(100.0, 2) for _ in range(3)] == [True, True, False]
+    for guest in guests:
+        if guest.gone:
+            eviction.left(guest)
+    assert eviction.leaving == 0
+    assert eviction.make_room(100.0, 2)
+
+
+# -- with sockets --------------------------------------------------------------------------------
+
+
+async def asked(world: World) -> Client:
+    """A client that has been answered, and keeps its connection."""
+    client = await world.client()
+    client.send(request())
+    await client.answer()
+    return client
+
+
+async def test_an_idle_client_makes_room_for_a_new_one(world):
+    await world.serving()
+    world.proxy.max_connections = 2
+    first = await asked(world)
+    await world.clock_moves(0.1)
+    second = await asked(world)
+    await world.clock_moves(1.1)
+    third = await asked(world)
+    await first.ended()
+    assert not second.eof
+    assert not third.eof
+    second.send(request())
+    assert (await second.answer()).status == 200
+
+
+async def test_clients_that_say_nothing_do_not_use_up_the_places(world):
+    await world.serving()
+    world.proxy.max_connections = 8
+    kept = await asked(world)
+    silent = [await world.client() for _ in range(7)]
+    await world.clock_moves(1.1)
+    for _ in range(7):
+        await asked(world)
+    assert all(client.eof for client in silent)
+    assert not kept.eof
+
+
+async def test_where_everybody_is_busy_one_more_is_told_503(world):
+    pod = await world.serving()
+    pod.on_data = lambda _: None
+    world.proxy.max_connections = 1
+    busy = await world.client()
+    busy.send(request())
+    await until(lambda: pod.requests)
+    await world.clock_moves(1.1)
+    assert (await world.ask()).status == 503
+    pod.connections[0].write(b"HTTP/1.1 204 No Content\r\n\r\n")
+    assert (await busy.answer()).status == 204
+
+
+async def test_a_request_that_has_arrived_is_not_lost_by_it(world):
+    """It is in the kernel, and the loop has not told of it yet."""
+    await world.serving()
+    world.proxy.max_connections = 1
+    client = await asked(world)
+    await world.clock_moves(1.1)
+    (connection,) = world.proxy.connections
+    connection.transport.pause_reading()
+    client.send(request())
+    await turns(20)
+    assert (await world.ask()).status == 503
+    connection.transport.resume_reading()
+    assert (await client.answer()).status == 200
+
+
+async def test_a_client_of_http2_is_told_that_nothing_is_lost(world):
+    await world.serving()
+    world.proxy.max_connections = 1
+    client = await world.client()
+    client.send(BEGIN + frames.ping(b"01234567", ack=False))
+    await until(lambda: b"01234567" in client.received)
+    await world.clock_moves(1.1)
+    await asked(world)
+    await client.ended()
+    assert goaways(client.received)[-1] == (0, ErrorCode.NO_ERROR)

@@ -1,0 +1,55 @@
+"""A connection whose request was not read to its end: the answer arrives, the rest is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.client.linger import MAX_BYTES, MAX_SECONDS
+from tests.activator.proxy.world import turns, until
+
+UNREAD = b"POST / HTTP/1.1\r\nHost: nowhere\r\nContent-Length: 1000000000\r\n\r\n"
+
+
+async def test_the_answer_is_whole_and_our_side_ends_at_once(world):
+    client = await world.client()
+    client.send(UNREAD)
+    started = world.now()
+    assert (await client.answer()).status == 404
+    await client.ended()
+    assert world.now() - started < MAX_SECONDS / 2
+    assert not client.lost
+
+
+async def test_a_client_that_closes_ends_it_at_once(world):
+    client = await world.client()
+    client.send(UNREAD)
+    await client.ended()
+    client.close()
+    await until(lambda: not world.proxy.connections)
+
+
+async def test_a_client_that_stays_is_dropped_after_a_while(world):
+    client = await world.client()
+    client.send(UNREAD)
+    await client.ended()
+    started = world.now()
+    (downstream,) = world.proxy.connections
+    while world.proxy.connections:
+        await world.clock_moves(0.1)
+    assert world.now() - started == pytest.approx(MAX_SECONDS, abs=0.4)
+    assert downstream.transport.is_closing()
+
+
+async def test_a_client_that_goes_on_sending_is_dropped_at_a_bound(world):
+    client = await world.client()
+    client.send(UNREAD)
+    await client.ended()
+    started = world.now()
+    sent = 0
+    while world.proxy.connections:
+        client.send(b"x" * 1000)
+        sent += 1000
+        await turns(4)
+        assert sent < MAX_BYTES + 300_000
+    assert sent >= MAX_BYTES
+    assert world.now() - started < MAX_SECONDS

@@ -1,0 +1,196 @@
+"""Heads that do not come to their end: how much of the process they may take, all together."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activator.proxy.client.unfinished_heads import SMALL, UnfinishedHeads
+from activator.proxy.http2.hpack import line
+from tests.activator.proxy.client.test_http2 import BEGIN, frame, goaways, raw
+from tests.activator.proxy.http2.peers import Http2World
+from tests.activator.proxy.world import World, request, turns, until
+
+MOST = 16 * SMALL
+#: As many large heads as there is room for: 4 of 3 SMALL in the open 12.
+LARGE = 3 * SMALL
+FIT = 4
+BEGINNING = b"GET / HTTP/1.1\r\nHost: h\r\nX: "
+HEADERS, CONTINUATION = 1, 9
+#: A header block of HTTP/2 that names no revision.
+NOBODYS = b"".join(
+    line(name, value)
+    for name, value in (
+        *((b":method", b"GET"), (b":scheme", b"http")),
+        *((b":path", b"/"), (b":authority", b"nobody")),
+    )
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 4 * SMALL)), max_size=100))
+def test_the_sum_is_that_of_the_heads_and_never_beyond_the_bound(steps):
+    heads = UnfinishedHeads(MOST)
+    counted = [0] * 10
+    for head, size in steps:
+        if size < 0:
+            heads.end(counted[head])
+            counted[head] = 0
+        elif heads.grow(counted[head], size):
+            counted[head] = size
+        else:
+            assert sum(counted) + size - counted[head] > MOST * 3 // 4
+        assert heads.bytes == sum(counted) <= MOST
+
+
+def test_small_heads_have_room_that_large_ones_do_not_get():
+    heads = UnfinishedHeads(MOST)
+    while heads.grow(0, SMALL + 1):
+        pass
+    left = MOST - heads.bytes
+    assert left >= MOST // 4
+    small = [heads.grow(0, SMALL) for _ in range(left // SMALL)]
+    assert all(small)
+    assert not heads.grow(0, SMALL)
+
+
+@pytest.fixture
+async def full(new_world: Any) -> World:
+    """A proxy where large heads have taken what they may."""
+    world: World = await new_world(unfinished_header_bytes=MOST)
+    await world.serving()
+    for _ in range(FIT):
+        client = await world.client()
+        client.send(BEGINNING)
+        client.send(b"a" * (LARGE - len(BEGINNING)))
+    await until(lambda: unfinished(world) == FIT * LARGE)
+    return world
+
+
+def unfinished(world: World) -> int:
+    return world.proxy.unfinished_heads.bytes
+
+
+async def test_who_goes_beyond_the_bound_is_told_so_and_nobody_else(full, caplog):
+    hogs = list(full.clients)
+    client = await full.client()
+    client.send(BEGINNING + b"a" * SMALL)
+    answer = await client.answer()
+    assert answer.status == 503
+    assert answer.get(b"connection") == b"close"
+    assert answer.get(b"activator-reason") == b"queue-full; too many unfinished request heads"
+    assert answer.get(b"retry-after") is not None
+    await client.ended()
+    assert "unfinished request heads" in caplog.text
+    # Whole heads of any size are served, small ones come in pieces, and the others may end theirs.
+    client = await full.client()
+    client.send(request(fields=b"X: %b\r\n" % (b"a" * LARGE)))
+    assert (await client.answer()).status == 200
+    client = await full.client()
+    await client.drip(request(), 7)
+    assert (await client.answer()).status == 200
+    hogs[0].send(b"\r\nKnative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev\r\n\r\n")
+    assert (await hogs[0].answer()).status == 200
+    assert full.proxy.counters.bad_requests == 0
+
+
+ENDS = {
+    "it is whole": b"\r\nKnative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev\r\n\r\n",
+    "it is malformed": b"\n\n",
+    "it is too large": b"a" * (1 << 20),
+    "it grows beyond the bound": b"a" * MOST,
+}
+
+
+@pytest.mark.parametrize("end", [pytest.param(end, id=what) for what, end in ENDS.items()])
+async def test_what_a_head_had_is_free_when(full, end):
+    full.clients[0].send(end)
+    await until(lambda: unfinished(full) == (FIT - 1) * LARGE)
+
+
+async def test_what_a_head_had_is_free_when_its_client_leaves(full):
+    full.clients[0].transport.abort()
+    await until(lambda: unfinished(full) == (FIT - 1) * LARGE)
+
+
+async def test_what_a_head_had_is_free_when_its_time_is_over(new_world):
+    world = await new_world(header_timeout=0.2)
+    client = await world.client()
+    client.send(BEGINNING)
+    assert (await client.answer()).status == 408
+    assert unfinished(world) == 0
+
+
+async def test_a_drain_gives_back_what_heads_had(full):
+    full.proxy.drain()
+    for client in full.clients:
+        assert (await client.answer()).status == 503
+        client.transport.abort()
+    await until(lambda: unfinished(full) == 0)
+
+
+async def test_header_blocks_of_http2_count_as_well(full):
+    http2 = Http2World(full)
+    try:
+        good, small = [await raw(http2, BEGIN) for _ in range(2)]
+        small.send(frame(HEADERS, 0, 1, NOBODYS))
+        await until(lambda: unfinished(full) > FIT * LARGE)
+        good.send(frame(HEADERS, 0, 1, bytes(SMALL + 1)))
+        await good.ended()
+        assert [code for _, code in goaways(good.received)] == [11]  # ENHANCE_YOUR_CALM
+        # One that is small may come to its end, and another begin.
+        assert unfinished(full) == FIT * LARGE + len(NOBODYS)
+        small.send(frame(CONTINUATION, 4, 1))
+        await until(lambda: unfinished(full) == FIT * LARGE)
+        small.send(frame(HEADERS, 0, 3, NOBODYS))
+        await until(lambda: unfinished(full) > FIT * LARGE)
+        small.transport.abort()
+        await until(lambda: unfinished(full) == FIT * LARGE)
+    finally:
+        http2.close()
+
+
+async def test_what_comes_whole_is_not_counted(world, monkeypatch):
+    def grow(*sizes: int) -> bool:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(UnfinishedHeads, "grow", grow)
+    await world.serving()
+    client = await world.client()
+    client.send(request() + request())
+    assert [(await client.answer()).status for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_nothing_is_left_when_all_have_gone(new_world, seed):
+    luck = random.Random(seed)
+    world = await new_world(unfinished_header_bytes=MOST)
+    await world.serving()
+    pieces = [
+        *(BEGINNING, request()[:50], request(), b"a" * SMALL, b"a" * LARGE, b"\r\n\r\n", b"\n"),
+        *(
+            BEGIN,
+            frame(HEADERS, 5, 1, NOBODYS),
+            frame(HEADERS, 5, 3, NOBODYS)[:20],
+            frame(HEADERS, 0, 1, NOBODYS),
+            frame(CONTINUATION, 4, 1),
+        ),
+    ]
+    clients = [await world.client() for _ in range(20)]
+    for _ in range(200):
+        client = luck.choice(clients)
+        if client.lost or luck.random() < 0.03:
+            client.transport.abort()
+            clients.remove(client)
+            clients.append(await world.client())
+        else:
+            client.send(luck.choice(pieces))
+        await turns(2)
+        assert 0 <= unfinished(world) <= MOST
+    for client in clients:
+        client.transport.abort()
+    await until(lambda: not world.proxy.connections)
+    assert unfinished(world) == 0

@@ -1,0 +1,561 @@
+"""One request and its answer: trying again, deadlines, giving up; shown with HTTP/1."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.pods.pools import PoolLimits
+from tests.activator.proxy.world import (
+    TO_REVISION,
+    PodConnection,
+    Seen,
+    answer_whole,
+    ok,
+    request,
+    turns,
+    until,
+)
+from throttler.reason import Reason
+from throttler.throttler import Limits
+
+#: More than the kernel's buffers between two sockets of this machine take.
+LARGE = 12 << 20
+
+
+# -- a pod that fails: when a request is sent again ----------------------------------------------
+
+
+async def test_a_refused_connection_puts_the_request_back_for_another_pod(world):
+    pods = [await world.pod(), await world.pod()]
+    gone, other = sorted(pods, key=lambda pod: pod.dest)  # the policy takes the first that is free
+    other.answer = ok(b"other")
+    world.revise(gone, other, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 2)
+    await gone.refuse()
+
+    for _ in range(4):
+        assert (await world.ask(request(b"/", b"POST", body=b"x"), b"POST")).body == b"other"
+
+    assert world.counters().requeues == {"connect-failed": 1}
+
+
+async def test_a_request_that_no_pod_takes_waits_first_in_line(world):
+    pod = await world.pod()
+    world.revise(pod, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    await pod.refuse()
+    first = await world.client()
+    first.send(request(b"/first", b"POST", body=b"x"))
+    await until(lambda: world.waiting == 1)
+    second = await world.client()
+    second.send(request(b"/second"))
+    await until(lambda: world.waiting == 2)
+
+    await pod.listen()
+    (tracker,) = world.revision().pods()
+    world.driver.probe_passed(tracker, tracker.epoch)
+
+    assert (await first.answer()).status == 200
+    assert (await second.answer()).status == 200
+    assert [seen.target for seen in pod.requests] == [b"/first", b"/second"]
+
+
+async def test_a_pod_that_does_not_answer_the_connect_is_given_up_in_time(new_world):
+    world = await new_world(pool=PoolLimits(connect_timeout=0.2))
+    hole, other = await world.unreachable(), await world.pod()
+    world.revise(hole, other, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 2)
+    clients = [await world.client() for _ in range(2)]
+    started = world.now()
+    for client in clients:
+        client.send(request(b"/", b"POST", body=b"x"))
+
+    for client in clients:
+        assert (await client.answer()).status == 200
+
+    assert world.now() - started == pytest.approx(0.2, abs=0.15)
+    assert world.counters().requeues == {"connect-timeout": 1}
+
+
+async def test_the_deadline_holds_while_a_connection_is_opened(new_world):
+    world = await new_world(pool=PoolLimits(connect_timeout=5.0))
+    hole = await world.unreachable()
+    world.revise(hole, timeout=0.3)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    started = world.now()
+    client.send(request())
+
+    answer = await client.answer()
+
+    assert (answer.status, answer.body) == (504, b"activator request timeout")
+    assert answer.get(b"activator-reason") == b"response-late; timeoutSeconds 0.3; still connecting"
+    assert world.now() - started == pytest.approx(0.3, abs=0.15)
+
+
+async def test_a_client_that_leaves_while_a_connection_is_opened_frees_the_slot(new_world):
+    world = await new_world(pool=PoolLimits(connect_timeout=5.0))
+    hole = await world.unreachable()
+    world.revise(hole, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.in_flight == 1)
+    client.abort()
+    await world.idle()
+
+
+async def test_an_idle_connection_that_the_pod_has_closed_is_not_used(world):
+    pod = await world.serving()
+    for method in (b"POST", b"GET", b"PUT"):
+        assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
+        for connection in pod.open:
+            connection.close()
+        # No turn of the loop between: only the kernel knows of the close yet.
+        assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
+    assert not world.counters().outcomes["upstream-failed"]
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_a_pod_that_accepts_and_drops_has_not_seen_the_request(world, end):
+    pod, drops = await world.pod(), await world.pod()
+    drops.on_connect = lambda connection: getattr(connection, end)()
+    world.healthy = lambda tracker: not tracker.failures
+    world.revise(drops, container_concurrency=1)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.waiting or drops.connections)
+    await turns(30)
+    world.list(pod)
+
+    answer = await client.answer()
+
+    assert answer.status == 200
+    assert len(pod.requests) == 1
+
+
+REQUESTS = {
+    "GET": request(b"/x"),
+    "HEAD": request(b"/x", b"HEAD"),
+    "OPTIONS": request(b"/x", b"OPTIONS"),
+    "PUT": request(b"/x", b"PUT", body=b"small body"),
+    "PUT-chunked": request(b"/x", b"PUT", fields=b"Transfer-Encoding: chunked\r\n")
+    + b"5\r\nsmall\r\n0\r\n\r\n",
+    "PUT-large": request(b"/x", b"PUT", body=b"b" * 200_000),
+    "POST": request(b"/x", b"POST"),
+    "POST-body": request(b"/x", b"POST", body=b"small body"),
+    "POST-large": request(b"/x", b"POST", body=b"b" * 200_000),
+    "PATCH": request(b"/x", b"PATCH", body=b"small body"),
+    "FROB": request(b"/x", b"FROB"),
+}
+OFFSETS = ("0", "1", "in-head", "head", "in-body", "whole")
+
+
+@pytest.mark.parametrize("reused", [False, True], ids=["new", "reused"])
+@pytest.mark.parametrize("end", ["close", "reset"])
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_pod_that_closes_anywhere_in_a_request(world, name, offset, end, reused):
+    """What has no second effect is sent again while all of it is held; else 502, and once."""
+    pod = await world.serving()
+    wire = REQUESTS[name]
+    method = name.partition("-")[0].encode()
+    if reused:
+        assert (await world.ask()).status == 200
+    before = len(pod.connections) - reused
+    total = 0
+
+    def cut(connection: PodConnection) -> None:
+        nonlocal total
+        received = connection.received[request_at(connection) :]
+        head = received.find(b"\r\n\r\n") + 4
+        reached = {
+            "0": True,
+            "1": len(received) >= 1,
+            "in-head": len(received) >= 50,
+            "head": head > 4,
+            "in-body": len(received) > head > 4,
+            "whole": connection.requests[-1].whole if connection.requests else False,
+        }[offset]
+        if reached or (connection.requests and connection.requests[-1].whole):
+            total += 1
+            pod.on_data = answer_whole
+            getattr(connection, end)()
+
+    pod.on_data = cut
+    client = await world.client()
+    client.send(wire)
+    answer = await client.answer(method)
+
+    client.end_sending()
+    await client.ended()
+    assert client.received.count(b"HTTP/1.1 ") == 1, "exactly one answer"
+    seen = [s for c in pod.connections[before:] for s in c.requests if s.target == b"/x"]
+    if method in (b"GET", b"HEAD", b"OPTIONS") or name in ("PUT", "PUT-chunked"):
+        assert answer.status == 200
+        assert sum(s.whole for s in seen) <= 2
+    elif name == "PUT-large":
+        assert answer.status in (200, 502)
+    else:
+        assert answer.status == 502
+        assert len(seen) <= 1, "what may have had an effect is sent once"
+
+
+def request_at(connection: PodConnection) -> int:
+    """Where the last request on a reused connection begins."""
+    return max(0, connection.received.rfind(b" /x HTTP/1.1") - 10)
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_a_pod_that_closes_anywhere_in_its_answer(world, end):
+    """A byte of an answer is proof that the pod has the request: it is never sent again."""
+    answer = ok(b"hello", b"X-A: b\r\n")
+    for cut_at in range(1, len(answer)):
+        pod = await world.serving()
+
+        def cut(connection: PodConnection, cut_at: int = cut_at) -> None:
+            connection.write(answer[:cut_at])
+            world.loop.call_later(0.001, getattr(connection, end))
+
+        pod.on_data = cut
+        client = await world.client()
+        client.send(request())
+        await client.ended_or_answered()
+        head = answer.index(b"\r\n\r\n") + 4
+        if cut_at < head:
+            assert (await client.answer()).status == 502, cut_at
+        else:
+            await client.ended()
+            assert b"502" not in client.received, cut_at
+        assert len(pod.requests) == 1, cut_at
+        client.abort()
+
+
+async def test_why_a_request_failed_is_remembered_of_its_revision(world):
+    pod = await world.serving()
+    client = await world.client()
+    pod.on_data = lambda connection: connection.close()
+    client.send(request(b"/", b"POST", body=b"x"))
+    assert (await client.answer()).status == 502
+    last = world.failures().last
+    assert (last.status, last.reason) == (502, Reason.UPSTREAM_FAILED)
+    assert last.detail.startswith(f"{pod.dest.address}: ")
+
+    def begin(connection: PodConnection) -> None:
+        connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        world.loop.call_later(0.001, connection.close)
+
+    pod.on_data = begin
+    client = await world.client()
+    client.send(request())
+    await client.ended()
+    last = world.failures().last
+    assert (last.status, last.reason) == (200, Reason.UPSTREAM_FAILED)
+    assert last.detail.endswith("; the answer had begun")
+    assert world.failures().by_reason == {Reason.UPSTREAM_FAILED: 2}
+
+
+async def test_a_pod_that_always_closes_ends_in_502_after_some_tries(world):
+    pod = await world.serving()
+    world.healthy = lambda tracker: True
+    pod.on_data = lambda connection: connection.close()
+    client = await world.client()
+    client.send(request())
+    assert (await client.answer()).status == 502
+    assert 1 < len(pod.requests) <= 4
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        request(b"/x"),
+        request(b"/x", b"POST", body=b"small body"),
+        request(b"/x", b"PUT", body=b"b" * 200_000),
+        request(b"/x", fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
+    ],
+    ids=["get", "post", "large-put", "websocket"],
+)
+async def test_a_connection_that_the_pod_closes_as_we_reuse_it_costs_no_request(world, wire):
+    """The kernel knows of the close, the loop does not yet."""
+    pod = await world.serving()
+    assert (await world.ask()).status == 200
+    (load,) = world.loads.values()
+    load.on_enter = pod.connections[0].end_behind_the_loop
+    client = await world.client()
+
+    client.send(wire)
+
+    assert (await client.answer()).status == 200
+    assert [seen.target for seen in pod.requests] == [b"/", b"/x"]
+    assert len(pod.connections) == 2
+
+
+async def test_a_repeated_request_is_read_on_though_its_first_pod_was_full(new_world):
+    world = await new_world(hold_bytes=64 << 20)
+    pod = await world.pod(receive_buffer=4096)
+    pod.on_connect = lambda connection: connection.transport.pause_reading()
+    world.revise(pod)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request(b"/", b"PUT", fields=b"Content-Length: %d\r\n" % (2 * LARGE)))
+    await until(lambda: pod.connections)
+    client.send(b"b" * 2 * LARGE)
+    await turns(300)
+    assert client.transport.get_write_buffer_size() > 0
+
+    pod.on_connect = lambda connection: connection.widen()
+    pod.connections[0].reset()
+
+    assert (await client.answer()).status == 200
+    assert len(pod.requests[-1].body) == 2 * LARGE
+
+
+# -- deadlines and clients that leave ------------------------------------------------------------
+
+
+async def test_the_deadline_of_a_waiting_request_is_exact(world):
+    world.revise(timeout=0.25)
+    client = await world.client()
+    started = world.now()
+    client.send(request())
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (504, b"activator request timeout")
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+    assert answer.get(b"x-content-type-options") is None
+    assert answer.get(b"activator-reason") == b"no-endpoints"
+    assert answer.get(b"retry-after") == b"4"
+    assert world.now() - started == pytest.approx(0.25, abs=0.1)
+    assert not client.eof
+    assert world.counters().outcomes["timed-out"] == 1
+
+
+async def test_a_deadline_while_the_body_is_unread_closes_behind_the_504(world):
+    world.revise(timeout=0.1)
+    client = await world.client()
+    client.send(request(b"/", b"POST", fields=b"Content-Length: 1000\r\n") + b"some")
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"connection")) == (504, b"close")
+    await client.ended()
+
+
+async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(world):
+    pod = await world.serving(timeout=0.25)
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    client.send(request())
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (504, b"activator request timeout")
+    assert answer.get(b"retry-after") == b"1"
+    await until(lambda: not pod.open)
+    assert len(pod.requests) == 1
+    client.send(request())
+    assert (await client.answer()).status == 504
+
+
+async def test_after_the_answer_has_begun_the_deadline_breaks_it_off(world):
+    pod = await world.serving(timeout=0.25)
+
+    def begin(connection: PodConnection) -> None:
+        connection.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+
+    pod.on_data = begin
+    client = await world.client()
+    client.send(request())
+    await client.ended()
+    assert b"half" in client.received
+    assert b"timeout" not in client.received
+    assert b"0\r\n\r\n" not in client.received
+    await until(lambda: not pod.open)
+
+
+@pytest.mark.parametrize(
+    ("stage", "leave"),
+    [
+        ("in-flight", "close"),
+        ("in-flight", "abort"),
+        ("in-answer", "abort"),
+        ("in-request", "close"),
+        ("in-request", "abort"),
+    ],
+)
+async def test_a_client_that_leaves_frees_the_slot_and_the_pod_hears_of_it(world, stage, leave):
+    pod = await world.serving(container_concurrency=1)
+    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
+    pod.on_data = lambda connection: stage == "in-answer" and connection.write(begun)
+    client = await world.client()
+    if stage == "in-request":
+        client.send(request(b"/", b"POST", fields=b"Content-Length: 100\r\n") + b"half")
+    else:
+        client.send(request())
+    await until(lambda: pod.requests)
+    if stage == "in-answer":
+        await client.size(len(begun))
+
+    getattr(client, leave)()
+
+    await world.clock_moves(0.2)
+    assert not world.busy
+    await until(lambda: not pod.open)
+    assert world.counters().outcomes["cancelled"] == 1
+
+
+async def test_a_client_that_closes_in_the_middle_of_its_answer_is_noticed_by_the_next_byte(world):
+    pod = await world.serving()
+    pod.on_data = lambda connection: connection.write(b"HTTP/1.1 200 OK\r\n\r\nbegun")
+    client = await world.client()
+    client.send(request())
+    await client.ended_or_answered()
+    client.close()
+    await world.clock_moves(0.1)
+    assert world.in_flight == 1  # it may still read: a half-close looks the same
+
+    for connection in pod.open * 2:  # the first is answered with a reset, the second may fail
+        if not connection.transport.is_closing():
+            connection.write(b"more")
+        await world.clock_moves(0.1)
+
+    await world.idle()
+    await until(lambda: not pod.open)
+
+
+async def test_a_free_slot_goes_to_the_next_in_line(world):
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    first = await world.client()
+    first.send(request(b"/first"))
+    await until(lambda: pod.requests)
+    second = await world.client()
+    second.send(request(b"/second"))
+    await until(lambda: world.waiting == 1)
+    pod.on_data = answer_whole
+
+    first.abort()
+
+    assert (await second.answer()).status == 200
+    assert [seen.target for seen in pod.requests] == [b"/first", b"/second"]
+
+
+async def test_a_full_queue_is_answered_503_at_once(new_world):
+    world = await new_world(queue=Limits(queue_depth=1))
+    world.revise()
+    first = await world.client()
+    first.send(request())
+    await until(lambda: world.waiting == 1)
+
+    second = await world.client()
+    second.send(request())
+    answer = await second.answer()
+
+    assert (answer.status, answer.body) == (503, b"pending request queue full\n")
+    assert answer.get(b"activator-reason") == b"queue-full; revision-depth"
+    assert answer.get(b"retry-after") == b"4"
+    assert not second.eof
+    first.abort()
+
+
+async def test_who_is_refused_is_told_when_to_come_again_by_how_long_it_took(new_world):
+    world = await new_world(queue=Limits(queue_depth=2))
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    clients = [await world.client() for _ in range(4)]
+    for number, client in enumerate(clients):
+        client.send(request())
+        await until(lambda number=number: world.waiting == min(number, 2))
+    assert (await clients[3].answer()).get(b"retry-after") == b"4", "nothing is known yet"
+    world.revision().forecast.turnovers.add(20.0)
+
+    again = await world.ask()
+
+    # Two wait, the third turn is expected after 60 s; the luck of these tests takes off a fifth.
+    assert (again.status, again.get(b"retry-after")) == (503, b"48")
+    for client in clients[:3]:
+        client.abort()
+
+
+async def test_with_early_shedding_who_would_wait_in_vain_is_told_at_once(new_world):
+    world = await new_world(queue=Limits(shed_early=True))
+    pod = await world.serving(container_concurrency=1, timeout=50.0)
+    pod.on_data = lambda connection: None
+    world.revision().forecast.turnovers.add(30.0)
+    clients = [await world.client() for _ in range(3)]
+    for number, client in enumerate(clients):
+        client.send(request())
+        await until(lambda number=number: world.waiting == min(number, 1) and pod.requests)
+
+    answer = await clients[2].answer()
+
+    assert (answer.status, answer.body) == (503, b"expected wait exceeds the time-out\n")
+    assert answer.get(b"activator-reason") == b"wait-too-long; 60.0 s expected, 50.0 s left"
+    assert answer.get(b"retry-after") == b"48"
+    assert world.counters().outcomes["shed"] == 1
+    for client in clients[:2]:
+        client.abort()
+
+
+async def test_a_drain_answers_those_who_have_no_pod(world):
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    busy = await world.client()
+    busy.send(request())
+    await until(lambda: pod.requests)
+    waiting = await world.client()
+    waiting.send(request())
+    await until(lambda: world.waiting == 1)
+
+    world.proxy.drain()
+
+    answer = await waiting.answer()
+    assert (answer.status, answer.get(b"connection")) == (503, b"close")
+    await waiting.ended()
+    pod.connections[0].write(ok())
+    assert (await busy.answer()).status == 200
+
+
+async def test_who_is_refused_while_this_activator_ends_may_come_to_another_at_once(new_world):
+    world = await new_world(queue=Limits(queue_depth=1, shed_early=True))
+    pod = await world.serving(container_concurrency=1, timeout=0.25)
+    pod.on_data = lambda connection: None
+    busy, waiting = await world.client(), await world.client()
+    busy.send(request())
+    await until(lambda: pod.requests)
+    waiting.send(request())
+    await until(lambda: world.waiting == 1)
+    world.proxy.draining = True
+    full = await world.ask()
+    world.revision().forecast.turnovers.add(30.0)
+    shed = await world.ask()
+    answers = [full, shed, await busy.answer(), await waiting.answer()]
+    assert [answer.status for answer in answers] == [503, 503, 504, 504]
+    assert shed.get(b"activator-reason").startswith(b"wait-too-long")
+    assert [answer.get(b"retry-after") for answer in answers] == [b"0"] * 4
+    assert world.proxy.too_many_connections().retry_after == 0
+
+
+async def test_two_revisions_do_not_share_pods(world):
+    pod = await world.serving()
+    other = await world.pod()
+    other.answer = ok(b"other")
+    world.revise(other, name="other")
+    await until(lambda: world.revision("other").statistics().healthy == 1)
+    answer = await world.ask(request().replace(b"Revision: rev", b"Revision: other"))
+    assert answer.body == b"other"
+    assert not pod.requests
+    assert TO_REVISION.count(b"rev")
+
+
+async def test_each_answer_belongs_to_its_own_request(world):
+    """Many clients, few connections: no answer is swapped."""
+    pod = await world.serving(container_concurrency=3)
+
+    def echo(seen: Seen) -> bytes:
+        return ok(seen.target + seen.body)
+
+    pod.answer = echo
+    clients = [await world.client() for _ in range(20)]
+    for turn in range(5):
+        for number, client in enumerate(clients):
+            client.send(request(b"/%d-%d" % (number, turn), b"POST", body=b"!%d" % number))
+        for number, client in enumerate(clients):
+            assert (await client.answer()).body == b"/%d-%d!%d" % (number, turn, number)
+    assert len(pod.connections) <= 3

@@ -1,0 +1,53 @@
+"""Which revision a request is for; hosts are the throttler's and the driver's to read."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.exchange.lookup import contradiction, find
+from activator.proxy.message.request import RequestLimits, read_request
+from throttler.errors import RevisionNotFound
+
+HOST = b"rev.ns.svc.cluster.local"
+
+
+def asking(fields: bytes, host: bytes = b"example.com"):
+    head = b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n" + fields + b"\r\n"
+    return read_request(head, RequestLimits())
+
+
+@pytest.mark.parametrize(
+    ("fields", "host"),
+    [
+        (b"Knative-Serving-Namespace: ns \r\nKnative-Serving-Revision: rev\t\r\n", b"other"),
+        (b"", HOST),
+        (b"Knative-Serving-Namespace: other\r\n", HOST),
+        (b"Knative-Serving-Revision: other\r\n", HOST + b":80"),
+    ],
+)
+async def test_both_headers_or_the_host_name_a_revision(world, fields, host):
+    world.revise()
+    assert find(world.driver.entries, asking(fields, host)).throttler is world.revision()
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        (b"Knative-Serving-Namespace: ns\r\nKnative-Serving-Revision: no\r\n", "no"),
+        (b"Knative-Serving-Revision: rev\r\n", "rev"),
+        (b"Knative-Serving-Namespace: ns\r\n", ""),
+        (b"", ""),
+    ],
+)
+async def test_who_names_none_is_told_the_name_it_gave(world, fields, name):
+    world.revise()
+    with pytest.raises(RevisionNotFound, match=f'"{name}" not found'):
+        find(world.driver.entries, asking(fields))
+
+
+def test_two_names_contradict_and_one_twice_is_one():
+    fields = {b"knative-serving-revision": b"a, b"}
+    assert contradiction(fields) == "knative-serving-revision is given twice and differs"
+    fields = {b"knative-serving-revision": b"a, a ", b"knative-serving-namespace": b"ns"}
+    assert contradiction(fields) == ""
+    assert fields[b"knative-serving-revision"] == b"a"

@@ -1,0 +1,54 @@
+"""Which requests are answered before any revision is asked for, and how."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.exchange.probe_replies import probe_reply
+from activator.proxy.message import replies
+from activator.proxy.message.request import RequestLimits, read_request
+
+
+def asked(fields: bytes, unhealthy: str = ""):
+    head = b"GET /any HTTP/1.1\r\nHost: example.com\r\n" + fields + b"\r\n"
+    request = read_request(head, RequestLimits())
+    return probe_reply(request, lambda: unhealthy), request
+
+
+def test_ordinary_requests_are_not_probes():
+    assert asked(b"User-Agent: curl/8\r\n")[0] is None
+    assert asked(b"X-User-Agent: kube-probe/1\r\n")[0] is None
+    assert asked(b"K-Network-Probe: \r\nK-Kubelet-Probe:\r\n")[0] is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [b"user-agent: kube-probe/1.31\r\n", b"USER-AGENT:kube-probe/\r\n", b"K-Kubelet-Probe: x\r\n"],
+)
+def test_kubelets_probe_comes_first_and_tells_our_health(fields):
+    assert asked(fields + b"K-Network-Probe: queue\r\n")[0] is replies.HEALTHY
+    reply, _ = asked(fields, "received SIGTERM from kubelet")
+    assert (reply.status, reply.body) == (500, b"received SIGTERM from kubelet\n")
+
+
+def test_an_ingress_gets_its_hash_back():
+    reply, _ = asked(b"K-Network-Probe: probe \r\nK-Network-Hash: h \r\n")
+    assert (reply.status, reply.fields) == (200, b"\r\nK-Network-Hash: h")
+    assert asked(b"K-Network-Probe: probe\r\n")[0] is replies.MISSING_HASH
+
+
+def test_the_autoscaler_finds_an_activator():
+    assert asked(b"K-Network-Probe: activator\r\n")[0] is replies.ACTIVATOR_PROBE
+
+
+def test_a_probe_for_somebody_else_is_refused():
+    assert asked(b"K-Network-Probe: queue\r\n")[0].status == 400
+
+
+@pytest.mark.parametrize("name", [b"Knative-Serving-Revision", b"knative-serving-namespace"])
+def test_two_revisions_in_one_request_are_refused_and_the_same_twice_is_one(name):
+    assert asked(name + b": a\r\n" + name + b": b\r\n")[0].status == 400
+    assert asked(name + b": a,b\r\n")[0].status == 400
+    reply, request = asked(name + b": a\r\n" + name + b": a\r\n")
+    assert reply is None
+    assert request.fields[name.lower()] == b"a"

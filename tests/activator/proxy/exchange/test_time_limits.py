@@ -1,0 +1,261 @@
+"""A revision's three time-outs: whole duration, beginning of the answer, silence."""
+
+from __future__ import annotations
+
+from math import inf
+
+import h11
+import pytest
+
+from activator.proxy.exchange.time_limits import TimeLimits, answer_within, name_of
+from tests.activator.proxy.world import ok, request, until
+from tests.conftest import VIRTUAL
+from throttler.model import Revision, RevisionID
+
+TEXT = b"activator request timeout"
+
+
+def revision(**spec: float) -> Revision:
+    return Revision(RevisionID("ns", "rev"), **spec)
+
+
+# -- decisions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "idle", "from_arrival", "within"),
+    [
+        (0.0, 0.0, False, 10.0),
+        (7.0, 0.0, False, 7.0),
+        (20.0, 0.0, False, 10.0),
+        (0.0, 5.0, False, 10.0),
+        (0.0, 5.0, True, 5.0),
+        (3.0, 5.0, True, 3.0),
+    ],
+)
+def test_an_answer_must_begin_within_the_least_limit(start, idle, from_arrival, within):
+    spec = revision(timeout=10.0, response_start_timeout=start, idle_timeout=idle)
+    assert answer_within(spec, from_arrival) == within
+
+
+def test_no_time_at_all_is_a_time_too():
+    assert answer_within(revision(timeout=0.0, response_start_timeout=3.0), False) == 0.0
+
+
+def test_silence_counts_from_the_last_sign_of_life():
+    limits = TimeLimits(revision(idle_timeout=5.0))
+    limits.sent(100.0, expects_continue=False)
+    assert not limits.is_idle(104.9)
+    limits.touch(104.9)
+    assert limits.next() == 109.9
+    assert not limits.is_idle(109.8)
+    assert limits.is_idle(109.9)
+
+
+def test_no_idle_timeout_is_no_limit():
+    limits = TimeLimits(revision())
+    limits.sent(0.0, expects_continue=False)
+    assert limits.next() == inf
+    assert not limits.is_idle(1e9)
+
+
+def test_a_100_is_due_after_a_second_once():
+    limits = TimeLimits(revision())
+    limits.sent(10.0, expects_continue=True)
+    assert limits.next() == 11.0
+    assert not limits.wants_continue(10.9)
+    assert limits.wants_continue(11.0)
+    limits.continued()
+    assert limits.next() == inf
+
+
+@pytest.mark.parametrize(
+    ("start", "idle", "name"),
+    [
+        (0.0, False, "timeoutSeconds 10"),
+        (7.0, False, "responseStartTimeoutSeconds 7"),
+        (7.0, True, "idleTimeoutSeconds 2.5"),
+        (10.0, False, "timeoutSeconds 10"),
+    ],
+)
+def test_the_limit_is_named_as_the_revision_has_it(start, idle, name):
+    spec = revision(timeout=10.0, response_start_timeout=start, idle_timeout=2.5)
+    assert name_of(spec, idle=idle) == name
+
+
+# -- over sockets --------------------------------------------------------------------------------
+
+
+def silent(pod):
+    """Let a pod take requests and say nothing."""
+    pod.on_data = lambda connection: None
+
+
+async def test_an_answer_that_does_not_begin_in_time_is_a_504_that_says_which_limit(world):
+    pod = await world.serving(timeout=10.0, response_start_timeout=0.2)
+    silent(pod)
+    answer = await world.ask()
+    assert (answer.status, answer.body) == (504, TEXT)
+    assert answer.get(b"Activator-Reason") == b"response-late; responseStartTimeoutSeconds 0.2"
+    await until(lambda: not pod.open)
+
+
+async def test_waiting_for_a_pod_uses_up_the_time_to_begin(world):
+    world.revise(timeout=10.0, response_start_timeout=0.2)
+    started = world.now()
+    answer = await world.ask()
+    assert (answer.status, answer.body) == (504, TEXT)
+    assert answer.get(b"Activator-Reason") == b"no-endpoints"
+    assert 0.15 <= world.now() - started < 5  # uvloop rounds its time
+
+
+@pytest.mark.parametrize(
+    "begun", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]
+)
+async def test_an_answer_that_has_begun_is_not_late_any_more(world, begun):
+    """TestResponseStartTimeoutAfterResponseStarted."""
+    pod = await world.serving(timeout=10.0, response_start_timeout=0.2)
+    silent(pod)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: pod.requests)
+    pod.connections[0].write(begun)
+    await world.clock_moves(0.4)
+    pod.connections[0].write(b"hello" if b"200" in begun else ok(b"hello"))
+    assert (await client.answer()).body == b"hello"
+
+
+async def test_begun_or_not_the_whole_duration_is_a_limit(world):
+    pod = await world.serving(timeout=0.5, response_start_timeout=0.2)
+    silent(pod)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: pod.requests)
+    pod.connections[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart")
+    await client.ended()
+    assert client.received.endswith(b"part")
+    with pytest.raises(h11.RemoteProtocolError, match="without sending complete"):
+        await client.answer()
+
+
+async def test_a_pod_that_says_nothing_for_too_long_is_a_504(world):
+    pod = await world.serving(timeout=10.0, idle_timeout=0.2)
+    silent(pod)
+    answer = await world.ask()
+    assert (answer.status, answer.body) == (504, TEXT)
+    assert answer.get(b"Activator-Reason") == b"response-late; idleTimeoutSeconds 0.2"
+
+
+async def test_each_byte_of_an_answer_renews_the_idle_time(world):
+    """TestIdleTimeoutHandler: writes just within the limit arrive whole."""
+    pod = await world.serving(timeout=10.0, idle_timeout=0.3)
+    silent(pod)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: pod.requests)
+    await world.clock_moves(0.2)
+    pod.connections[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+    for piece in (b"foo", b"bar", b"baz", b"end"):
+        await world.clock_moves(0.2)
+        pod.connections[0].write(piece)
+    assert (await client.answer()).body == b"foobarbazend"
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
+async def test_an_answer_that_falls_silent_is_broken_off_not_ended(world, framing):
+    pod = await world.serving(timeout=10.0, idle_timeout=0.2)
+    silent(pod)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: pod.requests)
+    pod.connections[0].write(b"HTTP/1.1 200 OK\r\n%b\r\n\r\n3\r\nfoo\r\n" % framing)
+    await client.ended()
+    assert client.received.endswith(b"foo\r\n")
+    assert TEXT not in client.received
+    with pytest.raises(h11.RemoteProtocolError, match="without sending complete"):
+        await client.answer()
+
+
+async def test_a_client_of_http_1_0_is_told_by_a_reset(world):
+    """There the end of the connection is the end of an answer, and nothing else says so."""
+    pod = await world.serving(timeout=10.0, idle_timeout=0.2)
+    silent(pod)
+    client = await world.client()
+    client.send(request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    await until(lambda: pod.requests)
+    pod.connections[0].write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nfoo\r\n")
+    await client.ended()
+    assert client.reset
+
+
+async def test_waiting_for_a_pod_is_not_charged_to_the_idle_time(world):
+    pod = await world.pod()
+    world.revise(timeout=10.0, idle_timeout=0.2)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.waiting)
+    await world.clock_moves(0.5)
+    world.list(pod)
+    assert (await client.answer()).status == 200
+
+
+async def test_unless_it_is_to_be_as_in_knative(new_world):
+    world = await new_world(idle_from_arrival=True)
+    world.revise(timeout=10.0, idle_timeout=0.2)
+    assert (await world.ask()).status == 504
+
+
+async def test_a_client_that_does_not_read_is_not_the_pods_silence(world):
+    size = 48 << 20
+    pod = await world.serving(timeout=10.0, idle_timeout=0.2, answer=ok(b"x" * size))
+    client = await world.client(4096)
+    client.transport.pause_reading()
+    client.send(request())
+    await until(lambda: any(downstream.full for downstream in world.proxy.connections))
+    await world.clock_moves(0.5)
+    client.transport.resume_reading()
+    await client.size(size)
+    assert pod.requests
+
+
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+UPGRADE = request(fields=b"Connection: Upgrade\r\nUpgrade: echo\r\n")
+
+
+async def tunnel(world, **limits):
+    """A connection that has changed its protocol; both its ends."""
+    pod = await world.serving(timeout=10.0, **limits)
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    client.send(UPGRADE)
+    await until(lambda: pod.connections and pod.connections[0].received)
+    connection = pod.connections[0]
+    connection.raw = True
+    connection.write(SWITCH)
+    await client.take(len(SWITCH))
+    return client, connection
+
+
+async def test_a_101_is_the_beginning_of_an_answer(world):
+    client, connection = await tunnel(world, response_start_timeout=0.2)
+    await world.clock_moves(0.5)
+    connection.write(b"late")
+    assert await client.take(4) == b"late"
+
+
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL])  # a busy machine outlasts its pauses
+@pytest.mark.parametrize("sender", ["client", "pod"])
+async def test_frames_in_either_direction_renew_the_idle_time(world, sender):
+    client, connection = await tunnel(world, idle_timeout=0.3)
+    for _ in range(4):
+        await world.clock_moves(0.2)
+        client.send(b"frame") if sender == "client" else connection.write(b"frame")
+    await until(lambda: (connection.received + client.received).count(b"frame") == 4)
+    assert not client.eof
+
+
+async def test_a_silent_tunnel_is_cut(world):
+    """TestWebSocketWithTimeout."""
+    client, connection = await tunnel(world, idle_timeout=0.2)
+    await client.ended()
+    await until(lambda: connection.closed)

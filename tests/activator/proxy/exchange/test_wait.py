@@ -1,0 +1,295 @@
+"""What a request's wait leaves behind: wake-ups, and fields for who wants to see them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from activator.proxy.exchange.wait import WARM
+from tests.activator.proxy.world import NAME, NAMESPACE, answer_whole, ok, request, turns, until
+from throttler.model import RevisionID
+from throttler.throttler import Limits
+
+TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+METRIC = rf"({TOKEN})(?:;({TOKEN})=({TOKEN}|\"[^\"\\]*\"))"
+#: https://www.w3.org/TR/server-timing/#the-server-timing-header-field, as much as we write.
+SERVER_TIMING = re.compile(rf"{METRIC}(, {METRIC})*")
+
+
+def timing(answer):
+    """The metrics of the one field that is ours: durations in seconds, descriptions."""
+    (value,) = (v for k, v in answer.headers if k == b"server-timing" and b"queue;" in v)
+    text = value.decode()
+    assert SERVER_TIMING.fullmatch(text), text
+    found = {name: said for name, _, said in re.findall(METRIC, text)}
+    return {n: said if said[0] == '"' else float(said) / 1000 for n, said in found.items()}
+
+
+def wake_ups(world, name=NAME):
+    return world.driver.wake_ups.views(RevisionID(NAMESPACE, name))
+
+
+async def waiter(world, data=None):
+    before = world.waiting
+    client = await world.client()
+    client.send(data or request())
+    await until(lambda: world.waiting == before + 1)
+    return client
+
+
+def passes(world):
+    for pod in world.revision().pods():
+        world.driver.probe_passed(pod, pod.epoch)
+
+
+# -- wake-ups ------------------------------------------------------------------------------------
+
+
+async def test_a_wake_up_ends_with_the_first_byte_of_the_first_answer(world):
+    world.revise(container_concurrency=1)
+    pod = await world.pod()
+    pod.on_data = lambda connection: None
+    clients = [await waiter(world) for _ in range(3)]
+    await world.clock_moves(0.1)
+    world.list(pod)
+    await until(lambda: pod.requests)
+    assert wake_ups(world)[0]["outcome"] is None
+    await world.clock_moves(0.1)
+    pod.on_data = answer_whole
+    answer_whole(pod.connections[0])
+    for client in clients:
+        assert (await client.answer()).status == 200
+    await world.idle()
+    (wake_up,) = wake_ups(world)
+    assert (wake_up["outcome"], wake_up["requests"], wake_up["pod"]) == (
+        *("served", 3),
+        pod.dest.address,
+    )
+    phases = wake_up["phases"]
+    # This world's prober says nothing of when it asks, and there is no autoscaler.
+    assert list(phases) == ["address", "probe-passed", "dispatched", "first-byte"]
+    assert phases["address"] == pytest.approx(0.1, abs=0.09)
+    assert phases["first-byte"] - phases["dispatched"] == pytest.approx(0.1, abs=0.09)
+    assert world.counters().wake_ups == {"served": 1}
+
+
+async def test_a_request_that_finds_a_pod_or_waits_for_room_in_one_wakes_nobody(world):
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    first = await world.client()
+    first.send(request())
+    await until(lambda: pod.requests)
+    second = await waiter(world)
+    pod.on_data = answer_whole
+    answer_whole(pod.connections[0])
+    for client in (first, second):
+        assert (await client.answer()).status == 200
+    assert wake_ups(world) == []
+    assert world.counters().wake_ups == {}
+
+
+async def test_clients_that_leave_and_deadlines_end_a_wake_up(world):
+    world.revise(timeout=0.25)
+    first, second = await waiter(world), await waiter(world)
+    first.abort()
+    assert (await second.answer()).status == 504
+    await world.idle()
+    assert [w["outcome"] for w in wake_ups(world)] == ["timed-out"]
+    third = await waiter(world)
+    third.abort()
+    await world.idle()
+    assert [w["outcome"] for w in wake_ups(world)] == ["cancelled", "timed-out"]
+
+
+async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world):
+    pod = await world.serving()
+    world.proxy.notes = WARM
+    await pod.refuse()
+    client = await waiter(world)
+    await world.clock_moves(0.1)
+    await pod.listen()
+    passes(world)
+    answer = await client.answer()
+    assert (answer.status, answer.get(b"activator-cold-start")) == (200, b"false")
+    assert wake_ups(world) == []
+
+
+async def test_a_dispatch_that_brought_no_answer_is_none(world):
+    world.revise(timeout=0.25)
+    pod = await world.pod()
+    pod.on_data = lambda connection: None
+    client = await waiter(world)
+    world.list(pod)
+    passes(world)
+    await until(lambda: pod.requests)
+    assert "dispatched" not in wake_ups(world)[0]["phases"]
+    assert (await client.answer()).status == 504
+    await world.idle()
+    (wake_up,) = wake_ups(world)
+    assert wake_up["outcome"] == "timed-out"
+    assert "probe-passed" in wake_up["phases"]
+    assert "dispatched" not in wake_up["phases"]
+
+
+async def test_a_pod_that_refuses_after_its_probe_is_not_the_one_that_served(world):
+    world.revise()
+    client = await waiter(world)
+    liar, other = await world.pod(), await world.pod()
+    await liar.refuse()
+    world.healthy = lambda tracker: False
+    world.list(liar)
+    passes(world)  # and refuses the request
+    await turns(50)
+    await until(lambda: world.counters().requeues == {"connect-failed": 1})
+    await world.clock_moves(0.1)
+    world.healthy = lambda tracker: tracker.dest == other.dest
+    world.list(liar, other)
+    assert (await client.answer()).status == 200
+    (wake_up,) = wake_ups(world)
+    assert (wake_up["requests"], wake_up["pod"]) == (1, other.dest.address)
+    assert wake_up["phases"]["dispatched"] - wake_up["phases"]["probe-passed"] >= 0.09
+
+
+async def test_a_revision_may_wake_up_again(world):
+    for _ in range(2):
+        world.revise()
+        client = await waiter(world)
+        world.list(pod := await world.pod())
+        assert (await client.answer()).status == 200
+        await world.idle()
+        world.list()
+    assert pod.requests
+    assert [w["outcome"] for w in wake_ups(world)] == ["served", "served"]
+
+
+async def test_a_web_socket_that_waited_ends_its_wake_up_with_the_101(world):
+    world.proxy.notes, world.proxy.server_timing = WARM, True
+    world.revise()
+    client = await waiter(world, request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"))
+    pod = await world.pod()
+    pod.on_data = lambda connection: connection.write(
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    )
+    world.list(pod)
+    await until(lambda: b"\r\n\r\n" in client.received)
+    assert b"\r\nActivator-Cold-Start: true\r\n" in client.received
+    assert b"\r\nServer-Timing: queue;dur=" in client.received
+    assert wake_ups(world)[0]["outcome"] == "served"
+    client.close()
+
+
+# -- what clients see of it ----------------------------------------------------------------------
+
+
+async def test_an_answer_says_nothing_of_it_unless_it_is_asked_to(world):
+    world.revise()
+    client = await waiter(world)
+    world.list(await world.pod())
+    answer = await client.answer()
+    assert answer.get(b"server-timing") is answer.get(b"activator-cold-start") is None
+
+
+async def test_a_cold_answer_says_where_its_time_went(world):
+    world.proxy.server_timing = True
+    world.healthy = lambda tracker: False
+    world.revise()
+    client = await waiter(world)
+    await world.clock_moves(0.2)
+    pod = await world.pod()
+    pod.on_data = lambda connection: None
+    world.list(pod)
+    await world.clock_moves(0.1)
+    passes(world)
+    await until(lambda: pod.requests)
+    await world.clock_moves(0.05)
+    answer_whole(pod.connections[0])
+    found = timing(await client.answer())
+    assert list(found) == ["queue", "start", "scale", "probe", "pod"]
+    assert found["start"] == '"cold"'
+    assert found["scale"] == pytest.approx(0.2, abs=0.05)
+    assert found["probe"] == pytest.approx(0.1, abs=0.05)
+    assert found["pod"] == pytest.approx(0.05, abs=0.05)
+    assert found["queue"] == pytest.approx(found["scale"] + found["probe"], abs=0.01)
+
+
+async def test_a_request_that_came_later_is_told_of_its_own_time_alone(world):
+    world.proxy.server_timing = True
+    world.healthy = lambda tracker: False
+    world.revise()
+    first = await waiter(world)
+    await world.clock_moves(0.2)
+    world.list(await world.pod())
+    second = await waiter(world)
+    await world.clock_moves(0.1)
+    passes(world)
+    await first.answer()
+    found = timing(await second.answer())
+    assert list(found) == ["queue", "start", "probe", "pod"]
+    assert found["queue"] == pytest.approx(0.1, abs=0.05)
+
+
+async def test_a_wait_for_room_is_warm_and_one_that_did_not_wait_says_nothing(world):
+    world.proxy.server_timing = True
+    pod = await world.serving(container_concurrency=1)
+    pod.on_data = lambda connection: None
+    first = await world.client()
+    first.send(request())
+    await until(lambda: pod.requests)
+    second = await waiter(world)
+    pod.on_data = answer_whole
+    await world.clock_moves(0.1)
+    answer_whole(pod.connections[0])
+    assert (await first.answer()).get(b"server-timing") is None
+    found = timing(await second.answer())
+    assert list(found) == ["queue", "start", "pod"]
+    assert found["start"] == '"warm"'
+    assert found["queue"] == pytest.approx(0.1, abs=0.05)
+
+
+async def test_the_pods_own_server_timing_stays_beside_ours(world):
+    world.proxy.server_timing = True
+    world.revise()
+    client = await waiter(world)
+    pod = await world.pod()
+    pod.answer = ok(fields=b"Server-Timing: db;dur=53\r\n")
+    world.list(pod)
+    answer = await client.answer()
+    fields = [v for k, v in answer.headers if k == b"server-timing"]
+    assert len(fields) == 2
+    assert fields[0] == b"db;dur=53"
+    assert timing(answer)["start"] == '"cold"'
+
+
+async def test_our_own_answers_say_it_as_well(world):
+    world.proxy.notes, world.proxy.server_timing = WARM, True
+    world.revise(timeout=0.25)
+    answer = await (await waiter(world)).answer()
+    assert (answer.status, answer.get(b"activator-cold-start")) == (504, b"true")
+    found = timing(answer)
+    assert list(found) == ["queue", "start"]
+    assert found["queue"] == pytest.approx(0.25, abs=0.1)
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+async def test_every_answer_says_whether_it_was_cold(world, version):
+    world.proxy.notes = WARM
+    data = request().replace(b"HTTP/1.1", b"HTTP/" + version)
+    world.revise()
+    client = await waiter(world, data)
+    world.list(await world.pod())
+    assert (await client.answer()).get(b"activator-cold-start") == b"true"
+    assert (await world.ask(data)).get(b"activator-cold-start") == b"false"
+
+
+async def test_a_request_that_may_not_wait_was_not_cold(new_world):
+    world = await new_world(queue=Limits(queue_depth=1))
+    world.proxy.notes, world.proxy.server_timing = WARM, True
+    world.revise()
+    await waiter(world)
+    answer = await world.ask()
+    assert (answer.status, answer.get(b"activator-cold-start")) == (503, b"false")
+    assert answer.get(b"server-timing") is None
+    (wake_up,) = wake_ups(world)
+    assert wake_up["requests"] == 1
+    world.clients[0].abort()

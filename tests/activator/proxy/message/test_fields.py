@@ -1,0 +1,142 @@
+"""Field names: which we read, which never pass, which nobody may remove."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from activator.proxy.message.fields import (
+    REQUEST_FIELDS,
+    RESPONSE_FIELDS,
+    clean_trailers,
+    split_head,
+    tokens,
+    without_lookalikes,
+    without_named,
+)
+
+READ = (
+    *("Connection", "Content-Length", "Expect", "Host", "HTTP2-Settings", "Keep-Alive", "TE"),
+    *("K-Network-Probe", "K-Network-Hash", "K-Kubelet-Probe", "K-Proxy-Request", "Upgrade"),
+    *("K-Original-Host", "Knative-Serving-Revision", "Trailer"),
+    *("Knative-Serving-Namespace", "Proxy-Connection", "Proxy-Authenticate"),
+    *("Proxy-Authorization", "Transfer-Encoding", "X-Forwarded-For"),
+)
+
+
+def split(*lines: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
+    return split_head(REQUEST_FIELDS, b"\r\n".join((b"GET / HTTP/1.1", *lines)))
+
+
+def test_a_head_is_taken_apart():
+    start, fields, block = split(b"A: 1", b"Host: h", b"b:2", b"connection:close", b"Z: ")
+    assert start == b"GET / HTTP/1.1"
+    assert fields == {b"host": b"h", b"connection": b"close"}
+    assert block == b"\r\nA: 1\r\nb:2\r\nZ: "
+
+
+def test_a_head_without_fields():
+    assert split() == (b"GET / HTTP/1.1", {}, b"")
+    assert split(b"A: 1") == (b"GET / HTTP/1.1", {}, b"\r\nA: 1")
+    assert split(b"Host: h") == (b"GET / HTTP/1.1", {b"host": b"h"}, b"")
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("spell", [str.lower, str.upper, str.title])
+def test_each_of_our_fields_is_found_however_it_is_spelled(name, spell):
+    line = f"{spell(name)}: \tvalue ".encode()
+    _, fields, block = split(b"A: 1", line, b"B: 2")
+    assert fields == {name.lower().encode(): b"value "}
+    assert block == b"\r\nA: 1\r\nB: 2"
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_name_that_only_resembles_one_of_ours_is_not_taken(name):
+    for other in (f"X{name}", f"{name}X", f"{name}-", name[:-1]):
+        if other.lower() in {known.lower() for known in READ}:
+            continue
+        line = f"{other}: v".encode()
+        assert split(line) == (b"GET / HTTP/1.1", {}, b"\r\n" + line)
+
+
+def test_equal_names_are_joined_in_order():
+    _, fields, block = split(b"TE: a ", b"X: y", b"te: b", b"Te:c")
+    assert fields == {b"te": b"a, b, c"}
+    assert block == b"\r\nX: y"
+
+
+def test_a_value_cannot_smuggle_a_field():
+    _, fields, block = split(b"X: a Host: evil", b"Y: Host:")
+    assert fields == {}
+    assert block == b"\r\nX: a Host: evil\r\nY: Host:"
+
+
+NAMES = st.sampled_from([*READ, "X", "Cookie", "accept", "Content-Type", "Hos", "k-x", "Date"])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(NAMES, st.text("ab ,:;-", max_size=8)), max_size=12))
+def test_no_field_is_lost_and_the_others_keep_their_order(pairs):
+    lines = [f"{name}: {value.strip()}".encode() for name, value in pairs]
+    _, fields, block = split(*lines)
+    ours = {name.lower().encode() for name in READ}
+    others = [line for line in lines if line.partition(b":")[0].lower() not in ours]
+    assert block == b"".join(b"\r\n" + line for line in others)
+    for name in {line.partition(b":")[0].lower() for line in lines} & ours:
+        values = [
+            line.partition(b":")[2].strip()
+            for line in lines
+            if line.partition(b":")[0].lower() == name
+        ]
+        assert tokens(fields.pop(name)) == tokens(b", ".join(values))
+    assert not fields
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"Connection", b"content-length", b"DATE", b"Keep-Alive", b"Proxy-Connection"),
+        *(b"Proxy-Authenticate", b"Trailer", b"transfer-encoding", b"Upgrade"),
+    ],
+)
+def test_the_fields_of_an_answer(name):
+    head = b"HTTP/1.1 200 OK\r\nA: 1\r\n" + name + b": v\r\nHost: kept"
+    start, fields, block = split_head(RESPONSE_FIELDS, head)
+    assert (start, fields) == (b"HTTP/1.1 200 OK", {name.lower(): b"v"})
+    assert block == b"\r\nA: 1\r\nHost: kept"
+
+
+def test_tokens():
+    assert tokens(b" Close ,, keep-ALIVE\t,x y") == [b"close", b"keep-alive", b"x y"]
+    assert tokens(b"") == []
+
+
+def test_what_connection_names_is_taken_out_unless_it_is_protected():
+    block = b"\r\nA: 1\r\nX-Mine: 2\r\nX-Forwarded-Proto: https\r\nx-mine: 3\r\nForwarded: f"
+    assert without_named(block, [b"x-mine", b"x-forwarded-proto", b"forwarded", b"k-x"]) == (
+        b"\r\nA: 1\r\nX-Forwarded-Proto: https\r\nForwarded: f"
+    )
+
+
+def test_lookalikes_of_control_fields_are_taken_out():
+    block = b"\r\nK_Proxy_Request: 1\r\nX_Forwarded-For: 2\r\nContent_Length: 3\r\nMy_Own: 4"
+    assert without_lookalikes(block) == b"\r\nMy_Own: 4"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"Content-Length", b"transfer-encoding", b"Host", b"K-Proxy-Request", b"Trailer"),
+        *(b"Knative-Serving-Revision", b"X-Forwarded-Host", b"Authorization", b"Set-Cookie"),
+        *(b"Connection", b"TE", b"Upgrade", b"Content-Type", b"Expect", b"Range", b"Forwarded"),
+    ],
+)
+def test_what_has_no_place_in_trailers(name):
+    assert clean_trailers(b"A: 1\r\n" + name + b": x\r\nGrpc-Status: 0\r\n") == (
+        b"A: 1\r\nGrpc-Status: 0\r\n"
+    )
+
+
+def test_no_trailers():
+    assert clean_trailers(b"") == b""

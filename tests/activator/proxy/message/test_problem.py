@@ -1,0 +1,192 @@
+"""Our own answers for clients that would rather have JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from activator.proxy.message import replies
+from activator.proxy.message.problem import negotiated
+from tests.activator.proxy.world import PodConnection, request, until
+from throttler.errors import RevisionNotFound
+from throttler.reason import MEANINGS, Reason
+from throttler.throttler import Limits
+
+ASKS = b"Accept: application/json\r\n"
+BLOCK = b"\r\nAccept: application/json"
+
+
+def members(answer: Any) -> dict[str, Any]:
+    """What an answer says, after a look at its fields."""
+    assert answer.get(b"content-type") == b"application/problem+json"
+    assert answer.get(b"vary") == b"Accept"
+    said: dict[str, Any] = json.loads(answer.body)
+    assert said["status"] == answer.status
+    assert said["type"] == "tag:activator.dev,2026:reasons/" + said["reason"]
+    assert said["title"] == MEANINGS[Reason(said["reason"])]
+    assert answer.get(b"activator-reason").decode().partition(";")[0] == said["reason"]
+    return said
+
+
+async def test_a_request_that_waited_in_vain_is_told_why_and_how_long(world):
+    world.revise(timeout=0.25)
+    client = await world.client()
+    client.send(request(fields=ASKS))
+    answer = await client.answer()
+    said = members(answer)
+    assert answer.status == 504
+    assert (said["reason"], said["detail"]) == ("no-endpoints", "activator request timeout")
+    assert (said["namespace"], said["revision"]) == ("ns", "rev")
+    assert said["waitedSeconds"] == pytest.approx(0.25, abs=0.1)
+    assert "attempts" not in said
+    assert said["retryAfterSeconds"] == 4
+    client.send(request(fields=ASKS))  # the length was right: the connection is of use
+    assert members(await client.answer())["reason"] == "no-endpoints"
+
+
+async def test_the_same_request_gets_knatives_bytes_from_everybody_else(world):
+    world.revise(timeout=0.05)
+    answer = await world.ask(request(fields=b"Accept: */*\r\n"))
+    assert answer.body == b"activator request timeout"
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+    assert answer.get(b"vary") == b"Accept", "else a cache gives the text to who asks for JSON"
+
+
+async def test_the_text_of_an_unknown_revision_is_kept_by_no_cache_for_who_asks_for_json(world):
+    answer = await world.ask(request())
+    assert (answer.status, answer.get(b"vary")) == (404, b"Accept")
+
+
+async def test_head_has_the_length_of_the_problem_and_no_body(world):
+    world.revise(timeout=0.05)
+    client = await world.client()
+    client.send(request(method=b"HEAD", fields=ASKS) + request(fields=ASKS))
+    head = await client.answer(b"HEAD")
+    assert (head.status, head.body) == (504, b"")
+    assert head.get(b"content-type") == b"application/problem+json"
+    said = members(await client.answer())
+    assert int(head.get(b"content-length")) >= len(json.dumps(said, separators=(",", ":"))) - 8
+
+
+async def test_a_full_queue(new_world):
+    world = await new_world(queue=Limits(queue_depth=1))
+    world.revise()
+    first = await world.client()
+    first.send(request())
+    await until(lambda: world.waiting == 1)
+    said = members(await world.ask(request(fields=ASKS)))
+    assert (said["status"], said["reason"], said["detail"]) == (503, "queue-full", "revision-depth")
+    first.abort()
+
+
+async def test_a_pod_that_fails_each_time_is_told_with_the_number_of_attempts(world):
+    def close(connection: PodConnection) -> None:
+        connection.close()
+
+    pod = await world.serving()
+    pod.on_data = close
+    answer = await world.ask(request(fields=ASKS))
+    said = members(answer)
+    assert (said["status"], said["reason"]) == (502, "upstream-failed")
+    assert said["detail"].startswith(pod.dest.address)
+    assert said["attempts"] == len(pod.requests) > 1
+
+
+async def test_no_revision_no_members_of_one(world):
+    answer = await world.ask(b"GET / HTTP/1.1\r\nHost: x\r\n" + ASKS + b"\r\n")
+    said = members(answer)
+    assert (said["status"], said["reason"]) == (404, "unknown-revision")
+    assert set(said) == {"type", "title", "status", "detail", "reason"}
+
+
+async def test_a_revision_that_is_not_known_is_named(world):
+    names = b"Knative-Serving-Namespace: default\r\nKnative-Serving-Revision: n\xf6pe\r\n"
+    said = members(await world.ask(b"GET / HTTP/1.1\r\nHost: x\r\n" + names + ASKS + b"\r\n"))
+    assert (said["status"], said["namespace"], said["revision"]) == (404, "default", "n?pe")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: foo\r\n", 417),
+        (b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n", 405),
+    ],
+)
+async def test_a_head_that_can_be_read_and_asks_for_what_is_not_there(world, head, status):
+    said = members(await world.ask(head + ASKS + b"\r\n"))
+    assert (said["status"], said["reason"]) == (status, "bad-request")
+    answer = await world.ask(head + b"\r\n")
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+
+
+async def test_a_head_that_cannot_be_read_is_answered_as_text(world):
+    answer = await world.ask(b"GET / HTTP/1.1\r\nHost: x\r\nA b: c\r\n" + ASKS + b"\r\n")
+    assert answer.status == 400
+    assert answer.get(b"content-type") == b"text/plain; charset=utf-8"
+
+
+async def test_an_end_of_the_process(world):
+    world.revise()
+    client = await world.client()
+    client.send(request(fields=ASKS))
+    await until(lambda: world.waiting == 1)
+    world.proxy.drain()
+    said = members(await client.answer())
+    assert (said["status"], said["reason"], said["retryAfterSeconds"]) == (503, "draining", 0)
+
+
+async def test_two_revisions_in_one_request(world):
+    twice = b"Knative-Serving-Revision: other\r\n"
+    answer = await world.ask(request(fields=ASKS + twice))
+    assert (answer.status, members(answer)["reason"]) == (400, "bad-request")
+
+
+async def test_a_body_that_is_malformed(world):
+    await world.serving()
+    client = await world.client()
+    client.send(request(method=b"POST", fields=ASKS + b"Transfer-Encoding: chunked\r\n"))
+    await until(lambda: world.revision().in_flight == 1)
+    client.send(b"nonsense\r\n")
+    answer = await client.answer()
+    assert (answer.status, members(answer)["reason"]) == (400, "bad-request")
+    await client.ended()
+
+
+async def test_a_head_that_cannot_be_read_is_answered_in_text(world):
+    answer = await world.ask(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n" + ASKS + b"\r\n")
+    assert (answer.status, answer.get(b"vary")) == (400, None)
+    assert answer.get(b"activator-reason").startswith(b"bad-request; ")
+
+
+async def test_probes_are_answered_as_ever(world):
+    world.not_ready = "not yet"
+    answer = await world.ask(
+        b"GET / HTTP/1.1\r\nHost: x\r\nK-Kubelet-Probe: a\r\n" + ASKS + b"\r\n"
+    )
+    assert (answer.status, answer.body) == (500, b"not yet\n")
+    assert answer.get(b"activator-reason") is None
+
+
+@pytest.mark.parametrize("evil", ['"}\r\n', "\x00\x1b[31m", "é\u2028", "\ud800", "x" * 10_000])
+def test_what_pods_and_clients_say_stays_a_string_of_bounded_length(evil):
+    reply = negotiated(replies.timed_out(Reason.PROBE_FAILING, evil), BLOCK)
+    assert len(reply.body) < 600
+    assert json.loads(reply.body)["detail"]
+    assert reply.body.isascii()
+    assert not any(c < 0x20 for c in reply.body)
+
+
+def test_other_fields_of_the_answer_stay():
+    reply = negotiated(replies.refused(405, "CONNECT is not offered"), BLOCK)
+    assert b"\r\nAllow: GET" in reply.fields
+    assert b"text/plain" not in reply.fields
+    reply = negotiated(replies.not_found(RevisionNotFound('a"b', "ns")), BLOCK)
+    assert b"\r\nX-Content-Type-Options: nosniff" in reply.fields
+    assert json.loads(reply.body)["detail"].endswith('"a"b" not found')
+
+
+def test_each_reason_is_a_sentence():
+    assert set(MEANINGS) == set(Reason)
+    assert all(text[0].isupper() and text[-1] == "." for text in MEANINGS.values())

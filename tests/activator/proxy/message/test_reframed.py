@@ -1,0 +1,39 @@
+"""Answers whose framing the client gets otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.message.reframed import Reframed
+from activator.proxy.message.response import Response, read_response
+
+
+def of(fields: bytes) -> Response:
+    return read_response(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n", to_head=False)
+
+
+def test_an_answer_of_unknown_length_goes_out_in_chunks():
+    answer = Reframed(of(b""), 1)
+    assert b"\r\nTransfer-Encoding: chunked\r\n" in answer.head(close=False, date=b"d")
+    assert answer.payload([b"abc", b"de"]) == b"5\r\nabcde\r\n"
+    assert answer.payload([]) == b""
+    assert answer.end(b"X-Sum: 1\r\n") == b"0\r\nX-Sum: 1\r\n\r\n"
+    assert answer.size == 5
+    assert not answer.ends_connection
+
+
+def test_for_a_client_of_http_1_0_its_end_is_the_connections():
+    answer = Reframed(of(b"Transfer-Encoding: chunked\r\n"), 0)
+    assert b"chunked" not in answer.head(close=True, date=b"d")
+    assert answer.ends_connection
+    assert (answer.payload([b"abc"]), answer.end(b""), answer.size) == (b"abc", b"", 3)
+
+
+@pytest.mark.parametrize("minor", [0, 1])
+def test_a_known_length_stays(minor):
+    answer = Reframed(of(b"Content-Length: 3\r\nConnection: close\r\n"), minor)
+    head = answer.head(close=False, date=b"d")
+    assert b"\r\nContent-Length: 3\r\n" in head
+    assert b"close" not in head
+    assert (answer.payload([b"abc"]), answer.end(b"")) == (b"abc", b"")
+    assert not answer.ends_connection

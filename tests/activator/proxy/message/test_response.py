@@ -1,0 +1,212 @@
+"""Reading a pod's answer head, and writing the one that the client sees."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from activator.proxy.message.body import ChunkedBody, CloseBody, LengthBody
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.response import (
+    Response,
+    client_head,
+    interim_head,
+    read_response,
+    switching_head,
+)
+
+DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
+
+
+def read(*lines: bytes, start: bytes = b"HTTP/1.1 200 OK", to_head: bool = False) -> Response:
+    return read_response(b"\r\n".join((start, *lines)) + b"\r\n\r\n", to_head=to_head)
+
+
+def to_client(response: Response, **settings: object) -> bytes:
+    defaults = {"minor": 1, "chunk": False, "close": False, "date": DATE}
+    return client_head(response, **(defaults | settings))  # type: ignore[arg-type] # see above
+
+
+def test_a_plain_answer_may_pass_as_it_is():
+    response = read(b"Date: x", b"Content-Length: 5", b"A: b")
+    assert response.plain
+    assert not response.cut
+    assert (response.status, response.reason, response.length) == (200, b" OK", 5)
+    assert isinstance(response.body, LengthBody)
+    assert response.keep_alive
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"Content-Length: 5",),
+        (b"Date: x",),
+        (b"Date: x", b"Content-Length: 5", b"Connection: close"),
+        (b"Date: x", b"Content-Length: 5", b"Keep-Alive: timeout=5"),
+        (b"Date: x", b"Content-Length: 5", b"Proxy-Authenticate: Basic"),
+        (b"Date: x", b"Content-Length: 5", b"Connection: keep-alive", b"Connection: X-Mine"),
+    ],
+)
+def test_what_has_to_be_changed_does_not_pass_as_it_is(lines):
+    assert not read(*lines).plain
+
+
+def test_idle_talk_is_cut_out():
+    response = read(b"Date: x", b"Connection: keep-alive", b"Content-Length: 5")
+    assert response.plain
+    assert response.cut == b"\r\nConnection: keep-alive"
+    assert response.keep_alive
+
+
+@pytest.mark.parametrize(
+    ("lines", "start", "keep_alive"),
+    [
+        ((b"Content-Length: 0",), b"HTTP/1.1 200 OK", True),
+        ((b"Content-Length: 0", b"Connection: close"), b"HTTP/1.1 200 OK", False),
+        ((b"Content-Length: 0", b"Connection: x, Close"), b"HTTP/1.1 200 OK", False),
+        ((b"Content-Length: 0",), b"HTTP/1.0 200 OK", False),
+        ((b"Content-Length: 0", b"Connection: keep-alive"), b"HTTP/1.0 200 OK", True),
+        ((b"Content-Length: 0", b"Connection: Keep-Alive"), b"HTTP/1.0 200 OK", True),
+        ((b"X: y",), b"HTTP/1.1 200 OK", False),  # its body ends with the connection
+        ((b"Transfer-Encoding: chunked",), b"HTTP/1.1 200 OK", True),
+    ],
+)
+def test_whether_the_pod_keeps_the_connection(lines, start, keep_alive):
+    assert read(*lines, start=start).keep_alive is keep_alive
+
+
+def test_how_a_body_is_framed():
+    assert isinstance(read(b"Transfer-Encoding: CHUNKED").body, ChunkedBody)
+    assert isinstance(read(b"X: y").body, CloseBody)
+    assert read(b"Content-Length: 0").body is None
+
+
+@pytest.mark.parametrize("status", [b"100", b"103", b"204", b"304"])
+def test_answers_that_have_no_body(status):
+    assert read(b"Content-Length: 5", start=b"HTTP/1.1 " + status + b" X").body is None
+
+
+def test_an_answer_to_head_has_no_body_but_its_length():
+    response = read(b"Content-Length: 5", to_head=True)
+    assert (response.body, response.length) == (None, 5)
+    assert b"\r\nContent-Length: 5\r\n" in to_client(response)
+    assert read(b"Transfer-Encoding: chunked", to_head=True).body is None
+    assert read(to_head=True).keep_alive
+
+
+def test_a_204_says_no_length():
+    assert b"Content-Length" not in to_client(
+        read(b"Content-Length: 5", start=b"HTTP/1.1 204 No Content")
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "start"),
+    [
+        ((), b"HTTP/1.1 099 X"),
+        ((), b"HTTP/1.1 20 X"),
+        ((), b"HTTP/1.1 2000 X"),
+        ((), b"HTTP/1.1 200X"),
+        ((), b"HTTP/1.2 200 OK"),
+        ((), b"HTTP/2.0 200 OK"),
+        ((), b"HTTP/1.1  200 OK"),
+        ((b"Content-Length: 5", b"Transfer-Encoding: chunked"), b"HTTP/1.1 200 OK"),
+        ((b"Content-Length: 5", b"content-length: 5"), b"HTTP/1.1 200 OK"),
+        ((b"Content-Length: 18446744073709551616",), b"HTTP/1.1 200 OK"),
+        ((b"Transfer-Encoding: gzip",), b"HTTP/1.1 200 OK"),
+        ((b"Transfer-Encoding: chunked",), b"HTTP/1.0 200 OK"),
+    ],
+)
+def test_what_is_refused(lines, start):
+    with pytest.raises(FramingError) as caught:
+        read(*lines, start=start)
+    assert caught.value.status == 502
+
+
+def test_fields_that_connection_names_are_taken_out():
+    response = read(b"Connection: X-Mine", b"X-Mine: 1", b"X-Other: 2", b"Content-Length: 0")
+    assert response.block == b"\r\nX-Other: 2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"close": True}, b"\r\nConnection: close\r\n"),
+        ({"minor": 0}, b"\r\nConnection: keep-alive\r\n"),
+        ({"minor": 0, "close": True}, b"\r\nConnection: close\r\n"),
+        ({"chunk": True}, b"\r\nTransfer-Encoding: chunked\r\n"),
+        ({}, b"\r\nDate: " + DATE + b"\r\n"),
+    ],
+)
+def test_what_is_added_for_the_client(settings, line):
+    head = to_client(read(b"X: y"), **settings)
+    assert line in head
+    assert head.startswith(b"HTTP/1.1 200 OK\r\nX: y\r\n")
+    assert head.endswith(b"\r\n\r\n")
+
+
+def test_the_pods_date_is_kept():
+    head = to_client(read(b"Date: long ago", b"X: y"))
+    assert head.count(b"Date") == 1
+    assert b"\r\nDate: long ago\r\n" in head
+
+
+def test_an_interim_answer_says_no_length():
+    head = interim_head(read(b"Link: a", b"Content-Length: 5", start=b"HTTP/1.1 103 Early Hints"))
+    assert head == b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+
+
+def test_switching_protocols():
+    response = read(
+        b"Connection: upgrade",
+        b"upgrade: websocket",
+        b"Sec-WebSocket-Accept: x",
+        start=b"HTTP/1.1 101 Switching Protocols",
+    )
+    assert response.upgrade == b"websocket"
+    assert switching_head(response) == (
+        b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: x\r\n"
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    )
+
+
+HEADS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                b"HTTP/1.1 ",
+                b"200",
+                b" OK",
+                b"\r\n",
+                b"Date: x",
+                b": ",
+                b"Content-Length: 5",
+                b",",
+                b"Transfer-Encoding: chunked",
+                b"Connection: keep-alive",
+                b"\n",
+                b"\r",
+                b" ",
+                b"1",
+            ]
+        ),
+        st.binary(max_size=4),
+    ),
+    max_size=14,
+).map(b"".join)
+
+
+@settings(deadline=None, max_examples=500)
+@given(HEADS)
+def test_garbage_is_refused_or_gives_a_head_of_whole_lines(garbage):
+    for head in (garbage, b"HTTP/1.1 200 OK\r\n" + garbage):
+        whole = head + b"\r\n\r\n"
+        try:
+            response = read_response(whole[: whole.index(b"\r\n\r\n") + 4], to_head=False)
+        except FramingError:
+            continue
+        assert 100 <= response.status <= 999
+        written = to_client(response)
+        assert written.count(b"\r\n\r\n") == 1
+        assert written.count(b"\n") == written.count(b"\r") == written.count(b"\r\n")

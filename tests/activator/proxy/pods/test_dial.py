@@ -1,0 +1,241 @@
+"""Connections to pods over TLS: whom they trust, and what is said of whom they do not."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+
+import pytest
+import trustme
+
+from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.tasks import Tasks
+from activator.tls.internal import DATA_PLANE, InternalTls
+from activator.tls.parameters import TlsParameters
+from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
+from tests.activator.proxy.world import World, until
+from throttler.model import Dest, Revision, RevisionID
+from throttler.pod import PodTracker
+from throttler.throttler import Limits, Throttler
+
+PAST = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
+
+
+class Dialer:
+    """Takes what a dial gives."""
+
+    wants_connection = True
+
+    def __init__(self) -> None:
+        self.upstream = None
+        self.failures: list[tuple[str, str]] = []
+
+    def on_dialed(self, upstream) -> None:
+        self.upstream = upstream
+
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        self.failures.append((error, cause))
+
+    @property
+    def done(self) -> object:
+        return self.upstream or self.failures
+
+
+class Bench:
+    """Pools that use TLS, and one pod."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.tasks = Tasks()
+        loop = asyncio.get_running_loop()
+        self.ca = trustme.CA()
+        tls = self.tls = InternalTls(TlsParameters(), "knative-serving")
+        tls.set_secret(secret(self.ca))
+        tls.start()
+        self.pools = ConnectionPools(PoolLimits(), self.tasks.start, loop.time)
+        self.pools.use_tls(tls.pods)
+        tls.on_withdrawn = self.pools.distrust
+        self.pod = TlsPod(World())
+        self.pod.context = context or pod_context(self.ca)
+
+    async def tracker(self, address: str = "") -> PodTracker:
+        if not address:
+            await self.pod.listen()
+            address = self.pod.dest.address
+        throttler = Throttler(Limits(), lambda: 0.0)
+        revision = RevisionID("NS", "rev")
+        throttler.set_revision(Revision(revision), 0.0)
+        return PodTracker(throttler.find(*revision), Dest(address), True, 1, 0.0)
+
+    async def dial(self, within: float = 5.0) -> Dialer:
+        dialer = Dialer()
+        self.pools.of(await self.tracker()).dial(dialer, within)
+        await until(lambda: dialer.done)
+        return dialer
+
+    async def close(self) -> None:
+        self.pools.close()
+        await self.pod.close()
+        await self.tasks.close()
+        await until(lambda: self.pools.connections == 0)
+
+
+async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how) -> tuple[str, str]:
+    """What a dial to a pod with such a certificate ends in, and its cause; empty if it succeeds."""
+    bench = Bench()
+    ca = trustme.CA() if other_ca else bench.ca
+    bench.pod.context = pod_context(ca, *names, **how)
+    dialer = await bench.dial()
+    if dialer.upstream is not None:
+        assert dialer.upstream.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
+        dialer.upstream.abandon()
+    await bench.close()
+    return dialer.failures[0] if dialer.failures else ("", "")
+
+
+async def test_a_pod_of_the_namespace_is_trusted_whatever_else_it_is_called(anyio_backend):
+    assert await outcome((DATA_PLANE, "kn-user-other", USER)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"names": (DATA_PLANE, "kn-user-other")}, f"not for {USER}"),
+        ({"names": (DATA_PLANE,)}, f"not for {USER}"),
+        ({"names": (DATA_PLANE, "*.example")}, f"not for {USER}"),
+        ({"names": (USER,)}, "certificate is not valid for 'data-plane.knative.dev'"),
+        ({"names": ("10.0.0.1",)}, "certificate is not valid for 'data-plane.knative.dev'"),
+        ({"other_ca": True}, "unable to get local issuer certificate"),
+        ({"not_after": PAST}, "certificate has expired"),
+    ],
+    ids=["namespace", "none", "wildcard", "no host", "address", "ca", "expired"],
+)
+async def test_whom_it_does_not_trust_is_told_and_gets_nothing(anyio_backend, how, why):
+    error, cause = await outcome(**how)
+    assert error.startswith("TLS on port 8112: ")
+    assert why in error
+    assert cause == "tls-failed"
+
+
+async def test_nothing_older_than_1_3(anyio_backend):
+    bench = Bench()
+    bench.pod.context.minimum_version = ssl.TLSVersion.TLSv1_2
+    bench.pod.context.maximum_version = ssl.TLSVersion.TLSv1_2
+    dialer = await bench.dial()
+    ((error, cause),) = dialer.failures
+    assert error.startswith("TLS on port 8112: ")
+    assert len(error) > 20
+    assert cause == "tls-failed"
+    await bench.close()
+
+
+class Silent(asyncio.Protocol):
+    """Accepts, and says nothing, or one thing that is no TLS."""
+
+    said = b""
+
+    def connection_made(self, transport) -> None:
+        if self.said:
+            transport.write(self.said)
+
+
+class Plain(Silent):
+    said = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "error", "cause"),
+    [
+        (Silent, "the handshake timed out after 0.2 s", "connect-timeout"),
+        (Plain, "wrong version number", "tls-failed"),
+    ],
+)
+async def test_a_port_without_tls(anyio_backend, protocol, error, cause):
+    bench = Bench()
+    loop = asyncio.get_running_loop()
+    host = free_address()
+    server = await loop.create_server(protocol, host, 8112)
+    dialer = Dialer()
+    bench.pools.of(await bench.tracker(f"{host}:8012")).dial(dialer, within=0.2)
+    passed = asyncio.Event()
+    loop.call_later(0.5, passed.set)
+    await passed.wait()
+    assert dialer.failures == [(f"TLS on port 8112: {error}", cause)]
+    server.close()
+    await bench.close()
+
+
+async def test_a_port_that_nobody_listens_on(anyio_backend):
+    bench = Bench()
+    dialer = Dialer()
+    bench.pools.of(await bench.tracker(f"{free_address()}:8012")).dial(dialer)
+    await until(lambda: dialer.done)
+    assert dialer.failures == [("TLS on port 8112: connection refused", "connect-failed")]
+    await bench.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "is_service", "host", "port", "line"),
+    [
+        ("10.0.0.1:8012", False, "10.0.0.1", 8112, b"Host: 10.0.0.1:8112\r\n"),
+        ("[2001:db8::1]:8012", False, "2001:db8::1", 8112, b"Host: [2001:db8::1]:8112\r\n"),
+        ("10.9.9.9:80", True, "10.9.9.9", 443, b"Host: 10.9.9.9:443\r\n"),
+    ],
+)
+async def test_the_port_for_requests_is_another_and_that_for_probes_stays(
+    anyio_backend, address, is_service, host, port, line
+):
+    bench = Bench()
+    tracker = await bench.tracker(address)
+    tracker.is_service = is_service
+    pool, plain = bench.pools.of(tracker), bench.pools.plain(tracker)
+    assert (pool.host, pool.port) == (host, port)
+    assert pool.host_lines.startswith(line)
+    assert plain.probe_lines == b"Host: %b\r\n" % address.encode()
+    await bench.close()
+
+
+async def test_a_root_that_is_withdrawn_closes_idle_connections_and_busy_ones_when_done(
+    anyio_backend,
+):
+    bench = Bench()
+    tracker = await bench.tracker()
+    dialers = [Dialer(), Dialer()]
+    for dialer in dialers:
+        bench.pools.of(tracker).dial(dialer)
+    await until(lambda: all(dialer.done for dialer in dialers))
+    idle, busy = (dialer.upstream for dialer in dialers)
+    idle.give_back()
+    bench.tls.set_secret(secret(bench.ca, trusted=trustme.CA()))
+    await until(lambda: bench.pools.connections == 1)
+    assert not busy.transport.is_closing()
+    busy.give_back()
+    await until(lambda: bench.pools.connections == 0)
+    dialer = Dialer()
+    bench.pools.of(tracker).dial(dialer)
+    await until(lambda: dialer.done)
+    assert "unable to get local issuer" in dialer.failures[0][0]
+    await bench.close()
+
+
+async def test_a_root_that_is_added_closes_nothing_and_counts_from_the_next_connection_on(
+    anyio_backend,
+):
+    new = trustme.CA()
+    bench = Bench()
+    tracker = await bench.tracker()
+    old = Dialer()
+    bench.pools.of(tracker).dial(old)
+    await until(lambda: old.done)
+    old.upstream.give_back()
+    bench.tls.set_bundles((new.cert_pem.bytes().decode(),))
+    await bench.pod.refuse()
+    bench.pod.context = pod_context(new)
+    await bench.pod.listen()
+    dialer = Dialer()
+    bench.pools.of(tracker).dial(dialer)
+    await until(lambda: dialer.done)
+    assert dialer.failures == []
+    assert bench.pools.connections == 2
+    dialer.upstream.give_back()
+    await bench.close()

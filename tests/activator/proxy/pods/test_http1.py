@@ -1,0 +1,186 @@
+"""A pod's connection: what comes is taken apart alike however it is cut, and never trusted."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from activator.proxy.pods.http1 import MAX_HEAD, MAX_INTERIM, lost_error
+from tests.activator.proxy.world import (
+    PodConnection,
+    answer_whole,
+    ok,
+    request,
+    turns,
+    until,
+)
+
+DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+ANSWERS = {
+    "length": ok(b"hello world", DATE),
+    "undated": ok(b"hello world"),
+    "keep-alive": ok(b"hello world", DATE + b"Connection: keep-alive\r\n"),
+    "close": ok(b"hello world", DATE + b"Connection: close\r\n"),
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n",
+    "trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"b\r\nhello world\r\n0\r\nX-Sum: 1\r\n\r\n",
+    "1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\nhello world",
+    "interim": b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 102 X\r\n\r\n"
+    + ok(b"hello world"),
+}
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_an_answer_is_the_same_wherever_it_is_cut(world, name, version):
+    pod = await world.serving()
+    whole = ANSWERS[name]
+    for cut in range(0, len(whole) + 1, 3):
+
+        def write(connection: PodConnection, cut: int = cut) -> None:
+            connection.write(whole[:cut])
+            world.loop.call_later(0.0001, connection.write, whole[cut:])
+
+        pod.on_data = write
+        client = await world.client()
+        client.send(request().replace(b"HTTP/1.1", version))
+        if version == b"HTTP/1.0":
+            await client.ended()
+        answer = await client.answer()
+        assert answer.body == b"hello world", cut
+        client.abort()
+
+
+async def test_connections_are_kept_after_answers_that_allow_it(world):
+    pod = await world.serving()
+    for name in ("length", "keep-alive", "chunked", "trailers", "interim"):
+        pod.answer = ANSWERS[name]
+        await world.ask()
+    assert len(pod.connections) == 1
+    for name in ("close", "1.0"):
+        pod.answer = ANSWERS[name]
+        await world.ask()
+        await until(lambda: not pod.open)
+
+
+async def test_interim_answers_are_bounded_by_number(world):
+    pod = await world.serving()
+    pod.answer = b"HTTP/1.1 103 Early Hints\r\n\r\n" * MAX_INTERIM + ok()
+    assert len((await world.ask()).interim) == MAX_INTERIM
+    pod.answer = b"HTTP/1.1 103 Early Hints\r\n\r\n" * (MAX_INTERIM + 1) + ok()
+    assert (await world.ask()).status == 502
+
+
+async def test_a_head_that_comes_in_small_pieces_costs_no_more_than_its_length(world):
+    """A pod must not make us look at each byte of its head again for each that follows."""
+    pod = await world.serving()
+    upstream = await _upstream(world)
+    owner = _Owner()
+    upstream.send(owner, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    _feed(upstream, b"HTTP/1.1 200 OK\r\nX: ")
+    started = time.process_time()
+    for _ in range(60_000):
+        _feed(upstream, b"aaaaaaaaaa")
+    spent = time.process_time() - started
+    assert not owner.lost
+    for _ in range(60_000):
+        if owner.lost:
+            break
+        _feed(upstream, b"aaaaaaaaaa")
+    assert owner.lost == [("malformed answer: the head is too large", True)]
+    assert spent < 2.0  # in proportion to the square it is more than 10
+    assert MAX_HEAD == 1 << 20
+    assert pod
+
+
+def _feed(upstream, data):
+    """Have the loop read so much."""
+    upstream.get_buffer(-1)[: len(data)] = data
+    upstream.buffer_updated(len(data))
+
+
+async def _upstream(world):
+    (tracker,) = world.revision().pods()
+    dialer = _Dialer()
+    world.pools.of(tracker).dial(dialer)
+    await until(lambda: dialer.upstream)
+    return dialer.upstream
+
+
+class _Dialer:
+    upstream = None
+
+    def on_dialed(self, upstream) -> None:
+        self.upstream = upstream
+
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        raise AssertionError(error)
+
+
+class _Owner:
+    to_head = False
+
+    def __init__(self) -> None:
+        self.lost: list[tuple[str, bool]] = []
+
+    def on_lost(self, error: str, answered: bool) -> None:
+        self.lost.append((error, answered))
+
+    def on_response(self, response, raw, payload, complete) -> None:
+        self.complete = complete
+
+    def pause_sending(self) -> None: ...
+
+    def resume_sending(self) -> None: ...
+
+
+async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again_there(world):
+    """Bytes of the request are still in our buffer: the connection is of no use to another."""
+    pod = await world.pod(receive_buffer=4096)
+    pod.on_connect = lambda connection: connection.transport.pause_reading()
+    world.revise(pod)
+    await until(lambda: world.revision().statistics().healthy == 1)
+    client = await world.client()
+    client.send(request(b"/", b"POST", body=b"b" * (12 << 20)))
+    await until(lambda: pod.connections)
+    await turns(100)
+    pod.connections[0].write(ok(b"no"))
+    assert (await client.answer()).body == b"no"
+    client.abort()
+    await world.idle()
+    assert world.pools.idle == 0
+    pod.connections[0].transport.abort()
+    pod.on_connect = lambda connection: None
+    pod.on_data = answer_whole
+    assert (await world.ask()).status == 200
+
+
+async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
+    """Also where the whole request has been read from the client, and is ours to send."""
+    await world.serving()
+    for paused in (False, True):
+        upstream = await _upstream(world)
+        owner = _Owner()
+        upstream.send(owner, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        if paused:
+            upstream.pause_writing()
+        _feed(upstream, ok())
+        assert owner.complete
+        assert world.pools.idle == (0 if paused else 1)
+        upstream.transport.abort()
+        await until(lambda: world.pools.connections == 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (None, "the pod closed the connection"),
+        (ConnectionResetError(), "the pod closed the connection"),  # as asyncio has it over TLS
+        (ConnectionResetError(104, "Connection reset by peer"), "connection reset by peer"),
+        (RuntimeError("Broken"), "broken"),
+    ],
+)
+def test_why_a_connection_is_lost_is_said_in_words(error, words):
+    assert lost_error(error) == words

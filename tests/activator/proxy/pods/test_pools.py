@@ -1,0 +1,312 @@
+"""Connections to pods: opened when needed, kept while idle, the newest used first, bounded."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import pytest
+
+from activator.proxy.pods.http1 import Upstream
+from activator.proxy.pods.pools import IDLE_TIMEOUT, PoolLimits
+from tests.activator.proxy.world import (
+    NAME,
+    NAMESPACE,
+    TO_REVISION,
+    PodConnection,
+    ok,
+    request,
+    turns,
+    until,
+)
+from throttler.model import AppProtocol, Dest, Dests, RevisionID
+
+
+class Dialer:
+    """Takes what a dial gives."""
+
+    wants_connection = True
+
+    def __init__(self) -> None:
+        self.upstreams: list = []
+        self.failures: list[tuple[str, str]] = []
+
+    def on_dialed(self, upstream) -> None:
+        self.upstreams.append(upstream)
+
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        self.failures.append((error, cause))
+
+
+def pool_of(world):
+    (tracker,) = world.revision().pods()
+    return world.pools.of(tracker)
+
+
+async def dialed(pool, count: int = 1):
+    dialer = Dialer()
+    for _ in range(count):
+        pool.dial(dialer)
+    await until(lambda: len(dialer.upstreams) == count)
+    return dialer.upstreams
+
+
+async def test_the_connection_that_was_used_last_is_used_first(world):
+    await world.serving()
+    pool = pool_of(world)
+    first, second = await dialed(pool, 2)
+    first.give_back()
+    second.give_back()
+    assert pool.take() is second
+    assert pool.take() is first
+    assert pool.take() is None
+    assert world.pools.idle == 0
+    for upstream in (first, second):
+        upstream.abandon()
+
+
+async def test_a_request_goes_over_an_idle_connection_of_its_pod(world):
+    pod = await world.serving()
+    for _ in range(5):
+        await world.ask()
+    assert len(pod.connections) == 1
+    assert world.pools.connections == world.pools.idle == 1
+
+
+async def test_no_more_are_kept_idle_than_the_limits_say(new_world):
+    world = await new_world(pool=PoolLimits(max_idle=3, max_idle_per_pod=2))
+    pod = await world.serving()
+    other = await world.pod()
+    world.revise(other, name="other")
+    await until(lambda: world.revision("other").statistics().healthy == 1)
+    for name in (b"rev", b"other"):
+        clients = [await world.client() for _ in range(4)]
+        for target in (pod, other):
+            target.on_data = lambda connection: None
+        for client in clients:
+            client.send(request().replace(b"Revision: rev", b"Revision: " + name))
+        target = pod if name == b"rev" else other
+        await until(lambda target=target: len([c for c in target.open if c.requests]) == 4)
+        for connection in target.open:
+            connection.write(ok())
+        for client in clients:
+            assert (await client.answer()).status == 200
+    await turns(20)
+    assert len(pod.open) == 2
+    assert len(other.open) == 1
+    assert world.pools.idle == world.pools.connections == 3
+
+
+async def test_a_connection_that_the_pod_closes_leaves_the_pool(world):
+    pod = await world.serving()
+    await world.ask()
+    pod.connections[0].close()
+    await until(lambda: world.pools.connections == 0)
+    assert world.pools.idle == 0
+    assert pool_of(world).take() is None
+
+
+async def test_a_close_that_the_loop_has_not_seen_yet_is_noticed(world):
+    pod = await world.serving()
+    await world.ask()
+    pool = pool_of(world)
+    pod.connections[0].transport.abort()
+    await until(lambda: pod.connections[0].closed)  # the loop may hear of it only later
+    assert pool.take_alive() is None
+
+
+async def test_idle_connections_are_closed_after_their_time(world):
+    pod = await world.serving()
+    await world.ask()
+    clock = world.driver.clock
+    world.pools._clock = lambda: clock() + IDLE_TIMEOUT + 1
+    world.pools.close_expired()
+    await until(lambda: not pod.open)
+    assert world.pools.connections == 0
+    assert (await world.ask()).status == 200
+
+
+async def test_connections_that_were_used_lately_are_kept(world):
+    pod = await world.serving()
+    await world.ask()
+    clock = world.driver.clock
+    world.pools._clock = lambda: clock() + IDLE_TIMEOUT - 1
+    world.pools.close_expired()
+    await turns(20)
+    assert len(pod.open) == 1
+
+
+async def test_a_pod_that_is_gone_keeps_no_connection(world):
+    pod = await world.serving()
+    await world.ask()
+    world.list()
+    await until(lambda: not pod.open)
+    assert world.pools.connections == 0
+
+
+async def test_a_pod_that_goes_while_it_answers_keeps_no_connection_after(world):
+    pod = await world.serving()
+    pod.on_data = lambda connection: None
+    client = await world.client()
+    client.send(request())
+    await until(lambda: pod.requests)
+    world.list()
+    pod.connections[0].write(ok())
+    assert (await client.answer()).status == 200
+    await until(lambda: not pod.open)
+
+
+async def test_a_refused_dial_says_so(world):
+    pod = await world.serving()
+    await pod.refuse()
+    dialer = Dialer()
+    pool_of(world).dial(dialer)
+    await until(lambda: dialer.failures)
+    assert dialer.failures == [("connection refused", "connect-failed")]
+
+
+async def test_a_dial_that_nobody_answers_ends_in_time(world):
+    hole = await world.unreachable()
+    world.revise(hole)
+    dialer = Dialer()
+    pool_of(world).dial(dialer, within=0.1)
+    while not dialer.failures:
+        await world.clock_moves(0.02)
+    assert dialer.failures == [("connect timed out after 0.1 s", "connect-timeout")]
+    assert world.pools.connections == 0
+
+
+async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
+    """The close may be noticed before whoever dialed gets the connection, and by nobody after."""
+    await world.serving()
+    opened = Upstream.connection_made
+
+    def dropped(self, transport) -> None:
+        opened(self, transport)
+        transport.abort()
+
+    monkeypatch.setattr(Upstream, "connection_made", dropped)
+    dialer = Dialer()
+    pool_of(world).dial(dialer)
+    await until(lambda: dialer.failures or dialer.upstreams)
+    assert dialer.failures == [("the pod closed the new connection", "connect-failed")]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(world, wanted):
+    await world.serving()
+    pool, dialer = pool_of(world), Dialer()
+    dialer.wants_connection = wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_file = os.dup(0)
+    os.close(next_file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_file, hard))
+    try:
+        pool.dial(dialer)
+        await world.clock_moves(0.2)
+        assert dialer.upstreams == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if wanted:
+        await until(lambda: dialer.upstreams)
+        assert dialer.failures == []
+        dialer.upstreams[0].abandon()
+    else:
+        assert dialer.failures == [("too many open files", "connect-failed")]
+
+
+async def test_kernel_keep_alive_is_on(world):
+    import socket
+
+    await world.serving()
+    (upstream,) = await dialed(pool_of(world))
+    sock = upstream.transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    upstream.abandon()
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port", "line"),
+    [
+        ("10.0.0.1:8012", "10.0.0.1", 8012, b"Host: 10.0.0.1:8012\r\n"),
+        ("[fd00::1]:8012", "fd00::1", 8012, b"Host: [fd00::1]:8012\r\n"),
+    ],
+)
+async def test_the_pods_address_in_both_families(world, address, host, port, line):
+    from throttler.model import AppProtocol, Dest, Dests, RevisionID
+
+    world.healthy = lambda tracker: False
+    world.revise()
+    dests = Dests(frozenset([Dest(address)]))
+    world.driver.set_dests(RevisionID("ns", "rev"), {AppProtocol.HTTP1: dests})
+    pool = pool_of(world)
+    assert (pool.host, pool.port) == (host, port)
+    assert pool.host_lines == line + b"K-Proxy-Request: activator\r\n"
+    assert pool.probe_lines == line
+
+
+async def test_with_passthrough_a_mesh_is_asked_for_the_private_service_from_the_next_request_on(
+    world,
+):
+    pod = await world.serving()
+    await world.ask()
+    world.pools.set_passthrough(True)
+    await world.ask(request(fields=b"K-Passthrough-Lb: mine\r\n"))
+    assert pool_of(world).probe_lines == b"Host: rev-private.ns\r\nK-Passthrough-Lb: true\r\n"
+    world.pools.set_passthrough(False)
+    await world.ask()
+    hosts = [seen.all(b"host") for seen in pod.requests]
+    address = pod.dest.address.encode()
+    assert hosts == [[address], [b"rev-private.ns"], [address]]
+    passthrough = [seen.all(b"k-passthrough-lb") for seen in pod.requests]
+    assert passthrough == [[], [b"true", b"mine"], []]
+
+
+def _answer_and_close(connection: PodConnection) -> None:
+    connection.write(ok())
+    connection.close()
+
+
+async def test_a_pod_that_closes_behind_each_answer_costs_nothing_but_connections(world):
+    pod = await world.serving()
+    pod.on_data = _answer_and_close
+    for method in (b"GET", b"POST", b"POST", b"GET"):
+        assert (await world.ask(request(b"/", method, body=b"x"), method)).status == 200
+    assert len(pod.requests) == 4
+
+
+async def test_an_address_that_another_revision_has_by_now_gets_nothing_of_the_first(world):
+    """Its kept connections lead to a stranger."""
+    pod = await world.serving()
+    assert (await world.ask()).status == 200
+    kept = pod.connections[0]
+    world.revise(name="other")
+    other = RevisionID(NAMESPACE, "other")
+    taken = Dests(frozenset([Dest(pod.dest.address, "another pod")]))
+    world.healthy = lambda tracker: True
+    world.driver.set_dests(other, {AppProtocol.HTTP1: taken})
+    await until(lambda: kept.closed, "the connection to the former pod is closed")
+
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.waiting == 1)
+    fields = TO_REVISION.replace(b"Revision: rev", b"Revision: other")
+    answer = await world.ask(b"GET /theirs HTTP/1.1\r\nHost: a\r\n%b\r\n" % fields)
+
+    assert answer.status == 200
+    assert [seen.target for seen in pod.requests] == [b"/", b"/theirs"]
+    client.abort()
+
+
+async def test_an_address_of_another_pod_of_the_revision_inherits_nothing(world):
+    pod = await world.serving()
+    assert (await world.ask()).status == 200
+    world.healthy = lambda tracker: False
+    replaced = Dests(frozenset([Dest(pod.dest.address, "another pod")]))
+    world.driver.set_dests(RevisionID(NAMESPACE, NAME), {AppProtocol.HTTP1: replaced})
+    await until(lambda: pod.connections[0].closed)
+    client = await world.client()
+    client.send(request())
+    await until(lambda: world.waiting == 1)
+    assert len(pod.requests) == 1
+    client.abort()

@@ -1,0 +1,95 @@
+"""A probe's connections where requests go over TLS: plain, behind a proof of the other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import trustme
+
+from activator.proxy.pods.probe_pool import ProbePools
+from tests.activator.proxy.pods.test_dial import Bench, Dialer
+from tests.activator.proxy.tls_world import pod_context
+from tests.activator.proxy.world import until
+
+
+class Probed(Bench):
+    """A pod that also takes probes, on its plain port; counts those that came."""
+
+    async def start(self) -> None:
+        self.plain = 0
+        self.tracked = await self.tracker()
+        loop = asyncio.get_running_loop()
+        dest = self.pod.dest.address.split(":")
+        self.server = await loop.create_server(self._accept, dest[0], int(dest[1]))
+        self.probing = ProbePools(self.pools)
+
+    def _accept(self) -> asyncio.Protocol:
+        self.plain += 1
+        return asyncio.Protocol()
+
+    async def probe(self) -> Dialer:
+        """Get a connection as a probe does."""
+        dialer, pool = Dialer(), self.probing.of(self.tracked)
+        if (connection := pool.take()) is not None:
+            dialer.on_dialed(connection)
+        else:
+            pool.dial(dialer, 1.0)
+            await until(lambda: dialer.done)
+        return dialer
+
+    async def end(self) -> None:
+        await self.close()
+        self.server.close()
+
+
+async def test_the_first_probe_opens_the_connection_of_the_first_request(anyio_backend):
+    bench = Probed()
+    await bench.start()
+    first = await bench.probe()
+    assert first.failures == []
+    assert first.upstream.transport.get_extra_info("sslcontext") is None
+    first.upstream.give_back()
+    ready = bench.pools.of(bench.tracked).take()
+    assert ready is not None
+    assert ready.transport.get_extra_info("sslcontext") is not None
+    ready.abandon()
+    assert (await bench.probe()).upstream is first.upstream
+    first.upstream.abandon()
+    assert (bench.plain, len(bench.pod.connections)) == (1, 1)
+    await bench.end()
+
+
+async def test_a_pod_that_requests_cannot_reach_fails_its_probe_with_the_reason(anyio_backend):
+    bench = Probed(pod_context(trustme.CA()))
+    await bench.start()
+    for _ in range(2):
+        ((error, _),) = (await bench.probe()).failures
+        assert error == "TLS on port 8112: unable to get local issuer certificate"
+    assert bench.plain == 0
+    await bench.end()
+
+
+async def test_a_probe_asks_again_after_a_request_could_not_connect(anyio_backend):
+    bench = Probed()
+    await bench.start()
+    (await bench.probe()).upstream.give_back()
+    bench.pools.of(bench.tracked).take().abandon()
+    await bench.pod.refuse()
+    failed = Dialer()
+    bench.pools.of(bench.tracked).dial(failed)
+    await until(lambda: failed.done)
+    ((error, _),) = (await bench.probe()).failures
+    assert error == "TLS on port 8112: connection refused"
+    await bench.pod.listen()
+    again = await bench.probe()
+    assert again.failures == []
+    again.upstream.abandon()
+    await bench.end()
+
+
+async def test_without_tls_probes_and_requests_share_their_connections(anyio_backend):
+    bench = Probed()
+    bench.pools.tls = None
+    await bench.start()
+    assert bench.probing.of(bench.tracked) is bench.pools.of(bench.tracked)
+    await bench.end()
