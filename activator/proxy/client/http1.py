@@ -24,7 +24,8 @@ from activator.proxy.message import replies
 from activator.proxy.message.body import Body, LengthBody
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.problem import negotiated
-from activator.proxy.message.request import Request, read_request
+from activator.proxy.message.request import Request, body_of, read_request
+from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
 from activator.proxy.transport import presence
 from activator.proxy.transport.presence import ANSWER_WITHIN, Inquiry, Presence
 from activator.proxy.transport.unread import Peer
@@ -32,6 +33,8 @@ from activator.tls import agreed
 
 #: Bytes that a client may send ahead of its turn before we stop reading.
 MAX_AHEAD = 64 << 10
+#: The preface of HTTP/2 up to its first empty line: no request in HTTP/1 begins like this.
+_HTTP2_HEAD = PREFACE[:18]
 
 
 class Downstream(ClientConnection):
@@ -44,10 +47,10 @@ class Downstream(ClientConnection):
         "_exchange",
         "_head_only",
         "_inquiry",
-        "_minor",
         "_partial",
         "_reading",
         "_send_by",
+        "_version",
     )
 
     def __init__(self, proxy: Proxy) -> None:
@@ -62,7 +65,7 @@ class Downstream(ClientConnection):
         self._exchange: Http1Exchange | None = None
         self._body: Body | None = None
         self._head_only = False
-        self._minor = 1
+        self._version = HTTP_1_1
         self._send_by = inf  # its request waits for the client's kernel until then
 
     # -- for the loop ---------------------------------------------------------------------------
@@ -110,7 +113,7 @@ class Downstream(ClientConnection):
         if self._body is not None:
             self._refuse(FramingError("the body is shorter than announced"))
             return True
-        if self._minor == 0:
+        if self._version is HTTP_1_0:
             return False  # cannot be asked (see _look), and none of that age half-closes
         # Once an answer has begun, no 100 can be sent: then the kernel asks.
         presence.keep_asking(self.transport)
@@ -162,15 +165,15 @@ class Downstream(ClientConnection):
             if end < 4 or data[:2] == b"\r\n":
                 data = self._odd_beginning(data, end)
                 continue
+            if self._new_since > -inf and data[:end] == _HTTP2_HEAD and self._may_be_http2():
+                self._speak_http2(data)
+                break
             try:
                 request = read_request(
                     data if end == len(data) else data[:end], self.proxy.request_limits
                 )
             except FramingError as error:
-                if data.startswith(PREFACE[:18]) and self._may_be_http2():
-                    self._speak_http2(data)
-                else:
-                    self._refuse(error)
+                self._refuse(error)
                 break
             self._ahead = data[end:]
             self._begin(request)
@@ -198,13 +201,11 @@ class Downstream(ClientConnection):
         return b""
 
     def _may_be_http2(self) -> bool:
-        """Whether nothing has been asked yet, and no handshake has settled on HTTP/1."""
-        settled = self.secure and agreed.protocol(self.transport)
-        return self._new_since > -inf and not settled
+        """Whether no handshake has settled on HTTP/1."""
+        return not (self.secure and agreed.protocol(self.transport))
 
     def _speak_http2(self, data: bytes) -> None:
-        """Leave the connection to HTTP/2, whose preface is a malformed head in HTTP/1 (RFC 9113
-        section 3.4)."""
+        """Leave the connection to HTTP/2 (RFC 9113 section 3.4)."""
         self._leave_place()
         self._closed = True
         successor = Http2Downstream(self)
@@ -257,21 +258,21 @@ class Downstream(ClientConnection):
             if not self.turned_away:
                 self.proxy.eviction.asked(self)
         self._head_only = request.method == b"HEAD"
-        self._minor = request.minor
-        special = request.fields or may_be_kubelet(request.block)
+        self._version = request.version
+        special = request.fields or may_be_kubelet(request.lines)
         if special and (reply := probe_reply(request, self.proxy.unhealthy)) is not None:
-            self._body = request.body
+            self._body = body_of(request) if request.has_body else None
             self.idle_since = self.proxy.clock()
             keep_alive = request.keep_alive and not self.turned_away
-            self.reply(negotiated(reply, request.block), keep_alive=keep_alive)
+            self.reply(negotiated(reply, request.lines), keep_alive=keep_alive)
             return
         if self.turned_away:
-            self._body = request.body
-            reply = negotiated(self.proxy.too_many_connections(), request.block)
+            self._body = body_of(request) if request.has_body else None
+            reply = negotiated(self.proxy.too_many_connections(), request.lines)
             self.reply(reply, keep_alive=False)
             return
         exchange = self._exchange = Http1Exchange(self, request)
-        self._body = request.body
+        self._body = body_of(request) if request.has_body else None
         if self._body is not None and self._ahead:
             # What came with the head goes out with the head: one system call instead of two.
             ahead, self._ahead = self._ahead, b""
@@ -342,7 +343,7 @@ class Downstream(ClientConnection):
                 date=self.proxy.date(),
                 head_only=self._head_only,
                 keep_alive=keep_alive,
-                minor=self._minor,
+                version=self._version,
             )
         )
         self.exchange_done(keep_alive)
@@ -395,7 +396,7 @@ class Downstream(ClientConnection):
             self.abort()
             return
         self._head_only = False
-        block = error.block if exchange is None else exchange.request.block
+        block = error.block if exchange is None else exchange.request.lines
         reply = negotiated(replies.refused(error.status, str(error)), block)
         self.reply(reply, keep_alive=False)
 
@@ -403,7 +404,7 @@ class Downstream(ClientConnection):
         """Break the connection: what was sent of the answer is not all of it."""
         self._exchange = None
         self._closed = True
-        if self._minor == 0:
+        if self._version is HTTP_1_0:
             presence.reset(self.transport)  # its end would pass for the answer's
         self.transport.abort()
 
@@ -437,7 +438,7 @@ class Downstream(ClientConnection):
         if not presence.has_ended(self.transport):
             return True
         inquiry = self._inquiry = self._inquiry or Inquiry()
-        ask = self._ask if self._minor else None
+        ask = self._ask if self._version else None
         found = inquiry.before_sending(self.transport, self._missing(), ask, now)
         if found is Presence.GONE:
             self.transport.abort()
@@ -458,7 +459,7 @@ class Downstream(ClientConnection):
             return inf
         if self._inquiry is None:
             self._inquiry = Inquiry()
-        mute = exchange.answering or self._minor == 0
+        mute = exchange.answering or self._version is HTTP_1_0
         if self._inquiry.is_over(transport, self._missing(), None if mute else self._ask, now):
             transport.abort()
             return inf

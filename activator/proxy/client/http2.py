@@ -262,7 +262,7 @@ class Http2Downstream(Connection):
         """Answer that there is no room for this client, and have it leave. GOAWAY comes first, so
         that it does not begin the next request behind the answer."""
         self.shutdown()
-        reply = negotiated(self.proxy.too_many_connections(), request.block)
+        reply = negotiated(self.proxy.too_many_connections(), request.lines)
         bodiless = request.method == b"HEAD"
         self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=bodiless)
         if not bodiless:

@@ -25,6 +25,7 @@ from activator.proxy.exchange.wait import Wait, begin_wait
 from activator.proxy.message import replies
 from activator.proxy.message.problem import fitted, unknown
 from activator.proxy.message.request import Request
+from activator.proxy.message.version import HTTP_1_1
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.pod import PodTracker
 from throttler.reason import Reason
@@ -98,7 +99,7 @@ class Exchange(ABC):
         self._proxy = downstream.proxy
         self._counted_as = request.counted_as()
         self._body = NO_BODY
-        if request.body is not None:
+        if request.has_body:
             self._body = self._held_body(request, self._proxy.hold_bytes)
         self.answering = False
         self.begun = False
@@ -130,7 +131,7 @@ class Exchange(ABC):
         driver = proxy.driver
         if proxy.tracer is not None:
             secure = self.downstream.secure
-            self.trace, self.request = begin_trace(proxy.tracer, request, secure)
+            self.trace = begin_trace(proxy.tracer, request, secure)
         try:
             entry = find(driver.entries, request)
         except RevisionNotFound as error:
@@ -173,7 +174,7 @@ class Exchange(ABC):
     def _reply_not_found(self, error: RevisionNotFound) -> None:
         self._proxy.counters.unknown_revisions += 1
         self.done = True
-        reply = unknown(error, self.request.block)
+        reply = unknown(error, self.request.lines)
         if self.trace is not None:
             self.trace.held(Reason.UNKNOWN_REVISION.value)
             self.trace.ended(reply.status, "unknown-revision")
@@ -256,7 +257,7 @@ class Exchange(ABC):
             self.notes += self.wait.answered(pod, now)
         self._answer_began(now)
         # To pods HTTP/1.0 is HTTP/1.1, and HTTP/2 stays what it is.
-        version = self.request.minor or 1
+        version = self.request.version or HTTP_1_1
         client = self.entry.counters.client_of((pod.address, self._counted_as, version, status))
         client.observe_head(now - self._sent_at, self.request.length)
         if length > 0:
@@ -463,7 +464,7 @@ class Exchange(ABC):
         self.downstream.idle_since = now
         counters = entry.counters
         counters.outcomes[outcome] += 1
-        record = counters.server_of((self._counted_as, request.minor, status))
+        record = counters.server_of((self._counted_as, request.version, status))
         record.observe(now - self.ticket.arrived, request.length, self._response_size)
         entry.load.leave(now)
         if self.wait is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from activator.proxy.exchange import retry
 from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.exchange.observers import lines_to_send
 from activator.proxy.exchange.queue_proxy import DOUBTFUL, claim_of, own_failure
 from activator.proxy.exchange.request_body import NO_BODY
 from activator.proxy.exchange.tunnel import tunnel
@@ -58,7 +59,8 @@ class Http1Exchange(Exchange):
 
     def _write_head(self) -> int:
         """See Exchange."""
-        self._start, self._rest = pod_head(self.request, self.downstream.client)
+        lines = lines_to_send(self.request, traced=self.trace is not None)
+        self._start, self._rest = pod_head(self.request, self.downstream.client, lines)
         return len(self._rest)
 
     def _connect(self, now: float) -> None:
@@ -156,7 +158,7 @@ class Http1Exchange(Exchange):
         elif response.status == 100:
             if self.request.expects_continue:
                 self._continue()
-        elif self.request.minor:
+        elif self.request.version:
             self._answer_began(self._proxy.driver.clock())
             self.downstream.write(interim_head(response))
 
@@ -182,7 +184,7 @@ class Http1Exchange(Exchange):
             # The rest of the request is unread: whatever follows on this connection is its body.
             self._keep_alive = False
         as_it_came = response.plain and self._keep_alive and not self.notes
-        if raw is not None and as_it_came and self.request.minor:
+        if raw is not None and as_it_came and self.request.version:
             downstream.write(raw.replace(response.cut, b"", 1) if response.cut else raw)
         else:
             downstream.write(self._reframed(response, payload, complete))
@@ -206,7 +208,7 @@ class Http1Exchange(Exchange):
 
     def _reframed(self, response: Response, payload: list[bytes], complete: bool) -> bytes:
         """Return a head that differs from the pod's, and the payload that came with it."""
-        answer = self._answer = Reframed(response, self.request.minor, self.notes)
+        answer = self._answer = Reframed(response, self.request.version, self.notes)
         if answer.ends_connection:
             self._keep_alive = False
         data = answer.head(close=not self._keep_alive, date=self._proxy.date())

@@ -6,13 +6,12 @@ sent it is told of room as it goes out on the other side.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from activator.proxy.exchange import retry
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.probe_replies import may_be_kubelet, probe_reply
+from activator.proxy.exchange.probe_replies import probe_reply
 from activator.proxy.exchange.queue_proxy import DOUBTFUL, Claim, claim_in_http2, own_failure
 from activator.proxy.exchange.request_body import NO_BODY, HeldBody
 from activator.proxy.exchange.retry import Failure
@@ -20,14 +19,13 @@ from activator.proxy.http2 import grpc
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import RequestFields, ResponseFields, about
 from activator.proxy.http2.hpack import line, name_prefix, string
-from activator.proxy.http2.section import block_of, is_ours, lines_of, reply_block, without_context
+from activator.proxy.http2.section import block_of, reply_block, without_context
 from activator.proxy.message import replies
-from activator.proxy.message.body import CloseBody
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.problem import negotiated
 from activator.proxy.message.request import Request
+from activator.proxy.message.version import HTTP_2
 from activator.proxy.pods.http1 import MAX_INTERIM
-from throttler.errors import RevisionNotFound
 from throttler.pod import PodTracker
 
 if TYPE_CHECKING:
@@ -36,10 +34,6 @@ if TYPE_CHECKING:
     from activator.proxy.pods.http2 import Http2Upstream
     from activator.proxy.pods.http2_pool import Http2Pool
 
-#: What stands in for the framing of a body that frames end.
-_FRAMED: Final = CloseBody()
-#: HTTP/2 among the minor versions of HTTP/1, see request.Request.
-_MINOR: Final = 2
 _CONTINUE: Final = line(b":status", b"100")
 #: A member of an enum is looked up by a function of its class.
 _NO_ERROR: Final = int(ErrorCode.NO_ERROR)
@@ -91,7 +85,7 @@ class Http2Exchange(Exchange):
     ) -> None:
         request, fields = read
         super().__init__(downstream, request)
-        if request.body is not None:
+        if request.has_body:
             stream.missing = request.length
         self.patience = grpc.timeout(fields.fields) if b"grpc-timeout" in fields.fields else inf
         self.to_head = request.method == b"HEAD"
@@ -101,7 +95,7 @@ class Http2Exchange(Exchange):
         # By whom last, how many answers that had given by then, and how often in a row.
         self._refused: tuple[Http2Pool | None, int, int] = _NEVER_REFUSED
         self._stream = stream
-        self._trailers: bytes | None = b"" if request.body is None else None
+        self._trailers: bytes | None = None if request.has_body else b""
         self._uncredited = 0
         self._unsized = False
         # What may be queue-proxy's own answer, until all of it is here: its head and what followed.
@@ -118,59 +112,36 @@ class Http2Exchange(Exchange):
             FramingError: then something should (RFC 9113 section 8.1.1).
         """
         by_name = fields.fields
+        head = fields.method, fields.path, HTTP_2, fields.authority, by_name, None
         if not ended:
-            request = Request(fields.method, fields.path, _MINOR, fields.authority, by_name, b"")
-            request.body = _FRAMED
-            request.length = fields.length
-            request.expects_continue = by_name.get(b"expect", b"").lower() == b"100-continue"
-            return request, fields
+            expects = by_name.get(b"expect", b"").lower() == b"100-continue"
+            return Request(
+                *head,
+                has_body=True,
+                length=fields.length,
+                expects_continue=expects,
+                section=fields.block,
+            ), fields
         if fields.bodiless is None:
             if fields.length > 0:
                 raise about(FramingError("not as long as announced"), by_name)
-            fields.bodiless = Request(
-                fields.method, fields.path, _MINOR, fields.authority, by_name, b""
-            )
+            fields.bodiless = Request(*head, section=fields.block)
         return fields.bodiless, fields
 
     # -- getting a pod --------------------------------------------------------------------------
 
     def begin(self) -> None:
         """See Exchange; probes are answered at once."""
-        proxy = self._proxy
-        if proxy.tracer or proxy.request_log or may_be_kubelet(self._fields.block):
-            self._tell_fields()
-        reply = probe_reply(self.request, proxy.unhealthy)
+        reply = probe_reply(self.request, self._proxy.unhealthy)
         if reply is not None:
             self.done = True
-            self._tell_fields()
-            self._send_reply(negotiated(reply, self.request.block))
+            self._send_reply(negotiated(reply, self.request.lines))
             return
         super().begin()
-
-    def _tell_fields(self) -> None:
-        """Write the fields as HTTP/1 does, in a copy of the request: few requests need it.
-
-        Requests of one recurring block share the copy too. None of them may change it.
-        """
-        request = self.request
-        if not request.block:
-            fields = self._fields.fields
-            own = {name: value for name, value in fields.items() if is_ours(name)}
-            self.request = replace(request, fields=own, block=lines_of(fields, without=own))
-            if self._fields.bodiless is request:
-                self._fields.bodiless = self.request
-
-    def _reply(self, reply: replies.Reply, outcome: str) -> None:
-        self._tell_fields()
-        super()._reply(reply, outcome)
 
     def _body_of(self, reply: replies.Reply) -> bytes:
         """See Exchange: gRPC is told all in the head."""
         return b"" if self.to_head or grpc.is_grpc(self._fields.fields) else reply.body
-
-    def _reply_not_found(self, error: RevisionNotFound) -> None:
-        self._tell_fields()
-        super()._reply_not_found(error)
 
     def _write_head(self) -> int:
         """See Exchange."""

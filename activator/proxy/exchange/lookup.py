@@ -25,13 +25,15 @@ def find(entries: Entries, request: Request) -> Entry:
     namespace = fields.get(_NAMESPACE, b"")
     name = fields.get(_REVISION, b"")
     if namespace and name:
-        return entries.find(namespace.rstrip(b" \t"), name.rstrip(b" \t"))
-    return entries.find_host(request.host, name)
+        if _COMMA in name or _COMMA in namespace:  # the same several times, see contradiction
+            namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
+        return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
+    return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
 
 
 def contradiction(fields: dict[bytes, bytes]) -> str:
     """Return what is wrong where a request names two revisions: an ingress appended one, and a
-    client had its own. A name that is only repeated is made one; empty if nothing is wrong."""
+    client had its own; empty if nothing is wrong. A name that is only repeated counts once."""
     if _COMMA in fields.get(_REVISION, b"") or _COMMA in fields.get(_NAMESPACE, b""):
         return _one_each(fields)
     return ""
@@ -42,6 +44,4 @@ def _one_each(fields: dict[bytes, bytes]) -> str:
         first, *others = [part.strip(b" \t") for part in fields.get(name, b"").split(b",")]
         if any(other != first for other in others):
             return f"{name.decode()} is given twice and differs"
-        if others:
-            fields[name] = first
     return ""

@@ -7,7 +7,7 @@ counterparts: the otelhttp handler of cmd/activator/main.go and pkg/http/request
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from activator.proxy.message.fields import without_named
@@ -129,20 +129,23 @@ class Tracer(Protocol):
 _CONTEXT_FIELDS = (b"traceparent", b"tracestate")
 
 
-def begin_trace(tracer: Tracer, request: Request, secure: bool) -> tuple[Trace, Request]:
+def begin_trace(tracer: Tracer, request: Request, secure: bool) -> Trace:
     """Begin the trace of a request.
 
     Arguments:
-        request: may be shared by exchanges; stays as it is.
         secure: whether it came over TLS.
-
-    Returns:
-        The trace, and the request without the fields that the trace replaces.
     """
-    trace = tracer.begin(
-        request.method, request.target, request.host, request.minor, request.block, secure
-    )
-    return trace, replace(request, block=without_named(request.block, _CONTEXT_FIELDS))
+    head = request.method, request.target, request.host
+    return tracer.begin(*head, request.version, request.lines, secure)
+
+
+def lines_to_send(request: Request, *, traced: bool) -> bytes:
+    """Return a request's lines as a pod gets them: the context of our own trace replaces another.
+
+    Arguments:
+        traced: whether it has a trace.
+    """
+    return without_named(request.lines, _CONTEXT_FIELDS) if traced else request.lines
 
 
 def record_of(
@@ -155,10 +158,9 @@ def record_of(
         why: as in the record.
     """
     request, trace = exchange.request, exchange.trace
-    own = b"".join(b"\r\n%b: %b" % field for field in request.fields.items())
     return RequestRecord(
-        *(request.method, request.target, request.host, request.minor),
-        own + request.block,
+        *(request.method, request.target, request.host, request.version),
+        request.own_lines() + lines_to_send(request, traced=trace is not None),
         request.length,
         status,
         size,

@@ -28,9 +28,8 @@ def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply
         unhealthy: says why we are not ready, or nothing.
     """
     fields = request.fields
-    if fields.get(b"k-kubelet-probe") or (
-        may_be_kubelet(request.block) and _KUBELET.search(request.block)
-    ):
+    may_be = may_be_kubelet(request.section or request.lines)
+    if fields.get(b"k-kubelet-probe") or (may_be and _KUBELET.search(request.lines)):
         why = unhealthy()
         return replies.unhealthy(why) if why else replies.HEALTHY
     probe = fields.get(b"k-network-probe", b"").rstrip(b" \t")

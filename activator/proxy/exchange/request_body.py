@@ -6,9 +6,10 @@ time, and the body is small. Knows no socket and no pod.
 
 from __future__ import annotations
 
-from activator.proxy.message.body import ChunkedBody, chunk, pile
+from activator.proxy.message.body import chunk, pile
 from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.request import IDEMPOTENT, Request, wants_trailers
+from activator.proxy.message.version import HTTP_1_1
 from throttler.ticket import QUEUED, Ticket
 
 
@@ -28,7 +29,7 @@ class HeldBody:
         self._limit = limit
         self.pieces: list[bytes] = []
         self.size = 0
-        self.complete = request.body is None
+        self.complete = not request.has_body
         self.replayable = True
 
     @property
@@ -38,7 +39,7 @@ class HeldBody:
 
     def framed(self, payload: list[bytes], trailers: bytes) -> bytes:
         """Return what arrived as it goes to a pod; ``complete`` says whether it was the last."""
-        if not isinstance(self._request.body, ChunkedBody):
+        if self._request.length >= 0:
             return payload[0] if len(payload) == 1 else b"".join(payload)
         data = chunk(payload) if any(payload) else b""
         if self.complete:
@@ -77,4 +78,4 @@ class HeldBody:
 
 
 #: Of all requests without a body.
-NO_BODY = HeldBody(Request(b"GET", b"/", 1, b"", {}, b""), 1)
+NO_BODY = HeldBody(Request(b"GET", b"/", HTTP_1_1, b"", {}, b""), 1)

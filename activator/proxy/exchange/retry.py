@@ -152,4 +152,4 @@ def may_repeat(request: Request, body: HeldBody, failure: Failure) -> bool:
 def may_be_lost(request: Request) -> bool:
     """Whether a request can be sent again for certain, so that it may go out on a connection of
     which nobody has asked whether it is still open."""
-    return request.method in IDEMPOTENT and request.body is None and not request.upgrade
+    return request.method in IDEMPOTENT and not request.has_body and not request.upgrade

@@ -14,12 +14,13 @@ from typing import Final
 
 from activator.proxy.http2.hpack import Field, name_prefix
 from activator.proxy.http2.lines import Lines, Treatment
-from activator.proxy.http2.section import SENSITIVE, lines_of
+from activator.proxy.http2.section import SENSITIVE
 from activator.proxy.message.fields import (
     REQUEST_FIELDS,
     RESPONSE_FIELDS,
     is_barred_from_trailers,
     is_lookalike,
+    lines_of,
     tokens,
 )
 from activator.proxy.message.grammar import FramingError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from activator.proxy.http2.hpack import line
-from activator.proxy.message.fields import REQUEST_FIELDS, is_lookalike
+from activator.proxy.message.fields import is_lookalike, is_ours
 from activator.proxy.message.replies import Reply
 
 _CONTEXT = frozenset((b"traceparent", b"tracestate"))
@@ -39,21 +39,6 @@ def reply_block(reply: Reply, date: bytes) -> bytes:
             block_of(reply.fields + reply.reason_lines()),
         )
     )
-
-
-def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> bytes:
-    """Return fields as lines, each preceded by its CRLF; pseudo fields are none, nor those
-    ``without``."""
-    return b"".join(
-        b"\r\n%b: %b" % (name, value)
-        for name, value in fields.items()
-        if name[:1] != b":" and name not in without
-    )
-
-
-def is_ours(name: bytes) -> bool:
-    """Whether a request's field means something to us, see ``proxy.message.fields``."""
-    return REQUEST_FIELDS.fullmatch(b"\r\n%b:" % name) is not None
 
 
 def without_context(fields: Mapping[bytes, bytes]) -> bytes:

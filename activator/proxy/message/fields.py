@@ -7,7 +7,7 @@ Knative pkg/networking/constants.go (control names).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 #: What a request carries for us alone, or that we set: a client's own is taken out, but for
 #: K-Passthrough-Lb, to which ours is added as Knative's does.
@@ -149,6 +149,20 @@ def clean_trailers(trailers: bytes) -> bytes:
         if not is_barred_from_trailers(line.partition(b":")[0].lower())
     )
     return b"".join(line + b"\r\n" for line in kept)
+
+
+def is_ours(name: bytes) -> bool:
+    """Return whether a request's field of this name, in lower case, means something to us."""
+    return REQUEST_FIELDS.fullmatch(b"\r\n%b:" % name) is not None
+
+
+def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> bytes:
+    """Return fields as lines, each preceded by its CRLF; no pseudo fields, and none ``without``."""
+    return b"".join(
+        b"\r\n%b: %b" % (name, value)
+        for name, value in fields.items()
+        if name[:1] != b":" and name not in without
+    )
 
 
 def _is_protected(name: bytes) -> bool:

@@ -36,7 +36,7 @@ def fitted(reply: Reply, exchange: Exchange, now: float) -> Reply:
         now: seconds, on the clock of the ticket's arrival.
     """
     reply = replace(reply, fields=reply.fields + _VARY + exchange.notes)
-    if not prefers_json(exchange.request.block):
+    if not prefers_json(exchange.request.lines):
         return reply
     revision = exchange.entry.throttler.revision.id
     waited = round(max(0.0, now - exchange.ticket.arrived), 3)

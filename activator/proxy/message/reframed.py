@@ -8,13 +8,14 @@ from __future__ import annotations
 from activator.proxy.message.body import chunk
 from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.response import Response, client_head
+from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 
 
 class Reframed:
     """One answer on its way to a client.
 
     Arguments:
-        minor: the client's HTTP/1 version.
+        version: the client's.
         notes: field lines of ours, each preceded by its CRLF.
 
     Attributes:
@@ -23,15 +24,15 @@ class Reframed:
         size: bytes of the body that have passed, where its length is unknown.
     """
 
-    __slots__ = ("_chunk", "_minor", "_notes", "_response", "ends_connection", "size")
+    __slots__ = ("_chunk", "_notes", "_response", "_version", "ends_connection", "size")
 
-    def __init__(self, response: Response, minor: int, notes: bytes = b"") -> None:
+    def __init__(self, response: Response, version: Version, notes: bytes = b"") -> None:
         unframed = response.body is not None and response.length < 0
         self._response = response
-        self._minor = minor
+        self._version = version
         self._notes = notes
-        self._chunk = unframed and minor == 1
-        self.ends_connection = unframed and minor == 0
+        self._chunk = unframed and version is HTTP_1_1
+        self.ends_connection = unframed and version is HTTP_1_0
         self.size = 0
 
     def head(self, *, close: bool, date: bytes) -> bytes:
@@ -43,7 +44,7 @@ class Reframed:
         """
         return client_head(
             self._response,
-            minor=self._minor,
+            version=self._version,
             chunk=self._chunk,
             close=close,
             date=date,

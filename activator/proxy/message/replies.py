@@ -11,6 +11,7 @@ import html
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
+from activator.proxy.message.version import HTTP_1_0, Version
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 
@@ -55,18 +56,18 @@ class Reply:
         detail = printable(self.detail)
         return f"{self.reason.value}; {detail}" if detail else self.reason.value
 
-    def render(self, *, date: bytes, head_only: bool, keep_alive: bool, minor: int) -> bytes:
+    def render(self, *, date: bytes, head_only: bool, keep_alive: bool, version: Version) -> bytes:
         """Return the answer as it goes out.
 
         Arguments:
             date: the present date for the Date field.
             head_only: whether the request was HEAD.
-            keep_alive: whether the connection stays; minor: the client's HTTP/1 version.
+            keep_alive: whether the connection stays; version: the client's.
         """
         connection = b""
         if not keep_alive:
             connection = b"\r\nConnection: close"
-        elif minor == 0:
+        elif version is HTTP_1_0:
             connection = b"\r\nConnection: keep-alive"
         return b"%b%b%b\r\nDate: %b\r\nContent-Length: %d%b\r\n\r\n%b" % (
             _STATUS_LINES[self.status],

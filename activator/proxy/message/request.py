@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from activator.proxy.message.body import Body, ChunkedBody, LengthBody
 from activator.proxy.message.fields import (
     REQUEST_FIELDS,
     clean_trailers,
+    is_ours,
+    lines_of,
     split_head,
     tokens,
     without_lookalikes,
     without_named,
 )
 from activator.proxy.message.grammar import FramingError, check_request
+from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 
 #: Methods that llhttp may see. Any other token is as good to us (RFC 9110 section 16.1.1), so it
 #: is checked as if it were POST.
@@ -42,34 +46,83 @@ _NONE: list[bytes] = []
 _OWN_OPTIONS = (b"close", b"keep-alive", b"upgrade", b"te")
 
 
-@dataclass(slots=True)
 class Request:
     """A request head.
 
     Attributes:
         method, target: exactly as they came; the target in origin form.
-        minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
+        version: of HTTP, as the client speaks it.
         host: of the target if that is absolute, else the Host field; empty in HTTP/1.0 only.
-        fields: those of fields.REQUEST_FIELDS that are there and are not framing.
-        block: all other fields as they came, each preceded by its CRLF.
+        fields: those of fields.REQUEST_FIELDS that are there and are not framing; of a request in
+            HTTP/2 all fields, by name.
+        section: of a request in HTTP/2: the header block that goes on; empty in HTTP/1.
         keep_alive: whether the client keeps the connection for another request.
-        body: its framing; None where there is none.
+        has_body: whether a body follows.
         length: Content-Length, 0 without body, -1 if the length is unknown.
         upgrade: the protocol asked for by Upgrade, empty if there is none.
         expects_continue: whether the client waits for 100 before it sends the body.
+
+    Nothing changes a request once it is read: exchanges of a recurring HTTP/2 block share one.
     """
 
-    method: bytes
-    target: bytes
-    minor: int
-    host: bytes
-    fields: dict[bytes, bytes]
-    block: bytes
-    keep_alive: bool = True
-    body: Body | None = None
-    length: int = 0
-    upgrade: bytes = b""
-    expects_continue: bool = False
+    __slots__ = (
+        "_lines",
+        "expects_continue",
+        "fields",
+        "has_body",
+        "host",
+        "keep_alive",
+        "length",
+        "method",
+        "section",
+        "target",
+        "upgrade",
+        "version",
+    )
+
+    def __init__(
+        self,
+        method: bytes,
+        target: bytes,
+        version: Version,
+        host: bytes,
+        fields: dict[bytes, bytes],
+        lines: bytes | None,
+        keep_alive: bool = True,
+        has_body: bool = False,
+        length: int = 0,
+        upgrade: bytes = b"",
+        expects_continue: bool = False,
+        section: bytes = b"",
+    ) -> None:
+        # Not a dataclass: the __init__ of one stays interpreted where others are compiled.
+        self.method: Final = method
+        self.target: Final = target
+        self.version: Final = version
+        self.host: Final = host
+        self.fields: Final = fields
+        self._lines = lines
+        self.keep_alive: Final = keep_alive
+        self.has_body: Final = has_body
+        self.length: Final = length
+        self.upgrade: Final = upgrade
+        self.expects_continue: Final = expects_continue
+        self.section: Final = section
+
+    @property
+    def lines(self) -> bytes:
+        """All fields that mean nothing to us, as they came, each preceded by its CRLF.
+
+        Of a request in HTTP/2 they are written at the first use, which few requests have.
+        """
+        lines = self._lines
+        if lines is None:
+            lines = self._lines = lines_of(self.fields, without=set(filter(is_ours, self.fields)))
+        return lines
+
+    def own_lines(self) -> bytes:
+        """Return the fields that mean something to us and are no framing, as lines."""
+        return lines_of(dict(each for each in self.fields.items() if is_ours(each[0])))
 
     def counted_as(self) -> bytes:
         """Return the method for metrics: clients may make up any number of others."""
@@ -101,9 +154,8 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     """
     if len(head) > limits.max_head:
         raise FramingError("the request head is too large", 431)
-    method, target, minor = _start_line(head, limits)
-    if minor > 1:
-        minor = 1
+    method, target, version, is_newer = _start_line(head, limits)
+    if is_newer:
         head = head.replace(head[: head.index(b"\r\n")], b"%b %b HTTP/1.1" % (method, target), 1)
     check_request(head if method in _CHECKED_AS_IS else b"POST" + head[len(method) :])
     _, fields, block = split_head(REQUEST_FIELDS, head[:-4])
@@ -111,31 +163,54 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
         raise FramingError("too many header fields", 431)
     if _UNDERSCORE in block:
         block = without_lookalikes(block)
-    host = _host(fields.pop(b"host", None), minor)
+    host = _host(fields.pop(b"host", None), version)
     if target[:1] != b"/":
         target, host = _other_form(method, target, host)
-    request = Request(method, target, minor, host, fields, block, minor == 1)
-    if fields:
-        if b"content-length" in fields or b"transfer-encoding" in fields:
-            _framing(request, fields)
-        _connection(request, fields)
-    elif minor == 0:
-        request.keep_alive = False
-    return request
+    if not fields:
+        return Request(method, target, version, host, fields, block, version is HTTP_1_1)
+    length, has_body = 0, False
+    if b"content-length" in fields or b"transfer-encoding" in fields:
+        length = _framing(version, fields)
+        has_body = length != 0
+    connection = fields.pop(b"connection", b"")
+    named = _NONE if connection in _KEEP_ALIVE and version else tokens(connection)
+    keep_alive = b"close" not in named if version else b"keep-alive" in named
+    upgrade, expects = b"", False
+    if fields or named:
+        if b"upgrade" in fields:
+            protocol = fields.pop(b"upgrade").strip(b" \t")
+            upgrade = _upgrade(protocol, named, possible=version is HTTP_1_1 and not has_body)
+        if b"expect" in fields:
+            expects = _expect(fields.pop(b"expect").strip(b" \t"), block)
+            expects = expects and version is HTTP_1_1 and has_body
+        if others := [name for name in named if name not in _OWN_OPTIONS]:
+            block = without_named(block, others)
+    return Request(
+        *(method, target, version, host, fields, block),
+        *(keep_alive, has_body, length, upgrade, expects),
+    )
 
 
-def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, int]:
+def body_of(request: Request) -> Body:
+    """Return the framing of a request's body in HTTP/1, of which nothing has come."""
+    return ChunkedBody() if request.length < 0 else LengthBody(request.length)
+
+
+def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, Version, bool]:
+    """Return method, target and version, and whether that is to be read as an older one."""
     line = head[: head.index(b"\r\n")]
     try:
         method, target, version = line.split(b" ")
     except ValueError:
         raise FramingError("malformed request line") from None
+    is_newer = False
     if version == b"HTTP/1.1":
-        minor = 1
+        spoken = HTTP_1_1
     elif version == b"HTTP/1.0":
-        minor = 0
+        spoken = HTTP_1_0
     elif _NEWER.fullmatch(version):
-        minor = 2  # to be read as the newest that we know (RFC 9110 section 2.5)
+        spoken = HTTP_1_1
+        is_newer = True
     else:
         raise _bad_version(version)
     if len(target) > limits.max_target:
@@ -147,7 +222,7 @@ def _start_line(head: bytes, limits: RequestLimits) -> tuple[bytes, bytes, int]:
             raise FramingError("CONNECT is not offered", 405, head[len(line) : -4])
     if _HASH in target:
         raise FramingError("a fragment in the request target")
-    return method, target, minor
+    return method, target, spoken, is_newer
 
 
 def _bad_version(version: bytes) -> FramingError:
@@ -157,10 +232,10 @@ def _bad_version(version: bytes) -> FramingError:
     return FramingError("malformed HTTP version")
 
 
-def _host(host: bytes | None, minor: int) -> bytes:
+def _host(host: bytes | None, version: Version) -> bytes:
     """Return the one Host value; RFC 9112 section 3.2 wants 400 for none, several, or nonsense."""
     if host is None:
-        if minor:
+        if version is not HTTP_1_0:
             raise FramingError("missing Host header")
         return b""
     if host and not host.translate(None, _HOST_CHARACTERS):
@@ -186,21 +261,22 @@ def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes
     return b"/" + path, authority
 
 
-def _framing(request: Request, fields: dict[bytes, bytes]) -> None:
-    """Find where the body ends (RFC 9112 section 6.3); llhttp has refused what contradicts."""
+def _framing(version: Version, fields: dict[bytes, bytes]) -> int:
+    """Take out the framing (RFC 9112 section 6.3); llhttp has refused what contradicts.
+
+    Returns:
+        The body's length: 0 for none, -1 for chunks.
+    """
     coding = fields.pop(b"transfer-encoding", None)
     length = fields.pop(b"content-length", None)
     if coding is not None:
         if coding.strip(b" \t").lower() != b"chunked":
             raise FramingError("only the transfer coding chunked is supported", 501)
-        if request.minor == 0:
+        if version is HTTP_1_0:
             raise FramingError("Transfer-Encoding in HTTP/1.0")
-        request.body = ChunkedBody()
-        request.length = -1
-    elif length is not None:
-        request.length = _content_length(length)
-        if request.length:
-            request.body = LengthBody(request.length)
+        return -1
+    assert length is not None
+    return _content_length(length)
 
 
 def _content_length(value: bytes) -> int:
@@ -211,43 +287,30 @@ def _content_length(value: bytes) -> int:
     return int(digits)
 
 
-def _connection(request: Request, fields: dict[bytes, bytes]) -> None:
-    """Take out what concerns this connection only (RFC 9110 section 7.6.1), and remember it."""
-    connection = fields.pop(b"connection", b"")
-    named = _NONE if connection in _KEEP_ALIVE and request.minor else tokens(connection)
-    if request.minor == 0:
-        request.keep_alive = b"keep-alive" in named
-    elif b"close" in named:
-        request.keep_alive = False
-    if not fields and not named:
-        return
-    if b"upgrade" in fields:
-        _upgrade(request, fields.pop(b"upgrade").strip(b" \t"), named)
-    if b"expect" in fields:
-        _expect(request, fields.pop(b"expect").strip(b" \t"))
-    if others := [name for name in named if name not in _OWN_OPTIONS]:
-        request.block = without_named(request.block, others)
+def _upgrade(protocol: bytes, named: list[bytes], *, possible: bool) -> bytes:
+    """Return the protocol that a request asks for; empty where it may not change.
+
+    h2c by upgrade is gone (RFC 9113 section 3.1) and a way around us; a body leaves no room for
+    bytes of another protocol behind the head.
+    """
+    if not (protocol and possible and b"upgrade" in named):
+        return b""
+    return b"" if b"h2c" in tokens(protocol) else protocol
 
 
-def _upgrade(request: Request, upgrade: bytes, named: list[bytes]) -> None:
-    # h2c by upgrade is gone (RFC 9113 section 3.1) and a way around us; a body leaves no room
-    # for bytes of another protocol behind the head.
-    if upgrade and b"upgrade" in named and request.body is None and request.minor == 1:
-        request.upgrade = b"" if b"h2c" in tokens(upgrade) else upgrade
-
-
-def _expect(request: Request, expect: bytes) -> None:
+def _expect(expect: bytes, block: bytes) -> bool:
     """RFC 9110 section 10.1.1."""
     if expect.lower() != b"100-continue":
-        raise FramingError("unsupported expectation", 417, request.block)
-    request.expects_continue = request.minor == 1 and request.body is not None
+        raise FramingError("unsupported expectation", 417, block)
+    return True
 
 
-def pod_head(request: Request, client: bytes) -> tuple[bytes, bytes]:
+def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tuple[bytes, bytes]:
     """Write the head that a pod sees, but for the fields that only the chosen pod decides.
 
     Arguments:
         client: the client's IP address.
+        lines: what replaces the request's, where a trace has a context of its own.
 
     Returns:
         The start line and the rest with its empty line. Between them belong the pod's own
@@ -264,14 +327,14 @@ def pod_head(request: Request, client: bytes) -> tuple[bytes, bytes]:
         if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
             forwarded_for = before + b", " + client
         trailing = _connection_lines(request) + b"\r\n\r\n"
-    if request.body is not None:
+    if request.has_body:
         trailing = _framing_line(request) + trailing
     elif request.length == 0 and request.method in (b"POST", b"PUT", b"PATCH"):
         trailing = b"\r\nContent-Length: 0" + trailing
     return start, b"K-Original-Host: %b\r\nX-Forwarded-For: %b%b%b" % (
         original_host,
         forwarded_for,
-        request.block,
+        request.lines if lines is None else lines,
         trailing,
     )
 

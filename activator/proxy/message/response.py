@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody
 from activator.proxy.message.fields import RESPONSE_FIELDS, split_head, tokens, without_named
 from activator.proxy.message.grammar import FramingError, check_response
+from activator.proxy.message.version import HTTP_1_0, Version
 
 _NO_BODY = (204, 304)
 _BEFORE_REASON = (b"", b" ")
@@ -147,12 +148,18 @@ def _framing(response: Response) -> None:
 
 
 def client_head(
-    response: Response, *, minor: int, chunk: bool, close: bool, date: bytes, notes: bytes = b""
+    response: Response,
+    *,
+    version: Version,
+    chunk: bool,
+    close: bool,
+    date: bytes,
+    notes: bytes = b"",
 ) -> bytes:
     """Write the head that the client sees.
 
     Arguments:
-        minor: the client's HTTP/1 version.
+        version: the client's.
         chunk: whether the body goes out in chunks.
         close: whether the client's connection ends after this answer.
         date: the present date, for an answer without one.
@@ -165,7 +172,7 @@ def client_head(
         lines += b"\r\nTransfer-Encoding: chunked"
     if close:
         lines += b"\r\nConnection: close"
-    elif minor == 0:
+    elif version is HTTP_1_0:
         lines += b"\r\nConnection: keep-alive"
     return b"HTTP/1.1 %d%b%b%b\r\n\r\n" % (
         response.status,

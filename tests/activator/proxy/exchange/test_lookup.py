@@ -50,4 +50,13 @@ def test_two_names_contradict_and_one_twice_is_one():
     assert contradiction(fields) == "knative-serving-revision is given twice and differs"
     fields = {b"knative-serving-revision": b"a, a ", b"knative-serving-namespace": b"ns"}
     assert contradiction(fields) == ""
-    assert fields[b"knative-serving-revision"] == b"a"
+
+
+async def test_a_name_that_is_given_twice_counts_once(world):
+    await world.serving()
+    for fields in (
+        b"Knative-Serving-Namespace: ns\r\nKnative-Serving-Revision: rev, rev \r\n",
+        b"Knative-Serving-Namespace: ns, ns\r\nKnative-Serving-Revision: rev\r\n",
+    ):
+        head = b"GET / HTTP/1.1\r\nHost: example.com\r\n" + fields + b"\r\n"
+        assert (await world.ask(head)).status == 200

@@ -49,6 +49,5 @@ def test_a_probe_for_somebody_else_is_refused():
 def test_two_revisions_in_one_request_are_refused_and_the_same_twice_is_one(name):
     assert asked(name + b": a\r\n" + name + b": b\r\n")[0].status == 400
     assert asked(name + b": a,b\r\n")[0].status == 400
-    reply, request = asked(name + b": a\r\n" + name + b": a\r\n")
+    reply, _ = asked(name + b": a\r\n" + name + b": a\r\n")
     assert reply is None
-    assert request.fields[name.lower()] == b"a"

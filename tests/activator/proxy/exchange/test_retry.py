@@ -26,6 +26,7 @@ from activator.proxy.exchange.retry import (
 )
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import read_response
+from activator.proxy.message.version import HTTP_1_1
 from tests.activator.proxy.world import Pod, PodConnection, World, answer_whole, ok, request, until
 from tests.conftest import VIRTUAL
 from throttler.health import PodState
@@ -105,18 +106,18 @@ def test_a_pod_that_goes_on_refusing_is_blamed_and_one_on_trial_at_once() -> Non
     ],
 )
 def test_a_method_without_a_second_effect_may_be_repeated(method: bytes, may: bool) -> None:
-    bare = Request(method, b"/", 1, b"", {}, b"")
+    bare = Request(method, b"/", HTTP_1_1, b"", {}, b"")
     assert may_repeat(bare, NO_BODY, F.NEW_LOST) is may
     assert may_be_lost(bare) is may
 
 
 def test_a_key_that_promises_idempotence_does_not_make_a_post_safe() -> None:
-    keyed = Request(b"POST", b"/", 1, b"\r\nIdempotency-Key: a", {}, b"")
+    keyed = Request(b"POST", b"/", HTTP_1_1, b"\r\nIdempotency-Key: a", {}, b"")
     assert not may_repeat(keyed, NO_BODY, F.NEW_LOST)
 
 
 def test_what_is_held_no_more_cannot_be_repeated() -> None:
-    put = Request(b"PUT", b"/", 1, b"", {}, b"")
+    put = Request(b"PUT", b"/", HTTP_1_1, b"", {}, b"")
     body = HeldBody(put, 10)
     assert may_repeat(put, body, F.NEW_LOST)
     body.forget()

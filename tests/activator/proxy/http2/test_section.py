@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from activator.proxy.http2.hpack import Decoder, NeverIndexed
-from activator.proxy.http2.section import block_of, is_ours, lines_of, without_context
+from activator.proxy.http2.section import block_of, without_context
+from activator.proxy.message.fields import is_ours, lines_of
 
 
 def test_lines_become_a_block():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.message import replies
+from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 
@@ -14,7 +15,7 @@ PLAIN = b"Content-Type: text/plain; charset=utf-8\r\n"
 
 
 def render(reply: replies.Reply, **settings: object) -> bytes:
-    defaults = {"date": DATE, "head_only": False, "keep_alive": True, "minor": 1}
+    defaults = {"date": DATE, "head_only": False, "keep_alive": True, "version": HTTP_1_1}
     return reply.render(**(defaults | settings))  # type: ignore[arg-type] # see above
 
 
@@ -138,8 +139,8 @@ def test_an_answer_to_head_has_the_length_but_no_body():
     ("settings", "line"),
     [
         ({"keep_alive": False}, b"\r\nConnection: close\r\n"),
-        ({"keep_alive": False, "minor": 0}, b"\r\nConnection: close\r\n"),
-        ({"minor": 0}, b"\r\nConnection: keep-alive\r\n"),
+        ({"keep_alive": False, "version": HTTP_1_0}, b"\r\nConnection: close\r\n"),
+        ({"version": HTTP_1_0}, b"\r\nConnection: keep-alive\r\n"),
     ],
 )
 def test_what_becomes_of_the_connection(settings, line):

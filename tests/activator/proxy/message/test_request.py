@@ -11,10 +11,12 @@ from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import (
     Request,
     RequestLimits,
+    body_of,
     pod_head,
     read_request,
     wants_trailers,
 )
+from activator.proxy.message.version import HTTP_1_1
 
 LIMITS = RequestLimits()
 
@@ -31,10 +33,10 @@ def to_pod(request: Request, client: bytes = b"10.0.0.9") -> bytes:
 
 def test_a_plain_request():
     request = read(b"Accept: */*", start=b"GET /a?b HTTP/1.1")
-    assert (request.method, request.target, request.minor) == (b"GET", b"/a?b", 1)
-    assert (request.host, request.block) == (b"h", b"\r\nAccept: */*")
+    assert (request.method, request.target, request.version) == (b"GET", b"/a?b", HTTP_1_1)
+    assert (request.host, request.lines) == (b"h", b"\r\nAccept: */*")
     assert request.keep_alive
-    assert request.body is None
+    assert not request.has_body
     assert request.length == 0
     assert request.fields == {}
 
@@ -80,12 +82,12 @@ def test_whether_http_1_0_keeps_the_connection(line, keep_alive):
 
 def test_how_a_body_is_framed():
     sized = read(b"Content-Length: 5", start=b"POST / HTTP/1.1")
-    assert isinstance(sized.body, LengthBody)
+    assert isinstance(body_of(sized), LengthBody)
     assert sized.length == 5
     empty = read(b"Content-Length: 0", start=b"POST / HTTP/1.1")
-    assert (empty.body, empty.length) == (None, 0)
+    assert (empty.has_body, empty.length) == (False, 0)
     chunked = read(b"Transfer-Encoding: Chunked ", start=b"POST / HTTP/1.1")
-    assert isinstance(chunked.body, ChunkedBody)
+    assert isinstance(body_of(chunked), ChunkedBody)
     assert chunked.length == -1
 
 
@@ -115,7 +117,7 @@ def test_what_is_refused_and_how(lines, start, status):
 
 
 def test_a_thousand_fields_are_fine():
-    assert read(*(b"A: b",) * 999).block.count(b"A: b") == 999
+    assert read(*(b"A: b",) * 999).lines.count(b"A: b") == 999
 
 
 @pytest.mark.parametrize(

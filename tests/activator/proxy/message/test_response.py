@@ -15,6 +15,7 @@ from activator.proxy.message.response import (
     read_response,
     switching_head,
 )
+from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
 
 DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
 
@@ -24,7 +25,7 @@ def read(*lines: bytes, start: bytes = b"HTTP/1.1 200 OK", to_head: bool = False
 
 
 def to_client(response: Response, **settings: object) -> bytes:
-    defaults = {"minor": 1, "chunk": False, "close": False, "date": DATE}
+    defaults = {"version": HTTP_1_1, "chunk": False, "close": False, "date": DATE}
     return client_head(response, **(defaults | settings))  # type: ignore[arg-type] # see above
 
 
@@ -133,8 +134,8 @@ def test_fields_that_connection_names_are_taken_out():
     ("settings", "line"),
     [
         ({"close": True}, b"\r\nConnection: close\r\n"),
-        ({"minor": 0}, b"\r\nConnection: keep-alive\r\n"),
-        ({"minor": 0, "close": True}, b"\r\nConnection: close\r\n"),
+        ({"version": HTTP_1_0}, b"\r\nConnection: keep-alive\r\n"),
+        ({"version": HTTP_1_0, "close": True}, b"\r\nConnection: close\r\n"),
         ({"chunk": True}, b"\r\nTransfer-Encoding: chunked\r\n"),
         ({}, b"\r\nDate: " + DATE + b"\r\n"),
     ],
