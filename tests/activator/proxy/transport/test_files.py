@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from tests.activator.proxy.http2.test_downstream import BEGIN, asked, goaways
 
 from activator.proxy.client.listener import data_server, listen
 from activator.proxy.client.tls_listener import Listener
@@ -19,6 +18,7 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.pods.pools import PoolLimits
 from activator.proxy.transport.files import FileBudget, FileShares, file_limit, share_out
+from tests.activator.proxy.client.test_http2 import BEGIN, asked, goaways
 from tests.activator.proxy.world import Client, Pod, World, ok, request, turns, until
 
 KUBELET = b"GET / HTTP/1.1\r\nHost: x\r\nK-Kubelet-Probe: activator\r\n\r\n"
