@@ -21,6 +21,8 @@ from math import inf
 
 from activator.keepalive import SocketKind, find_dead
 
+#: Bytes that may wait to be encrypted, beyond the last ones of a handshake.
+_TLS_BUFFER = 16 << 10
 #: Bytes that may wait for the kernel behind a TLS connection before those to encrypt wait as well
 #: (uvloop's bound, which is not ours to set), with the piece that exceeds it.
 _BEHIND_TLS = 128 << 10
@@ -53,7 +55,7 @@ def notice_slow_reader(transport: asyncio.Transport) -> None:
     The kernel's buffer is the pipeline; what waits in front of it only takes memory. By default
     64 KiB may wait there, and 512 KiB where the connection is over TLS.
     """
-    transport.set_write_buffer_limits(1)  # 0 would pause TLS, which has a bound of its own
+    transport.set_write_buffer_limits(_TLS_BUFFER if is_tls(transport) else 1)
 
 
 def count_held(transport: asyncio.Transport) -> int:
