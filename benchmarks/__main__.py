@@ -11,9 +11,11 @@ from pathlib import Path
 from benchmarks import (
     core,
     footprint,
+    heads,
     http2,
     http2_codec,
     idle,
+    instructions,
     kills,
     overload,
     proxying,
@@ -36,6 +38,8 @@ PARTS: dict[str, Part] = {
     "http2": lambda folder, o: http2.measure(
         folder, 3 if o.quick else 5, 4_800 if o.quick else 9_600
     ),
+    "instructions": lambda folder, o: instructions.measure(folder, 10, 60 if o.quick else 110),
+    "heads": lambda folder, o: heads.measure(),
     "waiting": lambda folder, o: waiting.measure(
         folder, 1000 if o.quick else 5000, 1 if o.quick else 3
     ),

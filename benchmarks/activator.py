@@ -12,11 +12,13 @@ from subprocess import Popen
 from typing import Any
 
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
-from benchmarks.process import RESULTS, CannotMeasure, free_port, started, wait_until
+from benchmarks.process import RESULTS, START_TIMEOUT, CannotMeasure, free_port, started, wait_until
 
 NAME = "bench"
 HOST = f"{NAME}.default.svc.cluster.local"
 OK = 200
+#: How many times slower a start may be under a program that runs the interpreter.
+_SLOW = 20
 
 
 class Activator:
@@ -29,13 +31,16 @@ class Activator:
         self._admin_port = admin_port
         self._manifests = manifests
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, timeout: float = START_TIMEOUT) -> None:
         """Returns once it says that it is ready.
+
+        Arguments:
+            timeout: seconds.
 
         Raises:
             CannotMeasure: it ended, or takes too long.
         """
-        wait_until(self._is_ready, "the activator is ready")
+        wait_until(self._is_ready, "the activator is ready", timeout)
 
     def _is_ready(self) -> bool:
         if self._process.poll() is not None:
@@ -116,11 +121,16 @@ def command(manifests: Path, port: int, admin_port: int) -> list[str]:
 
 
 @contextmanager
-def running(manifests: Path, *flags: str) -> Iterator[Activator]:
-    """An activator that is ready; ``flags`` are further ones."""
+def running(manifests: Path, *flags: str, before: Sequence[str] = ()) -> Iterator[Activator]:
+    """An activator that is ready.
+
+    Arguments:
+        flags: further ones.
+        before: a program that runs the interpreter, with its arguments; it may be slow.
+    """
     port, admin_port = free_port(), free_port()
-    line = [sys.executable, *command(manifests, port, admin_port), *flags]
+    line = [*before, sys.executable, *command(manifests, port, admin_port), *flags]
     with started(line, "activator") as process:
         found = Activator(process, port, admin_port, manifests)
-        found.wait_ready()
+        found.wait_ready(_SLOW * START_TIMEOUT if before else START_TIMEOUT)
         yield found

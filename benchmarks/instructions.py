@@ -1,0 +1,203 @@
+"""Instructions per warm request, counted by callgrind: the same on an idle and on a busy machine.
+
+The activator runs under ``valgrind --tool=callgrind``, which slows it down fifty times. A turn is
+one count of requests, then a larger count of the same; the difference between both, divided by the
+difference between the counts, leaves out what a turn costs by itself: its connections, and most
+of what the activator does by the clock.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from activator.lab.objects import PodAddress
+from benchmarks import activator, nginx
+from benchmarks.activator import Activator
+from benchmarks.helpers import helper
+from benchmarks.process import CannotMeasure
+from benchmarks.proxying import CONTAINER_CONCURRENCY
+from benchmarks.report import Row
+
+#: Connections of a client, each with one request in flight; those of HTTP/2 have four.
+CONNECTIONS, STREAMS = 8, 4
+#: Instructions that a warm GET may take in a build that is not compiled.
+GOAL = 145_000
+_BODY = b"x" * 10_240
+_END = b"\r\n\r\nhello\n"
+_TOTAL = re.compile(r"^\s*Th\s*\d+\s+(\d[\d,]*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One kind of request.
+
+    Attributes:
+        request: the bytes of one request in HTTP/1; for HTTP/2 one of `http2_requests.KINDS`.
+        goal: instructions of one at most; None where nothing is demanded.
+    """
+
+    what: str
+    request: bytes | str
+    goal: int | None = None
+
+
+_HOST = b"Host: %b\r\n" % activator.HOST.encode()
+#: Fields as an ingress sends them, besides Host.
+_INGRESS = (
+    b"user-agent: Mozilla/5.0 (X11; Linux x86_64) Chrome/126.0.0.0\r\n"
+    b"accept: */*\r\naccept-encoding: gzip, deflate, br\r\naccept-language: en\r\n"
+    b"cookie: session=0123456789abcdef\r\n"
+    b"x-forwarded-for: 10.1.2.3\r\nx-forwarded-proto: http\r\n"
+    b"x-envoy-external-address: 10.1.2.3\r\n"
+    b"x-request-id: 4f1c2d3e-5a6b-7c8d-9e0f-112233445566\r\n"
+    b"traceparent: 00-0123456789abcdef0123456789abcdef-0123456789abcdef-01\r\n"
+    b"k-original-host: hello.example.com\r\n"
+    b"knative-serving-namespace: default\r\nknative-serving-revision: %b\r\n"
+    % activator.NAME.encode()
+)
+HTTP1 = (
+    Load("GET", b"GET / HTTP/1.1\r\n%b\r\n" % _HOST, GOAL),
+    Load("GET, 14 fields as from an ingress", b"GET / HTTP/1.1\r\n%b%b\r\n" % (_HOST, _INGRESS)),
+    Load(
+        "POST of 10 KB",
+        b"POST / HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (_HOST, len(_BODY), _BODY),
+    ),
+)
+HTTP2 = (
+    Load("h2c GET, the same again and again", "repeating"),
+    Load("h2c GET, as through an ingress", "ingress"),
+    Load("gRPC unary, straight from its client", "unary"),
+)
+
+
+def measure(folder: Path, few: int, many: int) -> Iterator[Row]:
+    """Yield one row for each kind of request.
+
+    Arguments:
+        few, many: requests on each connection, in the two parts of a turn.
+
+    Raises:
+        CannotMeasure: a program is missing, or requests failed.
+    """
+    valgrind = nginx.need("valgrind", "valgrind")
+    control = nginx.need("callgrind_control", "valgrind")
+    for name, loads, send in (("http1", HTTP1, _send_http1), ("http2", HTTP2, _send_http2)):
+        own = folder / name
+        own.mkdir()
+        with _pods(own, http2=name == "http2"), _counted(valgrind, own, name == "http2") as ours:
+            for load in loads:
+                yield _row(load, _instructions(control, ours, load, (few, many), send), few, many)
+
+
+def _row(load: Load, counts: Sequence[int], few: int, many: int) -> Row:
+    """Return the row of one kind of request; ``counts`` are the instructions of both parts."""
+    each = (counts[1] - counts[0]) / (CONNECTIONS * (many - few))
+    return Row(
+        f"instructions: {load.what}",
+        f"{each / 1000:.1f} k",
+        f"Python {platform.python_version()}, {sys.executable}",
+        None,
+        "" if load.goal is None else f"<= {load.goal // 1000} k",
+        None if load.goal is None else each <= load.goal,
+        {"counts": list(counts), "requests": [CONNECTIONS * few, CONNECTIONS * many]},
+    )
+
+
+_Send = Callable[[int, Load, int], None]
+
+
+def _instructions(
+    control: str, ours: Activator, load: Load, counts: Sequence[int], send: _Send
+) -> list[int]:
+    """Return the instructions of each part of a turn."""
+    send(ours.port, load, counts[0])  # warms connections, pools and memos; not counted
+    found = []
+    for count in counts:
+        before = _total(control, ours.pid)
+        send(ours.port, load, count)
+        found.append(_total(control, ours.pid) - before)
+    return found
+
+
+def _total(control: str, pid: int) -> int:
+    """Return the instructions of all threads so far."""
+    command = [control, "-e", str(pid)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    threads = _TOTAL.findall(told)
+    if not threads:
+        raise CannotMeasure(f"callgrind_control says: {' '.join(told.split())}")
+    return sum(int(each.replace(",", "")) for each in threads)
+
+
+def _send_http1(port: int, load: Load, count: int) -> None:
+    """Send so many requests on each connection, each when the one before it is answered."""
+    assert isinstance(load.request, bytes)
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
+    try:
+        for _ in range(count):
+            for client in clients:
+                client.sendall(load.request)
+            for client in clients:
+                _read_answer(client)
+    finally:
+        for client in clients:
+            client.close()
+
+
+def _read_answer(client: socket.socket) -> None:
+    data = b""
+    while not data.endswith(_END):
+        more = client.recv(65536)
+        if not more:
+            raise CannotMeasure(f"a connection ended after {data[:200]!r}")
+        data += more
+    if not data.startswith(b"HTTP/1.1 200"):
+        raise CannotMeasure(f"a request failed: {data[:200]!r}")
+
+
+def _send_http2(port: int, load: Load, count: int) -> None:
+    """Send so many requests on each connection, four of them in flight."""
+    assert isinstance(load.request, str)
+    counts = map(str, (CONNECTIONS, STREAMS, count))
+    where = f"127.0.0.1:{port}"
+    with helper("http2_client", where, activator.HOST, load.request, *counts) as client:
+        client.hear()
+        client.say("")
+        answers = client.hear()["answers"]
+    if answers != CONNECTIONS * count:
+        raise CannotMeasure(f"{CONNECTIONS * count - answers} requests failed")
+
+
+@contextmanager
+def _pods(folder: Path, *, http2: bool) -> Iterator[None]:
+    if not http2:
+        with nginx.pods(folder):
+            yield
+        return
+    places = [f"{ip}:{nginx.POD_PORT}" for ip in nginx.POD_IPS]
+    with helper("http2_pod", "0", *places) as pods:
+        pods.hear()
+        yield
+
+
+@contextmanager
+def _counted(valgrind: str, folder: Path, h2c: bool) -> Iterator[Activator]:
+    """Run the activator under callgrind; ``h2c``: its pods speak HTTP/2."""
+    manifests = folder / "manifests"
+    pods = [
+        PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)
+        for ip in nginx.POD_IPS
+    ]
+    activator.write_revision(manifests, pods, container_concurrency=CONTAINER_CONCURRENCY, h2c=h2c)
+    out = f"--callgrind-out-file={folder}/callgrind.out"
+    before = (valgrind, "--quiet", "--tool=callgrind", out)
+    with activator.running(manifests, before=before) as found:
+        yield found
