@@ -10,6 +10,8 @@ from bisect import bisect_left
 
 #: Seconds; the OpenTelemetry buckets for HTTP durations, as Knative's activator has them.
 DURATION_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+#: The first of them: nearly all requests take less.
+_SHORT = DURATION_BOUNDS[0]
 #: Bytes; the OpenTelemetry SDK's default buckets.
 SIZE_BOUNDS = (0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000)
 #: Seconds; up to the longest time-out that Knative allows by default, so that no cold start
@@ -55,7 +57,10 @@ class HttpCounters:
     def observe_head(self, seconds: float, request_size: int) -> None:
         """Count one request whose answer has only begun; as ``observe``."""
         duration, requests = self.duration, self.request_size
-        duration.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
+        if seconds <= _SHORT:  # nearly all are: one comparison in place of four
+            duration.counts[0] += 1
+        else:
+            duration.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
         duration.total += seconds
         if request_size > 0:
             requests.counts[bisect_left(SIZE_BOUNDS, request_size)] += 1

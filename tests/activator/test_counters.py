@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.counters import (
+    DURATION_BOUNDS,
     OUTCOMES,
     SIZE_BOUNDS,
     WAIT_BOUNDS,
@@ -22,6 +23,15 @@ def test_a_value_is_counted_below_the_first_bound_that_it_does_not_exceed(value,
     histogram = Histogram((1, 10))
     histogram.observe(value)
     assert histogram.counts == [int(i == index) for i in range(3)]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.004, 0.005, 0.0050001, 0.01, 10, 11])
+def test_a_request_is_counted_as_any_other_value(seconds):
+    counters, plain = HttpCounters(), Histogram(DURATION_BOUNDS)
+    counters.observe(seconds, 0, 0)
+    plain.observe(seconds)
+    assert counters.duration.counts == plain.counts
+    assert counters.duration.total == plain.total
 
 
 def test_the_total_is_the_sum_of_what_is_known():
