@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from time import process_time
 
-from activator.proxy.request import RequestLimits, read_request
-from activator.proxy.response import read_response
+from activator.proxy.message.request import RequestLimits, read_request
+from activator.proxy.message.response import read_response
 from benchmarks.instructions import HTTP1
 from benchmarks.report import Row, middle
 

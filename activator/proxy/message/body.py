@@ -31,7 +31,7 @@ _MAX_CHUNK = 1 << 62
 #: counted of it where a peer sends two bytes at a time.
 _SMALL_PIECE = 1024
 _FIELD = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
-#: As a number, see request._UNDERSCORE.
+#: As a number, see request._HASH.
 _CR = ord("\r")
 
 

@@ -6,7 +6,6 @@ Knative pkg/networking/constants.go (control names).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 #: What a request carries for us alone, or that we set: a client's own is taken out, but for
@@ -53,67 +52,125 @@ _NOT_IN_TRAILERS = frozenset(
     )
 )
 
-#: The fields of a request that we read, take out or rewrite. Grouped by their first letter, so
-#: that the matcher leaves other fields after one character.
-REQUEST_FIELDS = re.compile(
-    rb"\r\n("
-    rb"[Cc](?i:onnection|ontent-length)"
-    rb"|[Ee](?i:xpect)"
-    rb"|[Hh](?i:ost|ttp2-settings)"
-    rb"|[Kk](?i:eep-alive|native-serving-(?:revision|namespace)"
-    rb"|-(?:network-(?:probe|hash)|kubelet-probe|proxy-request|original-host))"
-    rb"|[Pp](?i:roxy-(?:connection|authenticate|authorization))"
-    rb"|[Tt](?i:e|railer|ransfer-encoding)"
-    rb"|[Uu](?i:pgrade)"
-    rb"|[Xx](?i:-forwarded-for)"
-    rb"):[ \t]*([^\r]*)"
+#: What a field's name means that only looks like one of ours: it never passes.
+_LOOKALIKE = b"_"
+#: Field names that a memo holds besides our own, and bytes of one: 50 KiB, whatever peers send.
+MEMO_NAMES = 512
+MEMO_NAME_BYTES = 64
+
+
+class FieldNames:
+    """The names of the fields that mean something to us.
+
+    It remembers what a name means as its sender spells it: a peer spells its names alike from one
+    message to the next. It remembers no value: values are new each time, or secret.
+
+    Arguments:
+        names: in lower case.
+        bars_lookalikes: fields whose names only look like ours are taken out, see is_lookalike.
+
+    Attributes:
+        names: the same.
+        meanings: by a name as it is spelled: itself in lower case, empty where it means nothing to
+            us. Holds ``MEMO_NAMES`` others besides our own at most.
+    """
+
+    __slots__ = ("_bars_lookalikes", "_own", "meanings", "names")
+
+    def __init__(self, names: Iterable[bytes], *, bars_lookalikes: bool = False) -> None:
+        self.names = frozenset(names)
+        self._bars_lookalikes = bars_lookalikes
+        self._own = {spelled: name for name in self.names for spelled in (name, name.title())}
+        self.meanings = self._own.copy()
+
+    def learn(self, name: bytes) -> bytes:
+        """Return what a name means that ``meanings`` lacks, and remember it.
+
+        A full memo forgets all names but our own: to weigh names would cost each message.
+        """
+        lower = name.lower()
+        meaning = b""
+        if lower in self.names:
+            meaning = lower
+        elif self._bars_lookalikes and is_lookalike(lower):
+            meaning = _LOOKALIKE
+        if len(name) <= MEMO_NAME_BYTES:
+            if len(self.meanings) >= len(self._own) + MEMO_NAMES:
+                self.meanings = self._own.copy()
+            self.meanings[name] = meaning
+        return meaning
+
+
+#: The fields of a request that we read, take out or rewrite.
+REQUEST_FIELDS = FieldNames(
+    (
+        *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
+        *(b"knative-serving-namespace", b"knative-serving-revision", b"k-kubelet-probe"),
+        *(b"k-network-hash", b"k-network-probe", b"k-original-host", b"k-proxy-request"),
+        *(b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer"),
+        *(b"transfer-encoding", b"upgrade", b"x-forwarded-for"),
+    ),
+    bars_lookalikes=True,
 )
 
 #: The same of a response.
-RESPONSE_FIELDS = re.compile(
-    rb"\r\n("
-    rb"[Cc](?i:onnection|ontent-length)"
-    rb"|[Dd](?i:ate)"
-    rb"|[Kk](?i:eep-alive)"
-    rb"|[Pp](?i:roxy-(?:connection|authenticate|authorization))"
-    rb"|[Tt](?i:railer|ransfer-encoding)"
-    rb"|[Uu](?i:pgrade)"
-    rb"):[ \t]*([^\r]*)"
+RESPONSE_FIELDS = FieldNames(
+    (
+        *(b"connection", b"content-length", b"date", b"keep-alive", b"proxy-authenticate"),
+        *(b"proxy-authorization", b"proxy-connection", b"trailer", b"transfer-encoding"),
+        b"upgrade",
+    )
 )
 
 
-def split_head(pattern: re.Pattern[bytes], head: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
+def split_head(names: FieldNames, head: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
     """Take a message head apart.
 
     Arguments:
-        pattern: REQUEST_FIELDS or RESPONSE_FIELDS.
+        names: REQUEST_FIELDS or RESPONSE_FIELDS.
         head: start line and fields, without the empty line; each line but the first is preceded
             by its CRLF.
 
     Returns:
-        The start line; the fields that the pattern names, by lower-case name, values of equal
-        names joined by ``, `` (RFC 9110 section 5.3); all other fields as they came, each
-        preceded by its CRLF.
+        The start line; the fields of ``names``, by lower-case name, values of equal names joined
+        by ``, `` (RFC 9110 section 5.3); all other fields as they came, each preceded by its CRLF,
+        but for lookalikes in a request.
     """
-    parts = pattern.split(head)
-    start, separator, early = parts[0].partition(b"\r\n")
-    if early:
-        early = separator + early
-    count = len(parts)
-    if count == 4:
-        return start, {parts[1].lower(): parts[2]}, early + parts[3]
-    fields = dict(zip(map(bytes.lower, parts[1::3]), parts[2::3]))  # noqa: B905 # both as long
-    if 3 * len(fields) != count - 1:
-        fields = _joined(parts)
-    return start, fields, early + b"".join(parts[3::3])
-
-
-def _joined(parts: list[bytes]) -> dict[bytes, bytes]:
+    meanings = names.meanings
+    lines = head.split(b"\r\n")
     fields: dict[bytes, bytes] = {}
-    for name, value in zip(parts[1::3], parts[2::3], strict=True):
-        key = name.lower()
-        fields[key] = fields[key].rstrip(b" \t") + b", " + value if key in fields else value
-    return fields
+    others = [b""]
+    repeated: list[tuple[bytes, bytes]] = []
+    for line in lines[1:]:
+        name, _, value = line.partition(b":")
+        meaning = meanings.get(name)
+        if meaning is None:
+            meaning = names.learn(name)
+        if not meaning:
+            others.append(line)
+        elif meaning is _LOOKALIKE:
+            pass
+        elif meaning in fields:
+            repeated.append((meaning, value.lstrip(b" \t")))
+        else:
+            fields[meaning] = value.lstrip(b" \t")
+    if repeated:
+        _join(fields, repeated)
+    return lines[0], fields, b"\r\n".join(others)
+
+
+def _join(fields: dict[bytes, bytes], repeated: list[tuple[bytes, bytes]]) -> None:
+    """Add further values of names that ``fields`` has, in time linear in all their bytes."""
+    pieces: dict[bytes, list[bytes]] = {}
+    for name, value in repeated:
+        if name in pieces:
+            said = pieces[name]
+            said[-1] = said[-1].rstrip(b" \t")
+        else:
+            said = pieces[name] = [fields[name].rstrip(b" \t")]
+        said.append(b", " + value)
+    for name, said in pieces.items():
+        fields[name] = b"".join(said)
 
 
 def tokens(value: bytes) -> list[bytes]:
@@ -127,17 +184,12 @@ def without_named(block: bytes, names: Iterable[bytes]) -> bytes:
     return _filtered(block, lambda name: name in doomed)
 
 
-def without_lookalikes(block: bytes) -> bytes:
-    """Take out fields whose name becomes a control or forwarding name where ``_`` means ``-``.
+def is_lookalike(name: bytes) -> bool:
+    """Return whether a name, in lower case, is one of ours where ``_`` means ``-``.
 
     CGI-style environments behind the pod cannot tell ``X_Forwarded_For`` from
     ``X-Forwarded-For`` (Envoy: headers_with_underscores_action).
     """
-    return _filtered(block, is_lookalike)
-
-
-def is_lookalike(name: bytes) -> bool:
-    """Return whether without_lookalikes takes out a field of this name, in lower case."""
     return b"_" in name and _is_protected(name.replace(b"_", b"-"))
 
 
@@ -153,7 +205,7 @@ def clean_trailers(trailers: bytes) -> bytes:
 
 def is_ours(name: bytes) -> bool:
     """Return whether a request's field of this name, in lower case, means something to us."""
-    return REQUEST_FIELDS.fullmatch(b"\r\n%b:" % name) is not None
+    return name in REQUEST_FIELDS.names
 
 
 def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> bytes:

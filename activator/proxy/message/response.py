@@ -7,7 +7,6 @@ Sources: RFC 9110, RFC 9112.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody
 from activator.proxy.message.fields import RESPONSE_FIELDS, split_head, tokens, without_named
@@ -25,7 +24,6 @@ _EMPTY_LINE = re.compile(rb"\n\r?\n")
 _CONTROLS = bytes((*range(9), *range(10, 32), 127))
 
 
-@dataclass(slots=True)
 class Response:
     """A response head.
 
@@ -43,17 +41,42 @@ class Response:
         upgrade: the protocol that a 101 names.
     """
 
-    status: int
-    reason: bytes
-    block: bytes
-    date: bytes
-    length: int
-    keep_alive: bool
-    plain: bool
-    cut: bytes = b""
-    body: Body | None = None
-    chunked: bool = False
-    upgrade: bytes = b""
+    __slots__ = (
+        "block",
+        "body",
+        "chunked",
+        "cut",
+        "date",
+        "keep_alive",
+        "length",
+        "plain",
+        "reason",
+        "status",
+        "upgrade",
+    )
+
+    def __init__(
+        self,
+        status: int,
+        reason: bytes,
+        block: bytes,
+        date: bytes,
+        length: int,
+        keep_alive: bool,
+        plain: bool,
+    ) -> None:
+        # Not a dataclass, see request.Request.
+        self.status = status
+        self.reason = reason
+        self.block = block
+        self.date = date
+        self.length = length
+        self.keep_alive = keep_alive
+        self.plain = plain
+        self.cut = b""
+        self.body: Body | None = None
+        self.chunked = False
+        self.upgrade = b""
 
 
 def with_crlf(data: bytes) -> bytes | None:
@@ -88,20 +111,14 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     """
     check_response(head)
     start, fields, block = split_head(RESPONSE_FIELDS, head[:-4])
-    minor = _VERSIONS.get(start[:9])
-    code, reason = start[9:12], start[12:]
-    if minor is None or not code.isdigit() or code < b"100" or reason[:1] not in _BEFORE_REASON:
-        raise FramingError("malformed status line", 502)
-    status = int(code)
+    line = status_lines.get(start) or _status_line(start)
+    status = line.status
     date = fields.pop(b"date", b"")
     said = fields.pop(b"content-length", None)
     length = -1 if said is None else int(said)
-    alive = minor == 1
-    plain = alive and length >= 0 and date != b"" and status != 204
-    response = Response(status, reason, block, date, length, alive, plain)
-    if reason != b" OK" and (printable := reason.translate(None, _CONTROLS)) != reason:
-        response.reason = printable
-        response.plain = False
+    alive = line.alive
+    plain = line.plain and length >= 0 and date != b""
+    response = Response(status, line.reason, block, date, length, alive, plain)
     if fields:
         if len(fields) == 1 and fields.get(b"connection") == b"keep-alive" and _IDLE_TALK in head:
             response.cut = _IDLE_TALK
@@ -112,6 +129,52 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     if not (to_head or status < 200 or status in _NO_BODY):
         _framing(response)
     return response
+
+
+class _StatusLine:
+    """What a status line says.
+
+    Attributes:
+        status, reason: as in Response.
+        alive: whether the connection lives on where nothing is said: HTTP/1.1.
+        plain: as in Response, as far as the line says.
+    """
+
+    __slots__ = ("alive", "plain", "reason", "status")
+
+    def __init__(self, status: int, reason: bytes, alive: bool, plain: bool) -> None:
+        self.status = status
+        self.reason = reason
+        self.alive = alive
+        self.plain = plain
+
+
+#: By the line itself, see _status_line.
+status_lines: dict[bytes, _StatusLine] = {}
+#: Status lines that are remembered, and bytes of one: pods may make up any.
+MEMO_STATUS_LINES = 256
+MEMO_STATUS_LINE_BYTES = 64
+
+
+def _status_line(start: bytes) -> _StatusLine:
+    """Read a status line and remember it; a full memo forgets all.
+
+    Raises:
+        FramingError: it is malformed.
+    """
+    minor = _VERSIONS.get(start[:9])
+    code, reason = start[9:12], start[12:]
+    if minor is None or not code.isdigit() or code < b"100" or reason[:1] not in _BEFORE_REASON:
+        raise FramingError("malformed status line", 502)
+    status = int(code)
+    printable = reason.translate(None, _CONTROLS)
+    plain = minor == 1 and status != 204 and printable == reason
+    line = _StatusLine(status, printable, minor == 1, plain)
+    if len(start) <= MEMO_STATUS_LINE_BYTES:
+        if len(status_lines) >= MEMO_STATUS_LINES:
+            status_lines.clear()
+        status_lines[start] = line
+    return line
 
 
 def _connection(response: Response, fields: dict[bytes, bytes], alive: bool) -> None:
