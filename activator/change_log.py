@@ -1,8 +1,8 @@
-"""Logs what changes about pods and capacities: what happened, and what follows for requests.
+"""Logs changes of pods and capacities: what happened, and the effect on requests.
 
-A line costs 40 µs, so lines are limited per revision and in all; a summary follows for what was
-left out. Decides nothing, and looks at nothing but what it is given. Knative's counterpart: "Set
-capacity to 0 (backends: 0, index: 0/1)" of pkg/activator/net/throttler.go.
+A line costs 40 µs, so the number of lines is limited per revision and in total; a summary counts
+the lines that were left out. Decides nothing, and reads only its arguments. Knative's counterpart:
+"Set capacity to 0 (backends: 0, index: 0/1)" of pkg/activator/net/throttler.go.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from throttler.rule import Decision, Rule, verdict
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which lines are counted.
+#: Seconds in which lines are counted towards the limits.
 WINDOW: Final = 10.0
-#: Lines of one kind in that time, of one revision and of all.
+#: Lines of one kind in that time, for one revision and for all.
 OF_REVISION: Final = 10
 OF_ALL: Final = 100
-#: Revisions that have a summary of their own.
+#: Revisions with a summary of their own, at most.
 _SUMMARIES: Final = 10
 
 
 class _Kind(Enum):
-    """What is limited on its own: pods that come and go must not hide a capacity of 0."""
+    """The kinds of lines. Each has its own limit: changes of pods must not hide a capacity of 0."""
 
     POD = "pod"
     CAPACITY = "capacity"
@@ -42,10 +42,10 @@ class _Kind(Enum):
 
 _NOT_UNTIL_PROBED: Final = "no request goes to it until it passes a probe"
 _USED: Final = "requests may go to it"
-#: What follows for requests where a rule says so whatever it decides; the other rules are of
-#: readiness, and a pod that waits for one of them waits for Kubernetes.
+#: The effect on requests, by decision and rule. The other rules are about readiness: a pod that
+#: waits because of one of them waits for Kubernetes.
 _CONSEQUENCES: Final[Mapping[tuple[Decision, Rule], str]] = {
-    (Decision.USE, Rule.ON_TRIAL): "it has one request at a time until it answers one well",
+    (Decision.USE, Rule.ON_TRIAL): "it gets one request at a time until it responds well",
     (Decision.USE, Rule.BEYOND_SHARE): "requests go to it once the pods of our share are full",
     (Decision.WAIT, Rule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
     (Decision.WAIT, Rule.PROBE_FAILED): _NOT_UNTIL_PROBED,
@@ -67,7 +67,7 @@ class ChangeLog:
 
     Arguments:
         clock: seconds, monotonic.
-        why: says why requests of a revision wait, and a detail.
+        why: returns why requests of a revision wait, and a detail.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class ChangeLog:
 
     @property
     def wanted(self) -> bool:
-        """Whether the log's level lets these lines through."""
+        """Whether the log's level includes these lines."""
         return logger.isEnabledFor(logging.INFO)
 
     def pod(self, pod: PodTracker, why: str) -> None:
         """Log that a pod, or the ClusterIP, has changed.
 
         Arguments:
-            why: what happened, as a sentence without its end.
+            why: what happened, as a sentence without its full stop.
         """
         revision = pod.revision.revision.id
         if not (self.wanted and self._admits(revision, _Kind.POD)):
@@ -113,11 +113,11 @@ class ChangeLog:
         )
 
     def capacity(self, revision: RevisionThrottler, was: int, why: str) -> None:
-        """Log that a revision can be given requests again, or no longer.
+        """Log that a revision's capacity changed to or from 0.
 
         Arguments:
             was: its capacity before.
-            why: what happened, as a sentence without its end.
+            why: what happened, as a sentence without its full stop.
         """
         terms = revision.capacity_terms()
         now = terms.capacity
@@ -139,7 +139,7 @@ class ChangeLog:
         )
 
     def close(self) -> None:
-        """Log what was left out until now."""
+        """Log how many lines were left out until now."""
         self._sum_up()
 
     # -- limits ---------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class ChangeLog:
         return False
 
     def _sum_up(self) -> None:
-        """Log how many lines were left out, and count anew."""
+        """Log how many lines were left out, and reset the counts."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -186,7 +186,7 @@ class ChangeLog:
 
 
 def name_of(pod: PodTracker) -> str:
-    """Return what a pod is called in a log line."""
+    """Return the name of a pod in a log line."""
     return f"{'ClusterIP' if pod.is_service else 'pod'} {pod.address}"
 
 

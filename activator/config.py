@@ -348,11 +348,11 @@ class Settings:
     )
     unread_bytes: int = setting(
         values.SIZE, "ACTIVATOR_UNREAD_BYTES", REQUESTS, "128MiB",
-        "Bytes of responses that clients do not read and of requests that pods do not read, all "
-        "together. Beyond half of them each gets a quarter of its 64 KiB; beyond all the one that "
-        "has waited longest without progress is ended.",
-        "2,048 peers that read nothing. With all other bounds reached less than the 1 GiB of our "
-        "manifests.",
+        "Bytes of responses that clients do not read and of requests that pods do not read, in "
+        "total. Above half of this, each may hold 16 KiB instead of 64 KiB. At the limit, the "
+        "connection or stream without progress for longest ends.",
+        "Enough for 2,048 peers that read nothing. With every other limit reached, it fits into "
+        "the 1 GiB of our manifests.",
     )
     max_headers: int = setting(
         values.count(1), "ACTIVATOR_MAX_HEADERS", REQUESTS, "1000",
@@ -390,8 +390,8 @@ class Settings:
         values.choice("auto", "probe", "kubernetes"), "ACTIVATOR_READINESS_POLICY", PODS, "auto",
         "What makes a pod usable, for revisions without the annotation "
         "activator.dev/readiness-policy. probe: it passed the activator's probe. kubernetes: it is "
-        "also listed as ready. auto: kubernetes where a container has an exec readiness probe or a "
-        "startup probe, else probe. Use kubernetes where queue-proxy does not poll sidecars "
+        "also listed as ready. auto: kubernetes if a container has an exec readiness probe or a "
+        "startup probe, otherwise probe. Use kubernetes if queue-proxy does not poll sidecars "
         "(Knative before 1.14).",
         "Saves a cold start the seconds until Kubernetes notices, where that is safe.",
     )
@@ -402,9 +402,9 @@ class Settings:
     )
     probe_frequency: float = setting(
         values.duration(), "PROBE_FREQUENCY", PODS, "200ms",
-        "Time between the first probes of a pod for which no request waits; it doubles with each "
-        "failure up to 30 s. While one waits: every 5 ms; from 25 ms to 200 ms after a response "
-        "that the pod is not ready.",
+        "Time between the first probes of a pod while no request waits; it doubles with each "
+        "failure up to 30 s. While a request waits, it is 5 ms, or 25 ms to 200 ms after a \"not "
+        "ready\" response.",
         "Knative's default.",
     )
     max_probes: int = setting(

@@ -156,36 +156,36 @@ class Driver:
     # -- pods -----------------------------------------------------------------------------------
 
     def connect_failed(self, pod: PodTracker, error: str, *, sent: bool = False) -> None:
-        """Take that a pod could not be reached, or dropped a request before a byte of an answer.
+        """Record that a connect failed, or that a pod closed before the first byte of a response.
 
         Arguments:
-            error: what was met, for people.
-            sent: whether the request had gone out to it.
+            error: what happened, for people.
+            sent: whether the request had been sent to the pod.
         """
-        failed = "that was sent to it got no answer" if sent else "could not be given to it"
+        failed = "that was sent to it got no response" if sent else "could not be sent to it"
         why = f"a request {failed}: {error}"
         with self._narration.of_pod(pod, why):
             changes = pod.revision.connect_failed(pod, error, self.clock())
         self.carry_out(changes)
 
     def answered_badly(self, pod: PodTracker, error: str, *, untouched: bool) -> None:
-        """Take an answer to a request that speaks against its pod.
+        """Record a bad response of a pod to a request.
 
         Arguments:
-            error: what it was, for people.
-            untouched: queue-proxy says that its application has nothing of the request.
+            error: what was wrong, for people.
+            untouched: whether queue-proxy reports that its application had nothing of the request.
         """
-        why = f"its responses speak against it: {error}"
+        why = f"it returned a bad response: {error}"
         with self._narration.of_pod(pod, why):
             changes = pod.revision.answered_badly(pod, error, self.clock(), untouched=untouched)
         self.carry_out(changes)
 
     def answered_well(self, pod: PodTracker) -> None:
-        """Take any other answer; only of use while the pod has ``strikes``."""
+        """Record any other response; needed only while the pod has ``strikes``."""
         self.carry_out(pod.revision.answered_well(pod, self.clock()))
 
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
-        """Take a probe's good answer."""
+        """Record a passed probe."""
         now = self.clock()
         with self._narration.of_pod(pod, "it passed its probe"):
             changes = pod.revision.probe_passed(pod, epoch, now)
@@ -196,11 +196,11 @@ class Driver:
     def probe_failed(
         self, pod: PodTracker, epoch: int, error: str, status: int | None = None
     ) -> None:
-        """Take a probe's bad answer, or none.
+        """Record a failed probe.
 
         Arguments:
             error: what was wrong, for people.
-            status: of the answer; None if there was none.
+            status: of the response; None if there was none.
         """
         now = self.clock()
         with self._narration.of_pod(pod, f"its probe failed: {error}{_silence(pod, now)}"):
@@ -208,7 +208,7 @@ class Driver:
         self.carry_out(changes)
 
     def look_for_silence(self) -> None:
-        """Have pods probed that have requests and begin no response; due every second."""
+        """Probe pods that have requests and begin no response; due every second."""
         self.carry_out(self.throttler.look_for_silence(self.clock()))
 
     def set_mesh(self, mode: MeshMode, pod_addressability: bool) -> None:
@@ -364,7 +364,7 @@ class Driver:
 
 
 def _silence(pod: PodTracker, now: float) -> str:
-    """Return what to add where a pod with requests has begun no response for long."""
+    """Return a suffix for the log that gives the pod's silence; empty if it is not silent."""
     silent = pod.revision.silence.of(pod, now)
     if silent is None:
         return ""

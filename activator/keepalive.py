@@ -1,8 +1,8 @@
-"""TCP keep-alive and user time-out of every socket: one table, and one function that applies it.
+"""TCP keep-alive and user time-out of every socket: one table, and functions that apply it.
 
 A peer that has vanished (its node is gone, or packets are dropped) sends no FIN and no RST. Only
-these options find it; without them Linux keeps an idle connection for two hours. Options that the
-machine does not have are left out, so macOS finds a dead peer too, only less precisely.
+these options find it; without them Linux keeps an idle connection for two hours. The functions skip
+options that the machine does not have, so macOS also finds a dead peer, but less precisely.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 
 class KeepAlive(NamedTuple):
-    """When the kernel gives a silent peer up.
+    """When the kernel closes the connection of a silent peer.
 
     Attributes:
         idle: seconds without traffic until the first keep-alive probe.
         interval: seconds between two probes.
-        probes: probes without an answer after which the connection ends; 0 for the kernel's own.
-        user_timeout: seconds that sent data may stay unacknowledged; it also bounds the keep-alive
-            probes. 0 for the kernel's own, a quarter of an hour.
+        probes: unanswered probes after which the connection ends; 0 for the kernel's default.
+        user_timeout: seconds that sent data may stay unacknowledged; also limits the keep-alive
+            probes. 0 for the kernel's default, a quarter of an hour.
     """
 
     idle: int
@@ -32,13 +32,13 @@ class KeepAlive(NamedTuple):
 class SocketKind(Enum):
     """The other end of a connection.
 
-    CLIENT: a client of any of our ports; accepted sockets inherit the options of
-        their listener. Found after 2.5 minutes (Go's net/http server: the same values).
+    CLIENT: a client of any of our ports. Accepted sockets inherit the options of their listener.
+        A dead client is found after 2.5 minutes, as by Go's net/http server (same values).
     HALF_CLOSED: a client that has ended its sending side. A closed socket and a half-closed one
         look alike until the peer's kernel answers a probe with a reset.
-    POD: a pod, over HTTP/1 and HTTP/2. Found within 20 s.
-    POD_SLOW: a pod that may leave much of a request unread, as an application that is busy does.
-        The user time-out would end that connection, although the pod's kernel answers.
+    POD: a pod, over HTTP/1 and HTTP/2. A vanished pod is found within 20 s.
+    POD_SLOW: a pod whose busy application may leave much of a request unread. The user time-out
+        would close that connection, although the pod's kernel responds.
     API_SERVER: the Kubernetes API server, whose watches may be silent for minutes.
     """
 
@@ -57,7 +57,7 @@ _USER_TIMEOUT: Final = ("TCP_USER_TIMEOUT",)
 
 
 def find_dead(sock: socket.socket, peer: SocketKind) -> None:
-    """Have the kernel find out that the peer has vanished.
+    """Set the options by which the kernel finds a vanished peer.
 
     Arguments:
         sock: a TCP socket; a listener passes its options on to the sockets that it accepts.
@@ -76,7 +76,7 @@ def find_dead(sock: socket.socket, peer: SocketKind) -> None:
 
 
 def bound_unacknowledged(sock: socket.socket, peer: SocketKind) -> None:
-    """Set the user time-out alone, or lift it where the peer's entry has none."""
+    """Set only the user time-out, or remove it if the peer's entry has none."""
     _set(sock, _USER_TIMEOUT, 1000 * peer.value.user_timeout)
 
 

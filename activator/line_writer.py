@@ -1,10 +1,10 @@
-"""Lines for a file that may not accept them: the caller never waits.
+"""Writes lines to a file that may block: the caller never waits.
 
-A full pipe, a stopped terminal and a file system that hangs block ``write(2)``. A descriptor that
-is set not to block affects every process that shares it. So a thread writes; it gathers lines,
-since each wake-up takes the interpreter's lock from the byte path. The queue is bounded; beyond
-the bound, lines are dropped, counted and reported. Works without a loop and from every thread.
-Knative's counterpart: none; its activator waits for the file.
+A full pipe, a stopped terminal and a file system that hangs block ``write(2)``. A non-blocking
+descriptor affects every process that shares it. So a thread writes. It gathers lines, since each
+wake-up takes the interpreter's lock from the byte path. The queue is bounded; further lines are
+dropped, counted and reported. Works without a loop and from every thread. Knative has no
+counterpart: its activator waits for the file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ GATHER: Final = 0.05
 CAPACITY: Final = 4 << 20
 #: Writes that may be queued: small lines cost more memory than their bytes.
 MOST_LINES: Final = 20_000
-#: Bytes that may be queued beyond that by the threads of writers: the report that one file lost
-#: lines is not to be lost because the other file is late as well.
+#: Bytes that the threads of writers may queue beyond that: a report that one file lost lines must
+#: not be lost when the other file blocks as well.
 _RESERVE: Final = 64 << 10
-#: Bytes per ``write(2)``: room in the queue comes back in steps of this size.
+#: Bytes per ``write(2)``: the queue becomes free in steps of this size.
 _PIECE: Final = 64 << 10
 
 
@@ -48,18 +48,18 @@ class LineWriter:
         capacity: int = CAPACITY,
         most_lines: int = MOST_LINES,
     ) -> None:
-        """Args: the open file; its name in log lines; bytes and writes that may be queued."""
+        """Args: the open file, its name in log lines, the bytes and writes that may be queued."""
         self.dropped = 0
         self._descriptor = descriptor
         self._name = name
         self._capacity = capacity
         self._most_lines = most_lines
-        # All that follows is shared with the thread. The lock is reentrant: a finalizer that runs
-        # while it is held may log.
+        # The thread shares all attributes below. The lock is reentrant: a finalizer may run while
+        # the lock is held, and log.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._lines: list[bytes] = []
-        self._held = 0  # bytes of _lines and of what the thread is writing
+        self._held = 0  # bytes of _lines and of the lines that the thread is writing
         self._unreported = 0
         self._dropping = False
         self._idle = False
@@ -81,10 +81,10 @@ class LineWriter:
             self._drop(lines, why)
 
     def close(self, patience: float) -> bool:
-        """Write what is queued.
+        """Write the queued lines.
 
         Arguments:
-            patience: seconds to wait for the file at most.
+            patience: the most seconds to wait for the file.
 
         Returns:
             Whether everything was written or dropped; False if the file still blocks.
@@ -98,7 +98,7 @@ class LineWriter:
         return True
 
     def _refusal(self, fits: bool, size: int) -> str:
-        """Return why so many bytes cannot be queued; empty if they can all the same."""
+        """Return why these bytes cannot be queued; empty if they can."""
         if not fits:
             reports = getattr(_of_thread, "reports", False)
             if not reports or self._held + size > self._capacity + _RESERVE:
@@ -106,7 +106,7 @@ class LineWriter:
         return "" if self._thread is not None else self._start()
 
     def _start(self) -> str:
-        """Start the thread; return why that failed, or nothing."""
+        """Start the thread; return why that failed, empty if it did not."""
         thread = threading.Thread(target=self._run, name=f"log-{self._name}", daemon=True)
         try:
             thread.start()
@@ -140,7 +140,7 @@ class LineWriter:
                 self._changed.wait_for(lambda: self._ending, GATHER)
 
     def _next(self) -> bytes:
-        """Wait for lines and return all of them; return none at the end."""
+        """Wait for lines and return all of them; return nothing when the writer closes."""
         with self._changed:
             self._idle = True
             self._changed.wait_for(lambda: self._lines or self._ending)
@@ -154,7 +154,7 @@ class LineWriter:
         while view:
             try:
                 written = os.write(self._descriptor, view[:_PIECE])
-            except BlockingIOError:  # another process set the shared file so
+            except BlockingIOError:  # another process made the shared file non-blocking
                 select.select([], [self._descriptor], [])
                 continue
             except OSError as error:

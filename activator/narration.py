@@ -1,8 +1,8 @@
-"""Reports what a decision has changed: pods and capacity to the log, and with queues to listeners.
+"""Reports the changes that a decision makes to pods, capacity and queues.
 
-Looks at a revision before and after a call of the throttler and reports the difference, so that
-the throttler need not know of listeners or a log. Changes nothing; knows neither HTTP nor
-Kubernetes. Knative has no counterpart.
+Compares a revision before and after a call of the throttler, so that the throttler need not know
+of a log or of listeners. The log gets pods and capacity; the listeners also get queues. Changes
+nothing; knows neither HTTP nor Kubernetes. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from throttler.throttler import Throttler
 _NOBODY: AbstractContextManager[None] = nullcontext()
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
-#: Of a pod, its state and whether it is listed as ready.
+#: The state of a pod, and whether Kubernetes lists it as ready.
 _Look = tuple[str, bool]
-#: Says for people what happened to one pod, which was seen so before, if at all.
+#: Returns what happened to a pod, for people. The second argument is the pod's earlier look.
 _Why = Callable[[PodTracker, _Look | None], str]
 
 
@@ -55,10 +55,10 @@ class Narration:
     Arguments:
         throttler: whose decisions.
         events: the listeners.
-        log: takes changes of pods and capacities. While its level is above INFO and nobody
-            listens, no call does more than look whether.
+        log: gets changes of pods and capacities. While its level is above INFO and there is no
+            listener, nothing is compared.
         clock: seconds, on which tickets arrive.
-        why: says why requests of a revision wait, and a detail.
+        why: returns why requests of a revision wait, and a detail.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Narration:
         return self._compared(lambda: pod.revision, reason, lambda _: of_others, (pod,))
 
     def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
-        """Report what a decision about one revision changes, which may be new by it."""
+        """Report what a decision about one revision changes; the decision may add the revision."""
         if not self._is_wanted():
             return _NOBODY
 
@@ -105,7 +105,7 @@ class Narration:
         return self._compared(lambda: self._find(revision), reason, lambda _: why)
 
     def of_listing(self, revision: RevisionID) -> AbstractContextManager[None]:
-        """Report what another list of Kubernetes' changes; of each pod, how it is listed now."""
+        """Report what a new list of Kubernetes changes, and how it now lists each pod."""
         if not self._is_wanted():
             return _NOBODY
         return self._compared(lambda: self._find(revision), _listing, _listed)
@@ -208,11 +208,11 @@ class Narration:
             self._publish(EventKind.QUEUE_ENDED, revision, what)
 
     def gone(self, pods: Iterable[PodTracker]) -> None:
-        """Report pods that are no more."""
+        """Report pods that the throttler has removed."""
         if not self._is_wanted():
             return
         for pod in pods:
-            # The table of health: only what drains can go.
+            # Only a draining pod can go (throttler.health.TRANSITIONS).
             why = "it is not listed and has no request"
             if pod.is_service:
                 why = "requests no longer need it"
@@ -221,7 +221,7 @@ class Narration:
             self._tell_pod(pod, PodState.DRAINING.value, why)
 
     def decided(self, changes: Changes) -> None:
-        """Take what is about to be carried out: requests that leave queues."""
+        """Record requests that leave queues, before the changes are carried out."""
         leavers = (*changes.assigned, *changes.expired)
         for revision in {ticket.revision: None for ticket in leavers}:
             if revision is not None:

@@ -1,8 +1,8 @@
-"""stdout and stderr of the process: whatever is printed there is written by a thread.
+"""stdout and stderr of the process: threads write what the process prints.
 
 Replaces ``sys.stdout`` and ``sys.stderr``, so that ``print``, tracebacks, warnings and the logs of
-other packages never wait for a pipe or a terminal either. Knows nothing of what is written.
-Knative's counterpart: none.
+other packages never wait for a pipe or a terminal. Does not read the text. Knative has no
+counterpart.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Final, TextIO, cast
 
 from activator.line_writer import LineWriter
 
-#: Seconds in which both files have to accept what is queued when the process ends.
+#: Seconds that both files together have to accept the queued lines when the process ends.
 PATIENCE: Final = 1.0
-#: Bytes of a line without its end that are kept back.
+#: The most bytes of an incomplete line that are held back.
 _LONGEST_LINE: Final = 64 << 10
 
 
@@ -28,7 +28,7 @@ class LineStream(io.TextIOBase):
     """A text stream that passes whole lines to a writer and never waits."""
 
     def __init__(self, writer: LineWriter, descriptor: int) -> None:
-        """Args: takes the lines; the file that it writes to."""
+        """Args: the writer of the lines; the descriptor that it writes to."""
         self._writer = writer
         self._descriptor = descriptor
         self._lock = threading.RLock()
@@ -57,12 +57,12 @@ class LineStream(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Take text; what follows the last line end waits for its own line end."""
+        """Pass text to the writer if it ends with a line end; hold it back otherwise."""
         self._pass(text.encode("utf-8", "backslashreplace"), whole=text.endswith("\n"))
         return len(text)
 
     def flush(self) -> None:
-        """Pass on the line that has no end yet. Does not wait until it is written."""
+        """Pass on the incomplete line. Does not wait until it is written."""
         self._pass(b"", whole=True)
 
     def _pass(self, data: bytes, whole: bool) -> None:
@@ -92,9 +92,9 @@ class Outputs:
         return {"stdout": self.stdout.dropped, "stderr": self.stderr.dropped}
 
     def install(self) -> None:
-        """Have all that the process prints go through the writers, until it ends.
+        """Send all that the process prints through the writers, until the process ends.
 
-        At the end the interpreter writes what is queued, for ``PATIENCE`` seconds at most. A file
+        The end of the interpreter waits at most ``PATIENCE`` seconds for the queued lines. A file
         that still blocks then stays replaced, since the interpreter would wait for it.
         """
         for descriptor in range(3):
@@ -104,14 +104,14 @@ class Outputs:
         atexit.register(self._end)
 
     def close(self, patience: float = PATIENCE) -> tuple[bool, bool]:
-        """Write what is queued, for so many seconds at most.
+        """Write the queued lines, within ``patience`` seconds.
 
         Returns:
-            Whether stdout, and whether stderr, has nothing left to write.
+            Whether stdout has nothing left to write, and whether stderr has.
         """
         end = time.monotonic() + patience
         for writer in (self.stdout, self.stderr):
-            writer.close(0.0)  # both begin to end before one of them is waited for
+            writer.close(0.0)  # both begin to close before the wait for the first
         done = self.stdout.close(patience)
         return done, self.stderr.close(max(0.0, end - time.monotonic()))
 
@@ -126,9 +126,9 @@ class Outputs:
 
 
 def _occupy(descriptor: int) -> None:
-    """Open the null device where the process was started without this file.
+    """Open the null device if the process was started without this file.
 
-    Otherwise a socket would have that number, and its peer would get our lines.
+    Otherwise a socket would get that number, and its peer would get our lines.
     """
     try:
         os.fstat(descriptor)

@@ -77,7 +77,7 @@ class Runtime:
     Arguments:
         sinks: who else hears the statistics.
         clock: seconds, monotonic, of the same base as the loop's.
-        outputs: stdout takes request logs, as Knative's; the process log goes to stderr.
+        outputs: stdout gets the request log, as with Knative; stderr gets the process log.
     """
 
     def __init__(

@@ -177,20 +177,20 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
 
 def _is_listening(sock: socket.socket) -> bool:
     option = getattr(socket, "SO_ACCEPTCONN", None)
-    if option is None:  # this machine does not tell; a socket that is open listens
+    if option is None:  # this machine has no such option; an open socket listens
         return sock.fileno() >= 0
     try:
         return bool(sock.getsockopt(socket.SOL_SOCKET, option))
-    except OSError as error:  # it is closed, unless this machine does not know the option
+    except OSError as error:  # it is closed, unless this machine lacks the option
         return error.errno == errno.ENOPROTOOPT
 
 
 class _Asking(HttpToolsProtocol):
     """A connection to a port that is not for traffic.
 
-    uvicorn bounds neither their number nor a head's length: who reached the port for metrics could
-    take every file of the process, and with them its traffic, or its memory by one request. The
-    oldest makes room and not the newest, so that kubelet, whose probe is new each time, is served.
+    uvicorn limits neither the number of connections nor the length of a head. A client of the
+    metrics port could use every file of the process, or its memory by one request. A new
+    connection closes the oldest, so that kubelet is served: its probe is new each time.
 
     Arguments:
         most: connections that a port may have.
@@ -228,10 +228,10 @@ class _Asking(HttpToolsProtocol):
 
 
 class _AskingGate:
-    """Accepts at most so many connections that have not come to their first request.
+    """Limits the connections that have not reached their first request.
 
     Arguments:
-        arrivals: those; most: how many there may be.
+        arrivals: these connections; most: how many there may be.
     """
 
     def __init__(self, arrivals: Tasks, most: int) -> None:
@@ -249,7 +249,7 @@ class _AskingGate:
         """See listener.Gate."""
 
     def on_room(self, wake: Callable[[], None], *, wanted: bool) -> None:
-        """See listener.Gate; the listener looks again by itself."""
+        """See listener.Gate. The listener checks again by itself."""
 
 
 def _asgi_server(app: Any, most: int) -> QuietServer:
@@ -261,7 +261,7 @@ def _asgi_server(app: Any, most: int) -> QuietServer:
     arrivals = Tasks()
     config = uvicorn.Config(
         app,
-        # uvicorn wants a class; it calls it and no more.
+        # uvicorn expects a class, but only calls it.
         http=partial(_Asking, most=most),  # type: ignore[arg-type] # see above
         log_config=None,
         access_log=False,

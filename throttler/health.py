@@ -122,11 +122,12 @@ DELAY_AFTER_TIMEOUT = 0.05
 #: roots are exchanged within seconds at best, and a handshake costs twenty times a refusal.
 DELAY_AFTER_TLS = 0.05
 DELAY_AFTER_TLS_MAX = 1.0
-#: Seconds between probes of a pod that responds "not ready", doubling up to the most. queue-proxy
-#: asks the application for each probe. The most is Knative's probe interval.
+#: Seconds between probes of a pod that responds "not ready", doubling up to the maximum:
+#: queue-proxy checks the application for each probe. The maximum is Knative's probe interval.
 DELAY_NOT_READY = 0.025
 DELAY_NOT_READY_MAX = 0.2
-#: The first delay is at least this many durations of the probe: a twentieth of the pod's time.
+#: The first delay is at least this many durations of the probe, so that probes use at most a
+#: twentieth of the pod's time.
 DELAY_NOT_READY_DURATIONS = 20.0
 
 
@@ -185,8 +186,8 @@ def delay_after_tls(failures: int) -> float:
 def delay_after_not_ready(responses: int, took: float) -> float:
     """Return the seconds without a probe after a pod responded "not ready", even if requests wait.
 
-    The most wins over the duration: a pod with a slow probe still gets its first request at most
-    200 ms after it is ready, as with Knative's activator.
+    The maximum overrides the duration: a pod with a slow probe still gets its first request at
+    most 200 ms after it is ready, as with Knative's activator.
 
     Arguments:
         responses: "not ready" responses in a row; 0 if the last probe got none.

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from throttler.model import MeshMode
 
-#: Seconds of failures after which a pod that has passed a probe proves no more that pods can be
-#: reached. Twice what Kubernetes takes by default to list a broken pod as not ready: three
-#: readiness probes, 10 s apart. A shorter time takes a restart for a mesh. A longer one delays the
-#: ClusterIP where a mesh, or a network policy, is switched on under pods that run.
+#: Seconds of failed probes after which a pod no longer proves that pods can be reached. By default
+#: Kubernetes takes half of this to list a broken pod as not ready: three readiness probes, 10 s
+#: apart. With a shorter time, a restart would count as a mesh. A longer time delays the ClusterIP
+#: when a mesh, or a network policy, is switched on while pods run.
 PROOF_LASTS = 60.0
 
 

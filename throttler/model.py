@@ -45,8 +45,8 @@ class MeshMode(Enum):
 class ReadinessRule(Enum):
     """Whose word makes a pod of a revision usable, and why; the value is what people read.
 
-    PROBE: our own probe's. With every other, Kubernetes also has to list the pod as ready: either a
-    container has a probe that queue-proxy does not run, or the readiness policy demands it.
+    PROBE: our own probe's. With every other rule, Kubernetes must also list the pod as ready: a
+    container has a probe that queue-proxy does not run, or the readiness policy requires it.
     """
 
     PROBE = "probe"

@@ -32,8 +32,8 @@ class PodTracker:
             a mesh or kube-proxy chooses the pod.
         mesh_like: whether its last probe failed in a way that a mesh might be the cause of; None
             while it has answered none since it was listed as it is.
-        reached_until: a probe that fails later ends its proof that pods can be reached: infinite
-            while its last probe passed, minus infinity while there is no proof.
+        reached_until: a probe that fails after this time ends the pod's proof that pods can be
+            reached. Infinite while its last probe passed, minus infinity without a proof.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
         state: what we think of it, see throttler.health; state_since: when it came to that.
         epoch: grows when answers to earlier probes become void.
@@ -136,8 +136,11 @@ class PodTracker:
 
     @property
     def proves_reach(self) -> bool:
-        """Whether it proves that pods can be reached by their own addresses: it has passed a probe
-        since it was listed, and has not failed for ``throttler.mesh.PROOF_LASTS`` since."""
+        """Whether this pod proves that pods can be reached by their own addresses.
+
+        It has passed a probe since it was listed, and its probes have not failed for
+        ``throttler.mesh.PROOF_LASTS`` since then.
+        """
         return self.reached_until > -inf
 
     def apply(self, event: PodEvent, now: float) -> None:

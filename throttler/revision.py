@@ -65,12 +65,12 @@ class RevisionThrottler:
         borrow: whether pods beyond our slice are used before a request waits.
         reach: what requests may be sent to.
         shed_early: whether a request that would wait beyond its deadline may not wait at all.
-        silence: the pods that have requests, shared by all revisions.
+        silence: the pods of all revisions that have requests.
 
     Attributes:
         roster: its pods and its Service.
         forecast: what starts and turnovers of it took.
-        silence: how long its pods have begun no response.
+        silence: records how long pods have begun no response.
         slow_start: when its pods may have more, without a limit of their own.
         deleted: its Revision object is gone; what waits and runs is brought to its end.
         last_release: when a pod was last done with a request.
@@ -407,7 +407,7 @@ class RevisionThrottler:
         return retry_after(self.expected_wait(now), self._random())
 
     def capacity(self) -> int:
-        """Return how many requests may be in flight at a time; without a look at each pod."""
+        """Return how many requests may be in flight at a time; O(1), by the ClusterIP O(pods)."""
         if self.roster.service.used_since is not None:
             return self.capacity_terms().capacity
         in_reach = len(self._pods) if self._borrow else self._own_slice.bit_count()

@@ -175,7 +175,9 @@ class Roster:
             if pod.epoch == before and (was_ready or not ready):
                 return
             if ready:
-                pod.mesh_like = None  # what a pod answered while it started says nothing of a mesh
+                pod.mesh_like = (
+                    None  # a response from before the pod was ready is no evidence of a mesh
+                )
                 if pod.proves_reach:
                     pod.reached_until = inf
         self._question(pod, changes, now)
@@ -205,7 +207,7 @@ class Roster:
         """
         self.reach = reach
         for pod in self.pods.values():
-            pod.reached_until = -inf  # it was asked in another way
+            pod.reached_until = -inf  # its proof is from before the change
             if pod.state is PodState.DRAINING:
                 continue
             if reach.pods:
@@ -225,7 +227,7 @@ class Roster:
     # -- what was met; each returns whether anything else may be used than before ----------------
 
     def passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
-        """Take a probe's good answer. One that was asked in an earlier epoch is ignored."""
+        """Record a passed probe. Ignore one that began in an earlier epoch."""
         if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
             return False
         if now < pod.held_until:
@@ -247,7 +249,7 @@ class Roster:
     def failed(
         self, pod: PodTracker, epoch: int, error: str, status: int | None, now: float
     ) -> bool:
-        """Take a probe's bad answer, or none. One from an earlier epoch is ignored."""
+        """Record a failed probe. Ignore one that began in an earlier epoch."""
         if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
             return False
         pod.last_probe_at, pod.last_status = now, status

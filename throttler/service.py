@@ -90,12 +90,12 @@ class Service:
         return pod.mesh_like is False if self.tracker is not None else before is False
 
     def _seek(self, reach: Reach, pods: Collection[PodTracker]) -> bool:
-        """Return whether the ClusterIP, which is needed, is to be asked, and used if it passes.
+        """Return whether to probe the ClusterIP, and use it if it passes.
 
-        A pod that starts answers 503, as a mesh does. So what counts is what pods answered after
-        Kubernetes listed them as ready, and all of those must have answered before it begins; a
-        new pod that has not answered yet does not end it. A pod whose container restarts answers
-        503 as well: while one proves that pods can be reached, it does not begin.
+        A pod that starts responds 503, as a mesh does. So only responses after a pod's listing as
+        ready count. All pods that are listed as ready must have responded before this begins; a
+        new pod without a response does not end it. A pod whose container restarts also responds
+        503, so this does not begin while one proves that pods can be reached.
         """
         listed = [pod for pod in pods if pod.state is not PodState.DRAINING]
         ready = [pod for pod in listed if pod.ready]
@@ -107,8 +107,8 @@ class Service:
             return False
         if self.tracker is not None:
             return True
-        # Pods answer about in this order. So that a thousand of them are not looked through at
-        # each answer, one is awaited: the last that proves something, or has not answered yet.
+        # Pods respond in about this order. So that not every response causes a scan of a thousand
+        # pods, one pod is awaited: the last with a proof, or else the last without a response.
         proofs = (pod for pod in reversed(listed) if pod.proves_reach)
         missing = (pod for pod in reversed(ready) if not pod.mesh_like)
         self._awaited = next(proofs, None) or next(missing, None)

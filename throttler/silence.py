@@ -1,9 +1,9 @@
-"""Pods that have requests and begin no response: when they are probed for it.
+"""Pods that have requests and begin no response: when to probe them.
 
-The connections of a pod that hangs stay open, so its requests do not fail: only its silence shows.
-Looks at pods that have requests, once a second; no others cost anything, and a request costs next
-to nothing. Knows no clock. Knative has no counterpart: there a pod that hangs gets requests until
-Kubernetes lists it as not ready.
+The connections of a pod that hangs stay open, so its requests do not fail: only its silence shows
+that it hangs. Scans the pods that have requests once a second. Other pods cost nothing, and a
+request costs almost nothing. Knows no clock. Knative has no counterpart: there, a pod that hangs
+gets requests until Kubernetes lists it as not ready.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from throttler.pod import PodTracker
 
 #: Seconds without the beginning of a response after which a pod with requests is probed.
 SILENT_AFTER = 5.0
-#: Seconds until it is probed again while it stays silent: as long as it had been silent at the last
-#: probe, within these bounds. A connection and an answer may take a probe 5 s each.
+#: Limits of the seconds until the next probe of a silent pod. Between them, the pause is as long as
+#: the silence was at the last probe. A probe may take 5 s to connect and 5 s for its response.
 AGAIN_AFTER = 10.0
 AGAIN_AFTER_MAX = 30.0
-#: Seconds between two looks.
+#: Seconds between two scans.
 EVERY = 1.0
-#: Pods that one look takes in: about a millisecond. The next look goes on with the others.
+#: The most pods in one scan, about a millisecond. The next scan continues with the others.
 MOST = 5000
 
 
@@ -28,8 +28,8 @@ class Silence:
     """The pods of all revisions that have requests.
 
     Attributes:
-        busy_since: since when each has had one or more. A pod that has none left stays here until
-            the next look.
+        busy_since: since when each pod has had requests. A pod without requests stays here until
+            the next scan.
     """
 
     __slots__ = ("_probed_at", "_turn", "busy_since")
@@ -40,7 +40,7 @@ class Silence:
         self._turn: list[PodTracker] = []
 
     def look(self, now: float) -> list[PodTracker]:
-        """Return the pods that are to be probed for their silence; to be called every second."""
+        """Return the silent pods to probe now; due every second."""
         if not self._turn:
             self._turn = list(self.busy_since)
         turn = self._turn[-MOST:]
@@ -52,7 +52,7 @@ class Silence:
 
         Returns:
             None below ``SILENT_AFTER``, and while the pod has no request. Bytes of a response
-            that has begun are not looked at.
+            that has begun do not count.
         """
         if not pod.in_flight:
             return None
@@ -77,5 +77,5 @@ class Silence:
 
 
 def _is_of_use(pod: PodTracker) -> bool:
-    """Whether a probe that fails would keep requests from a pod."""
+    """Return whether a failed probe would keep requests from a pod."""
     return pod.bit != 0 and not pod.is_service and pod.revision.roster.wants_probe(pod)

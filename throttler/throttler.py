@@ -223,7 +223,7 @@ class Throttler:
         return changes
 
     def look_for_silence(self, now: float) -> Changes:
-        """Have pods probed that have requests and begin no response; due every second."""
+        """Return the silent pods to probe now; due every second."""
         return Changes(probe=self._silence.look(now))
 
     def retry_after(self) -> int:

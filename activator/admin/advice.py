@@ -11,7 +11,7 @@ from typing import Final
 from throttler.reason import MEANINGS, Reason
 
 _PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
-#: Each container of a pod with its readiness, of which `kubectl get pods` shows the number alone.
+#: Shows the readiness of each container of a pod; `kubectl get pods` shows only their number.
 _CONTAINERS: Final = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
     "CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready"
@@ -23,10 +23,10 @@ ADVICE: Final = {
     "kubectl get pods -n knative-serving -l app=autoscaler",
     Reason.NO_ENDPOINTS: "A pod that does not come is pending or not wanted; see\n"
     f"kubectl get podautoscaler,pods {_PODS}",
-    Reason.PODS_NOT_READY: "The table of pods says which rule keeps each of them. Which container "
-    "is not ready:\n"
+    Reason.PODS_NOT_READY: "The table of pods shows the rule that keeps each pod from use. To see "
+    "which container is not ready:\n"
     f"kubectl get pods {_PODS} -o '{_CONTAINERS}'\n"
-    "Why it is not:\n"
+    "To see why it is not ready:\n"
     f"kubectl describe pods {_PODS}",
     Reason.PROBE_FAILING: "The table of pods says what the probes met; what queue-proxy says of "
     "it:\n"
@@ -45,9 +45,9 @@ ADVICE_OF_FOLDER: Final = {
     Reason.NO_ENDPOINTS: "A pod is known once an Endpoints object of the private Service has it, "
     "in the folder\n"
     "{folder}",
-    Reason.PODS_NOT_READY: "The table of pods says which rule keeps each of them. Whether a pod is "
-    "listed as ready is\n"
-    "in the Endpoints objects of the folder {folder}",
+    Reason.PODS_NOT_READY: "The table of pods shows the rule that keeps each pod from use. Whether "
+    "a pod is listed as ready\n"
+    "is in the Endpoints objects of the folder {folder}",
     Reason.PROBE_FAILING: "The table of pods says what the probes met. The addresses are those of "
     "the Endpoints\n"
     "objects of the folder {folder}",

@@ -24,7 +24,7 @@ POD_COLUMNS: Final = (
 )
 WAKE_UP_COLUMNS: Final = ("wake-up", "outcome", "seconds", "requests", "pod", "phases")
 
-#: Silent pods that are listed.
+#: Silent pods that are shown at most.
 LISTED_SILENT: Final = 5
 
 #: Names that are offered in place of one that is not known.

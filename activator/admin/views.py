@@ -118,8 +118,8 @@ class PodView(TypedDict):
     silentSeconds: Annotated[
         float | None,
         says(
-            "how long it has had requests and begun no response, from 5 s on; `null` below that, "
-            "and without requests. A response that has begun may go on meanwhile"
+            "seconds for which it has had requests and begun no response; `null` below 5 s, and "
+            "without requests. A response that began earlier may still go on"
         ),
     ]
     limit: Annotated[int | None, says("how many it may have; `null` is no limit")]

@@ -53,13 +53,13 @@ class Timings:
     Attributes:
         settle: seconds that a file which vanished, broke or lost objects must stay as it is until
             that is believed. Editors truncate or remove a file just before they write it anew.
-        settle_limit: seconds after which a file that keeps changing is believed anyway.
+        settle_limit: seconds after which a file that keeps changing is read anyway.
         rescan: seconds between scans without a reported change, for file systems that report
             none and for links that lead out of the folder. Without inotify, only scans find
             changes.
-        rescan_share: the largest share of the CPU for these scans. A folder whose scan takes
+        rescan_share: the largest share of one CPU for these scans. A folder whose scan takes
             longer is scanned less often.
-        rescan_limit: the most seconds between scans, whatever one costs.
+        rescan_limit: the most seconds between scans, whatever a scan costs.
     """
 
     settle: float = 0.025
@@ -208,7 +208,7 @@ class ManifestFolder:
         if self._check_after and time.monotonic() - self._checked_at >= self._check_after:
             changed |= await self._check(names)
         self._looked_at = time.monotonic()
-        if not changed:  # nearly always; a doubtful file is stale, so it counts as changed
+        if not changed:  # almost always; a doubtful file counts as changed
             return False
         self._resolve()
         return any(file.doubt for file in self._files.values())

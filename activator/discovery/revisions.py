@@ -96,7 +96,7 @@ def _readiness(revision: Field, containers: list[Field], default: str) -> Readin
 
 
 def _blind_to(container: Field) -> ReadinessRule | None:
-    """Return the rule for a probe of the container that queue-proxy does not run; None if none.
+    """Return the rule for a probe that queue-proxy does not run in this container, or None.
 
     queue-proxy runs neither commands nor startup probes. It polls the other readiness probes of all
     containers: Knative's webhook admits those of sidecars only with ``multi-container-probing``.

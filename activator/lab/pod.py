@@ -54,7 +54,7 @@ class PodOptions:
         follow_stdin: end at once when standard input ends, so as not to outlive the parent.
         tell_requests: emit a line for each request.
         blind: queue-proxy cannot ask the application whether it is ready, and says that it is.
-        polls_sidecar: queue-proxy polls the sidecar's readiness probe as well; older ones do not.
+        polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
         readiness_port: a port of its own on which the application tells whether it is ready; None
             for none, 0 for any free one.
     """
@@ -345,7 +345,7 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
     parser.add_argument("--tell-requests", action="store_true", help="a line for each request")
     parser.add_argument("--blind", action="store_true", help="queue-proxy vouches unasked")
     parser.add_argument(
-        "--polls-sidecar", action="store_true", help="queue-proxy polls the sidecar as well"
+        "--polls-sidecar", action="store_true", help="queue-proxy also polls the sidecar"
     )
     parser.add_argument("--readiness-port", type=int, help="0: any free one; default: none")
     return PodOptions(**vars(parser.parse_args(arguments)))

@@ -38,8 +38,7 @@ def answer_probe(
     Arguments:
         blind: the application has a probe that queue-proxy cannot run, one by a command as a
             rule, so that it vouches for whatever there is.
-        polls_sidecar: whether it polls the sidecar's readiness probe, as queue-proxy does since
-            Knative 1.14.
+        polls_sidecar: whether it polls the sidecar's readiness probe, as since Knative 1.14.
     """
     probe = request.header("k-network-probe")
     if probe == "probe":

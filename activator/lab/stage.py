@@ -84,7 +84,7 @@ class Stage:
     def _activator_said(self, line: Mapping[str, Any]) -> None:
         self.log_lines += 1
         message = str(line["message"])
-        # What pods do is in the events as well, and their consequences for the capacity.
+        # The events also have the changes of pods and capacity.
         if not message.startswith(("open files: ", "listening: ", "pod ", "capacity ")):
             self.note(Who.ACTIVATOR, message, at=self._moment(line.get("timestamp")))
 

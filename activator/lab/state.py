@@ -21,8 +21,8 @@ class Switches:
         live: the application's liveness; kubelet restarts the application while it is False.
         exec_ready: an exec readiness probe's result; only kubelet sees it, queue-proxy does not.
         running: whether the application's process exists behind queue-proxy.
-        sidecar_ready, sidecar_live: the same of the sidecar. queue-proxy polls ``sidecar_ready`` if
-            the pod's options say so (``polls_sidecar``).
+        sidecar_ready, sidecar_live: the same for the sidecar. queue-proxy polls ``sidecar_ready``
+            if the pod has the option ``polls_sidecar``.
         draining: set by SIGTERM or ``/wait-for-drain``; probes fail, requests are still answered.
     """
 

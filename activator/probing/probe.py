@@ -16,7 +16,7 @@ from throttler.pod import PodTracker
 #: Bytes of the answer's body that are read: five are right, and a pod is not trusted.
 MAX_BODY = 1024
 EXPECTED = b"queue"
-#: The kinds of failure in which the pod responded, but not with what a ready pod responds.
+#: The kinds of failure in which the pod responded, but not as a ready pod does.
 NOT_READY = ("bad-status", "bad-answer")
 
 

@@ -2,8 +2,8 @@
 
 No round and no common deadline: a pod that does not answer delays no other. The number of probes
 at a time and in time is bounded; when that is reached, ``probe_queue`` says whose turn it is. How
-soon is ``throttler.health.probe_delay``; the ``delay_after_…`` functions there give the pauses that
-waiting requests don't shorten.
+soon is ``throttler.health.probe_delay``. The ``delay_after_…`` functions there return pauses that
+waiting requests do not shorten.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from throttler.revision import RevisionThrottler
 #: Seconds that a slow pod may be given to answer in the end. queue-proxy holds a probe for up to
 #: 10 s while it polls its container; a longer wait for each answer means fewer questions.
 MAX_TIMEOUT = 5.0
-#: Seconds that a healthy pod with requests is given at least: it is slower than the idle pod from
-#: which its time-out was learned, and a probe that fails ejects it.
+#: The least time-out, in seconds, for a healthy pod with requests. It responds more slowly than the
+#: idle pod on which its time-out was measured, and a failed probe ejects it.
 MIN_TIMEOUT_BUSY = 1.0
 #: An answer is late after this many round trips as they were observed.
 ROUND_TRIPS = 4.0
@@ -66,9 +66,9 @@ class _Watch:
     Attributes:
         due: when that is; infinite if it is not known.
         tls_failures: probes in a row that failed because the pod's TLS was wrong.
-        not_ready: probes in a row to which the pod responded "not ready", since ``probe`` was last
-            called for it.
-        quiet_until: the pod is not probed before, even if requests wait.
+        not_ready: probes in a row with a "not ready" response, since the last call of ``probe`` for
+            this pod.
+        quiet_until: time before which the pod is not probed, even if requests wait.
     """
 
     __slots__ = (
@@ -150,10 +150,10 @@ class PodProber:
     # -- for the driver -------------------------------------------------------------------------
 
     def probe(self, pod: PodTracker) -> None:
-        """See driver.Prober. A probe under way was asked before what has changed: it is void.
+        """See driver.Prober. Cancel a probe in flight, since it began before the change.
 
-        Reset the backoff after "not ready" responses: Kubernetes reports something new of the pod,
-        or a request to it failed.
+        Reset the backoff after "not ready" responses: Kubernetes lists the pod differently, or a
+        request to it failed.
         """
         watch = self._watches.get(pod)
         if watch is None:
@@ -312,7 +312,7 @@ class PodProber:
             watch.timeout = min(2 * watch.timeout, MAX_TIMEOUT)
 
     def _back_off(self, watch: _Watch, kind: str) -> None:
-        """Set the time before which this pod is not probed, even if requests wait."""
+        """Set ``quiet_until`` after a probe; ``kind`` is empty if it passed."""
         watch.tls_failures = watch.tls_failures + 1 if kind == "tls-failed" else 0
         watch.not_ready = watch.not_ready + 1 if kind in NOT_READY else 0
         now = self._driver.clock()
@@ -370,7 +370,7 @@ def _is_busy(revision: RevisionThrottler, now: float) -> bool:
 
 
 def _timeout(watch: _Watch) -> float:
-    """Return the seconds that the next probe's answer may take."""
+    """Return the time-out of the next probe, in seconds."""
     busy = watch.pod.in_flight > 0 and watch.pod.state is PodState.HEALTHY
     return max(watch.timeout, MIN_TIMEOUT_BUSY) if busy else watch.timeout
 

@@ -317,14 +317,14 @@ REQUEST_LOG_FAILURES = Family(
     "activator_request_log_failures_total",
     _C,
     (),
-    "Of them, lines that only say that the template did not fit the request.",
+    "Lines of the request log that only report that the template did not fit the request.",
 )
 LOG_LINES_DROPPED = Family(
     "activator_log_lines_dropped_total",
     _C,
     ("sink",),
-    "Lines of the process log, the request log and other output that were dropped because stdout "
-    "or stderr did not accept them, by sink: stdout or stderr.",
+    "Dropped lines of all logs and other output, by sink that did not accept them: stdout or "
+    "stderr.",
 )
 TRACES_EXPORTED = Family(
     "activator_traces_exported_total", _C, (), "Traced requests whose spans a collector has taken."
@@ -377,7 +377,10 @@ UNFINISHED_HEADS = Family(
     "Bytes of request headers that have not come to their end.",
 )
 UNFINISHED_HEADS_LIMIT = Family(
-    "activator_unfinished_header_bytes_limit", _G, (), "How many of these may be kept in memory."
+    "activator_unfinished_header_bytes_limit",
+    _G,
+    (),
+    "Bytes of unfinished request headers that may be held in memory.",
 )
 UNREAD = Family(
     "activator_unread_bytes",
@@ -386,35 +389,35 @@ UNREAD = Family(
     "Bytes of responses that clients do not read and of requests that pods do not read.",
 )
 UNREAD_LIMIT = Family(
-    "activator_unread_bytes_limit", _G, (), "How many unread bytes may be kept in memory."
+    "activator_unread_bytes_limit", _G, (), "Unread bytes that may be held in memory."
 )
 UNREAD_ENDED = Family(
     "activator_unread_ended_total",
     _C,
     ("peer",),
-    "Connections and streams that were ended because unread bytes reached their limit, by who did "
-    "not read: client or pod.",
+    "Connections and streams that ended because unread bytes reached their limit, by the peer that "
+    "did not read: client or pod.",
 )
 TRAFFIC_FILES = Family(
     "activator_traffic_files",
     _G,
     ("use",),
-    "Open files of traffic: use clients, or pods for connections to pods.",
+    "Open files of traffic, by use: clients, or pods for connections to pods.",
 )
 TRAFFIC_FILES_LIMIT = Family(
-    "activator_traffic_files_limit", _G, (), "Files that traffic may have open."
+    "activator_traffic_files_limit", _G, (), "Open files that traffic may have."
 )
 TRAFFIC_FILES_WAITING = Family(
     "activator_traffic_files_waiting",
     _G,
     (),
-    "Connections to pods that wait for a free file before they are opened.",
+    "Connections to pods that wait for a free file.",
 )
 TURNED_AWAY = Family(
     "activator_turned_away_clients_total",
     _C,
     (),
-    "Connections of clients that got 503 since no file was free for one more.",
+    "Client connections that got 503 because no file was free.",
 )
 BUILD_INFO = Family("activator_build_info", _G, ("version",), "Always 1; says which version runs.")
 

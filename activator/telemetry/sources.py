@@ -58,15 +58,15 @@ class Unread(Protocol):
 
     @property
     def ended(self) -> Mapping[str, int]:
-        """Connections and streams that were ended for want of room, by who did not read."""
+        """Connections and streams that ended at the limit, by the peer that did not read."""
 
 
 class FileShares(Protocol):
-    """How the files of the process are shared out."""
+    """The shares of the open files of the process."""
 
     @property
     def traffic(self) -> int:
-        """For clients and connections to pods."""
+        """Files for clients and connections to pods."""
 
 
 class Files(Protocol):
@@ -80,11 +80,11 @@ class Files(Protocol):
 
     @property
     def shares(self) -> FileShares:
-        """What the budget is."""
+        """The shares of the limit."""
 
     @property
     def clients(self) -> Callable[[], int]:
-        """Returns how many files clients have."""
+        """A function that returns how many files clients have."""
 
     @property
     def waiting(self) -> int:
@@ -106,7 +106,7 @@ class Proxy(Protocol):
 
     @property
     def unread(self) -> Unread:
-        """What clients and pods do not read."""
+        """The bytes that clients and pods do not read."""
 
     @property
     def counters(self) -> Requests:
@@ -155,7 +155,7 @@ class RequestLines(Protocol):
 
 
 class Outputs(Protocol):
-    """The files that logs are written to."""
+    """The files that receive the logs."""
 
     @property
     def dropped(self) -> Mapping[str, int]:

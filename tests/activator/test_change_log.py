@@ -1,4 +1,4 @@
-"""What the process log says of pods and capacities, read as an operator reads it."""
+"""The lines of the process log on pods and capacities, as an operator reads them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def written() -> Iterator[io.StringIO]:
 
 
 class World:
-    """A driver of which Kubernetes and probes say what a test wants."""
+    """A driver; the test decides what Kubernetes lists and what probes find."""
 
     def __init__(self, written: io.StringIO) -> None:
         self._written = written
@@ -197,9 +197,9 @@ async def test_what_takes_a_pod_out_and_has_it_back_is_in_the_log(world: World) 
     world.lines()
     world.driver.connect_failed(pod, "refused")
     assert world.messages() == [
-        f"pod {POD}: a request could not be given to it: refused; "
+        f"pod {POD}: a request could not be sent to it: refused; "
         "no request goes to it until it passes a probe",
-        f"capacity changed from unlimited to 0: pod {POD}: a request could not be given to it: "
+        f"capacity changed from unlimited to 0: pod {POD}: a request could not be sent to it: "
         f"refused; requests wait: probe-failing; {POD}: refused",
     ]
     world.pass_probes()
@@ -209,7 +209,7 @@ async def test_what_takes_a_pod_out_and_has_it_back_is_in_the_log(world: World) 
     assert capacity["capacity"] is None
     world.driver.answered_badly(pod, "responded 502", untouched=True)
     assert world.messages()[0] == (
-        f"pod {POD}: its responses speak against it: responded 502; "
+        f"pod {POD}: it returned a bad response: responded 502; "
         "it is ejected until it passes a probe"
     )
 
@@ -280,7 +280,7 @@ async def test_changes_of_many_revisions_are_limited_together(world: World) -> N
     for revision in revisions:
         world.pass_probes(revision)
     lines = world.lines()
-    assert len(lines) == OF_ALL  # pods do not take the place of capacities
+    assert len(lines) == OF_ALL  # lines of pods do not use up the limit of capacities
     assert all(line["message"].startswith("capacity changed from 0 to 10: ") for line in lines)
     world.driver.close()
     *named, others = world.messages()

@@ -147,7 +147,7 @@ async def test_a_pod_whose_answers_speak_against_it_is_told_with_the_reason() ->
     world.driver.answered_badly(pod, "answered 502", untouched=True)
     heard = world.take()
     assert pods(heard) == [("healthy", "probing", True)]
-    assert heard[0][1]["why"] == "its responses speak against it: answered 502"
+    assert heard[0][1]["why"] == "it returned a bad response: answered 502"
 
 
 async def test_a_pod_that_fails_is_told_with_the_reason() -> None:
@@ -160,7 +160,7 @@ async def test_a_pod_that_fails_is_told_with_the_reason() -> None:
     world.driver.connect_failed(pod, "refused")
     (_, what), *_ = world.take()
     assert (what["was"], what["state"]) == ("healthy", "probing")
-    assert what["why"] == "a request could not be given to it: refused"
+    assert what["why"] == "a request could not be sent to it: refused"
 
 
 async def test_a_pod_that_drops_a_request_is_not_said_to_have_had_none() -> None:
@@ -173,7 +173,8 @@ async def test_a_pod_that_drops_a_request_is_not_said_to_have_had_none() -> None
     world.driver.connect_failed(pod, "the pod closed the connection", sent=True)
     (_, what), *_ = world.take()
     assert (
-        what["why"] == "a request that was sent to it got no answer: the pod closed the connection"
+        what["why"]
+        == "a request that was sent to it got no response: the pod closed the connection"
     )
 
 

@@ -21,8 +21,8 @@ export const REASONS = {
   },
   "pods-not-ready": {
     "meaning": "Pods are listed, but none may be used yet.",
-    "inCluster": "The table of pods says which rule keeps each of them. Which container is not ready:\nkubectl get pods -n {namespace} -l serving.knative.dev/revision={name} -o 'custom-columns=POD:.metadata.name,IP:.status.podIP,CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready'\nWhy it is not:\nkubectl describe pods -n {namespace} -l serving.knative.dev/revision={name}",
-    "inFolder": "The table of pods says which rule keeps each of them. Whether a pod is listed as ready is\nin the Endpoints objects of the folder {folder}"
+    "inCluster": "The table of pods shows the rule that keeps each pod from use. To see which container is not ready:\nkubectl get pods -n {namespace} -l serving.knative.dev/revision={name} -o 'custom-columns=POD:.metadata.name,IP:.status.podIP,CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready'\nTo see why it is not ready:\nkubectl describe pods -n {namespace} -l serving.knative.dev/revision={name}",
+    "inFolder": "The table of pods shows the rule that keeps each pod from use. Whether a pod is listed as ready\nis in the Endpoints objects of the folder {folder}"
   },
   "probe-failing": {
     "meaning": "Kubernetes lists pods as ready, but the activator's own probe of them fails.",

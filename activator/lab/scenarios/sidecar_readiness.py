@@ -33,7 +33,7 @@ async def script(stage: Stage) -> None:
 
     reply = await stage.ask(older)
     stage.expect("requests go to the pod of older by default", reply.status == 200, reply)
-    polled.pods[0].hold(Step.CHECK)  # so that Kubernetes goes on listing it as not ready
+    polled.pods[0].hold(Step.CHECK)  # so that Kubernetes still lists it as not ready
     await _must_wait(stage, polled, "probe-failed")
     listed = (await polled.view())["pods"][0]["kubernetes"]
     stage.expect("before Kubernetes lists the pod as ready", listed == "not-ready", listed)
@@ -79,10 +79,10 @@ SCENARIO = Scenario(
     6,
     "sidecar-readiness",
     "Readiness of a sidecar fails, with two containers",
-    knative="holds requests where queue-proxy polls the sidecar. An older queue-proxy does not: "
-    "requests still go to the pod, which they should not.",
+    knative="holds requests if queue-proxy polls the sidecar. An older queue-proxy does not: "
+    "requests still go to the pod, although they should wait.",
     ours="a request is served as soon as queue-proxy finds the sidecar ready again. For an older "
-    "queue-proxy, the readiness policy kubernetes also demands that Kubernetes lists the pod as "
+    "queue-proxy, the readiness policy kubernetes also requires that Kubernetes lists the pod as "
     "ready.",
     script=script,
 )

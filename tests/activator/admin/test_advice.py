@@ -25,7 +25,7 @@ def test_each_reason_to_wait_is_explained(reason):
 
 
 def test_pods_that_are_not_ready_are_shown_container_by_container():
-    """`kubectl get pods` alone shows READY 1/2, and not which of the two."""
+    """`kubectl get pods` shows only READY 1/2, not which of the two is ready."""
     commands = [
         shlex.split(line)
         for line in what_to_do("pods-not-ready", "shop", "cart-00007")

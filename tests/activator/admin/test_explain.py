@@ -50,11 +50,11 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "",
         "Reason      Pods are listed, but none may be used yet. (probe passed, not "
         "listed as ready)",
-        "What to do  The table of pods says which rule keeps each of them. Which container is not "
-        "ready:",
+        "What to do  The table of pods shows the rule that keeps each pod from use. To see which "
+        "container is not ready:",
         "            kubectl get pods -n default -l serving.knative.dev/revision=hello "
         f"-o '{COLUMNS}'",
-        "            Why it is not:",
+        "            To see why it is not ready:",
         "            kubectl describe pods -n default -l serving.knative.dev/revision=hello",
         "Read on     docs/reasons/pods-not-ready.md",
         "Queue       2 of at most 10000, the first for 2.5s, 700 bytes of them are held",
