@@ -13,7 +13,7 @@ from benchmarks.report import Row
 #: One revision in so many has a pod; the others are scaled to zero.
 WITH_POD = 10
 GOAL_SHARE = 0.003
-#: Seconds after the start, for first probes and for files too young to be trusted by their date.
+#: Seconds after the start: for first probes, and until files are old enough to trust their dates.
 SETTLE = 10.0
 
 

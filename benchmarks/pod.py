@@ -1,9 +1,9 @@
 """A pod that costs next to nothing, in a process of its own: ``python -m benchmarks.pod [BYTES]``.
 
-Answers with so many bytes, or with a greeting. Listens where and when standard input says
-(``IP PORT`` a line; ``-IP PORT`` ends it) and tells each time when it did, as a line with
-CLOCK_MONOTONIC in seconds, which all processes share. Counts heads instead of parsing them: the
-requests are GETs without a body.
+Responds with a body of BYTES bytes, or with a greeting. A line ``IP PORT`` on standard input starts
+a listener, ``-IP PORT`` stops it. The pod prints a line with the time of each, in seconds of
+CLOCK_MONOTONIC, which all processes share. Counts heads instead of parsing them: the requests are
+GETs without a body.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Connection(asyncio.Protocol):
     """One connection to the pod.
 
     Arguments:
-        answer: what each request gets, unless it is a probe.
+        answer: the response to each request that is not a probe.
     """
 
     def __init__(self, answer: bytes) -> None:
@@ -41,17 +41,17 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         data = self._rest + data
         *heads, self._rest = data.split(HEAD_END)
-        for head in heads:  # not joined: each connection would have a large answer of its own
+        for head in heads:  # not joined: each connection would copy a large response
             self._transport.write(QUEUE if PROBER in head else self._answer)
 
 
 def large(size: int) -> bytes:
-    """Return an answer whose body has so many bytes."""
+    """Return a response with a body of ``size`` bytes."""
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, bytes(size))
 
 
 async def main(answer: bytes) -> None:
-    """Listen and stop as the lines on standard input say."""
+    """Listen and stop by the lines on standard input."""
     loop = asyncio.get_running_loop()
     servers: dict[str, asyncio.Server] = {}
     reader = asyncio.StreamReader()

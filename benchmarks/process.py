@@ -30,7 +30,7 @@ class CannotMeasure(Exception):
 def cpu_seconds(pid: int) -> float:
     """CPU time that a process has used with all its threads, in user and kernel mode.
 
-    In steps of 10 ms, by which the kernel counts; see ``exact_cpu_seconds``.
+    The kernel counts in steps of 10 ms; see ``exact_cpu_seconds``.
     """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -1,6 +1,6 @@
 """Clients that read nothing: ``python -m benchmarks.slow_clients``, see `main`.
 
-Opens connections, sends on each one GET in HTTP/1.1 or several in HTTP/2, and reads nothing.
+Opens connections, sends one GET in HTTP/1.1 or several in HTTP/2 on each, and reads nothing.
 Prints ``sent`` as a line of JSON when all requests are sent; ends with its standard input.
 """
 
@@ -21,11 +21,11 @@ WHOLE: Final = END_HEADERS | END_STREAM
 
 
 def requests(way: str, host: str, streams: int) -> bytes:
-    """Return what one client sends.
+    """Return the bytes that one client sends.
 
     Arguments:
         way: ``http1`` or ``h2c``.
-        streams: how many requests a connection of HTTP/2 has.
+        streams: requests on one HTTP/2 connection.
     """
     if way == "http1":
         return f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
@@ -42,8 +42,8 @@ def main(way: str, port: int, host: str, connections: int, streams: int) -> None
     """Connect, send, report, and wait for the end of standard input.
 
     Arguments:
-        way: see `requests`; port: of the proxy; host: what requests ask for.
-        connections: how many; streams: requests on each in HTTP/2.
+        way: see `requests`; port: of the proxy; host: the Host of the requests.
+        connections: how many; streams: requests on each HTTP/2 connection.
     """
     data = requests(way, host, streams)
     held = []

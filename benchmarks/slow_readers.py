@@ -1,4 +1,4 @@
-"""What responses that their clients do not read cost in memory, beside nginx."""
+"""Memory of responses that their clients do not read, compared with nginx."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from benchmarks.helpers import helper
 from benchmarks.process import CannotMeasure, free_port, pause, resident_bytes
 from benchmarks.report import Row, middle
 
-#: Bytes of a response: more than all kernels on its way take.
+#: Bytes of a response: more than all kernels on its way hold.
 SIZE = 10 << 20
-#: Seconds between two looks at the memory, and how many looks there are at most.
+#: Seconds between two readings of the memory, and the most readings.
 STEP, LOOKS = 1.0, 40
-#: Bytes by which the memory differs between two looks when nothing moves any more.
+#: The memory is stable when two readings differ by fewer bytes than this.
 STILL = 1 << 20
 KIB, MIB = 1 << 10, 1 << 20
-#: KiB of each response, at most.
+#: The most KiB per response.
 GOAL = 96
 
 
@@ -30,7 +30,7 @@ class Load:
     """One kind of clients.
 
     Attributes:
-        way: ``http1`` or ``h2c``; connections, streams: how many, and of each.
+        way: ``http1`` or ``h2c``; connections: how many; streams: requests on each.
     """
 
     what: str
@@ -40,7 +40,7 @@ class Load:
 
 
 def loads(few: bool) -> tuple[Load, ...]:
-    """Return what is measured; ``few``: with fewer clients."""
+    """Return the loads to measure; ``few``: with fewer clients."""
     clients, connections = (100, 10) if few else (500, 50)
     return (
         Load(f"{clients} clients that read nothing, HTTP/1.1", "http1", clients, 1),
@@ -49,7 +49,7 @@ def loads(few: bool) -> tuple[Load, ...]:
 
 
 def measure(folder: Path, few: bool, rounds: int) -> Iterator[Row]:
-    """One row for each kind of clients.
+    """Yield one row for each kind of clients.
 
     Raises:
         CannotMeasure: a program is missing, or something did not come up.
@@ -70,7 +70,7 @@ def measure(folder: Path, few: bool, rounds: int) -> Iterator[Row]:
 
 
 def _row(load: Load, ours: list[int], ended: list[int], beside: list[int]) -> Row:
-    """The row of one kind of clients; what is ended for want of room takes none any more."""
+    """Return the row of one kind of clients; responses that were ended use no memory."""
     responses = load.connections * load.streams
     left = responses - middle(ended)
     each = middle(ours) / left
@@ -90,16 +90,16 @@ def _row(load: Load, ours: list[int], ended: list[int], beside: list[int]) -> Ro
 
 
 def _ended(found: activator.Activator) -> int:
-    """How many responses it has ended for want of room; 0 where it has no such bound."""
+    """Return how many responses it ended at its limit; 0 if it has no such limit."""
     text = found.ask("/metrics")[1].decode()
     ended = re.search(r'^activator_unread_ended_total\{peer="client"\} (\d+)', text, re.MULTILINE)
     return int(ended[1]) if ended else 0
 
 
 def _growth(pid: int, port: int, load: Load) -> int:
-    """By how many bytes the memory of a process grows, until it grows no more."""
+    """Return by how many bytes the memory of a process grows, until it is stable."""
     with _clients(port, load, connections=2):
-        pass  # what is allocated once
+        pass  # for memory that is allocated only once
     pause(STEP)
     before = resident_bytes(pid)
     with _clients(port, load, load.connections):

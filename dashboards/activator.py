@@ -67,7 +67,7 @@ CONDITION = Row(
         ),
         _each(
             "Open files",
-            "Each connection is one. Files of traffic, below, have a bound.",
+            "Each connection uses one. A panel below shows the limit for traffic.",
             "process_open_fds",
         ),
         Panel(
@@ -111,9 +111,9 @@ BUDGETS = Row(
             alarm=0.8,
         ),
         Panel(
-            "Unread bytes, of what may be held",
-            "Responses that clients do not read and requests that pods do not read. From 50 % on "
-            "each gets less room; at 100 % the one that has waited longest is ended.",
+            "Unread bytes, share of the limit",
+            "Responses that clients do not read and requests that pods do not read. Above 50 % "
+            "each may hold less; at 100 % the one without progress for longest ends.",
             (
                 Query(
                     f"max by (instance) (activator_unread_bytes{{{_OF}}} "
@@ -126,8 +126,9 @@ BUDGETS = Row(
             alarm=0.9,
         ),
         Panel(
-            "Files of traffic, of what it may have",
-            "Connections of clients, and to pods in use. At 75 % of clients, new ones get 503.",
+            "Files of traffic, share of the limit",
+            "Client connections, and busy connections to pods. When clients have 75 %, new clients "
+            "get 503.",
             (
                 Query(
                     f"(sum by (instance) (activator_traffic_files{{{_OF}}}) - on (instance) "
@@ -258,7 +259,7 @@ REFUSED = Row(
         ),
         _rates(
             "Log lines",
-            "Of the request log; and of all logs those that stdout or stderr did not accept.",
+            "Lines of the request log, and dropped lines of all logs and other output.",
             ("activator_request_log_lines_total", "request log"),
             ("activator_log_lines_dropped_total", "dropped"),
         ),
