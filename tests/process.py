@@ -133,7 +133,7 @@ async def activator(
     stdout: IO[bytes] | int = DEVNULL,
     open_files: int = 0,
 ) -> AsyncIterator[Activator]:
-    """Run an activator; ``open_files`` is its limit of open files, 0 for that of the test."""
+    """Run an activator; ``open_files`` is its limit of open files, 0 for the test's own."""
     limited = ("sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh") if open_files else ()
     inherited = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     process = await asyncio.create_subprocess_exec(

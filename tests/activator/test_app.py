@@ -36,7 +36,7 @@ CLUSTER = {"POD_NAME": "activator-1", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": 
 
 @pytest.fixture
 def anyio_backend() -> Any:
-    """Processes know nothing of a virtual clock: production's loop only."""
+    """Real processes cannot use a virtual clock: production's loop only."""
     return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 

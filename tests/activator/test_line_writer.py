@@ -1,4 +1,4 @@
-"""Lines reach their file in order; a file that accepts none costs memory up to a bound, no time."""
+"""Lines reach their file in order; a file that blocks costs bounded memory and no time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pipe() -> Iterator[Pipe]:
 
 
 def read(descriptor: int, size: int) -> bytes:
-    """Read so many bytes, which the thread writes meanwhile."""
+    """Read ``size`` bytes while the thread writes them."""
     found = b""
     while len(found) < size:
         found += os.read(descriptor, size - len(found))
@@ -117,7 +117,7 @@ def test_a_reader_that_sleeps_holds_up_nobody_and_fills_no_memory(
 
 
 def test_a_descriptor_that_is_set_not_to_block_loses_nothing(pipe: Pipe) -> None:
-    """Another process that shares the file may set it so."""
+    """Another process that shares the file may make it non-blocking."""
     os.set_blocking(pipe[1], False)
     writer = LineWriter(pipe[1], "stdout")
     line = b"x" * 99_999 + b"\n"

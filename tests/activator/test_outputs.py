@@ -1,4 +1,4 @@
-"""A reader of stdout or stderr that stops reading stops no traffic; what it missed is counted."""
+"""A reader of stdout or stderr that stops does not stop traffic; lost lines are counted."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue"
 
 @pytest.fixture
 def anyio_backend() -> Any:
-    """Processes know nothing of a virtual clock: production's loop only."""
+    """Real processes cannot use a virtual clock: production's loop only."""
     return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 class Reader:
-    """The end of a pipe or terminal that the process writes to; reads only when it is told to."""
+    """The reading end of a pipe or terminal; reads only when the test calls it."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -77,7 +77,7 @@ class Reader:
 
 
 class Blocked:
-    """An activator whose stdout and stderr are read at the test's word alone."""
+    """An activator whose stdout and stderr only the test reads."""
 
     def __init__(self, process: Process, stdout: Reader, stderr: Reader) -> None:
         self.process = process
@@ -119,7 +119,7 @@ class Blocked:
         return bool(await self.dropped("stdout") and await self.dropped("stderr"))
 
     async def serve(self, count: int) -> None:
-        """Have requests served, on four connections."""
+        """Send requests on four connections until they are served."""
 
         async def client() -> None:
             reader, writer = await self.connect()
@@ -186,7 +186,7 @@ def log_requests(folder: Path, template: str) -> None:
 
 
 def break_manifests(folder: Path, count: int, name: str = "broken") -> None:
-    """Have the process log an error for each of so many files."""
+    """Make the process log an error for each of many files."""
     for number in range(count):
         (folder / f"{name}-{number}.yaml").write_text("kind: Revision\nmetadata: [\n")
 
@@ -266,7 +266,7 @@ async def test_a_terminal_that_is_stopped_stops_no_traffic(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("print_to", ["stdout", "stderr"])
 def test_what_is_printed_before_the_end_is_written(print_to: str) -> None:
-    """Also a part of a line, and the traceback of an error that nobody handles."""
+    """This includes an incomplete line and the traceback of an unhandled error."""
     program = f"""
 import sys
 from activator.outputs import Outputs

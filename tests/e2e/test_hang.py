@@ -1,4 +1,4 @@
-"""A pod's process is stopped with requests in flight, as on a node that freezes, and goes on."""
+"""A pod's process is stopped with requests in flight, as on a frozen node, and continued."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_pod_that_hangs_gets_nothing_new_until_it_goes_on(tmp_path: Path
         stuck.process.send_signal(signal.SIGSTOP)
         while (await world.seen(stuck))["decision"] == "use":
             held.append(asyncio.ensure_future(world.fetch()))
-            await asyncio.wait(held[-1:], timeout=0.2)  # a load, which the other pod answers
+            await asyncio.wait(held[-1:], timeout=0.2)  # a load that the other pod serves
         replies = [await world.fetch() for _ in range(20)]
         assert [reply.status for reply in replies] == [200] * 20
         assert all(well.options.name in reply.body for reply in replies)

@@ -1,4 +1,4 @@
-"""Python's clients of HTTP/2 while an activator ends: each request has its response.
+"""Python's HTTP/2 clients while an activator ends: each request gets its response.
 
 To the library h2, which httpx uses, GOAWAY is the end of a connection: what comes behind it is an
 error, and responses that are not complete by then are lost.
@@ -26,7 +26,7 @@ LARGE = bytes(200_000)
 
 
 class Pod(Front):
-    """Answers /held when it may, /large at length, all else at once."""
+    """Responds to /held when the test allows it, to /large with much, to the rest at once."""
 
     may_answer: asyncio.Event
     held: asyncio.Semaphore

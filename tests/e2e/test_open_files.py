@@ -1,4 +1,4 @@
-"""An activator that may open few files, and many times as many clients: no one is reset.
+"""An activator with few open files and many more clients: no client is reset.
 
 The pod answers when the test says so, so what is in flight is known.
 """
@@ -42,7 +42,7 @@ def files() -> None:
 
 
 class SlowPod(Pod):
-    """Counts the requests that it has and has not answered."""
+    """Counts the requests that it has received and not responded to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class SlowPod(Pod):
 
 
 async def ask(address: tuple[str, int]) -> str:
-    """One request on a connection of its own; what became of it."""
+    """Send one request on a new connection; return its outcome."""
     try:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(REQUEST)
@@ -120,7 +120,7 @@ async def _all_are_answered_or_held(tasks: list[Task[str]], pod: SlowPod) -> Non
 
 
 async def _recovers(running: Activator) -> None:
-    """Nobody waits, no client is left, and only idle connections to the pod are open."""
+    """No request waits, no client is left, and only idle connections to the pod are open."""
 
     async def look() -> bool:
         _, metrics = await running.get("/metrics", listener="metrics")

@@ -1,4 +1,4 @@
-"""An activator on a machine that is not Linux: a Python without what Linux alone has.
+"""An activator on a machine that is not Linux: a Python without Linux's own constants.
 
 The names are taken out before the first import, by a module that Python itself imports at start.
 """
@@ -75,7 +75,7 @@ async def test_requests_are_served_and_clients_that_leave_are_noticed(
 
 
 async def _half_closed_post(running: Activator, pod: Pod) -> None:
-    """A client that ends its sending side behind its request is there, and gets its answer."""
+    """A client that closes its sending side after its request still gets its response."""
     reader, writer = await asyncio.open_connection(*await running.address("http"))
     head = b"POST / HTTP/1.1\r\n" + TO_APP + b"Connection: close\r\nContent-Length: 5\r\n\r\n"
     writer.write(head + b"queue")

@@ -152,14 +152,14 @@ class World:
         return await fetch(*self._activator.traffic, path, method, given)
 
     async def seen(self, pod: Pod) -> dict[str, Any]:
-        """What the activator's API says of a pod of default/app; empty before it knows the pod."""
+        """Return the API's view of the pod of default/app; empty before the pod is known."""
         view = await self._activator.get("/api/v1/revisions/default/app")
         pods = [] if view is None else view["pods"]
         uid = pod.listed(ready=True).uid
         return next((seen for seen in pods if seen["uid"] == uid), {})
 
     async def explain(self) -> str:
-        """What ``activator explain default/app`` prints."""
+        """Return the output of ``activator explain default/app``."""
         url = "http://{}:{}".format(*self._activator.admin)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "activator", "explain", "default/app", "--admin-url", url),

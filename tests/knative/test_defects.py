@@ -176,8 +176,8 @@ NOT_THERE = http(
 async def test_a_container_that_restarts_is_no_mesh(
     world: World, caplog: pytest.LogCaptureFixture, restarts: Reaction
 ) -> None:
-    """queue-proxy answers its probe 503, as a mesh would. The pod has passed one: it can be
-    reached, so its requests wait for it. In Knative all of them go to the ClusterIP for good."""
+    """queue-proxy responds 503 to the probe, as a mesh does. The pod has passed a probe earlier, so
+    it can be reached and its requests wait. In Knative they all go to the ClusterIP for good."""
     caplog.set_level(logging.INFO, "activator")
     pods = await world.serving(2)
     cluster_ip = await world.pod()
@@ -201,8 +201,8 @@ async def test_a_container_that_restarts_is_no_mesh(
 async def test_a_mesh_that_comes_between_us_and_a_pod_that_was_reached_is_noticed(
     world: World,
 ) -> None:
-    """No pod passes a probe for longer than a restart takes: requests go to the ClusterIP, those
-    of a pod that was never reached at once, and back to the first pod that passes a probe."""
+    """No pod passes a probe for longer than a restart takes, so requests go to the ClusterIP. They
+    go there at once if no pod ever passed, and back to the first pod that passes a probe."""
     pod, cluster_ip = await world.serving(2)
     world.apply(revision(), private_service(cluster_ip.at), private([pod.at]))
     assert await (await world.call()).text() == pod.name
@@ -226,11 +226,11 @@ async def test_a_mesh_that_comes_between_us_and_a_pod_that_was_reached_is_notice
 
 
 def hangs(connection: PodConnection) -> None:
-    """A process that is stopped: its kernel takes what comes, and nothing answers."""
+    """A stopped process: its kernel accepts the bytes, and the process does not respond."""
 
 
 async def used(world: World, count: int) -> Counter[str]:
-    """Send so many requests one after the other; return who answered them."""
+    """Send requests one after the other; return the pods that responded."""
     return Counter([await (await world.call()).text() for _ in range(count)])
 
 
@@ -238,8 +238,8 @@ async def used(world: World, count: int) -> Counter[str]:
 async def test_a_pod_that_hangs_gets_no_more_requests(
     world: World, caplog: pytest.LogCaptureFixture, cc: int
 ) -> None:
-    """A probe after 5 s of silence ejects it, the next one that passes has it back. In Knative it
-    gets its share of all requests until Kubernetes says that it is not ready."""
+    """A probe after 5 s of silence ejects the pod; the next passed probe brings it back. In Knative
+    it gets its share of all requests until Kubernetes lists it as not ready."""
     caplog.set_level(logging.INFO, "activator")
     stuck, well = await world.serving(2)
     world.apply(revision(cc=cc), private([stuck.at, well.at]))
@@ -250,7 +250,7 @@ async def test_a_pod_that_hangs_gets_no_more_requests(
     while not stuck.in_flight:
         held.append(await world.call())
         await world.passes(0.01)
-    await world.passes(5 + 1 + 1 + 0.1)  # until a look finds it silent, and its probe is late
+    await world.passes(5 + 1 + 1 + 0.1)  # until a scan finds it silent and its probe times out
     before = len(stuck.traffic)
     assert await used(world, 30) == {well.name: 30}
     assert len(stuck.traffic) == before
@@ -273,7 +273,7 @@ async def test_a_pod_that_hangs_gets_no_more_requests(
 
 
 async def test_a_lone_pod_that_hangs_keeps_no_request_that_comes_later(world: World) -> None:
-    """It waits here, and another pod has it; or this one, once it is back."""
+    """The request is queued, then goes to another pod, or to this one once it recovers."""
     (stuck,) = await world.serving(1, holding=True)
     world.apply(revision(), private([stuck.at]))
     await world.passes()
@@ -312,7 +312,7 @@ async def test_a_pod_that_computes_for_long_stays_in_use_and_is_probed_seldom(
 
 
 async def test_a_pod_that_streams_for_long_stays_in_use(world: World) -> None:
-    """One response that goes on for two minutes: no other begins, and nothing is wrong."""
+    """One response goes on for two minutes and no other begins: the pod stays healthy."""
     (pod,) = await world.serving(1)
     pod.pieces = chunked(*((float(second), b"more") for second in range(120)))
     world.apply(revision(cc=1), private([pod.at]))

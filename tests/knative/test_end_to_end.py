@@ -208,7 +208,7 @@ async def test_TestProbeRuntime(world: World, listed: str, kind: str) -> None:
         world.apply(private([pod.at]))
     if listed == "ready" or kind != "exec":
         assert await client.text() == "pod-0"
-        # At once with Kubernetes' word; else no later than in Knative's next round of probes.
+        # At once when Kubernetes lists it; otherwise no later than Knative's next round of probes.
         assert world.now() - started < (0.1 if listed == "ready" else ROUND)
     else:
         await world.passes(NEVER)
@@ -251,8 +251,8 @@ def with_sidecars(*sidecars: dict[str, Any], **settings: Any) -> Object:
 
 
 async def polled(world: World, *sidecars: dict[str, Any]) -> ScriptedPod:
-    """queue-proxy polls all containers: the pod gets the request when it says that all are ready,
-    although Kubernetes does not list it as ready."""
+    """queue-proxy polls all containers: the pod gets the request when all are ready, although
+    Kubernetes does not list the pod as ready."""
     pod = await world.pod(UNAVAILABLE)
     world.apply(with_sidecars(*sidecars), private(not_ready=[pod.at]))
     client = await world.call()
@@ -268,8 +268,8 @@ async def polled(world: World, *sidecars: dict[str, Any]) -> ScriptedPod:
 async def gated(
     world: World, *sidecars: dict[str, Any], annotations: dict[str, str] | None = None
 ) -> ScriptedPod:
-    """queue-proxy says that the pod is ready all the time: the pod gets no traffic before
-    Kubernetes lists it as ready, then at once."""
+    """queue-proxy always responds that the pod is ready. The pod gets no traffic before Kubernetes
+    lists it as ready, then at once."""
     pod = await world.pod()
     world.apply(with_sidecars(*sidecars, annotations=annotations), private(not_ready=[pod.at]))
     client = await world.call()
@@ -310,14 +310,14 @@ async def test_TestMultiContainerProbeStartFailingAfterReady(world: World) -> No
 async def test_TestMultiContainerReadiness__queue_proxy_that_polls_no_sidecar(
     world: World,
 ) -> None:
-    """Such a queue-proxy needs the policy ``kubernetes``: it says 200 whatever its sidecars do."""
+    """This queue-proxy always responds 200, so it needs the policy ``kubernetes``."""
     pod = await gated(world, {"readinessProbe": HTTP}, annotations=KUBERNETES)
     world.apply(private(not_ready=[pod.at]))
     await fails(world, pod)
 
 
 async def fails(world: World, pod: ScriptedPod) -> None:
-    """The pod, which has answered one request, gets no other for a minute."""
+    """The pod has responded to one request, and gets no other for a minute."""
     await world.passes()
     client = await world.call()
     await world.passes(60)

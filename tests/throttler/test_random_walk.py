@@ -155,7 +155,7 @@ class Walk:
         self.ended: dict[Ticket, int] = {}
         self.via_service = 0
         self.silent = 0
-        self.kept_off = 0  # how often one proof alone spoke against the ClusterIP
+        self.kept_off = 0  # how often only one proof prevented the ClusterIP
         self.told: set[str] = set()
         self.failed: dict[Ticket, list[Pod]] = {}
         self.claims: list[tuple[RevisionID, Dest]] = []  # the newest last
@@ -636,7 +636,7 @@ class Walk:
             self.look_for_silence()
 
     def look_for_silence(self) -> None:
-        """No pod in a walk responds: each that has had a request for a second is."""
+        """No pod in a walk responds: a pod with a request for a second is silent."""
         probed = self.throttler.look_for_silence(self.now).probe
         for rev in self.all_revs:
             for pod in rev.everything():

@@ -205,7 +205,7 @@ class TestProof:
         assert one.throttler.service is None
 
     def test_it_ends_with_a_probe_that_fails_a_minute_after_the_first(self) -> None:
-        """A mesh, or a network policy, may have come between us and a pod that runs."""
+        """A mesh, or a network policy, may have been switched on while the pod runs."""
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
         one.failed(pod)
@@ -216,7 +216,7 @@ class TestProof:
         one.passed(service(one))
         assert one.request().pod is service(one)
         one.passed(pod)
-        assert one.throttler.service is None, "and begins anew with one that passes"
+        assert one.throttler.service is None, "and a passed probe starts a new proof"
         one.failed(pod)
         assert probed(one.failed(pod)) == []
 
@@ -231,7 +231,7 @@ class TestProof:
         assert probed(one.failed(second)) == [VIP]
 
     def test_a_pod_that_is_listed_as_ready_again_has_it_again(self) -> None:
-        """It was away for minutes, and its container ends again at once."""
+        """The pod was away for minutes, and its container ends again at once."""
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
         one.set_dests([], [A])
@@ -250,7 +250,7 @@ class TestProof:
         assert probed(one.failed(one.pod(B))) == [VIP]
 
     def test_a_pod_that_leaves_the_list_takes_it_along(self) -> None:
-        """It still has a request, so it is known when it is listed again."""
+        """The pod still has a request, so it is known when Kubernetes lists it again."""
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
         one.request()
@@ -267,7 +267,7 @@ class TestProof:
         assert probed(one.failed(pod)) == [VIP]
 
     def test_a_thousand_pods_are_looked_through_a_few_times(self) -> None:
-        """Of a thousand proofs that end one after the other, few have the others looked at."""
+        """A thousand proofs end one after the other: few of them cause a scan of the others."""
         one = One(1, service=VIP)
         pods = one.healthy(addresses(1000))
         for pod in pods:

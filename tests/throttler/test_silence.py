@@ -1,4 +1,4 @@
-"""A pod that has requests and begins no response is probed, ever more seldom while it passes."""
+"""A pod that has requests and begins no response is probed, ever less often while it passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B, C = addresses(3)
 
 
 class Looks:
-    """One revision with two healthy pods, looked at once a second."""
+    """One revision with two healthy pods, scanned once a second."""
 
     def __init__(self, container_concurrency: int = 10, pods: int = 2) -> None:
         self.one = One(container_concurrency)
@@ -35,14 +35,14 @@ class Looks:
         return [self.request() for _ in range(count)]
 
     def second(self) -> list[PodTracker]:
-        """A second passes; return the pods that are to be probed."""
+        """Let a second pass; return the pods to probe."""
         self.one.now += 1
         probed = self.one.silence.look(self.one.now)
         self.probed += [(self.one.now, pod.address) for pod in probed]
         return probed
 
     def seconds(self, count: int, *, passes: bool = False) -> list[float]:
-        """Let time pass; return when a pod was to be probed.
+        """Let time pass; return when a pod was due for a probe.
 
         Arguments:
             passes: each probe passes at once; else there is no answer yet.
@@ -61,7 +61,7 @@ def test_a_pod_that_begins_no_response_for_5_s_is_probed() -> None:
     assert looks.seconds(4) == []
     assert looks.second() == [pod]
     assert pod is not None
-    assert pod.state is PodState.HEALTHY, "silence alone takes no pod out"
+    assert pod.state is PodState.HEALTHY, "silence alone ejects no pod"
 
 
 def test_it_is_ejected_when_that_probe_fails_until_one_passes() -> None:
@@ -98,14 +98,14 @@ def test_a_full_pod_is_probed() -> None:
 
 
 def test_a_pod_that_passes_is_probed_ever_more_seldom_while_it_goes_on() -> None:
-    """Its application computes, or streams one response: nothing is wrong."""
+    """The application computes, or streams one response: the pod stays healthy."""
     looks = Looks()
     looks.request()
     assert looks.seconds(120, passes=True) == [5.0, 15.0, 30.0, 60.0, 90.0, 120.0]
 
 
 def test_a_probe_without_an_answer_yet_is_not_begun_again() -> None:
-    """A connection and an answer may take 5 s each."""
+    """A connect and a response may take 5 s each."""
     looks = Looks()
     looks.request()
     assert looks.seconds(14) == [5.0]
@@ -138,7 +138,7 @@ def test_a_pod_without_requests_is_not_probed_and_its_idle_time_does_not_count()
 
 
 def test_short_requests_one_after_the_other_are_no_silence() -> None:
-    """Their client gives each up after a second: the last has not waited for long."""
+    """The client cancels each request after a second: the last has not waited for long."""
     looks = Looks(pods=1)
     for _ in range(20):
         ticket = looks.request()
@@ -165,7 +165,7 @@ def test_how_long_it_lasts_is_known_and_probes_do_not_shorten_it() -> None:
 
 @pytest.mark.parametrize("mode", [MeshMode.DISABLED, MeshMode.ENABLED])
 def test_no_probe_where_its_answer_is_of_no_use(mode: MeshMode) -> None:
-    """Kubernetes' word is enough, or pods are out of reach."""
+    """Kubernetes' list is enough, or pods cannot be reached."""
     looks = Looks()
     looks.request()
     looks.one.throttler.set_reach(REACH[mode, False], looks.one.now)
@@ -173,7 +173,7 @@ def test_no_probe_where_its_answer_is_of_no_use(mode: MeshMode) -> None:
 
 
 def test_the_cluster_ip_is_not_probed_for_it() -> None:
-    """Which of the pods behind it is silent nobody knows."""
+    """The activator cannot know which pod behind the ClusterIP is silent."""
     one = One(1, service="10.96.0.5:80", mode=MeshMode.ENABLED)
     one.set_dests([A])
     service = one.throttler.service

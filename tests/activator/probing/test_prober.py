@@ -187,7 +187,7 @@ BACKING_OFF = [0.025, 0.05, 0.1, 0.2, 0.2]
     "answer", [NOT_READY, Answer(500, b"no probe\n"), Answer(200, b"hello")], ids=str
 )
 async def test_pod_that_says_not_ready_is_asked_as_often_as_by_knative(answer: Answer) -> None:
-    """While one request waits for 8 s: Knative's activator asks 41 times."""
+    """One request waits for 8 s: Knative's activator probes 41 times."""
     world = World()
     world.pods[A].answer = answer
     waiting = world.ask()
@@ -247,7 +247,7 @@ async def test_each_new_waiter_asks_a_pod_no_sooner_that_says_not_ready() -> Non
 
 
 async def test_pod_that_said_not_ready_and_refuses_then_is_asked_as_often_as_any() -> None:
-    """Its queue-proxy has ended, and costs nothing."""
+    """The pod's queue-proxy has ended, so a refused probe costs nothing."""
     world = World()
     world.pods[A].answer = NOT_READY
     world.ask()
@@ -313,7 +313,7 @@ async def test_healthy_pod_that_answers_requests_is_not_checked_until_they_cease
 async def test_healthy_pod_with_requests_is_given_a_second_to_answer(
     requests: int, takes: float, state: PodState
 ) -> None:
-    """It is slower than the idle pod from which its time-out was learned."""
+    """A busy pod responds more slowly than the idle pod on which its time-out was measured."""
     world = World()
     world.list_pods(A)
     await until(1.0)
