@@ -12,6 +12,7 @@ import ssl
 from typing import NamedTuple, Protocol
 
 from activator.proxy.pods.http1 import Upstream
+from activator.proxy.transport import presence
 from activator.tls.agreed import HTTP2, protocol
 from activator.tls.certificates import reason
 from activator.tls.internal import PodTls
@@ -114,6 +115,7 @@ async def connect_tls(
     except OSError as error:
         kind = OtherProtocolError if _is_other_protocol(error) else TlsError
         raise kind(connect_error(error)) from error
+    presence.bound_tls_buffer(transport)
     if problem := tls.check(transport.get_extra_info("ssl_object"), proof.namespace):
         transport.abort()
         raise TlsError(problem)

@@ -171,7 +171,6 @@ class Upstream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self.transport = cast(asyncio.Transport, transport)
-        presence.notice_slow_reader(self.transport)
         self.pool.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:

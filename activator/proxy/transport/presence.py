@@ -21,8 +21,10 @@ from math import inf
 
 from activator.keepalive import SocketKind, find_dead
 
-#: Bytes that may wait to be encrypted, beyond the last ones of a handshake.
-_TLS_BUFFER = 16 << 10
+#: Bytes that may wait to be encrypted for a pod (asyncio's bound for plain connections).
+_TLS_BUFFER = 64 << 10
+#: Bytes that may wait to be encrypted for a client: more than the last ones of a handshake.
+_TLS_BUFFER_TO_CLIENT = 16 << 10
 #: Bytes that may wait for the kernel behind a TLS connection before those to encrypt wait as well
 #: (uvloop's bound, which is not ours to set), with the piece that exceeds it.
 _BEHIND_TLS = 128 << 10
@@ -49,13 +51,19 @@ def is_tls(transport: asyncio.Transport) -> bool:
     return transport.get_extra_info("sslcontext") is not None
 
 
+def bound_tls_buffer(transport: asyncio.Transport) -> None:
+    """Have a connection over TLS report a slow reader as soon as a plain one; asyncio lets 512 KiB
+    wait in front of what waits for the kernel."""
+    transport.set_write_buffer_limits(_TLS_BUFFER)
+
+
 def notice_slow_reader(transport: asyncio.Transport) -> None:
     """Have the transport call ``pause_writing`` as soon as the kernel does not take all of a write.
 
     The kernel's buffer is the pipeline; what waits in front of it only takes memory. By default
     64 KiB may wait there, and 512 KiB where the connection is over TLS.
     """
-    transport.set_write_buffer_limits(_TLS_BUFFER if is_tls(transport) else 1)
+    transport.set_write_buffer_limits(_TLS_BUFFER_TO_CLIENT if is_tls(transport) else 1)
 
 
 def count_held(transport: asyncio.Transport) -> int:

@@ -247,7 +247,7 @@ async def test_a_request_that_its_pod_does_not_read_is_counted(world):
     await until(lambda: world.proxy.unread.bytes)
     await turns(500)
     assert client.transport.get_write_buffer_size() > 0
-    assert world.proxy.unread.bytes < 300 * KIB  # as much as one read brings
+    assert world.proxy.unread.bytes < 340 * KIB  # what one read brings, behind 64 KiB
     (connection,) = pod.connections
     pod.on_data = answer_whole
     connection.widen()
