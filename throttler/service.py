@@ -61,19 +61,21 @@ class Service:
         old = self.tracker
         if old is not None and not (sought and old.address == self.address):
             self._leave(old, changes, now)
-        if sought and self.tracker is None:
+        tracker = self.tracker
+        if sought and tracker is None:
             dest = Dest(self.address, UID)
             limit = self._revision.revision.container_concurrency
-            self.tracker = PodTracker(self._revision, dest, True, limit, now, is_service=True)
-            changes.probe.append(self.tracker)
-        healthy = self.tracker is not None and self.tracker.state is PodState.HEALTHY
+            tracker = PodTracker(self._revision, dest, True, limit, now, is_service=True)
+            changes.probe.append(tracker)
+            self.tracker = tracker
+        healthy = tracker is not None and tracker.state is PodState.HEALTHY
         if healthy != (self.used_since is not None):
-            changes.service = self.tracker if healthy else old
+            changes.service = tracker if healthy else old
             self.used_since = now if healthy else None
             if not healthy and reach.pods:
                 # Their own schedule, slow while they were not needed, may be far from coming round.
                 changes.probe += [pod for pod in pods if pod.state is PodState.PROBING]
-        return self.tracker if healthy else None
+        return tracker if healthy else None
 
     def hangs_on(self, pod: PodTracker, before: bool | None) -> bool:
         """Return whether a pod's last answer can begin or end the use of the ClusterIP.

@@ -65,7 +65,8 @@ class Wait:
         ``queue`` is the time without a pod, with what is known of it: ``scale`` until Kubernetes
         listed a pod, ``probe`` from then until one passed. ``pod`` is the rest, until ``now``.
         """
-        waited = (now if self.assigned_at is None else self.assigned_at) - self._arrived
+        assigned_at = self.assigned_at
+        waited = (now if assigned_at is None else assigned_at) - self._arrived
         start = b"warm" if self.wake_up is None else b"cold"
         metrics = [b"queue;" + _dur(waited), b'start;desc="%b"' % start]
         if self.wake_up is not None:
@@ -75,8 +76,8 @@ class Wait:
                 if when > before:
                     metrics.append(name + b";" + _dur(when - before))
                     before = when
-        if self.assigned_at is not None:
-            metrics.append(b"pod;" + _dur(now - self.assigned_at))
+        if assigned_at is not None:
+            metrics.append(b"pod;" + _dur(now - assigned_at))
         return b"\r\nServer-Timing: " + b", ".join(metrics)
 
 

@@ -164,10 +164,12 @@ class FrameReader:
                 # Nearly all frames are these two, without anything that is to be taken out: by
                 # way of the table they would cost a third more.
                 if kind == _DATA and not flags & PADDED:
-                    handler.data(stream, data[start:at], length, flags & END_STREAM != 0)
+                    payload = data[start:at]  # ordered: lengths are not negative
+                    handler.data(stream, payload, length, flags & END_STREAM != 0)
                     continue
                 if kind == _HEADERS and flags & _HEADERS_FORM == END_HEADERS:
-                    handler.headers(stream, data[start:at], flags & END_STREAM != 0)
+                    block = data[start:at]  # ordered: lengths are not negative
+                    handler.headers(stream, block, flags & END_STREAM != 0)
                     continue
             if self._block_stream and kind != _CONTINUATION:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside of a header block")
@@ -181,7 +183,7 @@ class FrameReader:
                     ErrorCode.PROTOCOL_ERROR, f"{FrameType(kind).name} on stream {stream}"
                 )
             if exact is None or exact == length:
-                take(self, flags, stream, data[start:at])
+                take(self, flags, stream, data[start:at])  # ordered: as above
             else:
                 self._wrong_length(FrameType(kind), stream, length, spares)
         if at < end:
@@ -301,7 +303,7 @@ class Rule(NamedTuple):
 
 
 #: By type, in the order of FrameType.
-RULES: Final = (
+RULES: Final[tuple[Rule, ...]] = (
     Rule(True, None, False, FrameReader._data),
     Rule(True, None, False, FrameReader._headers),
     Rule(True, _PRIORITY_BYTES, True, FrameReader._priority),
@@ -345,4 +347,4 @@ def _without_padding(payload: bytes) -> bytes:
     padding = payload[0]
     if padding >= len(payload):
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
-    return payload[1 : len(payload) - padding]
+    return payload[1 : len(payload) - padding]  # ordered: as was checked

@@ -15,6 +15,7 @@ from typing import Final
 
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.huffman import decode as huffman_decode
+from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.static_table import STATIC_TABLE
 from activator.proxy.message.grammar import FramingError
 
@@ -37,16 +38,6 @@ _MAX_INTEGER_BYTES: Final = 5
 _NEVER_INDEXED: Final = 0x10
 
 Field = tuple[bytes, bytes]
-
-
-class NeverIndexed(tuple[bytes, bytes]):
-    """A field that its sender wants in no table, and that must be passed on so (section 7.1.3).
-
-    Equal to the pair that it is, but never found in a dict: it is in nobody's memo.
-    """
-
-    __slots__ = ()
-    __hash__ = object.__hash__
 
 
 class Decoder:
@@ -137,7 +128,7 @@ class Decoder:
                 at = start + length - 0x80
                 if at > end:
                     raise ValueError("a string is longer than the block")
-                value = huffman_decode(block[start:at])
+                value = huffman_decode(block[start:at])  # ordered: lengths are not negative
             else:
                 value, at = _string(block, at)
             if mask == 0x3F:
@@ -153,8 +144,10 @@ class Decoder:
                     insert(_NEWEST, field)
                 else:
                     used = 0
+            elif byte < 0x10:
+                append((name, value))
             else:
-                append((name, value) if byte < 0x10 else NeverIndexed((name, value)))
+                append(NeverIndexed((name, value)))
         if changed:
             self._used = used
             self.generation += 1
@@ -201,8 +194,8 @@ def _string(block: bytes, at: int) -> tuple[bytes, int]:
     if end > len(block):
         raise ValueError("a string is longer than the block")
     if byte < 0x80:
-        return block[at:end], end
-    return huffman_decode(block[at:end]), end
+        return block[at:end], end  # ordered: lengths are not negative
+    return huffman_decode(block[at:end]), end  # ordered: as above
 
 
 def name_prefix(name: bytes, *, never_indexed: bool = False) -> bytes:

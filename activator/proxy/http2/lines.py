@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from activator.proxy.http2.hpack import Field, NeverIndexed, line, name_prefix, string
+from activator.proxy.http2.hpack import Field, line, name_prefix, string
+from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.grammar import FramingError
 
 #: Lines that a memo holds at most, and bytes of one: it stays below 1 MiB whatever clients send.

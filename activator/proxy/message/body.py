@@ -98,7 +98,10 @@ class ChunkedBody:
 
     #: Whether a bare LF ends a line.
     _bare_lf = False
-    _SIZE_LINE, _DATA, _DATA_END, _TRAILER = range(4)
+    _SIZE_LINE = 0
+    _DATA = 1
+    _DATA_END = 2
+    _TRAILER = 3
 
     def __init__(self) -> None:
         self.trailers = b""
@@ -121,14 +124,14 @@ class ChunkedBody:
                         payload.append(data[at:])
                         self._remaining = end - len(data)
                     return None
-                payload.append(data[at:end])
+                payload.append(data[at:end])  # ordered: sizes are not negative
                 at = end
                 self._state = self._DATA_END
             line_end = self._line_end(data, at)
             if line_end < 0:
                 self._held = data[at:]
                 return None
-            line = data[at:line_end]
+            line = data[at:line_end]  # ordered: found from there on
             at = line_end + (2 if data[line_end] == _CR else 1)
             if self._line(line):
                 return data[at:]
@@ -145,7 +148,7 @@ class ChunkedBody:
                 raise FramingError("a chunk is longer than its size says")
         elif end < 0:
             # A carriage return with something behind it ends no line.
-            if b"\r" in data[at:-1]:
+            if data.find(b"\r", at, len(data) - 1) >= 0:
                 raise FramingError("a bare CR or LF in a chunked body")
             limit = MAX_TRAILER_BYTES if self._state == self._TRAILER else MAX_EXTENSION_BYTES
             if len(data) - at > limit:

@@ -133,7 +133,7 @@ def _quoted(char: str) -> str:
         return "\\\\"
     if char == "\t":
         return "\\t"
-    if "\udc80" <= char <= "\udcff":
+    if 0xDC80 <= ord(char) <= 0xDCFF:
         return f"\\x{ord(char) & 0xFF:02x}"  # a byte that is no UTF-8
     if char.isprintable():
         return char

@@ -229,7 +229,8 @@ def _start_line(
         if METHOD.fullmatch(method) is None:
             raise FramingError("malformed method")
         if method == b"CONNECT":
-            raise FramingError("CONNECT is not offered", 405, head[len(line) : -4])
+            block = head[len(line) : -4]  # ordered: the head has an empty line behind this one
+            raise FramingError("CONNECT is not offered", 405, block)
     if _HASH in target:
         raise FramingError("a fragment in the request target")
     return method, target, spoken, is_newer

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from activator.proxy.http2 import fields
 from activator.proxy.http2.fields import read_request, read_response, read_trailers
-from activator.proxy.http2.hpack import NeverIndexed
+from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.fields import REQUEST_FIELDS
 from activator.proxy.message.grammar import FramingError
 

@@ -14,11 +14,11 @@ from activator.proxy.http2.hpack import (
     MAX_LIST_BYTES,
     NO_TABLE,
     Decoder,
-    NeverIndexed,
     line,
     name_prefix,
     string,
 )
+from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.grammar import FramingError
 
 #: RFC 7541 appendix C: blocks of one connection one after the other, what they say, and what is

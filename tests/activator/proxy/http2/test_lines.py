@@ -5,8 +5,9 @@ from __future__ import annotations
 import hpack
 import pytest
 
-from activator.proxy.http2.hpack import NeverIndexed, name_prefix
+from activator.proxy.http2.hpack import name_prefix
 from activator.proxy.http2.lines import MEMO_LINE_BYTES, MEMO_LINES, Lines, Treatment
+from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.grammar import FramingError
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from activator.proxy.http2.hpack import Decoder, NeverIndexed
+from activator.proxy.http2.hpack import Decoder
+from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.section import block_of, without_context
 from activator.proxy.message.fields import is_ours, lines_of
 
