@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.runtime
+# The compiled build has an environment of its own, so that all else goes on with the source.
+COMPILED := .venv-compiled
 
 # For every platform and Python that the project runs on, each file by its hash.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
@@ -12,8 +14,10 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 
 # Tests start the activator as a process very often: it is not to be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
+# Only what says so below is compiled, whatever the shell's environment asks for.
+unexport ACTIVATOR_COMPILE
 
-.PHONY: help demo test check format bench dashboards queries screenshots lock image-proof clean
+.PHONY: help demo test check format compile test-compiled fuzz bench dashboards queries screenshots lock image-proof clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -22,9 +26,9 @@ define ENVIRONMENT
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "$(PYTHON) is older than 3.11: make PYTHON=python3.12 …"; exit 1; }
-	@$(PYTHON) -m venv $(VENV) \
+	@$(PYTHON) -m venv $(@D) \
 		|| { echo "cannot make an environment; on Debian: apt-get install python3-venv"; exit 1; }
-	@echo "installing into $(VENV), once: it may take a minute or more"
+	@echo "installing into $(@D), once: it may take a minute or more"
 endef
 
 $(STAMP): pyproject.toml
@@ -48,6 +52,20 @@ check: $(STAMP)  ## Format check, lint and types
 
 test: check  ## The checks above, then every test
 	$(BIN)/pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+
+compile: $(COMPILED)/.installed  ## Compile throttler and byte path into .venv-compiled (needs gcc, python3-dev)
+
+$(COMPILED)/.installed: pyproject.toml setup.py $(wildcard backend/*.py) $(shell find activator throttler -name '*.py')
+	$(ENVIRONMENT)
+	rm -rf build
+	ACTIVATOR_COMPILE=1 $(COMPILED)/bin/pip install --quiet --disable-pip-version-check '.[dev]'
+	@touch $@
+
+test-compiled: compile  ## The tests of throttler, byte path and processes on the compiled build
+	$(COMPILED)/bin/python -m tests.compiled $(PYTEST_ARGS)
+
+fuzz: compile  ## Give the same bytes to the parsers of both builds (FUZZ_ARGS='--inputs 1000000')
+	$(COMPILED)/bin/python -m tests.fuzz $(FUZZ_ARGS)
 
 format: $(STAMP)  ## Put the code into its format
 	$(BIN)/ruff format .
@@ -74,4 +92,4 @@ image-proof: $(STAMP)  ## Follow the Dockerfile without a container engine (root
 	$(BIN)/python -m tests.image.prove $(PROOF_ARGS)
 
 clean:  ## Remove what the commands above made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(COMPILED) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from activator import logs
+from activator.build import description, running
 from activator.config import Settings
 from activator.discovery.manifests import ManifestFolderError
 from activator.events import EventKind
@@ -154,6 +155,7 @@ def main(settings: Settings) -> int:
     outputs = Outputs()
     outputs.install()
     logs.configure(settings.log_format, settings.log_level, settings.pod_name)
+    logger.info("activator %s", description(), extra={"build": running().value})
     # It tells of each server's start and end at INFO; ours are one thing, and told below.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     # Requests leave no cycles behind, so that a collection every 700 objects (the default) finds

@@ -121,6 +121,7 @@ def cli() -> None:
       activator status                   what a running one knows and what waits
       activator explain REVISION         why requests of one revision wait
       activator lab                      what it does when pods fail, played on this machine
+      activator version                  which version and build this is
     """
 
 
@@ -328,6 +329,23 @@ def _ask(command: str, settings: Settings, question: Any, as_json: bool, watch: 
     except tuple(statuses) as error:
         click.echo(f"activator {command}: {error}", err=True)
         return statuses[type(error)]
+    return OK
+
+
+@cli.command("version", epilog="\b\nExit status:\n    0  shown\n")
+def version() -> int:
+    """Print the version, the build and the Python that runs it.
+
+    A pure build runs the source. A compiled build runs extension modules of the same source: see
+    docs/how-to/build.md.
+
+    \b
+    Example:
+      activator version    activator 0.1.0, compiled build, Python 3.13.7
+    """
+    from activator.build import description
+
+    click.echo(f"activator {description()}")
     return OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import selectors
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 import trustme
 import uvloop
+
+from activator.build import running
 
 #: Seconds beyond all timers of the product: who waits for longer gives a test up.
 _PATIENCE = 1e5
@@ -62,6 +65,13 @@ UVLOOP = pytest.param(("asyncio", {"loop_factory": uvloop.new_event_loop}), id="
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     """Each async test runs twice: in virtual time, and on the loop of production."""
     return request.param
+
+
+@pytest.fixture(scope="session", autouse=True)
+def expected_build() -> None:
+    """Fail if ``ACTIVATOR_EXPECT_BUILD`` names another build than the one that is tested."""
+    expected = os.environ.get("ACTIVATOR_EXPECT_BUILD")
+    assert expected in (None, running().value), f"tests run the {running().value} build"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,6 +27,7 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 BASE: Final = frozenset(
     f"activator.{name}"
     for name in (
+        "build",
         "config",
         "configmaps",
         "contradictions",
@@ -63,6 +64,7 @@ BELOW_SIBLINGS: Final = (
 ARROWS: Final[dict[str, frozenset[str]]] = {
     "throttler": frozenset(),
     "activator": frozenset(),
+    "activator.build": frozenset({"activator"}),
     "activator.counters": frozenset(),
     "activator.events": frozenset({"throttler"}),
     "activator.failures": frozenset({"throttler"}),

@@ -22,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from activator import __version__
+from activator.build import running
 from activator.admin import assets, event_stream
 from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
@@ -193,6 +194,7 @@ class _Handlers:
         return {
             "podName": runtime.pod_name,
             "version": __version__,
+            "build": running().value,
             "uptimeSeconds": round(runtime.driver.clock() - runtime.started_at, 3),
             "ready": not reason,
             "notReadyReason": reason or None,

@@ -14,6 +14,7 @@ from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta
 
+from activator.build import Build
 from activator.counters import OUTCOMES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
@@ -373,6 +374,9 @@ class ActivatorView(TypedDict):
 
     podName: Annotated[str, says("what it is called")]
     version: Annotated[str, says("of the activator")]
+    build: Annotated[
+        str, says("whether the source runs as it is, or as extension modules made of it", Build)
+    ]
     uptimeSeconds: Annotated[float, says("for how long it has run")]
     ready: Annotated[bool, says("what `GET /readyz` says")]
     notReadyReason: Annotated[str | None, says("why it is not ready; `null` when it is")]

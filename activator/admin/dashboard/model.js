@@ -95,6 +95,7 @@
  * @typedef {object} ActivatorView
  * @property {string} podName
  * @property {string} version
+ * @property {"pure" | "compiled"} build
  * @property {number} uptimeSeconds
  * @property {boolean} ready
  * @property {string | null} notReadyReason

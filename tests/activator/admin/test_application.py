@@ -14,6 +14,7 @@ import pytest
 from activator.admin import status
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.reading import parse
+from activator.build import running
 from activator.failures import Failed
 from tests.activator.telemetry.world import World
 from throttler.reason import Reason
@@ -81,6 +82,7 @@ async def test_revisions_are_sorted_and_complete(world):
     assert names == [("a", "b"), ("a", "y"), ("a-b", "z"), ("b", "x")]
     activator = answer.json()["activator"]
     assert activator.pop("version")
+    assert activator.pop("build") == running().value
     assert (await get(world, "/api/v1/activator")).json().pop("podName") == "activator-1"
     assert activator == {
         "podName": "activator-1",

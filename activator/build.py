@@ -1,0 +1,141 @@
+"""Which modules a compiled build compiles, and whether this process runs such a build.
+
+mypyc compiles the modules of ``COMPILED`` to extension modules when ``ACTIVATOR_COMPILE=1 pip
+install .`` asks for it; the source stays plain Python. ``backend/`` reads this table to build, the
+tests read it to check the code. It knows no other module of ours.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cache
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import find_spec
+from platform import python_version
+from typing import Final
+
+from activator import __version__
+
+
+class Build(Enum):
+    """The two builds of the project."""
+
+    PURE = "pure"
+    COMPILED = "compiled"
+
+
+#: The modules of a compiled build. Their classes are native: no interpreted class inherits them.
+COMPILED: Final[tuple[str, ...]] = (
+    "throttler.breaker",
+    "throttler.budget",
+    "throttler.capacity",
+    "throttler.changes",
+    "throttler.deadlines",
+    "throttler.errors",
+    "throttler.forecast",
+    "throttler.health",
+    "throttler.lb_policy",
+    "throttler.mesh",
+    "throttler.model",
+    "throttler.outliers",
+    "throttler.owners",
+    "throttler.pod",
+    "throttler.reason",
+    "throttler.revision",
+    "throttler.roster",
+    "throttler.rule",
+    "throttler.service",
+    "throttler.slow_start",
+    "throttler.throttler",
+    "throttler.ticket",
+    "activator.counters",
+    "activator.driver",
+    "activator.entries",
+    "activator.failures",
+    "activator.timers",
+    "activator.autoscaler.concurrency",
+    "activator.proxy.accept",
+    "activator.proxy.answer",
+    "activator.proxy.body",
+    "activator.proxy.eviction",
+    "activator.proxy.fields",
+    "activator.proxy.grammar",
+    "activator.proxy.lookup",
+    "activator.proxy.observers",
+    "activator.proxy.partial",
+    "activator.proxy.pool",
+    "activator.proxy.presence",
+    "activator.proxy.probe_pool",
+    "activator.proxy.probes",
+    "activator.proxy.problem",
+    "activator.proxy.queue_proxy",
+    "activator.proxy.replies",
+    "activator.proxy.request",
+    "activator.proxy.response",
+    "activator.proxy.retry",
+    "activator.proxy.shared",
+    "activator.proxy.time_limits",
+    "activator.proxy.unfinished",
+    "activator.proxy.wait",
+    "activator.proxy.http2.budget",
+    "activator.proxy.http2.errors",
+    "activator.proxy.http2.fields",
+    "activator.proxy.http2.frame_reader",
+    "activator.proxy.http2.frames",
+    "activator.proxy.http2.grpc",
+    "activator.proxy.http2.hpack",
+    "activator.proxy.http2.huffman",
+    "activator.proxy.http2.pool",
+    "activator.proxy.http2.recurring",
+    "activator.proxy.http2.section",
+    "activator.proxy.http2.settings",
+    "activator.proxy.http2.static_table",
+    "activator.proxy.http2.stream",
+)
+
+_BASE: Final = "its class derives from a library's, which makes every access slow"
+_TUPLE: Final = "its class derives from tuple, which native code would replace by a plain pair"
+_DICT: Final = "its class derives from dict: its fast path is dict's own"
+_OSERROR: Final = "its class derives from OSError, which mypyc refuses"
+_PARENT: Final = "an interpreted class inherits from its class"
+_NARROWS: Final = "it declares an inherited attribute more narrowly, which mypyc refuses"
+
+#: The modules of throttler and activator.proxy that stay interpreted, and why.
+INTERPRETED: Final[dict[str, str]] = {
+    "activator.proxy.client_connection": _BASE,
+    "activator.proxy.dial": _OSERROR,
+    "activator.proxy.downstream": _BASE,
+    "activator.proxy.exchange": _PARENT,
+    "activator.proxy.held": _PARENT,
+    "activator.proxy.http1_exchange": _NARROWS,
+    "activator.proxy.linger": _BASE,
+    "activator.proxy.server": _BASE,
+    "activator.proxy.tls_listener": _BASE,
+    "activator.proxy.tunnel": _BASE,
+    "activator.proxy.upstream": _BASE,
+    "activator.proxy.http2.connection": _BASE,
+    "activator.proxy.http2.downstream": _BASE,
+    "activator.proxy.http2.exchange": _NARROWS,
+    "activator.proxy.http2.lines": _DICT,
+    "activator.proxy.http2.never_indexed": _TUPLE,
+    "activator.proxy.http2.upstream": _BASE,
+}
+
+
+@cache
+def running() -> Build:
+    """Return the build that this process runs.
+
+    Looks at each module itself: a build is compiled if all modules of the table are.
+    """
+    return Build.COMPILED if all(map(_is_compiled, COMPILED)) else Build.PURE
+
+
+def description() -> str:
+    """Return the version, the build and the Python of this process, for people."""
+    return f"{__version__}, {running().value} build, Python {python_version()}"
+
+
+def _is_compiled(module: str) -> bool:
+    spec = find_spec(module)
+    return spec is not None and isinstance(spec.loader, ExtensionFileLoader)

@@ -1,0 +1,7 @@
+"""What pyproject.toml cannot say: the extension modules of a compiled build (backend/)."""
+
+from setuptools import setup
+
+from compiling import arguments
+
+setup(**arguments())

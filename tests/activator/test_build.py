@@ -1,0 +1,82 @@
+"""Which modules are compiled, and what a process says of its build."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from activator import __version__, build, cli
+from activator.build import COMPILED, INTERPRETED, Build
+from tests.conftest import UVLOOP
+from tests.process import ANY_PORTS, activator
+
+#: The packages whose modules have to be in one of the two tables.
+PACKAGES = ("throttler", "activator/proxy", "activator/proxy/http2")
+
+
+def test_each_module_of_the_byte_path_is_compiled_or_has_a_reason_why_not():
+    root = Path(build.__file__).parents[1]
+    there = {
+        ".".join(path.relative_to(root).with_suffix("").parts)
+        for package in PACKAGES
+        for path in (root / package).glob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert not set(COMPILED) & set(INTERPRETED)
+    assert len(set(COMPILED)) == len(COMPILED)
+    assert there == {
+        name
+        for name in {*COMPILED, *INTERPRETED}
+        if name.rpartition(".")[0].replace(".", "/") in PACKAGES
+    }
+    for name in COMPILED:
+        assert (root / f"{name.replace('.', '/')}.py").exists()
+    assert all(INTERPRETED.values())
+
+
+def test_a_process_runs_one_build_whole():
+    """A module is an extension module in all cases or in none."""
+    found = {build._is_compiled(name) for name in COMPILED}
+    assert found == {build.running() is Build.COMPILED}
+
+
+def test_a_build_is_compiled_only_if_each_module_is(monkeypatch):
+    for missing, expected in (("", Build.COMPILED), (COMPILED[-1], Build.PURE)):
+        build.running.cache_clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(build, "_is_compiled", lambda name, missing=missing: name != missing)
+            assert build.running() is expected
+        build.running.cache_clear()
+
+
+def test_the_command_prints_version_build_and_python(capsys):
+    assert cli.main(["version"]) == 0
+    python = ".".join(map(str, sys.version_info[:3]))
+    expected = f"activator {__version__}, {build.running().value} build, Python {python}"
+    assert capsys.readouterr().out.startswith(expected)
+
+
+def test_the_command_imports_no_module_of_the_table():
+    check = (
+        "import sys; from activator.cli import main; main(['version']); "
+        "from activator.build import COMPILED; sys.exit(len({*COMPILED} & {*sys.modules}))"
+    )
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", check], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
+async def test_the_first_log_line_names_the_build(tmp_path):
+    async with activator("local", "--manifests", str(tmp_path), *ANY_PORTS) as process:
+        await process.address("http")
+        first = process.lines[0]
+    assert first["message"].startswith(f"activator {__version__}, {build.running().value} build")
+    assert first["build"] == build.running().value

@@ -1,0 +1,63 @@
+"""Runs tests on the compiled build: ``make test-compiled``, or this module by that environment.
+
+The source must not be found before the installed build. So the tests are copied to a folder
+without ``activator`` and ``throttler``, with links to what else they read, and run there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+STAGE: Final = ROOT / "build" / "tests"
+#: What tests read besides themselves.
+LINKED: Final = ("pyproject.toml", "README.md", "docs", "manifests", "benchmarks", "dashboards")
+#: The tests that reach the compiled modules.
+TESTED: Final = (
+    "tests/throttler",
+    "tests/activator/proxy",
+    "tests/activator/autoscaler/test_concurrency.py",
+    "tests/activator/test_build.py",
+    "tests/activator/test_counters.py",
+    "tests/activator/test_driver.py",
+    "tests/activator/test_entries.py",
+    "tests/activator/test_failures.py",
+    "tests/activator/test_timers.py",
+    "tests/backend/test_compiled_wheel.py",
+    "tests/e2e",
+    "tests/fuzz",
+    "tests/grpc",
+)
+#: The fixture of tests/conftest.py that reads it fails each run on another build.
+EXPECTED: Final = "ACTIVATOR_EXPECT_BUILD"
+
+
+def stage(folder: Path) -> None:
+    """Make the folder that the tests run in."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(
+        ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for name in LINKED:
+        (folder / name).symlink_to(ROOT / name)
+
+
+def main() -> int:
+    """Run pytest with the words of this process; return its exit status."""
+    stage(STAGE)
+    arguments = sys.argv[1:]
+    if not any(word.startswith("tests/") for word in arguments):
+        arguments += TESTED
+    environment = {**os.environ, EXPECTED: "compiled"}
+    environment.pop("PYTHONPATH", None)
+    command = [sys.executable, "-m", "pytest", "-n", "3", "--dist", "worksteal", *arguments]
+    return subprocess.run(command, cwd=STAGE, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

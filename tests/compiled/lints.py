@@ -1,0 +1,244 @@
+"""Rules for code that mypyc compiles: each finds code that would compile and then do another thing.
+
+Every rule looks at the syntax tree alone and returns findings as ``line: what is wrong``. A rule
+may flag code that is right; then write it another way, or for a slice state the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Rule = Callable[[str], list[str]]
+
+#: A comment behind a slice that says why its start is never beyond its stop.
+_ORDERED: Final = re.compile(r"# ordered: \S+")
+
+
+def _functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def _own(function: Function) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, without those of functions and classes inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, Function | ast.ClassDef | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+# A slice whose start is beyond its stop.
+
+
+def slices(source: str) -> list[str]:
+    """Flag slices of two bounds whose start may be beyond the stop.
+
+    mypyc's bytes[start:stop] raises SystemError there, where Python returns nothing. Accepted are
+    a stop written as ``start + …``, two numbers in order, a step, and a comment
+    ``# ordered: reason`` on the line.
+    """
+    lines = source.splitlines()
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Slice) or _is_ordered(node):
+            continue
+        if not _ORDERED.search(lines[node.lineno - 1]):
+            found.append(f"{node.lineno}: [{ast.unparse(node)}] may start beyond its stop")
+    return found
+
+
+def _is_ordered(node: ast.Slice) -> bool:
+    if node.lower is None or node.upper is None or node.step is not None:
+        return True
+    lower, upper = ast.unparse(node.lower), ast.unparse(node.upper)
+    if lower.isdigit() and upper.isdigit():
+        return int(lower) <= int(upper)
+    return lower == "0" or upper.startswith(f"{lower} + ")
+
+
+# One name for exceptions of several types.
+
+
+def exception_names(source: str) -> list[str]:
+    """Flag functions that bind exceptions of different types to one name.
+
+    mypyc gives the name the first type, and raises TypeError when another one is bound.
+    """
+    found = []
+    for function in _functions(ast.parse(source)):
+        bound: dict[str, str] = {}
+        for node in _own(function):
+            if not isinstance(node, ast.ExceptHandler) or node.name is None:
+                continue
+            of = ast.unparse(node.type) if node.type else ""
+            if bound.setdefault(node.name, of) != of:
+                found.append(
+                    f"{node.lineno}: {node.name!r} is bound to {bound[node.name]} and {of}"
+                )
+    return found
+
+
+# An attribute that is narrowed, and then changed by a call.
+
+
+def narrowed_attributes(source: str) -> list[str]:
+    """Flag reads of an attribute that a call may have changed since the checker narrowed it.
+
+    The checker keeps the narrow type across calls, and mypyc casts the value to it: where a call
+    has set the attribute to None, the read raises TypeError. So an attribute that a function
+    has assigned, or found to be there, may be compared, returned or passed on only up to the next
+    call. Calling a method of it is no finding: Python would fail there as well.
+    """
+    tree = ast.parse(source)
+    unions = _union_attributes(tree)
+    return [line for function in _functions(tree) for line in _narrowed_in(function, unions)]
+
+
+def _union_attributes(tree: ast.AST) -> frozenset[str]:
+    """Return the names of attributes that are declared as one type or another."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and "|" in ast.unparse(node.annotation):
+            target = node.target
+            found.add(target.attr if isinstance(target, ast.Attribute) else ast.unparse(target))
+    return frozenset(found)
+
+
+def _narrowed_in(function: Function, unions: frozenset[str]) -> Iterator[str]:
+    nodes = list(_own(function))
+    bases = {id(child.value) for child in nodes if isinstance(child, ast.Attribute)}
+    bases |= {id(child.value) for child in nodes if isinstance(child, ast.Subscript)}
+    calls = sorted(_end(node) for node in nodes if isinstance(node, ast.Call))
+    for chain, start in _narrowings(nodes, unions):
+        for node in nodes:
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                continue
+            if id(node) in bases or ast.unparse(node) != chain or _is_none_test(node, nodes):
+                continue
+            read = (node.lineno, node.col_offset)
+            if any(start < call <= read for call in calls) and not _set_between(
+                nodes, chain, start, read
+            ):
+                yield f"{node.lineno}: {chain} may have changed since line {start[0]}"
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def _narrowings(
+    nodes: list[ast.AST], unions: frozenset[str]
+) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield each attribute that an assignment or a test narrows, and where that ends."""
+    for node in nodes:
+        if isinstance(node, ast.Assign) and not _is_none(node.value):
+            narrowed: list[ast.expr] = node.targets
+            end = _end(node.value)
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            narrowed, end = [node.left, node.comparators[0]], _end(node)
+        elif isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+            narrowed, end = [node.test, getattr(node.test, "operand", node.test)], _end(node.test)
+        else:
+            continue
+        for each in narrowed:
+            if isinstance(each, ast.Attribute) and each.attr in unions:
+                yield ast.unparse(each), end
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_none_test(node: ast.Attribute, nodes: list[ast.AST]) -> bool:
+    """Whether a read only asks whether the attribute is there, which needs no cast."""
+    return any(
+        isinstance(test, ast.Compare) and test.left is node and _is_none(test.comparators[0])
+        for test in nodes
+    )
+
+
+def _set_between(
+    nodes: list[ast.AST], chain: str, start: tuple[int, int], read: tuple[int, int]
+) -> bool:
+    """Whether another assignment stands between a narrowing and a read."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node) == chain
+        and start < (node.lineno, node.col_offset) < read
+        for node in nodes
+    )
+
+
+# Callbacks of a protocol that asyncio would provide.
+
+#: What a loop calls on the protocol of a stream.
+CALLBACKS: Final = frozenset(
+    {
+        *("connection_made", "data_received", "eof_received", "connection_lost"),
+        *("pause_writing", "resume_writing"),
+    }
+)
+_ASYNCIO: Final = re.compile(r"(asyncio\.)?(Buffered)?Protocol")
+
+
+def callbacks(source: str) -> list[str]:
+    """Flag a protocol of a stream that lacks a callback and has no asyncio class as its base."""
+    tree = ast.parse(source)
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    imported_asyncio = "asyncio.Protocol" in source or "from asyncio import" in source
+    found = []
+    for node in classes.values():
+        bases, names = _bases(node, classes)
+        is_interface = "Protocol" in bases and not imported_asyncio
+        if is_interface or any(base.startswith("asyncio.") for base in bases):
+            continue
+        if "data_received" in names and (missing := sorted(CALLBACKS - names)):
+            found.append(f"{node.lineno}: {node.name} lacks {', '.join(missing)}")
+    return found
+
+
+def _bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> tuple[set[str], set[str]]:
+    """Return the names of all bases of a class in its module, and of all methods."""
+    bases = {ast.unparse(base) for base in node.bases}
+    names = {each.name for each in node.body if isinstance(each, Function)}
+    for base in [classes[name] for name in bases if name in classes]:
+        more_bases, more_names = _bases(base, classes)
+        bases |= more_bases
+        names |= more_names
+    return bases, names
+
+
+#: The rules for a module that is compiled.
+RULES: Final[tuple[Rule, ...]] = (slices, exception_names, narrowed_attributes, callbacks)
+
+
+# Interpreted classes that inherit from compiled ones.
+
+
+def inheritors(source: str, compiled: frozenset[str]) -> list[str]:
+    """Flag classes of an interpreted file that inherit from a class of a compiled module.
+
+    Arguments:
+        compiled: the modules of the table. A class with such a base raises TypeError when it is
+            made.
+    """
+    tree = ast.parse(source)
+    native: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for name in node.names:
+                if node.module in compiled or f"{node.module}.{name.name}" in compiled:
+                    native.add(name.asname or name.name)
+    return [
+        f"{node.lineno}: {node.name} inherits from {ast.unparse(base)}, which is compiled"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if re.match(r"\w+", ast.unparse(base))[0] in native  # type: ignore[index] # it has a name
+    ]
