@@ -65,7 +65,7 @@ test-compiled: compile  ## The tests of throttler, byte path and processes on th
 	$(COMPILED)/bin/python -m tests.compiled $(PYTEST_ARGS)
 
 fuzz: compile  ## Give the same bytes to the parsers of both builds (FUZZ_ARGS='--inputs 1000000')
-	$(COMPILED)/bin/python -m tests.fuzz $(FUZZ_ARGS)
+	$(COMPILED)/bin/python -m tests.compiled fuzz $(FUZZ_ARGS)
 
 format: $(STAMP)  ## Put the code into its format
 	$(BIN)/ruff format .

@@ -40,23 +40,25 @@ EXPECTED: Final = "ACTIVATOR_EXPECT_BUILD"
 def stage(folder: Path) -> None:
     """Make the folder that the tests run in."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(
-        ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     for name in LINKED:
         (folder / name).symlink_to(ROOT / name)
 
 
 def main() -> int:
-    """Run pytest with the words of this process; return its exit status."""
+    """Run pytest, or the fuzzer if the first word is ``fuzz``; return its exit status."""
     stage(STAGE)
-    arguments = sys.argv[1:]
-    if not any(word.startswith("tests/") for word in arguments):
-        arguments += TESTED
     environment = {**os.environ, EXPECTED: "compiled"}
     environment.pop("PYTHONPATH", None)
-    command = [sys.executable, "-m", "pytest", "-n", "3", "--dist", "worksteal", *arguments]
+    command = [sys.executable, "-m", *_command(sys.argv[1:])]
     return subprocess.run(command, cwd=STAGE, env=environment, check=False).returncode
+
+
+def _command(words: list[str]) -> list[str]:
+    if words[:1] == ["fuzz"]:
+        return ["tests.fuzz", *words[1:]]
+    named = any(word.startswith("tests/") for word in words)
+    return ["pytest", "-n", "3", "--dist", "worksteal", *words, *(() if named else TESTED)]
 
 
 if __name__ == "__main__":

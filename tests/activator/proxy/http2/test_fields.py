@@ -258,6 +258,13 @@ def test_what_the_client_wants_unindexed_stays_so():
     assert (b"x-token", b"secret") not in fields._REQUEST
 
 
+def test_it_stays_so_beside_cookies_that_are_joined():
+    token = NeverIndexed((b"x-token", b"secret"))
+    request = read_request([*GET, (b"cookie", b"a=1"), token, (b"cookie", b"b=2")])
+    marked = [each for each in passed(request.block) if each[0] == b"x-token"]
+    assert isinstance(marked[0], hpack.NeverIndexedHeaderTuple)
+
+
 # Answers and trailers.
 
 

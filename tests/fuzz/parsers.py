@@ -1,0 +1,213 @@
+"""The one table of parsers that are fuzzed: what takes bytes of a client or of a pod.
+
+Each entry takes pieces of one input and returns all that a user of the parser can see. A change
+of the byte path changes this file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from activator.proxy import fields as http1_fields
+from activator.proxy.accept import prefers_json
+from activator.proxy.body import ChunkedBody, LengthBody
+from activator.proxy.http2 import fields as http2_fields
+from activator.proxy.http2 import grpc, huffman
+from activator.proxy.http2.errors import ConnectionFault
+from activator.proxy.http2.frame_reader import FrameReader
+from activator.proxy.http2.hpack import Decoder
+from activator.proxy.http2.recurring import Recurring
+from activator.proxy.http2.section import block_of
+from activator.proxy.http2.settings import read_settings
+from activator.proxy.lookup import contradiction
+from activator.proxy.partial import PartialHead
+from activator.proxy.queue_proxy import claim_of, own_failure
+from activator.proxy.replies import unexpected_probe
+from activator.proxy.request import RequestLimits, pod_head, read_request, wants_trailers
+from activator.proxy.response import client_head, interim_head, read_response
+
+
+class Parser(NamedTuple):
+    """One parser.
+
+    Attributes:
+        parse: takes the pieces of an input, returns all that it makes of them.
+        corpus: which valid inputs inputs are made from, see tests/fuzz/corpus.py.
+        in_pieces: whether an input may come in several pieces.
+    """
+
+    parse: Callable[[Sequence[bytes]], Any]
+    corpus: str
+    in_pieces: bool = False
+
+
+#: Small enough that inputs reach the bounds.
+LIMITS: Final = RequestLimits(max_head=2048, max_fields=12, max_target=256)
+
+
+def request_head(pieces: Sequence[bytes]) -> Any:
+    """Read a head, and write what follows from it."""
+    (head,) = pieces
+    request = read_request(head + b"\r\n\r\n", LIMITS)
+    seen = [dict(request.fields), request.counted_as(), wants_trailers(request)]
+    return [request, *seen, contradiction(request.fields), pod_head(request, b"10.0.0.1")]
+
+
+def partial_head(pieces: Sequence[bytes]) -> Any:
+    """Feed a head as it comes, up to its end."""
+    head = PartialHead(LIMITS, 0.0)
+    found = []
+    for piece in pieces:
+        found.append(head.feed(piece))
+        if found[-1]:
+            break
+    return [found, head.size]
+
+
+def _response(head: bytes, to_head: bool) -> Any:
+    response = read_response(head + b"\r\n\r\n", to_head=to_head)
+    claim = claim_of(response)
+    heads = [
+        client_head(response, minor=minor, chunk=minor == 1, close=minor == 2, date=b"now")
+        for minor in (0, 1, 2)
+    ]
+    return [response, claim, own_failure(claim, [b"body"]), heads, interim_head(response)]
+
+
+def response_head(pieces: Sequence[bytes]) -> Any:
+    """Read a head, and write what follows from it."""
+    return _response(pieces[0], to_head=False)
+
+
+def response_to_head(pieces: Sequence[bytes]) -> Any:
+    """Read the same as an answer to HEAD."""
+    return _response(pieces[0], to_head=True)
+
+
+def _body(body: ChunkedBody | LengthBody, pieces: Sequence[bytes]) -> Any:
+    payload: list[bytes] = []
+    for number, piece in enumerate(pieces):
+        rest = body.feed(piece, payload)
+        if rest is not None:
+            return [b"".join(payload), rest, b"".join(pieces[number + 1 :]), body.trailers]
+    return [b"".join(payload), None, body.trailers]
+
+
+def chunked_body(pieces: Sequence[bytes]) -> Any:
+    """Read a body in chunks, and what stands behind it."""
+    body = ChunkedBody()
+    return [_body(body, pieces), http1_fields.clean_trailers(body.trailers)]
+
+
+def length_body(pieces: Sequence[bytes]) -> Any:
+    """Read a body of a length."""
+    return _body(LengthBody(40), pieces)
+
+
+def header_block(pieces: Sequence[bytes]) -> Any:
+    """Decode header blocks of one connection, each piece a block."""
+    decoder = Decoder(max_list=4096)
+    found: list[Any] = []
+    for piece in pieces:
+        try:
+            decoded = decoder.decode(piece)
+        except ConnectionFault:
+            raise
+        except Exception as error:
+            found.append(error)
+            continue
+        found.append([decoder.generation, decoded, _sections(decoded)])
+    return found
+
+
+def _sections(fields: list[Any]) -> list[Any]:
+    """Read fields as each kind of section, and as grpc-timeout."""
+    found: list[Any] = []
+    for read in (http2_fields.read_request, http2_fields.read_response, http2_fields.read_trailers):
+        try:
+            found.append(read(list(fields)))
+        except Exception as error:
+            found.append(error)
+    return [*found, grpc.timeout(dict(fields)), grpc.is_grpc(dict(fields))]
+
+
+def recurring_block(pieces: Sequence[bytes]) -> Any:
+    """Read header blocks by way of the memo of a connection."""
+    decoder = Decoder(max_list=4096)
+    reader = Recurring(decoder, lambda fields: list(fields))
+    return [[reader.read(piece), reader.read(piece), decoder.generation] for piece in pieces]
+
+
+def huffman_string(pieces: Sequence[bytes]) -> Any:
+    """Decode a string of HPACK."""
+    return huffman.decode(pieces[0])
+
+
+class _Log:
+    """Takes each callback of a FrameReader down."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self.calls.append([name, *arguments])
+
+
+def _frames(pieces: Sequence[bytes], preface: bool) -> Any:
+    log = _Log()
+    reader = FrameReader(log, preface=preface, max_frame=1 << 10)
+    seen = []
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+            seen.append((reader.unfinished, reader.block_size))
+    except Exception as error:
+        seen.append(error)
+    return [log.calls, seen]
+
+
+def frames_of_client(pieces: Sequence[bytes]) -> Any:
+    """Read frames behind the preface of a client."""
+    return _frames(pieces, True)
+
+
+def frames_of_pod(pieces: Sequence[bytes]) -> Any:
+    """Read frames of a pod."""
+    return _frames(pieces, False)
+
+
+def settings(pieces: Sequence[bytes]) -> Any:
+    """Read the payload of SETTINGS."""
+    return read_settings(pieces[0])
+
+
+def field_lines(pieces: Sequence[bytes]) -> Any:
+    """Read lines of fields for what is looked at now and then."""
+    block = b"\r\n" + pieces[0]
+    named = http1_fields.tokens(pieces[0])
+    return [
+        prefers_json(block),
+        named,
+        http1_fields.without_named(block, named),
+        http1_fields.without_lookalikes(block),
+        block_of(block),
+        unexpected_probe(pieces[0]),
+    ]
+
+
+PARSERS: Final[dict[str, Parser]] = {
+    "request head": Parser(request_head, "requests"),
+    "partial head": Parser(partial_head, "requests", in_pieces=True),
+    "response head": Parser(response_head, "responses"),
+    "response to HEAD": Parser(response_to_head, "responses"),
+    "chunked body": Parser(chunked_body, "chunked", in_pieces=True),
+    "body of a length": Parser(length_body, "chunked", in_pieces=True),
+    "header blocks": Parser(header_block, "blocks", in_pieces=True),
+    "recurring blocks": Parser(recurring_block, "blocks", in_pieces=True),
+    "Huffman string": Parser(huffman_string, "strings"),
+    "frames of a client": Parser(frames_of_client, "client frames", in_pieces=True),
+    "frames of a pod": Parser(frames_of_pod, "pod frames", in_pieces=True),
+    "settings": Parser(settings, "settings"),
+    "field lines": Parser(field_lines, "lines"),
+}
