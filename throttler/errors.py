@@ -12,6 +12,8 @@ A deadline that passes is no error but an end of its ticket (``Changes.expired``
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class ActivatorError(Exception):
     """A request ends here.
@@ -20,7 +22,7 @@ class ActivatorError(Exception):
         status: the HTTP status of the answer.
     """
 
-    status: int = 500
+    status: ClassVar[int] = 500
 
 
 class RevisionNotFound(ActivatorError):
@@ -30,7 +32,7 @@ class RevisionNotFound(ActivatorError):
         name: what was asked for; namespace: where; empty where the request does not say it in full.
     """
 
-    status = 404
+    status: ClassVar[int] = 404
 
     def __init__(self, name: str, namespace: str = "") -> None:
         super().__init__(f'revision.serving.knative.dev "{name}" not found')
@@ -45,7 +47,7 @@ class RequestQueueFull(ActivatorError):
         bound: which one: ``revision-depth``, ``revision-bytes``, ``total-depth``, ``total-bytes``.
     """
 
-    status = 503
+    status: ClassVar[int] = 503
 
     def __init__(self, bound: str) -> None:
         super().__init__("pending request queue full")
@@ -59,7 +61,7 @@ class WaitTooLong(ActivatorError):
         expected: seconds that it would wait; limit: seconds that it may.
     """
 
-    status = 503
+    status: ClassVar[int] = 503
 
     def __init__(self, expected: float, limit: float) -> None:
         super().__init__("expected wait exceeds the time-out")

@@ -69,7 +69,7 @@ class Owners:
         lost = self._lost.get(revision)
         if not lost:
             return listed
-        return Dests(listed.ready - lost.keys(), listed.not_ready - lost.keys())
+        return Dests(listed.ready.difference(lost), listed.not_ready.difference(lost))
 
     def taken(self, revision: RevisionID, listed: Dests) -> dict[Dest, Taken]:
         """Return the rest: what of it another has, and who that is."""

@@ -22,7 +22,6 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from activator import __version__
-from activator.build import running
 from activator.admin import assets, event_stream
 from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
@@ -43,6 +42,7 @@ from activator.admin.pages import index
 from activator.admin.problems import HANDLERS
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views import ActivatorView, RevisionView
+from activator.build import running
 from activator.driver import Driver
 from throttler.revision import RevisionThrottler
 

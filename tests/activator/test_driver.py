@@ -328,10 +328,10 @@ async def test_counters_of_a_pod_that_is_gone_are_dropped_and_others_kept() -> N
     counters = world.driver.entries.find(*ENCODED).counters
     for address in ("10.0.0.1:8012", "10.0.0.2:8012"):
         for status in (200, 503):
-            assert isinstance(counters.client_of((address, b"GET", status)), HttpCounters)
+            assert isinstance(counters.client_of((address, b"GET", status, 1)), HttpCounters)
 
     world.list_pods(["10.0.0.2:8012"])
-    assert {address for address, _, _ in counters.client} == {"10.0.0.2:8012"}
+    assert {address for address, *_ in counters.client} == {"10.0.0.2:8012"}
 
 
 async def test_counters_of_a_draining_pod_stay_until_its_last_request_has_ended() -> None:
@@ -341,7 +341,7 @@ async def test_counters_of_a_draining_pod_stay_until_its_last_request_has_ended(
     world.pass_probe(revision)
     request = world.ask(revision, "last")
     counters = world.driver.entries.find(*ENCODED).counters
-    counters.client_of(("10.0.0.1:8012", b"GET", 200))
+    counters.client_of(("10.0.0.1:8012", b"GET", 200, 1))
     world.list_pods([])
     assert counters.client
     world.driver.release(request.ticket, world.loop.time())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tests.throttler.world import One, WatchedTicket
+from tests.throttler.world import OWNER, One
 from throttler.changes import Changes
 from throttler.model import Dest
+from throttler.ticket import Ticket
 
 
 def test_changes_are_joined_in_order() -> None:
     (pod,) = One(1).healthy([Dest("10.0.0.1:8012", "a")])
-    tickets = [WatchedTicket(n, 1.0) for n in range(4)]
+    tickets = [Ticket(OWNER, 1.0) for _ in range(4)]
     changes = Changes([tickets[0]], [tickets[1]], [pod], [])
     changes.add(Changes([tickets[2]], [tickets[3]], [], [pod]))
     assert changes.assigned == [tickets[0], tickets[2]]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttler.world import One, WatchedTicket, addresses, unhurried
+from tests.throttler.world import One, addresses, unhurried
 from throttler.errors import WaitTooLong
 from throttler.forecast import SAME_START, STARTS, TURNOVERS, Recent, retry_after
-from throttler.ticket import ASSIGNED, QUEUED, REJECTED
+from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
 
 A, B = addresses(2)
 
@@ -22,15 +22,14 @@ class Shop(One):
     def __init__(self, places: int, seconds: float, *, pods: int = 1, shed_early: bool = False):
         super().__init__(places, depth=100_000, shed_early=shed_early)
         self.seconds = seconds
-        self.running: list[tuple[float, WatchedTicket]] = []
+        self.running: list[tuple[float, Ticket]] = []
         if pods:
             self.healthy(addresses(pods))
 
-    def come(self, timeout: float = 60.0) -> WatchedTicket:
+    def come(self, timeout: float = 60.0) -> Ticket:
         """A request comes; it is refused, waits, or runs."""
         self.now += 1e-6
-        ticket = WatchedTicket(len(self.tickets), self.now + timeout)
-        self.tickets.append(ticket)
+        ticket = self.tickets.make(self.now + timeout)
         try:
             if self.throttler.admit(ticket, self.now) is not None:
                 self._run(ticket)
@@ -38,7 +37,7 @@ class Shop(One):
             assert ticket.state is REJECTED
         return ticket
 
-    def _run(self, ticket: WatchedTicket) -> None:
+    def _run(self, ticket: Ticket) -> None:
         self.running.append((self.now + self.seconds, ticket))
 
     def end_next(self) -> None:
@@ -47,7 +46,6 @@ class Shop(One):
         self.running.remove((at, ticket))
         self.now = max(self.now, at)
         for follower in self.release(ticket):
-            assert isinstance(follower, WatchedTicket)
             self._run(follower)
 
     def wake_up(self, seconds: float) -> None:

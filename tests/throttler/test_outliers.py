@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import One, WatchedTicket, addresses
+from tests.throttler.world import One, addresses
 from throttler.capacity import ActivatorShare
 from throttler.health import PodState
 from throttler.model import MeshMode
 from throttler.outliers import FORGET_AFTER, HOLD, HOLD_MAX, PAUSE, STRIKES, hold_down
 from throttler.pod import PodTracker
-from throttler.ticket import QUEUED
+from throttler.ticket import QUEUED, Ticket
 
 A, B, C, D = addresses(4)
 
@@ -108,7 +108,7 @@ def test_a_pod_that_is_never_well_is_not_forgiven_for_being_left_alone_long() ->
 # -- on trial ------------------------------------------------------------------------------------
 
 
-def on_trial(container_concurrency: int) -> tuple[One, PodTracker, list[WatchedTicket]]:
+def on_trial(container_concurrency: int) -> tuple[One, PodTracker, list[Ticket]]:
     """Return a revision of one pod that is back, and ten requests that waited for it."""
     one = One(container_concurrency)
     (pod,) = one.healthy([A])

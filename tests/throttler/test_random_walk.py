@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.throttler.world import WatchedTicket, dests
+from tests.throttler.world import Tickets, dests
 from throttler import budget as budget_module
 from throttler import pod as pod_module
 from throttler import roster as roster_module
@@ -149,7 +149,7 @@ class Walk:
         self.activators: dict[RevisionID, list[str]] = {i: [] for i in IDS}
         self.services: dict[RevisionID, dict[AppProtocol, str]] = {i: {} for i in IDS}
         self.reach = (True, True, False)
-        self.tickets: list[WatchedTicket] = []
+        self.tickets = Tickets()
         self.asked: list[Asked] = []
         self.gone: set[PodTracker] = set()
         self.ended: dict[Ticket, int] = {}
@@ -176,8 +176,7 @@ class Walk:
             return
         rev = self.known[id]
         assert self.throttler.find(*id) is rev.real
-        ticket = WatchedTicket(len(self.tickets), self.now + TIMEOUTS[b % 4], b % 7 * 5)
-        self.tickets.append(ticket)
+        ticket = self.tickets.make(self.now + TIMEOUTS[b % 4], b % 7 * 5)
         full = self.full(rev, ticket.size)
         room = self.with_room(rev)
         pod, refused = None, ""
@@ -203,7 +202,7 @@ class Walk:
             assert not rev.waiting(), f"{ticket} overtakes {rev.waiting()}"
             self.assigned(rev, ticket)
 
-    def check_shed(self, rev: Rev, ticket: WatchedTicket, expected: float) -> None:
+    def check_shed(self, rev: Rev, ticket: Ticket, expected: float) -> None:
         """Nobody is shed who has room, has time, or is among the first."""
         self.shed += 1
         assert self.sheds
@@ -893,6 +892,7 @@ class Walk:
     # -- what holds after every step ------------------------------------------------------------
 
     def check(self) -> None:
+        self.tickets.look()
         for rev in self.all_revs:
             self.check_revision(rev)
         waiting = [t for rev in self.all_revs for t in rev.waiting()]
@@ -1043,7 +1043,7 @@ class Walk:
         self.throttler.wake(self.now + 1)
         assert self.throttler.next_wakeup() is None
         for ticket in self.tickets:
-            assert [s.value in ENDS for s in ticket.states].count(True) == 1
+            assert [s.value in ENDS for s in self.tickets.states(ticket)].count(True) == 1
 
 
 WEIGHTS = {
@@ -1137,7 +1137,7 @@ def test_the_walks_go_where_it_matters() -> None:
     gone = via_service = kept_off = silent = taken_out = taken_away = panicked = shed = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
-        paths |= {tuple(s.value for s in t.states) for t in walk.tickets}
+        paths |= {tuple(s.value for s in walk.tickets.states(t)) for t in walk.tickets}
         gone += len(walk.gone)
         via_service += walk.via_service
         kept_off += walk.kept_off

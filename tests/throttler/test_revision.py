@@ -6,18 +6,18 @@ from collections import Counter
 
 import pytest
 
-from tests.throttler.world import One, WatchedTicket, addresses, revision
+from tests.throttler.world import OWNER, One, addresses, revision
 from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull
 from throttler.health import PodState
 from throttler.model import Dest
-from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT
+from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT, Ticket
 
 A, B, C, D = addresses(4)
 
 
-def pods_of(tickets: list[WatchedTicket]) -> list[str]:
+def pods_of(tickets: list[Ticket]) -> list[str]:
     return [t.pod.address if t.pod else "waits" for t in tickets]
 
 
@@ -87,7 +87,7 @@ class TestAdmission:
     def test_a_full_queue_refuses_and_the_request_has_ended(self) -> None:
         one = One(1, depth=2)
         one.requests(2)
-        ticket = WatchedTicket(99, 60.0)
+        ticket = Ticket(OWNER, 60.0)
         with pytest.raises(RequestQueueFull):
             one.throttler.admit(ticket, one.now)
         assert ticket.state is REJECTED

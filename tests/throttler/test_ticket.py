@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import OWNER, WatchedTicket
+from tests.throttler.world import OWNER, Tickets
 from throttler.ticket import FOLLOWS, Ticket, TicketState
 
 S = TicketState
@@ -44,8 +44,11 @@ def test_a_ticket_has_room_for_its_own_attributes_only() -> None:
         Ticket(OWNER, 1.0).comment = "memory per waiting request counts"  # type: ignore[attr-defined] # slots are the test
 
 
-def test_the_watched_ticket_of_these_tests_refuses_a_false_step() -> None:
-    ticket = WatchedTicket(1, 1.0)
+def test_the_tickets_of_these_tests_refuse_a_false_step() -> None:
+    tickets = Tickets()
+    ticket = tickets.make(1.0)
     ticket.state = S.QUEUED
+    tickets.look()
+    ticket.state = S.REJECTED
     with pytest.raises(AssertionError, match="REJECTED"):
-        ticket.state = S.REJECTED
+        tickets.look()

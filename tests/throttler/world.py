@@ -13,6 +13,7 @@ from throttler.deadlines import Deadlines
 from throttler.mesh import REACH
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.silence import Silence
 from throttler.throttler import Limits, Throttler
@@ -28,39 +29,54 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 
 
 class Owner:
-    """Nobody: the throttler itself never calls a ticket's owner."""
+    """Holds a ticket, and is never called: the throttler carries nothing out itself."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def ticket_assigned(self) -> None:
         raise AssertionError("the throttler acts, but it may only decide")
 
-    ticket_expired = ticket_assigned
+    def ticket_expired(self, reason: Reason, detail: str) -> None:
+        raise AssertionError("the throttler acts, but it may only decide")
 
 
-OWNER = Owner()
+OWNER = Owner(0)
 
 
-class WatchedTicket(Ticket):
-    """A ticket that refuses a state which may not follow, and remembers all that it had."""
+def may_become(before: TicketState, after: TicketState) -> bool:
+    """Return whether a ticket may get from one state to another, in any number of steps."""
+    reached, seen = {before}, {before}
+    while reached:
+        reached = {state for each in reached for state in FOLLOWS[each]} - seen
+        seen |= reached
+    return after in seen
 
-    __slots__ = ("number", "states")
-    number: int
-    states: list[TicketState]
 
-    def __init__(self, number: int, deadline: float, size: int = 0) -> None:
-        object.__setattr__(self, "states", [])
-        super().__init__(OWNER, deadline, size)
-        self.number = number
+class Tickets(list[Ticket]):
+    """The tickets of a world in order of their numbers, and the states that each was seen in."""
 
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "state":
-            assert isinstance(value, TicketState)
-            if self.states:
-                assert value in FOLLOWS[self.states[-1]], f"{self.states} -> {value}"
-            self.states.append(value)
-        super().__setattr__(name, value)
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[Ticket, list[TicketState]] = {}
 
-    def __repr__(self) -> str:
-        return f"#{self.number}"
+    def make(self, deadline: float, size: int = 0) -> Ticket:
+        """Return a new ticket."""
+        ticket = Ticket(Owner(len(self)), deadline, size)
+        self.append(ticket)
+        self._seen[ticket] = [ticket.state]
+        return ticket
+
+    def look(self) -> None:
+        """Note the state of each ticket, and refuse one that could not follow the last."""
+        for ticket, states in self._seen.items():
+            if ticket.state is not states[-1]:
+                assert may_become(states[-1], ticket.state), f"{states} -> {ticket.state}"
+                states.append(ticket.state)
+
+    def states(self, ticket: Ticket) -> list[TicketState]:
+        """Return the states that a ticket was seen in."""
+        return self._seen[ticket]
 
 
 def revision(
@@ -127,7 +143,7 @@ class One:
             self.silence,
         )
         self.throttler.set_service(service, self.now)
-        self.tickets: list[WatchedTicket] = []
+        self.tickets = Tickets()
 
     @property
     def widen_at(self) -> float | None:
@@ -156,20 +172,21 @@ class One:
             self.passed(pod)
         return sorted(self.throttler.pods(), key=lambda p: p.address)
 
-    def request(self, timeout: float = 60.0, size: int = 0) -> WatchedTicket:
+    def request(self, timeout: float = 60.0, size: int = 0) -> Ticket:
         """Make a request a millisecond later, and admit it."""
         self.now += 0.001
-        ticket = WatchedTicket(len(self.tickets), self.now + timeout, size)
-        self.tickets.append(ticket)
+        ticket = self.tickets.make(self.now + timeout, size)
         assert self.throttler.admit(ticket, self.now) is ticket.pod
+        self.tickets.look()
         return ticket
 
-    def requests(self, count: int) -> list[WatchedTicket]:
+    def requests(self, count: int) -> list[Ticket]:
         return [self.request() for _ in range(count)]
 
     def release(self, ticket: Ticket) -> list[Ticket]:
         """End a request; return who got a pod by that."""
         changes = self.throttler.release(ticket, self.now)
+        self.tickets.look()
         return changes.assigned if changes else []
 
 
@@ -188,7 +205,7 @@ class Many:
         self.throttler = Throttler(
             limits or Limits(), random.Random(seed).random, own_ip=own_ip, borrow=borrow
         )
-        self.made = 0
+        self.tickets = Tickets()
 
     def set_dests(
         self,
@@ -212,9 +229,9 @@ class Many:
             assigned += follow.assigned if follow else []
         return assigned
 
-    def request(self, id: RevisionID = NAME, timeout: float = 60.0, size: int = 0) -> WatchedTicket:
+    def request(self, id: RevisionID = NAME, timeout: float = 60.0, size: int = 0) -> Ticket:
         self.now += 0.001
-        self.made += 1
-        ticket = WatchedTicket(self.made, self.now + timeout, size)
+        ticket = self.tickets.make(self.now + timeout, size)
         self.find(id).admit(ticket, self.now)
+        self.tickets.look()
         return ticket
