@@ -126,12 +126,13 @@ class Driver:
 
     def cancel(self, ticket: Ticket, now: float) -> None:
         """End a request whose client has left."""
-        assert ticket.revision is not None
-        changes = ticket.revision.cancel(ticket, now)
+        revision = ticket.revision
+        assert revision is not None
+        changes = revision.cancel(ticket, now)
         if changes is not None:
             self.carry_out(changes)
         elif self.events.listeners:
-            self._narration.left(ticket.revision)
+            self._narration.left(revision)
 
     def requeue(self, ticket: Ticket, now: float) -> None:
         """Put a request whose pod never had it back to the front; its owner hears what follows."""

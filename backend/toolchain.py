@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ def check() -> None:
     Raises:
         SystemExit: with one sentence that names what is missing and the Debian packages.
     """
-    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     headers = Path(sysconfig.get_path("include"))
     missing: list[tuple[str, str]] = []
     if not shutil.which(compiler[0]):

@@ -28,7 +28,7 @@ TESTED: Final = (
     "tests/activator/test_entries.py",
     "tests/activator/test_failures.py",
     "tests/activator/test_timers.py",
-    "tests/backend/test_compiled_wheel.py",
+    "tests/compiled/test_installed.py",
     "tests/e2e",
     "tests/fuzz",
     "tests/grpc",

@@ -86,23 +86,26 @@ def exception_names(source: str) -> list[str]:
 # An attribute that is narrowed, and then changed by a call.
 
 
-def narrowed_attributes(source: str) -> list[str]:
+def narrowed_attributes(source: str, others: frozenset[str] = frozenset()) -> list[str]:
     """Flag reads of an attribute that a call may have changed since the checker narrowed it.
 
     The checker keeps the narrow type across calls, and mypyc casts the value to it: where a call
     has set the attribute to None, the read raises TypeError. So an attribute that a function
     has assigned, or found to be there, may be compared, returned or passed on only up to the next
     call. Calling a method of it is no finding: Python would fail there as well.
+
+    Arguments:
+        others: names of attributes that other modules declare as one type or another.
     """
     tree = ast.parse(source)
-    unions = _union_attributes(tree)
+    unions = union_attributes(source) | others
     return [line for function in _functions(tree) for line in _narrowed_in(function, unions)]
 
 
-def _union_attributes(tree: ast.AST) -> frozenset[str]:
+def union_attributes(source: str) -> frozenset[str]:
     """Return the names of attributes that are declared as one type or another."""
     found = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.AnnAssign) and "|" in ast.unparse(node.annotation):
             target = node.target
             found.add(target.attr if isinstance(target, ast.Attribute) else ast.unparse(target))
@@ -114,7 +117,16 @@ def _narrowed_in(function: Function, unions: frozenset[str]) -> Iterator[str]:
     bases = {id(child.value) for child in nodes if isinstance(child, ast.Attribute)}
     bases |= {id(child.value) for child in nodes if isinstance(child, ast.Subscript)}
     calls = sorted(_end(node) for node in nodes if isinstance(node, ast.Call))
+    passing = {
+        name.id
+        for node in nodes
+        if isinstance(node, ast.comprehension)
+        for name in ast.walk(node.target)
+        if isinstance(name, ast.Name)
+    }
     for chain, start in _narrowings(nodes, unions):
+        if chain.partition(".")[0] in passing:
+            continue  # another object each time
         for node in nodes:
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
@@ -143,6 +155,8 @@ def _narrowings(
             narrowed, end = [node.left, node.comparators[0]], _end(node)
         elif isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
             narrowed, end = [node.test, getattr(node.test, "operand", node.test)], _end(node.test)
+        elif isinstance(node, ast.BoolOp):
+            narrowed, end = node.values, _end(node.values[0])
         else:
             continue
         for each in narrowed:
@@ -184,19 +198,17 @@ CALLBACKS: Final = frozenset(
         *("pause_writing", "resume_writing"),
     }
 )
-_ASYNCIO: Final = re.compile(r"(asyncio\.)?(Buffered)?Protocol")
+_PROTOCOL: Final = re.compile(r"(typing\.|asyncio\.)?(Buffered)?Protocol")
 
 
 def callbacks(source: str) -> list[str]:
     """Flag a protocol of a stream that lacks a callback and has no asyncio class as its base."""
     tree = ast.parse(source)
     classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    imported_asyncio = "asyncio.Protocol" in source or "from asyncio import" in source
     found = []
     for node in classes.values():
         bases, names = _bases(node, classes)
-        is_interface = "Protocol" in bases and not imported_asyncio
-        if is_interface or any(base.startswith("asyncio.") for base in bases):
+        if any(_PROTOCOL.fullmatch(base) for base in bases):  # an interface, or asyncio's
             continue
         if "data_received" in names and (missing := sorted(CALLBACKS - names)):
             found.append(f"{node.lineno}: {node.name} lacks {', '.join(missing)}")
@@ -214,8 +226,65 @@ def _bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> tuple[set
     return bases, names
 
 
-#: The rules for a module that is compiled.
-RULES: Final[tuple[Rule, ...]] = (slices, exception_names, narrowed_attributes, callbacks)
+# Class attributes of exceptions.
+
+
+def exception_defaults(source: str) -> list[str]:
+    """Flag an attribute that the body of an exception's class sets, unless it is a ClassVar.
+
+    mypyc sets such defaults when it makes an instance, but not for a class that derives from
+    BaseException: reading the attribute raises AttributeError.
+    """
+    tree = ast.parse(source)
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    return [
+        f"{line.lineno}: a default of the exception {node.name} that is no ClassVar"
+        for node in classes.values()
+        if any(_EXCEPTION.fullmatch(base) for base in _bases(node, classes)[0])
+        for line in node.body
+        if isinstance(line, ast.Assign)
+        or (
+            isinstance(line, ast.AnnAssign)
+            and line.value is not None
+            and not ast.unparse(line.annotation).startswith("ClassVar")
+        )
+    ]
+
+
+_EXCEPTION: Final = re.compile(r"\w*(Exception|Error|Fault)")
+
+
+# What a set and the keys of a dict make.
+
+
+def set_operators(source: str) -> list[str]:
+    """Flag a set operator with the keys or items of a dict on its right.
+
+    ``frozenset - dict.keys()`` is a set, where the checker takes it for a frozenset: compiled code
+    raises TypeError. Use the methods of sets.
+    """
+    return [
+        f"{node.lineno}: {ast.unparse(node)} may be another kind of set than declared"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub | ast.BitAnd | ast.BitOr | ast.BitXor)
+        and _is_view(node.right)
+        and not _is_view(node.left)
+    ]
+
+
+def _is_view(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".keys", ".items"))
+
+
+#: The rules for a module that is compiled, besides narrowed_attributes.
+RULES: Final[tuple[Rule, ...]] = (
+    slices,
+    exception_names,
+    callbacks,
+    exception_defaults,
+    set_operators,
+)
 
 
 # Interpreted classes that inherit from compiled ones.
@@ -229,16 +298,15 @@ def inheritors(source: str, compiled: frozenset[str]) -> list[str]:
             made.
     """
     tree = ast.parse(source)
-    native: set[str] = set()
+    whole: dict[str, str] = {}  # what a name stands for, with its module
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for name in node.names:
-                if node.module in compiled or f"{node.module}.{name.name}" in compiled:
-                    native.add(name.asname or name.name)
-    return [
-        f"{node.lineno}: {node.name} inherits from {ast.unparse(base)}, which is compiled"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for base in node.bases
-        if re.match(r"\w+", ast.unparse(base))[0] in native  # type: ignore[index] # it has a name
-    ]
+        if isinstance(node, ast.ImportFrom):
+            whole |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+    found = []
+    for node in (each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)):
+        for base in node.bases:
+            first, dot, rest = ast.unparse(base).partition("[")[0].partition(".")
+            module = (whole.get(first, first) + dot + rest).rpartition(".")[0]
+            if module in compiled:
+                found.append(f"{node.lineno}: {node.name} inherits from {ast.unparse(base)}")
+    return found

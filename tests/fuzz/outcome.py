@@ -54,6 +54,7 @@ def _attributes(value: Any) -> str:
         for name in (*getattr(base, "__annotations__", ()), *vars(base))
         if not name.startswith("_")
     }
+    names |= getattr(value, "__dict__", {}).keys()
     return ", ".join(
         f"{name}={described(getattr(value, name))}"
         for name in sorted(names)

@@ -157,7 +157,7 @@ class _Log:
 def _frames(pieces: Sequence[bytes], preface: bool) -> Any:
     log = _Log()
     reader = FrameReader(log, preface=preface, max_frame=1 << 10)
-    seen = []
+    seen: list[Any] = []
     try:
         for piece in pieces:
             reader.feed(piece)
