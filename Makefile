@@ -85,8 +85,7 @@ screenshots: $(STAMP)  ## Take the pictures of docs/images, and say what the pag
 
 lock: $(STAMP)  ## Choose anew which versions the image has (requirements*.lock)
 	$(LOCK) --output-file requirements.lock pyproject.toml
-	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
-		| $(LOCK) --output-file requirements-build.lock -
+	$(BIN)/python backend/requirements.py | $(LOCK) --output-file requirements-build.lock -
 
 image-proof: $(STAMP)  ## Follow the Dockerfile without a container engine (root, debootstrap)
 	$(BIN)/python -m tests.image.prove $(PROOF_ARGS)

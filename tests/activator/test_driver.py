@@ -438,19 +438,18 @@ async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_b
 async def test_all_that_expire_together_are_told_why_and_one_look_at_the_pods_serves_them() -> None:
     world = World()
     revision = world.revision()
-    looks: list[RevisionThrottler] = []
-    why = world.driver.why
+    looks: list[bool] = []
 
-    def count(throttler: RevisionThrottler) -> tuple[Reason, str]:
-        looks.append(throttler)
-        return why(throttler)
+    def autoscaler_lost() -> bool:
+        looks.append(True)  # each look at the pods asks it once
+        return False
 
-    world.driver.why = count  # type: ignore[method-assign] # to count
+    world.driver.autoscaler_lost = autoscaler_lost
     requests = [world.ask(revision, f"{n}", within=1.0) for n in range(100)]
 
     assert await requests[-1].ended_at == 1.0
     assert {request.why for request in requests} == {(Reason.NO_ENDPOINTS, "")}
-    assert looks == [revision]
+    assert looks == [True]
 
 
 async def test_where_no_pod_is_listed_a_lost_autoscaler_is_the_reason() -> None:

@@ -17,7 +17,7 @@ from tests.image.dockerfile import ROOT, Copy, Run, Stage
 
 #: Of Debian bookworm, as in the Dockerfile's base image.
 SUITE = "bookworm"
-PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
+PACKAGES = ("ca-certificates", "libpython3-dev", "python3", "python3-pip", "python3-venv")
 
 #: How this machine reaches the package index, if that takes settings of its own.
 NETWORK = ("PIP_CERT", "PIP_INDEX_URL", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
@@ -26,7 +26,7 @@ CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 def base(folder: Path) -> Path:
     """Return a Debian with Python; made once, which takes a minute, and then kept."""
-    if not (folder / "usr/bin/pip").exists():
+    if not all((folder / path).exists() for path in ("usr/bin/pip", "usr/include/python3.11")):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         include = f"--include={','.join(PACKAGES)}"

@@ -126,6 +126,7 @@ def _prove(root: Path) -> None:
 
 
 async def _run(container: Container, objects: Path) -> None:
+    await _is_compiled(container)
     await _nothing_can_be_written(container)
     await _serves_a_folder(container, objects)
     await _serves_a_cluster(container, objects)
@@ -233,6 +234,12 @@ class Activator:
     def privileges(self) -> dict[str, str]:
         status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return {key: value.strip() for key, _, value in (line.partition(":") for line in status)}
+
+
+async def _is_compiled(container: Container) -> None:
+    process = await container.start([*container.stage.entrypoint, "version"], stdout=PIPE)
+    printed = (await process.communicate())[0].decode().strip()
+    check(", compiled build, " in printed, printed)
 
 
 async def _nothing_can_be_written(container: Container) -> None:

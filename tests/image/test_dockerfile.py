@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
@@ -38,11 +40,19 @@ def locked(name: str) -> dict[str, str]:
     return found
 
 
+def build_requirements() -> list[str]:
+    """Return what a compiled build requires, as ``make lock`` reads it."""
+    command = [sys.executable, "-W", "ignore", "backend/requirements.py"]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
 @pytest.mark.parametrize(
     ("lock", "wanted"),
     [
         ("requirements.lock", PROJECT["project"]["dependencies"]),
-        ("requirements-build.lock", PROJECT["build-system"]["requires"]),
+        ("requirements-build.lock", build_requirements()),
     ],
 )
 def test_the_lock_satisfies_the_project(lock: str, wanted: list[str]) -> None:
@@ -92,6 +102,15 @@ def test_packages_come_by_hash_and_nothing_else_is_fetched(stages: list[Stage]) 
         offline = "--no-index" in command or "--no-build-isolation" in command
         assert "--require-hashes" in command or offline, command
     assert not [step for step in final.steps if isinstance(step, Run)], "the second stage copies"
+
+
+def test_the_build_stage_compiles_and_the_final_one_has_no_compiler(stages: list[Stage]) -> None:
+    build, final = stages
+    commands = [step for step in build.steps if isinstance(step, Run)]
+    assert any("gcc" in step.command for step in commands)
+    (wheel,) = (step for step in commands if "pip" in step.command and " wheel " in step.command)
+    assert wheel.environment["ACTIVATOR_COMPILE"] == "1"
+    assert "ACTIVATOR_COMPILE" not in final.environment
 
 
 def test_the_final_stage_is_a_plain_user_and_runs_the_activator(stages: list[Stage]) -> None:
