@@ -38,6 +38,18 @@ def test_each_module_of_the_byte_path_is_compiled_or_has_a_reason_why_not():
     assert all(INTERPRETED.values())
 
 
+def interpreted_table() -> str:
+    """Return the table of docs/how-to/build.md; this module prints it as a program."""
+    rows = [f"| `{name}` | {why} |" for name, why in INTERPRETED.items()]
+    return "\n".join(["| module | why |", "|---|---|", *rows])
+
+
+def test_the_page_names_the_modules_that_stay_interpreted():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "build.md").read_text()
+    _, _, rest = page.partition("<!-- interpreted -->\n")
+    assert rest.partition("\n<!-- /interpreted -->")[0] == interpreted_table()
+
+
 def test_a_process_runs_one_build_whole():
     """A module is an extension module in all cases or in none."""
     found = {build._is_compiled(name) for name in COMPILED}
@@ -80,3 +92,7 @@ async def test_the_first_log_line_names_the_build(tmp_path):
         first = process.lines[0]
     assert first["message"].startswith(f"activator {__version__}, {build.running().value} build")
     assert first["build"] == build.running().value
+
+
+if __name__ == "__main__":
+    print(interpreted_table())
