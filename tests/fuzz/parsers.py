@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from activator.proxy import fields as http1_fields
-from activator.proxy.accept import prefers_json
-from activator.proxy.body import ChunkedBody, LengthBody
+from activator.proxy.client.head_reader import PartialHead
+from activator.proxy.exchange.lookup import contradiction
+from activator.proxy.exchange.queue_proxy import claim_of, own_failure
 from activator.proxy.http2 import fields as http2_fields
 from activator.proxy.http2 import grpc, huffman
 from activator.proxy.http2.errors import ConnectionFault
@@ -20,12 +20,13 @@ from activator.proxy.http2.hpack import Decoder
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.section import block_of
 from activator.proxy.http2.settings import read_settings
-from activator.proxy.lookup import contradiction
-from activator.proxy.partial import PartialHead
-from activator.proxy.queue_proxy import claim_of, own_failure
-from activator.proxy.replies import unexpected_probe
-from activator.proxy.request import RequestLimits, pod_head, read_request, wants_trailers
-from activator.proxy.response import client_head, interim_head, read_response
+from activator.proxy.message import fields as http1_fields
+from activator.proxy.message.accept import prefers_json
+from activator.proxy.message.body import ChunkedBody, LengthBody, PodChunkedBody
+from activator.proxy.message.replies import unexpected_probe
+from activator.proxy.message.request import RequestLimits, pod_head, read_request, wants_trailers
+from activator.proxy.message.response import client_head, interim_head, read_response, with_crlf
+from activator.proxy.message.version import Version
 
 
 class Parser(NamedTuple):
@@ -44,6 +45,12 @@ class Parser(NamedTuple):
 
 #: Small enough that inputs reach the bounds.
 LIMITS: Final = RequestLimits(max_head=2048, max_fields=12, max_target=256)
+
+_CLIENTS: Final = (
+    (Version.HTTP_1_0, False, False),
+    (Version.HTTP_1_1, True, False),
+    (Version.HTTP_1_1, False, True),
+)
 
 
 def request_head(pieces: Sequence[bytes]) -> Any:
@@ -69,8 +76,8 @@ def _response(head: bytes, to_head: bool) -> Any:
     response = read_response(head + b"\r\n\r\n", to_head=to_head)
     claim = claim_of(response)
     heads = [
-        client_head(response, minor=minor, chunk=minor == 1, close=minor == 2, date=b"now")
-        for minor in (0, 1, 2)
+        client_head(response, version=version, chunk=chunk, close=close, date=b"now")
+        for version, chunk, close in _CLIENTS
     ]
     return [response, claim, own_failure(claim, [b"body"]), heads, interim_head(response)]
 
@@ -83,6 +90,11 @@ def response_head(pieces: Sequence[bytes]) -> Any:
 def response_to_head(pieces: Sequence[bytes]) -> Any:
     """Read the same as an answer to HEAD."""
     return _response(pieces[0], to_head=True)
+
+
+def response_with_bare_lf(pieces: Sequence[bytes]) -> Any:
+    """End each line of a head with CRLF."""
+    return with_crlf(pieces[0].replace(b"\r\n", b"\n", 2) + b"\n\r\nbody\n")
 
 
 def _body(body: ChunkedBody | LengthBody, pieces: Sequence[bytes]) -> Any:
@@ -98,6 +110,11 @@ def chunked_body(pieces: Sequence[bytes]) -> Any:
     """Read a body in chunks, and what stands behind it."""
     body = ChunkedBody()
     return [_body(body, pieces), http1_fields.clean_trailers(body.trailers)]
+
+
+def chunked_body_of_pod(pieces: Sequence[bytes]) -> Any:
+    """Read the same where a bare LF ends a line."""
+    return _body(PodChunkedBody(), [piece.replace(b"\r\n", b"\n") for piece in pieces])
 
 
 def length_body(pieces: Sequence[bytes]) -> Any:
@@ -182,6 +199,9 @@ def settings(pieces: Sequence[bytes]) -> Any:
     return read_settings(pieces[0])
 
 
+_NAMES: Final = (http1_fields.REQUEST_FIELDS, http1_fields.RESPONSE_FIELDS)
+
+
 def field_lines(pieces: Sequence[bytes]) -> Any:
     """Read lines of fields for what is looked at now and then."""
     block = b"\r\n" + pieces[0]
@@ -190,7 +210,7 @@ def field_lines(pieces: Sequence[bytes]) -> Any:
         prefers_json(block),
         named,
         http1_fields.without_named(block, named),
-        http1_fields.without_lookalikes(block),
+        [http1_fields.split_head(names, block) for names in _NAMES],
         block_of(block),
         unexpected_probe(pieces[0]),
     ]
@@ -201,7 +221,9 @@ PARSERS: Final[dict[str, Parser]] = {
     "partial head": Parser(partial_head, "requests", in_pieces=True),
     "response head": Parser(response_head, "responses"),
     "response to HEAD": Parser(response_to_head, "responses"),
+    "response with bare LF": Parser(response_with_bare_lf, "responses"),
     "chunked body": Parser(chunked_body, "chunked", in_pieces=True),
+    "chunked body of a pod": Parser(chunked_body_of_pod, "chunked", in_pieces=True),
     "body of a length": Parser(length_body, "chunked", in_pieces=True),
     "header blocks": Parser(header_block, "blocks", in_pieces=True),
     "recurring blocks": Parser(recurring_block, "blocks", in_pieces=True),
