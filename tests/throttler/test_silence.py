@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import NAME, Many, One, WatchedTicket, addresses, revision
+from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler import silence as silence_module
 from throttler.health import PodState
 from throttler.mesh import REACH
 from throttler.model import MeshMode, RevisionID
 from throttler.pod import PodTracker
 from throttler.silence import SILENT_AFTER
-from throttler.ticket import ASSIGNED, QUEUED
+from throttler.ticket import ASSIGNED, QUEUED, Ticket
 
 A, B, C = addresses(3)
 
@@ -24,14 +24,13 @@ class Looks:
         self.pods = self.one.healthy(addresses(pods))
         self.probed: list[tuple[float, str]] = []
 
-    def request(self) -> WatchedTicket:
+    def request(self) -> Ticket:
         """A request at this very moment."""
-        ticket = WatchedTicket(len(self.one.tickets), self.one.now + 600)
-        self.one.tickets.append(ticket)
+        ticket = self.one.tickets.make(self.one.now + 600)
         self.one.throttler.admit(ticket, self.one.now)
         return ticket
 
-    def requests(self, count: int) -> list[WatchedTicket]:
+    def requests(self, count: int) -> list[Ticket]:
         return [self.request() for _ in range(count)]
 
     def second(self) -> list[PodTracker]:

@@ -193,9 +193,9 @@ HEADS = st.builds(
 
 
 def described(message: Request | Response) -> list[object]:
-    names = [name for name in type(message).__slots__ if name != "body"]
-    body = message.body if isinstance(message, Response) else None
-    return [*(getattr(message, name) for name in names), type(body)]
+    seen = {name: getattr(message, name) for name in dir(message) if not name.startswith("_")}
+    body = seen.pop("body", None)
+    return [*(value for value in seen.values() if not callable(value)), type(body)]
 
 
 def outcome(read: Callable[[bytes], Request], head: bytes) -> object:
