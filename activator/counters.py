@@ -7,22 +7,23 @@ nanoseconds. Knows neither metric names nor HTTP.
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
 
 #: Seconds; the OpenTelemetry buckets for HTTP durations, as Knative's activator has them.
-DURATION_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+DURATION_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 #: The first of them: nearly all requests take less.
-_SHORT = DURATION_BOUNDS[0]
+_SHORT: Final = DURATION_BOUNDS[0]
 #: Bytes; the OpenTelemetry SDK's default buckets.
-SIZE_BOUNDS = (0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000)
+SIZE_BOUNDS: Final = (0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000)
 #: Seconds; up to the longest time-out that Knative allows by default, so that no cold start
 #: disappears in the last bucket.
-WAIT_BOUNDS = (
+WAIT_BOUNDS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
     *(5, 10, 20, 30, 60, 120, 300, 600),
 )
 #: Seconds by which a timer may come late. What holds the loop here on purpose ends within 1 ms;
 #: 0.1 s is a whole CFS period, in which a container that has used up its share gets no CPU.
-LAG_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+LAG_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class Histogram:
@@ -78,13 +79,21 @@ class HttpCounters:
 
 
 #: How a request can end, for RevisionCounters.outcomes.
-OUTCOMES = ("served", "timed-out", "cancelled", "queue-full", "shed", "upstream-failed", "draining")
+OUTCOMES: Final = (
+    "served",
+    "timed-out",
+    "cancelled",
+    "queue-full",
+    "shed",
+    "upstream-failed",
+    "draining",
+)
 
 
 #: Why a request was given to a pod once more, for RevisionCounters.requeues: no connection came
 #: about (refused, late, TLS), one that was kept or a new one ended without an answer, or
 #: queue-proxy gave it back untouched by its application, or lost its application with it.
-CAUSES = (
+CAUSES: Final = (
     *("connect-failed", "connect-timeout", "tls-failed"),
     *("connection-closed", "connection-lost", "untouched", "application-lost"),
 )

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 #: Below this many entries the heap is never rebuilt.
-_SMALL = 64
+_SMALL: Final = 64
 
 
 class Timed(Protocol):

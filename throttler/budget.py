@@ -6,8 +6,10 @@ counterpart: its queues are unbounded.
 
 from __future__ import annotations
 
+from typing import Final
+
 #: One part in so many of what all revisions share is open only to those that use little of it.
-RESERVED = 4
+RESERVED: Final = 4
 #: For so many revisions that wait at the same time that reserve suffices, whatever they do. Each
 #: may have 390 requests and 1 MiB of it where the defaults are not changed.
 RESERVED_FOR = 64

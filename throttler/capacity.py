@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 #: No pod and no revision is given more than this at a time (Knative: revisionMaxConcurrency).
-MAX_CAPACITY = 2_147_483_647
+MAX_CAPACITY: Final = 2_147_483_647
 
 #: Requests that a pod with containerConcurrency 0 is given at once when it becomes healthy. A
 #: server's listen backlog is 128 to 4,096 as a rule (Python 100, Go 4,096): all waiters at once
@@ -18,11 +19,11 @@ MAX_CAPACITY = 2_147_483_647
 SLOW_START = 64
 #: Seconds after which that limit doubles, as long as requests wait and more at a time helps: where
 #: each answer takes minutes, 5,000 waiters are all released after 140 ms.
-SLOW_START_STEP = 0.02
+SLOW_START_STEP: Final = 0.02
 #: A doubled limit was worth it if the pod then answers this many times as much as before.
-WIDENED_ENOUGH = 1.5
+WIDENED_ENOUGH: Final = 1.5
 #: After this many steps without a widening it is tried again.
-WIDEN_ANYWAY = 8
+WIDEN_ANYWAY: Final = 8
 #: From here on the limit of such a pod is off.
 SLOW_START_END = 1 << 16
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from throttler.ticket import QUEUED, Ticket
 
 #: Below this many entries the heap is never rebuilt.
-_SMALL = 64
+_SMALL: Final = 64
 
 
 class Deadlines:

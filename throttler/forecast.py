@@ -11,7 +11,7 @@ Knative has no counterpart: it sends no ``Retry-After``, and refuses nobody.
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from throttler.errors import WaitTooLong
 from throttler.ticket import Ticket
@@ -20,20 +20,20 @@ if TYPE_CHECKING:  # a forecast knows its revision and a revision its forecast
     from throttler.revision import RevisionThrottler
 
 #: So many starts are remembered; the eighth that differs is believed.
-STARTS = 15
+STARTS: Final = 15
 #: So many turnovers; the third that differs is believed.
-TURNOVERS = 5
+TURNOVERS: Final = 5
 #: Seconds for which a start goes on after its only request has left: the autoscaler wants a pod
 #: for so long (Knative: stable-window of config-autoscaler). Later it is another start.
-SAME_START = 60.0
+SAME_START: Final = 60.0
 
 #: Seconds to stay away where nothing is known. It is a start as a rule, which takes some seconds;
 #: who asks again sooner finds the same, and a full queue would be asked by all whom it refused.
-UNKNOWN = 5.0
+UNKNOWN: Final = 5.0
 #: Seconds; a longer wait is no forecast that anybody should plan by.
-LONGEST_RETRY = 100.0
+LONGEST_RETRY: Final = 100.0
 #: A client is told up to this part more or less, so that those refused together return apart.
-JITTER = 0.2
+JITTER: Final = 0.2
 
 
 class Recent:

@@ -8,7 +8,7 @@ healthyPods in pkg/activator/net/revision_backends.go, which has neither table n
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class PodState(Enum):
@@ -37,7 +37,7 @@ class PodEvent(Enum):
 
 #: By these Kubernetes, or a setting, takes a pod out of use. By the others that do it is merely
 #: lost: as far as anybody says it is there, and back before long.
-WITHDRAWN = frozenset((PodEvent.DELISTED, PodEvent.BECAME_NOT_READY, PodEvent.DOUBTED))
+WITHDRAWN: Final = frozenset((PodEvent.DELISTED, PodEvent.BECAME_NOT_READY, PodEvent.DOUBTED))
 
 
 class Transition(NamedTuple):
@@ -54,7 +54,7 @@ _P, _H, _D = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING
 #: TRUSTED: Kubernetes' word, where it is enough (throttler.mesh). DOUBTED: pods cannot be reached
 #: any more, so what our probes said of them counts no longer. IDLE is raised when a DRAINING pod
 #: has no request left. GONE is final: an address that comes back after that is a new pod.
-TRANSITIONS: dict[tuple[PodState, PodEvent], Transition] = {
+TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_P, PodEvent.LISTED): Transition(_P),
     (_P, PodEvent.DELISTED): Transition(_D),
     (_P, PodEvent.BECAME_NOT_READY): Transition(_P),
@@ -97,38 +97,38 @@ def transition(state: PodState, event: PodEvent) -> Transition:
 #: Seconds between probes of a pod while requests wait for it. 5 ms: an answer to "is it up yet?"
 #: costs about 0.1 ms of CPU, and half of the interval is what it adds to a cold start in the mean.
 #: Knative: 200 ms.
-DELAY_WANTED = 0.005
+DELAY_WANTED: Final = 0.005
 #: The same after WANTED_FOR seconds of failures: a start that takes this long is not made
 #: noticeably longer by 20 or 100 ms.
-DELAY_WANTED_LONG = 0.02
-DELAY_WANTED_VERY_LONG = 0.1
-WANTED_LONG_AFTER = 10.0
-WANTED_VERY_LONG_AFTER = 60.0
+DELAY_WANTED_LONG: Final = 0.02
+DELAY_WANTED_VERY_LONG: Final = 0.1
+WANTED_LONG_AFTER: Final = 10.0
+WANTED_VERY_LONG_AFTER: Final = 60.0
 #: Seconds between probes of a pod that nobody waits for, doubling with its failures up to the cap.
 #: Whoever begins to wait has it probed at once, so this buys only a head start.
-DELAY_UNWANTED = 0.2
-DELAY_UNWANTED_MAX = 30.0
+DELAY_UNWANTED: Final = 0.2
+DELAY_UNWANTED_MAX: Final = 30.0
 #: The cap while other pods of the revision are at work: a pod that comes back should share it.
-DELAY_UNWANTED_BUSY = 2.0
+DELAY_UNWANTED_BUSY: Final = 2.0
 #: Seconds after which a healthy pod that had no traffic is checked again.
-DELAY_HEALTHY = 30.0
+DELAY_HEALTHY: Final = 30.0
 #: Seconds between probes of a ClusterIP that fails. It is no better than the pods behind it, which
 #: are asked themselves. Knative: 200 ms.
-DELAY_SERVICE = 0.2
+DELAY_SERVICE: Final = 0.2
 #: A probe that timed out had the pod's whole time-out to be answered; asking a black hole again
 #: at once buys nothing and takes the place of another pod's probe.
-DELAY_AFTER_TIMEOUT = 0.05
+DELAY_AFTER_TIMEOUT: Final = 0.05
 #: Seconds between probes of a pod whose TLS is wrong, doubling up to the most. Certificates and
 #: roots are exchanged within seconds at best, and a handshake costs twenty times a refusal.
-DELAY_AFTER_TLS = 0.05
-DELAY_AFTER_TLS_MAX = 1.0
+DELAY_AFTER_TLS: Final = 0.05
+DELAY_AFTER_TLS_MAX: Final = 1.0
 #: Seconds between probes of a pod that responds "not ready", doubling up to the maximum:
 #: queue-proxy checks the application for each probe. The maximum is Knative's probe interval.
-DELAY_NOT_READY = 0.025
-DELAY_NOT_READY_MAX = 0.2
+DELAY_NOT_READY: Final = 0.025
+DELAY_NOT_READY_MAX: Final = 0.2
 #: The first delay is at least this many durations of the probe, so that probes use at most a
 #: twentieth of the pod's time.
-DELAY_NOT_READY_DURATIONS = 20.0
+DELAY_NOT_READY_DURATIONS: Final = 20.0
 
 
 def probe_delay(

@@ -8,12 +8,12 @@ pkg/activator/net/lb_policy.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from throttler.pod import PodTracker
 
 #: Up to this containerConcurrency a pod is filled before the next is used (Knative: 3).
-FIRST_AVAILABLE_UP_TO = 3
+FIRST_AVAILABLE_UP_TO: Final = 3
 
 
 class Policy(Protocol):

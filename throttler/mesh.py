@@ -7,7 +7,7 @@ pkg/activator/net/revision_backends.go, where *enabled* with addressable pods re
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from throttler.model import MeshMode
 
@@ -36,7 +36,7 @@ _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 
 #: By mode, and by whether pods are addressable in spite of the mesh (each request to them then
 #: says which Service is meant, so the ClusterIP is not needed).
-REACH: dict[tuple[MeshMode, bool], Reach] = {
+REACH: Final[dict[tuple[MeshMode, bool], Reach]] = {
     (_A, False): Reach(pods=True, service=True, trusted=False),
     (_E, False): Reach(pods=False, service=True, trusted=False),
     (_D, False): Reach(pods=True, service=False, trusted=True),

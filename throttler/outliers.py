@@ -10,28 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import Final
 
 from throttler.changes import Changes
 from throttler.health import PodState
 from throttler.pod import PodTracker
 
-_HEALTHY = PodState.HEALTHY
+_HEALTHY: Final = PodState.HEALTHY
 #: Answers of the application's own (502, 503, or broken off in their head) in a row, from one pod,
 #: that make it suspect. Envoy's default; an application that answers one now and then stays.
-STRIKES = 5
+STRIKES: Final = 5
 #: Seconds that a suspect is left alone, doubling with each relapse up to the most. Its probe may
 #: pass at once and prove nothing: queue-proxy answers 200 while its application restarts. A
 #: container is back in seconds as a rule, so a pod that stays ill costs a request in 5 s.
-HOLD = 0.1
-HOLD_MAX = 5.0
+HOLD: Final = 0.1
+HOLD_MAX: Final = 5.0
 #: Seconds of good answers after which earlier relapses count no longer.
-FORGET_AFTER = 10.0
+FORGET_AFTER: Final = 10.0
 #: Share of a revision's pods above which answers take none out: then it is the application, or
 #: what it depends on, that fails, and no pod is better than another. Envoy: by default half, too.
-PANIC = 0.5
+PANIC: Final = 0.5
 #: Seconds between two tries of the whole revision where too few would be left: requests wait for
 #: the first pod whose application is back, and 50 tries a second cost nothing to speak of.
-PAUSE = 0.02
+PAUSE: Final = 0.02
 
 
 def hold_down(relapses: int) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
+from typing import Final
 
 from throttler.breaker import Breaker
 from throttler.budget import Budget, SharedBudget
@@ -47,10 +48,10 @@ from throttler.ticket import (
 
 #: Of the pods that have failed a request, how many are remembered: the last, which are the ones
 #: that may have room.
-MAX_AVOIDED = 3
-_NOTHING: Mapping[Dest, Taken] = {}
+MAX_AVOIDED: Final = 3
+_NOTHING: Final[Mapping[Dest, Taken]] = {}
 #: The default: pods by their own addresses, and the ClusterIP where those cannot be reached.
-ANYTHING = Reach()
+ANYTHING: Final = Reach()
 
 
 class RevisionThrottler:

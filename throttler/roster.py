@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from throttler.changes import Changes
 from throttler.health import PodEvent, PodState
@@ -24,7 +24,7 @@ from throttler.service import Service
 if TYPE_CHECKING:  # a roster knows its revision and a revision its roster
     from throttler.revision import RevisionThrottler
 
-_HEALTHY = PodState.HEALTHY
+_HEALTHY: Final = PodState.HEALTHY
 #: By address; where two pods share one for a while, by uid, so that all activators agree.
 by_dest = attrgetter("dest")
 

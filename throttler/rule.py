@@ -8,7 +8,7 @@ all.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from throttler.health import PodState
 from throttler.model import ReadinessRule, RevisionID
@@ -59,68 +59,68 @@ class Verdict(NamedTuple):
 
 _USE, _WAIT, _LEAVE = Decision
 
-_PROBE_PASSED = Verdict(
+_PROBE_PASSED: Final = Verdict(
     *(_USE, Rule.PROBE_PASSED),
     "Used: our own probe passed, which is enough for this revision, whatever Kubernetes says.",
 )
-_KUBERNETES_READY = Verdict(
+_KUBERNETES_READY: Final = Verdict(
     *(_USE, Rule.KUBERNETES_READY),
     "Used: Kubernetes lists it as ready, which is enough where mesh-compatibility-mode is "
     "disabled.",
 )
-_ANSWERED_BADLY = Verdict(
+_ANSWERED_BADLY: Final = Verdict(
     _WAIT,
     Rule.ANSWERED_BADLY,
     "Waits: queue-proxy gave back a request that its application had nothing of, or the "
     "application answered 502 or 503 several times in a row. It is left alone for a moment, then "
     "used as soon as a probe passes.",
 )
-_ON_TRIAL = Verdict(
+_ON_TRIAL: Final = Verdict(
     *(_USE, Rule.ON_TRIAL),
     "Used for one request more than it has, until one is answered well: its answers spoke against "
     "it.",
 )
-_BORROWED = Verdict(
+_BORROWED: Final = Verdict(
     *(_USE, Rule.BEYOND_SHARE),
     "Used once all pods of our own share are full: it belongs to another activator's.",
 )
-_OF_OTHERS = Verdict(
+_OF_OTHERS: Final = Verdict(
     *(_LEAVE, Rule.BEYOND_SHARE),
     "Left to the activator to whose share it belongs, since borrowing is off.",
 )
-_AWAITING_PROBE = Verdict(
+_AWAITING_PROBE: Final = Verdict(
     *(_WAIT, Rule.AWAITING_PROBE),
     "Waits for an answer to our own probe: there is none since Kubernetes lists it as it does.",
 )
-_PROBE_FAILED = Verdict(
+_PROBE_FAILED: Final = Verdict(
     *(_WAIT, Rule.PROBE_FAILED),
     "Waits: our last probe of it, or a connection for a request, failed. It is used as soon as a "
     "probe passes.",
 )
-_MESH = Verdict(
+_MESH: Final = Verdict(
     *(_LEAVE, Rule.MESH),
     "Left alone: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and pods are "
     "not probed.",
 )
-_DELISTED = Verdict(
+_DELISTED: Final = Verdict(
     *(_LEAVE, Rule.DELISTED),
     "Left alone: Kubernetes lists it no more. The requests that it has may finish.",
 )
 
-_TAKEN = Verdict(
+_TAKEN: Final = Verdict(
     *(_LEAVE, Rule.TAKEN),
     "Left alone: another revision, NAMESPACE/NAME, lists this address for another pod. Whoever has "
     "listed it last has it.",
 )
 
 #: Why Kubernetes also has to list a pod as ready.
-_BLIND = {
+_BLIND: Final = {
     ReadinessRule.EXEC_READINESS_PROBE: "a container has an exec readiness probe, which "
     "queue-proxy cannot run",
     ReadinessRule.STARTUP_PROBE: "a container has a startup probe, which queue-proxy does not run",
     ReadinessRule.KUBERNETES_POLICY: "the readiness policy of the revision is kubernetes",
 }
-_BOTH_SAY_YES = {
+_BOTH_SAY_YES: Final = {
     readiness: Verdict(
         *(_USE, Rule(readiness.value)),
         "Used: our own probe passed, and Kubernetes lists the pod as ready. Both count here "
@@ -128,7 +128,7 @@ _BOTH_SAY_YES = {
     )
     for readiness, why in _BLIND.items()
 }
-_KUBERNETES_SAYS_NO = {
+_KUBERNETES_SAYS_NO: Final = {
     readiness: Verdict(
         *(_WAIT, Rule(readiness.value)),
         "Waits: our own probe passed, but Kubernetes does not list the pod as ready. Its readiness "
@@ -138,7 +138,7 @@ _KUBERNETES_SAYS_NO = {
 }
 
 #: All that there are, in the order of the rules.
-VERDICTS: tuple[Verdict, ...] = (
+VERDICTS: Final[tuple[Verdict, ...]] = (
     *(_PROBE_PASSED, _KUBERNETES_READY),
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
     *(

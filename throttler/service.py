@@ -10,7 +10,7 @@ never go back to pods.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from throttler.changes import Changes
 from throttler.health import PodEvent, PodState
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a service knows its revision and a revision its service
     from throttler.revision import RevisionThrottler
 
 #: Takes the place of a pod's uid, so that a pod at the same address is not taken for it.
-UID = "ClusterIP"
+UID: Final = "ClusterIP"
 
 
 class Service:

@@ -9,6 +9,7 @@ gets requests until Kubernetes lists it as not ready.
 from __future__ import annotations
 
 from math import inf
+from typing import Final
 
 from throttler.pod import PodTracker
 
@@ -16,10 +17,10 @@ from throttler.pod import PodTracker
 SILENT_AFTER = 5.0
 #: Limits of the seconds until the next probe of a silent pod. Between them, the pause is as long as
 #: the silence was at the last probe. A probe may take 5 s to connect and 5 s for its response.
-AGAIN_AFTER = 10.0
-AGAIN_AFTER_MAX = 30.0
+AGAIN_AFTER: Final = 10.0
+AGAIN_AFTER_MAX: Final = 30.0
 #: Seconds between two scans.
-EVERY = 1.0
+EVERY: Final = 1.0
 #: The most pods in one scan, about a millisecond. The next scan continues with the others.
 MOST = 5000
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from throttler.budget import Budget, SharedBudget
 from throttler.capacity import infer_share
@@ -22,7 +23,7 @@ from throttler.owners import Owners
 from throttler.revision import RevisionThrottler
 from throttler.silence import Silence
 
-_NO_DESTS = Dests()
+_NO_DESTS: Final = Dests()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ there a waiter is a goroutine blocked on a channel.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from throttler.pod import PodTracker
 from throttler.reason import Reason
@@ -28,16 +28,16 @@ class TicketState(Enum):
     REJECTED = "rejected"
 
 
-NEW = TicketState.NEW
-QUEUED = TicketState.QUEUED
-ASSIGNED = TicketState.ASSIGNED
-RELEASED = TicketState.RELEASED
-TIMED_OUT = TicketState.TIMED_OUT
-CANCELLED = TicketState.CANCELLED
-REJECTED = TicketState.REJECTED
+NEW: Final = TicketState.NEW
+QUEUED: Final = TicketState.QUEUED
+ASSIGNED: Final = TicketState.ASSIGNED
+RELEASED: Final = TicketState.RELEASED
+TIMED_OUT: Final = TicketState.TIMED_OUT
+CANCELLED: Final = TicketState.CANCELLED
+REJECTED: Final = TicketState.REJECTED
 
 #: Which state may follow which.
-FOLLOWS: dict[TicketState, frozenset[TicketState]] = {
+FOLLOWS: Final[dict[TicketState, frozenset[TicketState]]] = {
     NEW: frozenset((ASSIGNED, QUEUED, REJECTED)),
     QUEUED: frozenset((ASSIGNED, TIMED_OUT, CANCELLED)),
     ASSIGNED: frozenset((RELEASED, QUEUED, TIMED_OUT)),
@@ -68,7 +68,7 @@ class _Nobody:
         """See TicketOwner; an ended ticket does not expire."""
 
 
-NOBODY: TicketOwner = _Nobody()
+NOBODY: Final[TicketOwner] = _Nobody()
 
 
 class Ticket:

@@ -18,13 +18,13 @@ still busy (Knative would drop it and then poke for the next one, counting it do
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from throttler.model import RevisionID
 
 # What a poke says: one request, now.
-POKE_CONCURRENCY = 1.0
-POKE_COUNT = 1
+POKE_CONCURRENCY: Final = 1.0
+POKE_COUNT: Final = 1
 
 
 class Stat(NamedTuple):

@@ -6,17 +6,18 @@ Answers of our own, and requests that somebody looks at besides us.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from activator.proxy.http2.hpack import line
 from activator.proxy.message.fields import is_lookalike, is_ours
 from activator.proxy.message.replies import Reply
 
-_CONTEXT = frozenset((b"traceparent", b"tracestate"))
+_CONTEXT: Final = frozenset((b"traceparent", b"tracestate"))
 #: Of those that mean something to us, what goes on all the same.
-_PASSING = frozenset((b"content-length", b"te", b"trailer"))
+_PASSING: Final = frozenset((b"content-length", b"te", b"trailer"))
 #: What nobody but the receiver should keep (RFC 7541 section 7.1.3): in no memo of ours, and not
 #: to be indexed by others.
-SENSITIVE = frozenset((b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"))
+SENSITIVE: Final = frozenset((b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"))
 
 
 def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:

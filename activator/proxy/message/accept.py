@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from typing import Final
 
 #: Bytes of each field, and fields, that are looked at: what browsers and libraries send fits
 #: several times over.
-_LONGEST = 1024
-_MOST = 4
+_LONGEST: Final = 1024
+_MOST: Final = 4
 
-_ACCEPT = re.compile(rb"\r\n[Aa](?i:ccept):([^\r\n]*)")
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_QUALITY = re.compile(rb"q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
+_ACCEPT: Final = re.compile(rb"\r\n[Aa](?i:ccept):([^\r\n]*)")
+_QUOTED: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_QUALITY: Final = re.compile(rb"q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
 #: What we have, by the names that count, the most specific first.
-_JSON = (b"application/problem+json", b"application/json")
-_TEXT = (b"text/plain", b"text/*", b"*/*")
+_JSON: Final = (b"application/problem+json", b"application/json")
+_TEXT: Final = (b"text/plain", b"text/*", b"*/*")
 
 
 def prefers_json(block: bytes) -> bool:

@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import MutableSequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from activator.proxy.message.grammar import FramingError
 
 #: Bytes of chunk extensions in one body. Nobody uses them; an attacker makes each payload byte
 #: cost hundreds of them (CVE-2023-39326, Go: 16 KiB too).
-MAX_EXTENSION_BYTES = 16 << 10
+MAX_EXTENSION_BYTES: Final = 16 << 10
 #: Bytes of a trailer section (Go and nginx: as for headers; nobody needs more than a few).
-MAX_TRAILER_BYTES = 64 << 10
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-_QUOTED = (
+MAX_TRAILER_BYTES: Final = 64 << 10
+_TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_QUOTED: Final = (
     rb'"[\t !#-\[\]-~\x80-\xff]*+'
     rb'(?:\\[\t -~\x80-\xff][\t !#-\[\]-~\x80-\xff]*+)*"'
 )
 #: A chunk's size line: at most 16 hexadecimal digits, then extensions (RFC 9112 section 7.1.1).
 #: Python up to 3.11.2 matches a possessive group wrongly: only sets of bytes are possessive.
-_SIZE = re.compile(
+_SIZE: Final = re.compile(
     rb"([0-9A-Fa-f]{1,16})"
     rb"(?:[ \t]*+;[ \t]*+%b(?:[ \t]*+=[ \t]*+(?:%b|%b))?)*" % (_TOKEN, _TOKEN, _QUOTED)
 )
 #: Bytes of a size line without its extensions.
-_MAX_SIZE_LINE = 16
-_MAX_CHUNK = 1 << 62
+_MAX_SIZE_LINE: Final = 16
+_MAX_CHUNK: Final = 1 << 62
 #: Bytes up to which pieces that wait are put together: each takes 50 besides, 25 times what is
 #: counted of it where a peer sends two bytes at a time.
-_SMALL_PIECE = 1024
-_FIELD = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
+_SMALL_PIECE: Final = 1024
+_FIELD: Final = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
 #: As a number, see request._HASH.
-_CR = ord("\r")
+_CR: Final = ord("\r")
 
 
 class Body(Protocol):

@@ -7,11 +7,12 @@ Knative pkg/networking/constants.go (control names).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 #: What a request carries for us alone, or that we set: a client's own is taken out, but for
 #: K-Passthrough-Lb, to which ours is added as Knative's does.
 #: Protected: a client's Connection header cannot remove them from what a pod sees.
-_CONTROL = (
+_CONTROL: Final = (
     b"k-network-hash",
     b"k-network-probe",
     b"k-kubelet-probe",
@@ -22,12 +23,12 @@ _CONTROL = (
     b"knative-serving-revision",
 )
 
-_PROTECTED_PREFIXES = (b"k-", b"knative-", b"x-forwarded-")
-_PROTECTED = frozenset((b"host", b"content-length", b"transfer-encoding", b"forwarded"))
+_PROTECTED_PREFIXES: Final = (b"k-", b"knative-", b"x-forwarded-")
+_PROTECTED: Final = frozenset((b"host", b"content-length", b"transfer-encoding", b"forwarded"))
 
 #: Fields that have no place in a trailer section: framing, routing, request modifiers,
 #: authentication, content format (RFC 9110 section 6.5.1), and all control names.
-_NOT_IN_TRAILERS = frozenset(
+_NOT_IN_TRAILERS: Final = frozenset(
     (
         *_PROTECTED,
         b"authorization",
@@ -53,10 +54,10 @@ _NOT_IN_TRAILERS = frozenset(
 )
 
 #: What a field's name means that only looks like one of ours: it never passes.
-_LOOKALIKE = b"_"
+_LOOKALIKE: Final = b"_"
 #: Field names that a memo holds besides our own, and bytes of one: 50 KiB, whatever peers send.
-MEMO_NAMES = 512
-MEMO_NAME_BYTES = 64
+MEMO_NAMES: Final = 512
+MEMO_NAME_BYTES: Final = 64
 
 
 class FieldNames:
@@ -102,7 +103,7 @@ class FieldNames:
 
 
 #: The fields of a request that we read, take out or rewrite.
-REQUEST_FIELDS = FieldNames(
+REQUEST_FIELDS: Final = FieldNames(
     (
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
         *(b"knative-serving-namespace", b"knative-serving-revision", b"k-kubelet-probe"),
@@ -114,7 +115,7 @@ REQUEST_FIELDS = FieldNames(
 )
 
 #: The same of a response.
-RESPONSE_FIELDS = FieldNames(
+RESPONSE_FIELDS: Final = FieldNames(
     (
         *(b"connection", b"content-length", b"date", b"keep-alive", b"proxy-authenticate"),
         *(b"proxy-authorization", b"proxy-connection", b"trailer", b"transfer-encoding"),

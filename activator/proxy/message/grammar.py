@@ -8,6 +8,8 @@ lets pass (gzip before chunked, HTTP/2.0, a fragment in the target) the readers 
 
 from __future__ import annotations
 
+from typing import Final
+
 import httptools
 
 
@@ -47,7 +49,7 @@ class _Silent:
     on_url = None
 
 
-_SILENT = _Silent()
+_SILENT: Final = _Silent()
 
 
 class _RequestParser:
@@ -67,7 +69,7 @@ class _RequestParser:
         self.feed = httptools.HttpRequestParser(_SILENT).feed_data
 
 
-_REUSED = _RequestParser()
+_REUSED: Final = _RequestParser()
 
 
 def check_request(head: bytes, *, ends: bool = False) -> None:

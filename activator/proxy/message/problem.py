@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.replies import PLAIN, Reply, not_found, printable
@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # an exchange has its replies fitted here
 
 #: What a reason's word is appended to (RFC 4151). Not an address: an answer of a service's host
 #: must not send its reader to a path of that service.
-TYPES = "tag:activator.dev,2026:reasons/"
-_PROBLEM = b"\r\nContent-Type: application/problem+json"
+TYPES: Final = "tag:activator.dev,2026:reasons/"
+_PROBLEM: Final = b"\r\nContent-Type: application/problem+json"
 #: Both forms say it: a cache that kept either would give it to who had rather the other (404 may
 #: be kept without being asked, RFC 9110 section 15.1).
-_VARY = b"\r\nVary: Accept"
+_VARY: Final = b"\r\nVary: Accept"
 
 
 def fitted(reply: Reply, exchange: Exchange, now: float) -> Reply:

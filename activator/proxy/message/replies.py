@@ -10,18 +10,19 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from typing import Final
 
 from activator.proxy.message.version import HTTP_1_0, Version
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 
 #: Bytes of a request's or a pod's text that an answer repeats.
-_ECHO = 200
+_ECHO: Final = 200
 
-PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
-_NOSNIFF = PLAIN + b"\r\nX-Content-Type-Options: nosniff"
+PLAIN: Final = b"\r\nContent-Type: text/plain; charset=utf-8"
+_NOSNIFF: Final = PLAIN + b"\r\nX-Content-Type-Options: nosniff"
 
-_STATUS_LINES = {
+_STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode())
     for status in HTTPStatus
 }
@@ -104,10 +105,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
 
 
-HEALTHY = Reply(200)
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-ACTIVATOR_PROBE = Reply(200, PLAIN, b"activator")
-MISSING_HASH = _error(400, 'a probe request must contain a non-empty "K-Network-Hash" header')
+HEALTHY: Final = Reply(200)
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+ACTIVATOR_PROBE: Final = Reply(200, PLAIN, b"activator")
+MISSING_HASH: Final = _error(
+    400, 'a probe request must contain a non-empty "K-Network-Hash" header'
+)
 
 
 def unhealthy(why: str) -> Reply:
@@ -146,7 +149,7 @@ def not_found(error: RevisionNotFound) -> Reply:
     return _error(404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else _NAME_IT)
 
 
-_NAME_IT = (
+_NAME_IT: Final = (
     "give Knative-Serving-Namespace and Knative-Serving-Revision, "
     "or a host NAME.NAMESPACE.svc.DOMAIN"
 )

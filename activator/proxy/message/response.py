@@ -7,21 +7,22 @@ Sources: RFC 9110, RFC 9112.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody
 from activator.proxy.message.fields import RESPONSE_FIELDS, split_head, tokens, without_named
 from activator.proxy.message.grammar import FramingError, check_response
 from activator.proxy.message.version import HTTP_1_0, Version
 
-_NO_BODY = (204, 304)
-_BEFORE_REASON = (b"", b" ")
+_NO_BODY: Final = (204, 304)
+_BEFORE_REASON: Final = (b"", b" ")
 #: What says nothing in HTTP/1.1, and what many servers say all the same.
-_IDLE_TALK = b"\r\nConnection: keep-alive"
-_VERSIONS = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
+_IDLE_TALK: Final = b"\r\nConnection: keep-alive"
+_VERSIONS: Final = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
 #: The end of a line and an empty line, each with or without its CR (RFC 9112 section 2.2).
-_EMPTY_LINE = re.compile(rb"\n\r?\n")
+_EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
 #: Bytes that have no place in a reason phrase: controls but HTAB (RFC 9112 section 4).
-_CONTROLS = bytes((*range(9), *range(10, 32), 127))
+_CONTROLS: Final = bytes((*range(9), *range(10, 32), 127))
 
 
 class Response:
@@ -152,8 +153,8 @@ class _StatusLine:
 #: By the line itself, see _status_line.
 status_lines: dict[bytes, _StatusLine] = {}
 #: Status lines that are remembered, and bytes of one: pods may make up any.
-MEMO_STATUS_LINES = 256
-MEMO_STATUS_LINE_BYTES = 64
+MEMO_STATUS_LINES: Final = 256
+MEMO_STATUS_LINE_BYTES: Final = 64
 
 
 def _status_line(start: bytes) -> _StatusLine:

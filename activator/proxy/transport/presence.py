@@ -18,31 +18,32 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from math import inf
+from typing import Final
 
 from activator.keepalive import SocketKind, find_dead
 
 #: Bytes that may wait to be encrypted for a pod (asyncio's bound for plain connections).
-_TLS_BUFFER = 64 << 10
+_TLS_BUFFER: Final = 64 << 10
 #: Bytes that may wait to be encrypted for a client: more than the last ones of a handshake.
-_TLS_BUFFER_TO_CLIENT = 16 << 10
+_TLS_BUFFER_TO_CLIENT: Final = 16 << 10
 #: Bytes that may wait for the kernel behind a TLS connection before those to encrypt wait as well
 #: (uvloop's bound, which is not ours to set), with the piece that exceeds it.
-_BEHIND_TLS = 128 << 10
+_BEHIND_TLS: Final = 128 << 10
 _TCP_ESTABLISHED, _TCP_CLOSE, _TCP_CLOSE_WAIT = 1, 7, 8  # include/net/tcp_states.h
 #: Linux alone has these two; macOS has the third in their stead (sys/socket.h).
-_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
-_TIOCOUTQ: int | None = getattr(termios, "TIOCOUTQ", None)
-_SO_NWRITE = 0x1024
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+_TIOCOUTQ: Final[int | None] = getattr(termios, "TIOCOUTQ", None)
+_SO_NWRITE: Final = 0x1024
 #: The end of the client's side; what breaks a connection is always reported (macOS: that alone).
-_END = getattr(select, "POLLRDHUP", 0)
+_END: Final = getattr(select, "POLLRDHUP", 0)
 #: Seconds until the first and between later looks at a client that the loop tells nothing of.
-_LOOK_AFTER = 0.05
-_LOOK_AFTER_MAX = 5.0
+_LOOK_AFTER: Final = 0.05
+_LOOK_AFTER_MAX: Final = 5.0
 #: Seconds until the first look at a client that gets a 100 right before its request is sent.
-_LOOK_SOON = 0.001
+_LOOK_SOON: Final = 0.001
 #: Seconds for which such a request waits at most, and for which an acknowledgement proves that the
 #: client is there: a round trip, and 40 ms for an acknowledgement that its kernel delays.
-ANSWER_WITHIN = 0.2
+ANSWER_WITHIN: Final = 0.2
 
 
 def is_tls(transport: asyncio.Transport) -> bool:

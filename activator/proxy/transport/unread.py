@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 #: Share of the bound beyond which room is scarce: from there on each peer gets a quarter.
-_SCARCE = 2
+_SCARCE: Final = 2
 #: Bytes that may wait for one peer, and that may while room is scarce.
-WINDOW = 64 << 10
-SMALL_WINDOW = WINDOW // 4
+WINDOW: Final = 64 << 10
+SMALL_WINDOW: Final = WINDOW // 4
 
 
 class Peer(Enum):
