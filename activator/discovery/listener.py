@@ -22,7 +22,8 @@ class Listener:
 
     Arguments:
         path: the folder.
-        retry: seconds until a folder that cannot be watched is tried again.
+        retry: seconds until a folder that cannot be watched is tried again, unless
+            ``renew_if_replaced`` finds it first.
         changed: what to call; also once whenever watching begins, for what came before that.
     """
 
@@ -34,7 +35,7 @@ class Listener:
         self._replaced = asyncio.Event()
 
     def renew_if_replaced(self) -> None:
-        """Watch anew where another folder took the name: the kernel still shows the old one."""
+        """Watch the folder that has the name now: the kernel still reports the former one."""
         if _identity(self._path) != self._identity:
             self._replaced.set()
 
@@ -47,9 +48,14 @@ class Listener:
                 await self._until_replaced()
             except* OSError as errors:
                 self._complain(errors.exceptions[0])
-                await asyncio.sleep(self._retry)
-            if self._identity is None:
-                await asyncio.sleep(self._retry)
+                await self._wait_to_retry()
+
+    async def _wait_to_retry(self) -> None:
+        try:
+            async with asyncio.timeout(self._retry):
+                await self._replaced.wait()
+        except TimeoutError:
+            pass
 
     async def _until_replaced(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -41,6 +41,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 # must not stand still for 5.
 _PARSE_IN_THREAD_BYTES = 8 * 2**10
 
+# Seconds of work after which other tasks of the loop get a turn. One request needs about six.
+_PIECE = 0.002
+
 
 class ManifestFolderError(Exception):
     """The folder cannot be used at all. Says which folder, why, and what to do."""
@@ -60,6 +63,8 @@ class Timings:
         rescan_share: the largest share of one CPU for these scans. A folder whose scan takes
             longer is scanned less often.
         rescan_limit: the most seconds between scans, whatever a scan costs.
+        missing: seconds between scans while the folder cannot be read. The kernel reports
+            nothing about a folder that is missing.
     """
 
     settle: float = 0.025
@@ -67,10 +72,24 @@ class Timings:
     rescan: float = 5.0 if sys.platform == "linux" else 0.25
     rescan_share: float = 0.00025
     rescan_limit: float = 60.0
+    missing: float = 0.25
 
     def next_scan(self, cost: float) -> float:
         """Return the seconds until the next scan; ``cost`` is the CPU seconds of the last."""
         return max(self.rescan, min(cost / self.rescan_share, self.rescan_limit))
+
+
+class _Turns:
+    """Divides long work into pieces, so that requests are served between them."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    async def pause(self) -> None:
+        """Give other tasks a turn if the current piece has lasted long enough."""
+        if time.monotonic() - self._since >= _PIECE:
+            await asyncio.sleep(0)
+            self._since = time.monotonic()
 
 
 @dataclass(slots=True)
@@ -160,7 +179,8 @@ class ManifestFolder:
         for name in names:
             reading = read(self._path / name)
             self._files[name] = _File(reading, reading.objects)
-        self._resolve()
+        for _ in self._resolve():
+            pass  # there is no traffic yet
 
     async def run(self) -> None:
         """Follows changes until cancelled; call ``load`` first.
@@ -180,6 +200,8 @@ class ManifestFolder:
             cost = time.thread_time() - began
             listener.renew_if_replaced()
             pause = self._timings.settle if doubtful else self._timings.next_scan(cost)
+            if self._folder_error:
+                pause = self._timings.missing
             try:
                 async with asyncio.timeout(pause):
                     await changed.wait()
@@ -188,13 +210,20 @@ class ManifestFolder:
             changed.clear()
 
     async def _scan(self) -> bool:
-        """Looks at what changed. Returns whether something is to be looked at again soon."""
+        """Read what changed. Return whether a file must be read again soon.
+
+        Other tasks get turns between files and between objects.
+        """
+        turns = _Turns()
         try:
             names = self._names()
         except OSError as error:
             # Nothing is taken away: an unmounted folder says nothing about its objects.
-            self._folder_error = f"{self._explain(error)}; the last state stays in force"
-            self._publish_errors()
+            explained = f"{self._explain(error)}; the last state stays in force"
+            if explained != self._folder_error:
+                self._folder_error = explained
+                for _ in self._publish_errors():
+                    await turns.pause()
             return False
         changed = self._folder_error != ""
         self._folder_error = ""
@@ -205,12 +234,14 @@ class ManifestFolder:
             if self._is_stale(name, status):
                 self._consider(name, await self._look(name, status))
                 changed = True
+                await turns.pause()
         if self._check_after and time.monotonic() - self._checked_at >= self._check_after:
             changed |= await self._check(names)
         self._looked_at = time.monotonic()
         if not changed:  # almost always; a doubtful file counts as changed
             return False
-        self._resolve()
+        for _ in self._resolve():
+            await turns.pause()
         return any(file.doubt for file in self._files.values())
 
     async def _check(self, names: Mapping[str, os.stat_result]) -> bool:
@@ -295,20 +326,26 @@ class ManifestFolder:
         # A timer may fire a little early; that must not cost a second round.
         return now - doubt.seen_at >= 0.9 * self._timings.settle
 
-    def _resolve(self) -> None:
-        """Gives each object to one file, and the inventory what changed by that."""
+    def _resolve(self) -> Iterator[None]:
+        """Assign each object to one file, and pass the changes to the inventory.
+
+        The assignment is one step, so that a renamed file leaves no gap. Additions and changes
+        come before removals. Yields after each object; the caller may pause there.
+        """
         wanted = {key: self._choose(key, names) for key, names in self._holders().items()}
         self._owners = wanted
         for key, name in wanted.items():
             document = self._files[name].objects[key]
             if self._applied.get(key) is not document:
                 self._apply(key, document)
+                yield
         for key in [key for key in self._applied if key not in wanted]:
             del self._applied[key]
             self._changed_at = time.monotonic()
             self._rejected.pop(key, None)
             self._inventory.remove(key.kind, key.namespace, key.name)
-        self._publish_errors()
+            yield
+        yield from self._publish_errors()
 
     def _holders(self) -> dict[ObjectKey, list[str]]:
         holders: dict[ObjectKey, list[str]] = {}
@@ -334,7 +371,8 @@ class ManifestFolder:
         else:
             self._rejected[key] = reason
 
-    def _publish_errors(self) -> None:
+    def _publish_errors(self) -> Iterator[None]:
+        """Replace the errors and log what changed. Yields after each line."""
         errors: dict[str, str] = {}
         if self._folder_error:
             errors[str(self._path)] = self._folder_error
@@ -342,12 +380,16 @@ class ManifestFolder:
             problems = list(self._problems(name, file))
             if problems:
                 errors[str(self._path / name)] = "; ".join(problems)
+        known, self._errors = self._errors, errors
         for path, reason in errors.items():
-            if self._errors.get(path) != reason:
+            if known.get(path) != reason:
                 logger.error("%s: %s", path, reason, extra={"path": path, "reason": reason})
-        for path in self._errors.keys() - errors.keys():
-            logger.info("%s: in order again", path, extra={"path": path})
-        self._errors = errors
+                yield
+        for path in known.keys() - errors.keys():
+            is_there = path == str(self._path) or Path(path).name in self._files
+            how = "in order again" if is_there else "deleted, no longer an error"
+            logger.info("%s: %s", path, how, extra={"path": path})
+            yield
 
     def _problems(self, name: str, file: _File) -> Iterator[str]:
         if file.reading.error:

@@ -334,6 +334,77 @@ async def test_when_the_first_file_goes_the_second_ones_object_comes_into_force(
     assert [] not in [call[2] for call in sink.calls]
 
 
+async def test_other_tasks_run_while_many_files_change_at_once(
+    tmp_path: Path,
+    folder: ManifestFolder,
+    sink: RecordingSink,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, turn = 300, 0
+    reads: set[int] = set()
+    applied: set[int] = set()
+    set_revision, read = sink.set_revision, manifests.read
+
+    def noted_read(path: Path) -> Any:
+        reads.add(turn)
+        return read(path)
+
+    def noted_set(revision: Any) -> None:
+        applied.add(turn)
+        set_revision(revision)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    for n in range(count):
+        write(tmp_path / f"{n}.yaml", revision(f"app-{n}"))
+    async with running(folder):
+        counting = asyncio.ensure_future(count_turns())
+        monkeypatch.setattr(manifests, "read", noted_read)
+        monkeypatch.setattr(sink, "set_revision", noted_set)
+        monkeypatch.setattr(manifests, "_PIECE", 0.0, raising=False)
+        for n in range(count):
+            write(tmp_path / f"{n}.yaml", revision(f"app-{n}") | {"spec": {"timeoutSeconds": 7}})
+        await until(lambda: all(one.timeout == 7 for one in sink.revisions.values()))
+        counting.cancel()
+    assert len(reads) >= count
+    assert len(applied) >= count
+
+
+async def test_a_file_that_is_deleted_while_it_is_broken_is_reported_as_deleted(
+    tmp_path: Path, folder: ManifestFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    broken, mended = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    broken.write_text("kind: [")
+    mended.write_text("kind: [")
+    async with running(folder):
+        broken.unlink()
+        write(mended, revision())
+        await until(lambda: not folder.errors)
+    assert f"{broken}: deleted, no longer an error" in caplog.messages
+    assert f"{mended}: in order again" in caplog.messages
+
+
+async def test_a_folder_that_comes_back_is_watched_long_before_the_next_regular_scan(
+    tmp_path: Path, inventory: Inventory, sink: RecordingSink
+) -> None:
+    path, aside = tmp_path / "manifests", tmp_path / "aside"
+    path.mkdir()
+    write(path / "a.yaml", private("10.0.0.1"))
+    folder = ManifestFolder(path, inventory, Timings(rescan=3600.0))
+    async with running(folder):
+        path.rename(aside)
+        await until(lambda: folder.errors)
+        aside.rename(path)
+        await until(lambda: not folder.errors)
+        write(path / "a.yaml", private("10.0.0.2"))
+        await until(lambda: sink.ready() == ["10.0.0.2:8012"])
+
+
 async def test_a_mounted_config_map_is_followed_through_its_links(
     tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
 ) -> None:
