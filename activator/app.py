@@ -51,11 +51,13 @@ class _Stop:
     Attributes:
         on_first: called with the first signal, in the same turn of the loop.
         status: of a process that has ended by the first signal before it served.
+        lame_duck: seconds that it serves on after the first signal; 0 until it serves.
     """
 
     def __init__(self) -> None:
         self.on_first: Callable[[], object] = lambda: None
         self.status = 0
+        self.lame_duck = 0.0
         self.asked = asyncio.Event()
         self.insisted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -65,11 +67,19 @@ class _Stop:
     def _on_signal(self, number: signal.Signals) -> None:
         if self.asked.is_set():
             self.insisted.set()
-        logger.info("%s: %s", number.name, "ending now" if self.insisted.is_set() else "draining")
+        logger.info("%s: %s", number.name, self._what_follows())
         if not self.asked.is_set():
             self.status = _INTERRUPTED if number == signal.SIGINT else 0
             self.on_first()
         self.asked.set()
+
+
+    def _what_follows(self) -> str:
+        if self.insisted.is_set():
+            return "ending now"
+        if self.lame_duck and not self.asked.is_set():
+            return f"serving on for {self.lame_duck:g} s (lame duck), then draining"
+        return "draining"
 
 
 async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None) -> int:
@@ -81,6 +91,7 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
     try:
         if not await _unless(stop.asked, servers.start()):
             return stop.status
+        stop.lame_duck = settings.lame_duck
         addresses = servers.describe()
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
@@ -91,7 +102,7 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
             await _unless(stop.asked, demo.run(addresses["http"], addresses["admin"]))
         if failed := await _unless(stop.asked, servers.failed()):
             runtime.begin_drain("a listener has failed")
-        drained = await _unless(stop.insisted, _drain(servers, settings))
+        drained = await _unless(stop.insisted, _drain(servers, runtime))
         return 0 if drained and not failed else 1
     finally:
         if not stop.insisted.is_set():
@@ -112,9 +123,13 @@ def _tell_of_queue(
         demo.on_queue((revision.namespace, revision.name), what["reason"])
 
 
-async def _drain(servers: Servers, settings: Settings) -> None:
-    await asyncio.sleep(settings.lame_duck)
+async def _drain(servers: Servers, runtime: Runtime) -> None:
+    settings = runtime.settings
+    if settings.lame_duck:
+        await asyncio.sleep(settings.lame_duck)
+        logger.info("the lame duck is over: draining")
     cut = await servers.stop_data(settings.drain_timeout)
+    runtime.driver.flush_log()  # the summaries belong before the last line
     logger.info("ended: %s", f"{cut} connections cut" if cut else "all requests answered")
 
 

@@ -115,6 +115,8 @@ class ChangeLog:
     def capacity(self, revision: RevisionThrottler, was: int, why: str) -> None:
         """Log that a revision's capacity changed to or from 0.
 
+        The line begins with the effect, which stays true while the number changes further.
+
         Arguments:
             was: its capacity before.
             why: what happened, as a sentence without its full stop.
@@ -130,10 +132,15 @@ class ChangeLog:
         follows = terms.sentence
         if not now:
             reason, detail = self._why(revision)
-            follows = f"requests wait: {'; '.join(filter(None, (reason.value, detail)))}"
+            # The detail often repeats the error that the cause has named.
+            error = detail.partition(": ")[2] or detail
+            kept = "" if error in why else detail
+            waits = "requests wait" if revision.breaker.waiting else "requests would wait"
+            follows = f"{waits}: {'; '.join(filter(None, (reason.value, kept)))}"
             extra["reason"] = reason.value
         logger.info(
-            "capacity changed from %s to %s: %s; %s",
+            "%s: capacity %s -> %s; %s; %s",
+            "requests can be sent" if now else "no request can be sent",
             *(_shown(was), _shown(now), why, follows),
             extra=extra,
         )

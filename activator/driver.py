@@ -101,6 +101,10 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.flush_log()
+
+    def flush_log(self) -> None:
+        """Log how many changes the log has left out until now."""
         self._change_log.close()
 
     # -- requests -------------------------------------------------------------------------------
@@ -170,13 +174,13 @@ class Driver:
         self.carry_out(changes)
 
     def answered_badly(self, pod: PodTracker, error: str, *, untouched: bool) -> None:
-        """Record a bad response of a pod to a request.
+        """Record a bad or broken response of a pod to a request, or a stream that it refused.
 
         Arguments:
             error: what was wrong, for people.
             untouched: whether queue-proxy reports that its application had nothing of the request.
         """
-        why = f"it returned a bad response: {error}"
+        why = f"a request to it failed: {error}"
         with self._narration.of_pod(pod, why):
             changes = pod.revision.answered_badly(pod, error, self.clock(), untouched=untouched)
         self.carry_out(changes)
@@ -244,8 +248,10 @@ class Driver:
         now = self.clock()
         with self._narration.of_listing(revision):
             changes = self.throttler.set_dests(revision, dests, now)
+            if changes is not None and changes.gone:
+                self._narration.gone(changes.gone)  # before the capacity that they took along
         self.wake_ups.listed(revision, now)
-        self.carry_out(changes)
+        self.carry_out(changes, gone_reported=True)
 
     def set_activators(
         self, revision: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]
@@ -282,11 +288,15 @@ class Driver:
 
     # -- effects --------------------------------------------------------------------------------
 
-    def carry_out(self, changes: Changes | None) -> None:
-        """Do what was decided; pods first, so that a request that fails at once finds them."""
+    def carry_out(self, changes: Changes | None, *, gone_reported: bool = False) -> None:
+        """Carry out a decision; pods first, so that a request that fails at once finds them.
+
+        Arguments:
+            gone_reported: whether the removed pods have been reported already.
+        """
         if changes is None:
             return
-        if changes.gone:
+        if changes.gone and not gone_reported:
             self._narration.gone(changes.gone)
         if self.events.listeners:
             self._narration.decided(changes)

@@ -263,7 +263,10 @@ def _listed(revision: RevisionThrottler) -> str:
     """Return how many pods Kubernetes lists for a revision."""
     listed = [pod for pod in revision.pods() if pod.state not in _LEAVING]
     ready = sum(pod.ready for pod in listed)
-    return f"Kubernetes lists {len(listed)} pod{'' if len(listed) == 1 else 's'}, {ready} as ready"
+    if not listed:
+        return "Kubernetes now lists no pod"
+    pods = f"{len(listed)} pod{'' if len(listed) == 1 else 's'}"
+    return f"Kubernetes now lists {pods}, {ready or 'none'} as ready"
 
 
 def _listed_as_ready(pod: PodTracker) -> bool:

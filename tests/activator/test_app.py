@@ -401,7 +401,7 @@ async def test_during_the_lame_duck_traffic_is_served_while_readiness_says_no(
         assert b"connection: close" not in (await idle[0].readuntil(b"queue")).lower()
 
         running.tell(signal.SIGTERM)
-        await running.logged("draining")
+        await running.logged("SIGTERM: serving on for 60 s (lame duck), then draining")
         assert (await running.get("/readyz", listener="admin"))[0] == 503
         assert await running.get("/", KUBELET) == (500, "received SIGTERM from kubelet\n")
         assert await running.ask("hello") == (200, "queue")
@@ -411,6 +411,20 @@ async def test_during_the_lame_duck_traffic_is_served_while_readiness_says_no(
         assert answer.startswith(b"http/1.1 200 ok\r\n")
         assert b"\r\nconnection: close\r\n" in answer
         idle[1].close()
+
+
+async def test_summary_of_changes_comes_before_the_last_line(tmp_path: Path) -> None:
+    pods = [PodAddress("127.0.0.1", 1 + n, uid=f"{n}", name=f"{n}") for n in range(15)]
+    async with local(tmp_path) as running:
+        await running.logged("listening: ")
+        write_object(tmp_path, revision("app", uid="uid-of-app"))
+        write_object(tmp_path, private_endpoints("app", pods))
+        await running.logged("Kubernetes lists it as ")
+        running.tell(signal.SIGTERM)
+        assert await running.ended() == 0
+        messages = [line["message"] for line in running.lines]
+        assert messages[-1].startswith("ended: ")
+        assert sum("more changes" in message for message in messages) == 1
 
 
 async def test_request_that_waits_too_long_for_the_end_is_told_to_ask_elsewhere(

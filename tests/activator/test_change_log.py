@@ -17,6 +17,7 @@ from activator.driver import Driver
 from tests.activator.test_narration import Silent
 from tests.conftest import VIRTUAL
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
+from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
@@ -113,7 +114,8 @@ async def test_a_pods_life_is_in_the_log_from_its_first_listing_to_its_end(world
     }
     assert (
         capacity["message"]
-        == f"capacity changed from 0 to 10: pod {POD}: it passed its probe; 1 usable pod × 10 = 10"
+        == f"requests can be sent: capacity 0 -> 10; pod {POD}: it passed its probe; "
+        "1 usable pod × 10 = 10"
     )
     assert (capacity["knative.dev/key"], capacity["capacity"]) == ("default/app", 10)
     world.list_pods(POD)
@@ -125,8 +127,8 @@ async def test_a_pods_life_is_in_the_log_from_its_first_listing_to_its_end(world
         "no request goes to it until it passes a probe"
     )
     assert capacity["message"] == (
-        "capacity changed from 10 to 0: Kubernetes lists 1 pod, 0 as ready; "
-        "requests wait: pods-not-ready"
+        "no request can be sent: capacity 10 -> 0; Kubernetes now lists 1 pod, none as ready; "
+        "requests would wait: pods-not-ready"
     )
     assert (capacity["capacity"], capacity["reason"]) == (0, "pods-not-ready")
 
@@ -138,10 +140,42 @@ async def test_scale_to_zero_is_in_the_log(world: World) -> None:
     world.lines()
     world.list_pods()
     assert world.messages() == [
-        "capacity changed from 10 to 0: Kubernetes lists 0 pods, 0 as ready; "
-        "requests wait: no-endpoints",
         f"pod {POD}: it is not listed and has no request; it is gone",
+        "no request can be sent: capacity 10 -> 0; Kubernetes now lists no pod; "
+        "requests would wait: no-endpoints",
     ]
+
+
+async def test_a_capacity_of_0_says_whether_requests_wait(world: World) -> None:
+    revision = world.revision(container_concurrency=1)
+    world.list_pods(POD)
+    world.pass_probes()
+    (pod,) = revision.pods()
+    world.driver.connect_failed(pod, "refused")
+    assert world.messages()[-1].endswith("; requests would wait: probe-failing")
+    world.pass_probes()
+    for _ in range(2):
+        world.ask(revision)
+    world.driver.connect_failed(pod, "refused")
+    assert world.messages()[-1].endswith("; requests wait: probe-failing")
+
+
+async def test_a_capacity_of_0_names_the_error_of_another_pod(world: World) -> None:
+    revision = world.revision()
+    world.list_pods(POD, OTHER)
+    world.driver.probe_failed(*_probed(revision, OTHER), "status 503")
+    world.driver.probe_passed(*_probed(revision, POD))
+    world.lines()
+    world.list_pods(OTHER)
+    assert world.messages()[-1] == (
+        "no request can be sent: capacity 10 -> 0; Kubernetes now lists 1 pod, 1 as ready; "
+        f"requests would wait: probe-failing; {OTHER}: status 503"
+    )
+
+
+def _probed(revision: RevisionThrottler, address: str) -> tuple[PodTracker, int]:
+    (pod,) = (pod for pod in revision.pods() if pod.address == address)
+    return pod, pod.epoch
 
 
 async def test_a_pod_that_was_listed_before_its_revision_has_its_line_with_the_revision(
@@ -185,7 +219,8 @@ async def test_a_pod_that_waits_for_kubernetes_is_not_called_healthy_or_used(wor
     world.list_pods(POD)
     assert world.messages() == [
         f"pod {POD}: Kubernetes lists it as ready; requests may go to it",
-        "capacity changed from 0 to 10: Kubernetes lists 1 pod, 1 as ready; 1 usable pod × 10 = 10",
+        "requests can be sent: capacity 0 -> 10; Kubernetes now lists 1 pod, 1 as ready; "
+        "1 usable pod × 10 = 10",
     ]
 
 
@@ -199,17 +234,17 @@ async def test_what_takes_a_pod_out_and_has_it_back_is_in_the_log(world: World) 
     assert world.messages() == [
         f"pod {POD}: a request could not be sent to it: refused; "
         "no request goes to it until it passes a probe",
-        f"capacity changed from unlimited to 0: pod {POD}: a request could not be sent to it: "
-        f"refused; requests wait: probe-failing; {POD}: refused",
+        f"no request can be sent: capacity unlimited -> 0; pod {POD}: a request could not be sent "
+        "to it: refused; requests would wait: probe-failing",
     ]
     world.pass_probes()
     line, capacity = world.lines()
     assert line["message"].endswith("it passed its probe; requests may go to it")
-    assert capacity["message"].startswith("capacity changed from 0 to unlimited: ")
+    assert capacity["message"].startswith("requests can be sent: capacity 0 -> unlimited; ")
     assert capacity["capacity"] is None
     world.driver.answered_badly(pod, "responded 502", untouched=True)
     assert world.messages()[0] == (
-        f"pod {POD}: it returned a bad response: responded 502; "
+        f"pod {POD}: a request to it failed: responded 502; "
         "it is ejected until it passes a probe"
     )
 
@@ -239,7 +274,7 @@ async def test_what_changes_nothing_has_no_line(world: World) -> None:
     world.list_pods(POD, OTHER)
     world.lines()
     world.pass_probes()  # from 10 to 20: no change to or from 0
-    assert [line for line in world.messages() if line.startswith("capacity")] == []
+    assert [line for line in world.messages() if "capacity" in line] == []
 
 
 async def test_a_level_above_info_has_no_line(world: World) -> None:
@@ -258,7 +293,7 @@ async def test_many_changes_of_a_revision_end_in_one_line_that_counts_the_rest(
     world.list_pods(*(f"10.0.0.{n}:8012" for n in range(100)))
     assert len(world.lines()) == OF_REVISION
     world.pass_probes()
-    assert [line for line in world.messages() if not line.startswith("capacity")] == []
+    assert [line for line in world.messages() if "capacity" not in line] == []
     await asyncio.sleep(0)
     end = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(WINDOW, end.set_result, None)
@@ -281,7 +316,7 @@ async def test_changes_of_many_revisions_are_limited_together(world: World) -> N
         world.pass_probes(revision)
     lines = world.lines()
     assert len(lines) == OF_ALL  # lines of pods do not use up the limit of capacities
-    assert all(line["message"].startswith("capacity changed from 0 to 10: ") for line in lines)
+    assert all(line["message"].startswith("requests can be sent: capacity 0 -> 10; ") for line in lines)
     world.driver.close()
     *named, others = world.messages()
     assert len(named) == 10
