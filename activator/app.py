@@ -1,8 +1,8 @@
 """The process: starts an activator, waits for a signal, and ends it in order.
 
-End, on SIGTERM or SIGINT, or when a listener has failed: readiness off, lame duck, listeners
-closed and running requests finished, waiting ones served or told to ask elsewhere, then the rest.
-A second signal ends at once. Knative's counterpart: cmd/activator/main.go.
+SIGTERM, SIGINT or a failed listener begins the end. Readiness turns off. After the lame duck the
+listeners close. Requests in flight finish. A pod serves a queued request, or the request gets 503.
+A second signal ends the process at once. Knative's counterpart: cmd/activator/main.go.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:  # imported where it is needed
 
 logger = logging.getLogger(__name__)
 
-#: Objects made, less those freed, between two collections of the youngest.
+#: Allocations minus deallocations after which the garbage collector checks the young objects.
 _GC_THRESHOLD = 20_000
 
-#: As shells have it for what Ctrl-C has ended: 128 + SIGINT.
+#: The exit status that shells use after Ctrl-C: 128 + SIGINT.
 _INTERRUPTED = 130
 
 
@@ -50,8 +50,8 @@ class _Stop:
 
     Attributes:
         on_first: called with the first signal, in the same turn of the loop.
-        status: of a process that has ended by the first signal before it served.
-        lame_duck: seconds that it serves on after the first signal; 0 until it serves.
+        status: the exit status if the first signal comes before the process serves.
+        lame_duck: seconds of service after the first signal; 0 until the process serves.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,6 @@ class _Stop:
             self.status = _INTERRUPTED if number == signal.SIGINT else 0
             self.on_first()
         self.asked.set()
-
 
     def _what_follows(self) -> str:
         if self.insisted.is_set():
@@ -134,7 +133,7 @@ async def _drain(servers: Servers, runtime: Runtime) -> None:
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Do the work, but leave it when the event comes; return whether it was finished."""
+    """Do the work, but cancel it when the event is set; return whether the work finished."""
     task = asyncio.ensure_future(work)
     waiter = asyncio.ensure_future(event.wait())
     try:
@@ -150,9 +149,10 @@ async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bo
 
 
 def _raise_file_limit() -> None:
-    """Allow as many files as the machine lets us: a request that waits has one, one that runs two.
+    """Raise the limit of open files to the hard limit.
 
-    The usual soft limit of 1,024 is meant for programs that use select(2); Go raises it likewise.
+    A queued request needs one file, a request in flight two. The usual soft limit of 1,024 is meant
+    for programs that use select(2). Go raises it as well.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -161,21 +161,22 @@ def _raise_file_limit() -> None:
 
 
 def main(settings: Settings) -> int:
-    """Run an activator until it is told to end.
+    """Run an activator until a signal or a failure ends it.
 
     Returns:
-        The exit status: 0 after a drain or a SIGTERM before it served, 1 if it could not start,
-        was ended by a second signal, or lost a listener, 130 if SIGINT came before it served.
+        The exit status. 0: it drained, or SIGTERM came before it served. 1: it could not start, a
+        second signal ended it, or a listener failed. 130: SIGINT came before it served.
     """
     outputs = Outputs()
     outputs.install()
     logs.configure(settings.log_format, settings.log_level, settings.pod_name)
     logger.info("activator %s", description(), extra={"build": running().value})
-    # It tells of each server's start and end at INFO; ours are one thing, and told below.
+    # uvicorn logs each server's start and end at INFO. Our servers start and end together, and
+    # one line of our own reports that.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    # Requests leave no cycles behind, so that a collection every 700 objects (the default) finds
-    # nothing: measured 4 % of the byte path's time.
     _raise_file_limit()
+    # Requests leave no reference cycles. The default, a collection every 700 objects, finds nothing
+    # and takes 4 % of the byte path's time.
     gc.set_threshold(_GC_THRESHOLD, 20, 50)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

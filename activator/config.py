@@ -435,7 +435,8 @@ class Settings:
     log_level: str = setting(
         values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",
         "Least severity that is logged; the logging ConfigMap may change it later.",
-        "Knative's default.",
+        "Knative's default. The demo narrates each event itself.",
+        demo="warning",
     )
 
     otel_service_name: str = setting(

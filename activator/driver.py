@@ -248,7 +248,7 @@ class Driver:
         now = self.clock()
         with self._narration.of_listing(revision):
             changes = self.throttler.set_dests(revision, dests, now)
-            if changes is not None and changes.gone:
+            if changes.gone:
                 self._narration.gone(changes.gone)  # before the capacity that they took along
         self.wake_ups.listed(revision, now)
         self.carry_out(changes, gone_reported=True)

@@ -1,8 +1,8 @@
 """The demo: two sample services that scale from zero, a short guide, and a live account.
 
 Puts a toy cluster, its manifests folder and the narrator together. Must not know how the activator
-is built: whoever runs the demo starts one that watches `Demo.manifests` and hands its statistics
-to `Demo.on_stats`.
+is built: the caller starts one that watches `Demo.manifests`, and passes its statistics to
+`Demo.on_stats`.
 """
 
 from __future__ import annotations
@@ -129,9 +129,10 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         "  # eight requests of a second each: a queue, more pods; 15 s later none again",
         f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
         "",
-        "  # once Kubernetes, too, has found hello-1 ready: the pod turns not ready, and a request",
-        "  # waits until one of the pod's switches (its line below says where) turns it back",
+        "  # when a line below says that hello-1 is ready for Kubernetes as well:",
+        "  # make it not ready, and send a request that waits",
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",
+        "  # then make it ready again; SWITCHES is the address in hello-1's first line",
         "  curl http://SWITCHES/toggleReady",
         "",
         "  # pods, queues, capacity; and why a request waits",
@@ -143,6 +144,7 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         f"  http://{admin}/",
         "",
         f"Manifests: {manifests}    Ctrl-C ends the demo.",
+        "With --log-level info, the activator's own log lines appear as well.",
         "What happens:",
         "",
     ]

@@ -53,7 +53,7 @@ class PodOptions:
         quiet_period: seconds without a request that end the draining.
         follow_stdin: end at once when standard input ends, so as not to outlive the parent.
         tell_requests: emit a line for each request.
-        blind: queue-proxy cannot ask the application whether it is ready, and says that it is.
+        blind: queue-proxy reports ready without a check of the application.
         polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
         readiness_port: a port of its own on which the application tells whether it is ready; None
             for none, 0 for any free one.
@@ -334,16 +334,20 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
     """The options from the command line; wrong ones end the process with status 2."""
     parser = argparse.ArgumentParser(prog="python -m activator.lab.pod", description="A sample pod")
     default = PodOptions()
-    parser.add_argument("--name", default=default.name)
-    parser.add_argument("--address", default=default.address)
-    parser.add_argument("--port", type=int, default=default.port)
+    parser.add_argument("--name", default=default.name, help="of the pod, in its responses")
+    parser.add_argument("--address", default=default.address, help="to listen on")
+    parser.add_argument("--port", type=int, default=default.port, help="for requests and probes")
     parser.add_argument("--admin-port", type=int, default=default.admin_port, help="0: none")
     parser.add_argument("--start-after", type=float, default=default.start_after, help="seconds")
     parser.add_argument("--container-concurrency", type=int, default=0, help="0: no limit")
     parser.add_argument("--quiet-period", type=float, default=QUIET_PERIOD, help="seconds")
     parser.add_argument("--follow-stdin", action="store_true", help="end when stdin ends")
     parser.add_argument("--tell-requests", action="store_true", help="a line for each request")
-    parser.add_argument("--blind", action="store_true", help="queue-proxy vouches unasked")
+    parser.add_argument(
+        "--blind",
+        action="store_true",
+        help="queue-proxy reports ready without a check of the application",
+    )
     parser.add_argument(
         "--polls-sidecar", action="store_true", help="queue-proxy also polls the sidecar"
     )

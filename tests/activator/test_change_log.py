@@ -244,8 +244,7 @@ async def test_what_takes_a_pod_out_and_has_it_back_is_in_the_log(world: World) 
     assert capacity["capacity"] is None
     world.driver.answered_badly(pod, "responded 502", untouched=True)
     assert world.messages()[0] == (
-        f"pod {POD}: a request to it failed: responded 502; "
-        "it is ejected until it passes a probe"
+        f"pod {POD}: a request to it failed: responded 502; it is ejected until it passes a probe"
     )
 
 
@@ -316,7 +315,9 @@ async def test_changes_of_many_revisions_are_limited_together(world: World) -> N
         world.pass_probes(revision)
     lines = world.lines()
     assert len(lines) == OF_ALL  # lines of pods do not use up the limit of capacities
-    assert all(line["message"].startswith("requests can be sent: capacity 0 -> 10; ") for line in lines)
+    assert all(
+        line["message"].startswith("requests can be sent: capacity 0 -> 10; ") for line in lines
+    )
     world.driver.close()
     *named, others = world.messages()
     assert len(named) == 10

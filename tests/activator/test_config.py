@@ -53,6 +53,9 @@ def test_local_needs_only_a_folder(tmp_path):
 def test_demo_needs_nothing_and_stays_on_this_machine():
     settings = load("demo", {}, {}, resolv_conf=NOWHERE)
     assert (settings.bind, settings.admin_bind) == ("127.0.0.1", "127.0.0.1")
+    assert settings.log_level == "warning", "its narration has each event already"
+    asked = load("demo", {"log_level": "info"}, {}, resolv_conf=NOWHERE)
+    assert asked.log_level == "info"
 
 
 def test_status_ignores_what_only_servers_read():

@@ -49,3 +49,15 @@ def test_guide_names_each_way_to_a_revision(tmp_path):
     assert "explain hello --admin-url http://127.0.0.1:2" in text
     assert "\n  http://127.0.0.1:2/\n" in text, "the dashboard"
     assert str(tmp_path) in text
+
+
+def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
+    lines = guide("127.0.0.1:1", "127.0.0.1:2", tmp_path)
+    start = next(n for n, line in enumerate(lines) if "ready for Kubernetes as well" in line)
+    kinds = [
+        "make it not ready",
+        "curl -H",
+        "then make it ready",
+        "curl http://SWITCHES/toggleReady",
+    ]
+    assert all(kind in line for kind, line in zip(kinds, lines[start + 1 :], strict=False))
