@@ -47,6 +47,17 @@ class Overdue(Exception):
     """Something that a script waited for did not come within `PATIENCE`; says what."""
 
 
+#: How log lines begin that timelines leave out: those of the start, and what events show as well.
+_LEFT_OUT = (
+    "activator ",
+    "open files: ",
+    "listening: ",
+    "pod ",
+    "capacity ",
+    "it can take requests",
+)
+
+
 class Stage:
     """The world of one scenario; see `set_up`.
 
@@ -85,7 +96,7 @@ class Stage:
         self.log_lines += 1
         message = str(line["message"])
         # The events also have the changes of pods and capacity.
-        if not message.startswith(("open files: ", "listening: ", "pod ", "capacity ")):
+        if not message.startswith(_LEFT_OUT):
             self.note(Who.ACTIVATOR, message, at=self._moment(line.get("timestamp")))
 
     def _activator_did(self, kind: str, data: Mapping[str, Any]) -> None:
