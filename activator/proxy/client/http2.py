@@ -60,6 +60,7 @@ class Http2Downstream(Connection):
         "_before",
         "_counted",
         "_deaf",
+        "_dismissed",
         "_last_said",
         "_late_behind",
         "_leaving",
@@ -95,6 +96,7 @@ class Http2Downstream(Connection):
         self._late_behind = 0  # the stream before the header block that has begun
         self._counted = 0  # bytes of that block, in UnfinishedHeads
         self._deaf = False
+        self._dismissed = False  # it was turned away, and is about to get GOAWAY
         self._stopping = False  # the server stops, see shutdown
         self._multiplexed = False  # two streams have been open at a time
         self._leaving = False  # it has been told to open no more
@@ -259,9 +261,16 @@ class Http2Downstream(Connection):
         exchange.begin()
 
     def _turn_away(self, stream: Stream, request: Request) -> None:
-        """Answer that there is no room for this client, and have it leave. GOAWAY comes first, so
-        that it does not begin the next request behind the answer."""
-        self.shutdown()
+        """Answer that there is no room for this client, and have it leave.
+
+        GOAWAY follows as in ``_on_idle``: in one write with the answer to a client that has asked
+        once, so that it begins no other request. A client that has asked more gets each answer
+        first, and GOAWAY within a second, whatever it begins until then.
+        """
+        self.goaway_due = not self._dismissed
+        if not self._dismissed:
+            self._dismissed = True
+            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_leaving)
         reply = negotiated(self.proxy.too_many_connections(), request.lines)
         bodiless = request.method == b"HEAD"
         self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=bodiless)
@@ -492,7 +501,7 @@ class Http2Downstream(Connection):
         that crosses is lost. A PING would tell when. But for h2 any frame but GOAWAY behind a
         GOAWAY is an error, by which it loses all that came with it.
         """
-        if not self._leaving:
+        if not (self._leaving or self.ending):
             self._leaving = True
             self.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_last)

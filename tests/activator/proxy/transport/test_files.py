@@ -344,6 +344,62 @@ async def test_a_client_of_http2_without_a_file_gets_503_and_goes(world):
     busy.abort()
 
 
+@pytest.mark.parametrize("trailing", [b"", frames.ping(b"01234567", ack=False), b"\0\0"])
+async def test_a_client_of_http2_with_several_requests_gets_each_503_before_goaway(world, trailing):
+    _, busy = await full(world)
+    client = await world.client()
+    streams = [1, 3, 5, 7, 9]
+    client.send(BEGIN + b"".join(asked(stream) for stream in streams) + trailing)
+    await until(lambda: ended(client) == streams)
+    await turns(20)
+    assert goaways(bytes(client.received)) == []  # some clients would lose the answers by it
+    client.send(asked(11)[len(trailing) if trailing == b"\0\0" else 0 :])
+    await until(lambda: ended(client) == [*streams, 11])
+    await client.ended()
+    assert ended(client) == [*streams, 11]
+    assert goaways(bytes(client.received)) == [
+        (frames.MAX_31_BITS, ErrorCode.NO_ERROR),
+        (11, ErrorCode.NO_ERROR),
+    ]
+    assert not client.reset
+    busy.abort()
+
+
+async def test_a_client_of_http2_with_one_request_gets_goaway_in_one_write_with_its_503(world):
+    _, busy = await full(world)
+    client = await world.client()
+    client.send(BEGIN + asked(1))
+    await until(lambda: ended(client) == [1])
+    assert goaways(bytes(client.received)) == [(frames.MAX_31_BITS, ErrorCode.NO_ERROR)]
+    client.send(asked(3))  # it was on its way
+    await until(lambda: ended(client) == [1, 3])
+    await client.ended()
+    assert goaways(bytes(client.received))[-1] == (3, ErrorCode.NO_ERROR)
+    busy.abort()
+
+
+async def test_a_client_of_http2_that_is_turned_away_goes_even_if_it_uploads(world):
+    _, busy = await full(world)
+    client = await world.client()
+    client.send(BEGIN + asked(1, ended=False) + asked(3, ended=False))
+    await until(lambda: ended(client) == [1, 3])
+    assert goaways(bytes(client.received)) == []
+    await client.ended()
+    assert goaways(bytes(client.received))[-1] == (3, ErrorCode.NO_ERROR)
+    busy.abort()
+
+
+def ended(client: Client) -> list[int]:
+    """Return the streams of HTTP/2 whose answers have come to their end, in order."""
+    found, at = [], 0
+    while at + 9 <= len(client.received):
+        word, flags, stream = frames.HEAD.unpack_from(client.received, at)
+        at += 9 + (word >> 8)
+        if flags & 1 and word & 0xFF in (frames.FrameType.DATA, frames.FrameType.HEADERS):
+            found.append(stream)
+    return found
+
+
 async def test_a_client_of_http2_whose_preface_comes_in_pieces_gets_503_too(world):
     _, busy = await full(world)
     client = await world.client()
