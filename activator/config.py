@@ -349,9 +349,10 @@ class Settings:
     unread_bytes: int = setting(
         values.SIZE, "ACTIVATOR_UNREAD_BYTES", REQUESTS, "128MiB",
         "Bytes of responses that clients do not read and of requests that pods do not read, in "
-        "total. Above half of this, each may hold 16 KiB instead of 64 KiB. At the limit, the "
-        "connection or stream without progress for longest ends.",
-        "Enough for 2,048 peers that read nothing. With every other limit reached, it fits into "
+        "total. Each response may hold 64 KiB, and each upload in HTTP/1.1 256 KiB. Above half of "
+        "this limit, a response may hold 16 KiB; a new stream of HTTP/2 may still hold 64 KiB. At "
+        "the limit, the connection or stream without progress for longest ends.",
+        "Enough for 2,048 clients that read nothing. With every other limit reached, it fits into "
         "the 1 GiB of our manifests.",
     )
     max_headers: int = setting(

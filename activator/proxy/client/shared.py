@@ -27,7 +27,7 @@ from throttler.revision import RevisionThrottler
 logger = logging.getLogger(__name__)
 
 #: What is ended where a peer does not read.
-_NOT_READ = {Peer.CLIENT: "response to client", Peer.POD: "request to pod"}
+_NOT_READ = {Peer.CLIENT: "a response to client", Peer.POD: "a request to pod"}
 #: Share of the clients' files for those whose TLS has not begun, so that a client that sends
 #: nothing takes no place from those on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5
@@ -222,8 +222,8 @@ class Proxy:
         more = self._repeats.admit(("unread", peer), self.clock())
         if more is not None:
             logger.warning(
-                "unread bytes reached the limit of %d: ended the %s that had waited longest, %s "
-                "(and %d others since the last such line)",
+                "unread bytes reached the limit of %d: ended %s %s, which had not "
+                "read for the longest time (and %d others since the last such line)",
                 *(self.unread.most, _NOT_READ[peer], address, more),
             )
 

@@ -95,9 +95,8 @@ class Listener:
         secure = self._context is not None
         for accepted in range(_PER_TURN):
             if not self._gate.may_accept(secure=secure):
-                if (
-                    not accepted
-                ):  # else nobody may wait any more: the next turn of the loop shows it
+                # The loop calls again at once, if more clients wait behind those of this turn.
+                if not accepted:
                     self._pause()
                 return
             try:

@@ -174,7 +174,7 @@ class ChunkedBody:
     def _size(self, line: bytes) -> None:
         match = _SIZE.fullmatch(line)
         if match is None:
-            raise FramingError("malformed chunk size")
+            raise FramingError("malformed chunk size or extension")
         self._extensions += max(0, len(line) - _MAX_SIZE_LINE)
         if self._extensions > MAX_EXTENSION_BYTES:
             raise FramingError("too many bytes of chunk extensions")

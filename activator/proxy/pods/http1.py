@@ -27,7 +27,7 @@ _PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
 #: Interim (1xx) answers to one request (Go: 5, then by bytes).
 MAX_INTERIM = 16
 #: What pods send is read into here, and copied out before the next read: the loop's own buffer
-#: takes 250 KiB at a time, all of which stays where a client does not read. Large pieces also cost
+#: takes 250 KiB at a time, and keeps them all where a client does not read. Large pieces also cost
 #: more than small ones, whose memory is still in the processor's cache.
 _BUFFER = memoryview(bytearray(WINDOW))
 _SMALL_BUFFER = _BUFFER[:SMALL_WINDOW]
@@ -148,7 +148,7 @@ class Upstream(asyncio.BufferedProtocol):
         return not self._poll.poll(0)
 
     def expect_slow_reading(self, on: bool) -> None:
-        """Lift the bound on the time for the pod to take what it was sent, or set it again.
+        """Lift the bound on the time for the pod to read its request, or set it again.
 
         The kernel does not tell a pod that has vanished from one that is there and does not read.
         """

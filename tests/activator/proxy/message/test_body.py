@@ -169,6 +169,13 @@ def test_lines_without_end_are_refused_within_their_limits(size):
         assert before + refused_after(body, b"a" * size, 10 * limit) <= limit + size
 
 
+@pytest.mark.parametrize("line", [b"5;a=\x01", b"g", b"5;a b"])
+def test_the_error_of_a_chunks_first_line_names_size_and_extension(line):
+    for pieces in ([line + b"\r\nhello"], each_byte(line + b"\r\n")):
+        with pytest.raises(FramingError, match=r"^malformed chunk size or extension$"):
+            run(ChunkedBody(), *pieces)
+
+
 def test_many_small_extensions_are_refused_too():
     piece = b"1;" + b"a" * 100 + b"\r\nx\r\n"
     assert refused_after(ChunkedBody(), piece, 1 << 20) < 2 * MAX_EXTENSION_BYTES

@@ -194,7 +194,10 @@ async def test_many_that_do_not_read_stay_within_the_bound_and_others_are_served
     await _whole(reader)
     assert unread.bytes <= unread.most
     (line,) = [each.getMessage() for each in caplog.records if "unread" in each.getMessage()]
-    assert line.startswith(f"unread bytes reached the limit of {8 * WINDOW}: ended the response to")
+    assert line.startswith(
+        f"unread bytes reached the limit of {8 * WINDOW}: ended a response to client 127.0.0.1:"
+    )
+    assert ", which had not read for the longest time (and 0 others" in line
     first = deaf[0]
     first.transport.resume_reading()
     await first.ended()
