@@ -111,6 +111,8 @@ class Http2Exchange(Exchange):
         Raises:
             FramingError: then something should (RFC 9113 section 8.1.1).
         """
+        if ended and fields.bodiless is not None:
+            return fields.bodiless, fields
         by_name = fields.fields
         head = fields.method, fields.path, HTTP_2, fields.authority, by_name, None
         if not ended:
@@ -122,10 +124,9 @@ class Http2Exchange(Exchange):
                 expects_continue=expects,
                 section=fields.block,
             ), fields
-        if fields.bodiless is None:
-            if fields.length > 0:
-                raise about(FramingError("not as long as announced"), by_name)
-            fields.bodiless = Request(*head, section=fields.block)
+        if fields.length > 0:
+            raise about(FramingError("not as long as announced"), by_name)
+        fields.bodiless = Request(*head, section=fields.block)
         return fields.bodiless, fields
 
     # -- getting a pod --------------------------------------------------------------------------

@@ -191,8 +191,11 @@ class Connection(asyncio.Protocol):
             self.transport.write(data)
             if self.full:
                 self._is_full()
-        if self._passed and not self.full:
-            self._report_passed()
+        passed = self._passed
+        if passed and not self.full:
+            self._passed = []
+            for on_sent, size in passed:
+                on_sent(size)
 
     def _is_full(self) -> None:
         """Count what waits for the kernel."""
@@ -231,10 +234,10 @@ class Connection(asyncio.Protocol):
         stream.window -= size
         self._window -= size
         self.write(frames.data_head(stream.id, size, ended=ended) + payload)
-        if stream.on_sent is not None:
-            self._passed.append((stream.on_sent, size))
-        if ended:
+        if ended:  # what came has ended too: its sender needs no more room
             self._sent_all(stream)
+        elif stream.on_sent is not None:
+            self._passed.append((stream.on_sent, size))
         return True
 
     def pump(self, stream: Stream) -> None:
@@ -396,7 +399,10 @@ class Connection(asyncio.Protocol):
             found.credit(length - len(payload))
         self.on_data(found, payload, b"" if ended else None)
         if ended and found.closed:
-            self._peer_ended(found)
+            if found.fault:
+                self.end(found, found.fault)
+            else:
+                self.forget(found)
 
     def _late_data(self, stream: int, length: int) -> None:
         """DATA came for a stream that is over. What its window allowed is free, however small its

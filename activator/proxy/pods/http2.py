@@ -46,6 +46,7 @@ class Http2Upstream(Connection):
     """
 
     __slots__ = (
+        "_files",
         "_full_at",
         "_going",
         "_most",
@@ -63,6 +64,7 @@ class Http2Upstream(Connection):
     def __init__(self, pool: Http2Pool) -> None:
         super().__init__(pool.clock, pool.pool.unread, server=False)
         self.pool = pool
+        self._files = pool.files
         self._responses = Recurring(self._decoder, read_response)
         self._trailers = Recurring(self._decoder, read_trailers)
         self._most = pool.most
@@ -126,8 +128,8 @@ class Http2Upstream(Connection):
             self.idle_since = self._clock()
             if self._going:
                 asyncio.get_running_loop().call_soon(self.close)
-        if (files := self.pool.files).waiting:
-            files.freed()
+        if self._files.waiting:
+            self._files.freed()
 
     # -- for the loop ---------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The budget of open files: which connection gets one, waits for one, or is closed to make room.
+"""The budget of open files: which connection gets one, waits for one, or closes for another.
 
 Each client and each connection to a pod is an open file, so a request in flight has two. The kernel
 gives the process a fixed number. A process that spends all of them on traffic cannot accept the
@@ -60,7 +60,7 @@ class FileShares:
 
     @property
     def roomy(self) -> bool:
-        """Whether a listener need not pause: what it accepts in one turn fits in any case."""
+        """Whether a listener need not pause: all connections of one turn fit in any case."""
         return self.limit >= _ROOMY
 
     def __str__(self) -> str:
@@ -122,6 +122,7 @@ class FileBudget:
 
     Attributes:
         pods: connections to pods that are open, or being opened.
+        waiting: how many connections to pods wait for a file. Each response looks at it.
         clients: returns how many files clients have.
         on_room: called when a file may have become free; listeners that pause wait for that.
     """
@@ -129,6 +130,7 @@ class FileBudget:
     def __init__(self, shares: FileShares | None = None) -> None:
         self.shares = share_out(file_limit()) if shares is None else shares
         self.pods = 0
+        self.waiting = 0
         self.clients: Callable[[], int] = lambda: 0
         self.on_room: set[Callable[[], None]] = set()
         #: Pairs of functions, the cheapest loss first. The first closes one idle connection and
@@ -140,11 +142,6 @@ class FileBudget:
         self._again: asyncio.TimerHandle | None = None
         self._tidy_at = _TIDY_AT
         self._repeats = Repeats()
-
-    @property
-    def waiting(self) -> int:
-        """How many connections to pods wait for a file."""
-        return len(self._requests) + len(self._probes)
 
     @property
     def used(self) -> int:
@@ -180,6 +177,7 @@ class FileBudget:
             return None
         place = _Place(waiter)
         (self._probes if probe else self._requests).append(place)
+        self.waiting += 1
         self._look()
         if not probe:
             self._tidy()
@@ -211,6 +209,7 @@ class FileBudget:
         for queue, probe in ((self._probes, True), (self._requests, False)):
             while queue and self._serve_first(queue[0], probe=probe):
                 queue.popleft()
+                self.waiting -= 1
         leaving = sum(count() for _, count in self.idle)
         while leaving < self.waiting and self.make_room():
             leaving += 1
@@ -249,6 +248,7 @@ class FileBudget:
         for place in [each for each in queue if not each.waiter.wants_connection]:
             self._serve_first(place, probe=False)
         self._requests = deque(place for place in queue if not place.came.done())
+        self.waiting = len(self._requests) + len(self._probes)
         self._tidy_at = max(_TIDY_AT, 2 * len(self._requests))
 
     def _warn(self, count: int) -> None:
