@@ -49,12 +49,8 @@ class Overdue(Exception):
 
 #: How log lines begin that timelines leave out: those of the start, and what events show as well.
 _LEFT_OUT = (
-    "activator ",
-    "open files: ",
-    "listening: ",
-    "pod ",
-    "capacity ",
-    "it can take requests",
+    *("activator ", "open files: ", "listening: "),
+    *("pod ", "requests can be sent: ", "no request can be sent: "),
 )
 
 
