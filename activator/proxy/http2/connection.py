@@ -183,17 +183,17 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._scheduled = False
-        if self._out and not self.transport.is_closing():
+        out, transport = self._out, self.transport
+        if out and not transport.is_closing():
             if self.goaway_due:
                 self.on_goaway_due()
-            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out = []
-            self.transport.write(data)
+            transport.write(out[0] if len(out) == 1 else b"".join(out))
             if self.full:
                 self._is_full()
-        passed = self._passed
-        if passed and not self.full:
-            self._passed = []
+                return
+        if self._passed and not self.full:  # as _report_passed, without the call
+            passed, self._passed = self._passed, []
             for on_sent, size in passed:
                 on_sent(size)
 

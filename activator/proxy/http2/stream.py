@@ -104,13 +104,15 @@ class Stream:
         return self.allowed >= 0
 
     def credit(self, length: int) -> None:
-        """Let the peer send so much more."""
-        self.owed += length
-        room, window = self.owed, STREAM_WINDOW
+        """Let the peer send so much more, unless it has ended the stream."""
+        if self.peer_closed:
+            return
+        self.owed = room = self.owed + length
+        window = STREAM_WINDOW
         if self.connection.unread.scarce:
             # Its window shrinks as bytes pass, and grows again by what is owed until then.
             room, window = room - (STREAM_WINDOW - SMALL_WINDOW), SMALL_WINDOW
-        if room * TELL_AFTER >= window and not self.peer_closed:
+        if room * TELL_AFTER >= window:
             self.connection.write(frames.window_update(self.id, room))
             self.allowed += room
             self.owed -= room
