@@ -31,8 +31,9 @@ _TLS_BUFFER_TO_CLIENT: Final = 16 << 10
 _BEHIND_TLS: Final = 128 << 10
 _TCP_ESTABLISHED, _TCP_CLOSE, _TCP_CLOSE_WAIT = 1, 7, 8  # include/net/tcp_states.h
 #: Linux alone has these two; macOS has the third in their stead (sys/socket.h).
-_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
-_TIOCOUTQ: Final[int | None] = getattr(termios, "TIOCOUTQ", None)
+# Not Final: mypyc 2.4 writes C that does not compile for a Final of an optional number.
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+_TIOCOUTQ: int | None = getattr(termios, "TIOCOUTQ", None)
 _SO_NWRITE: Final = 0x1024
 #: The end of the client's side; what breaks a connection is always reported (macOS: that alone).
 _END: Final = getattr(select, "POLLRDHUP", 0)
