@@ -49,7 +49,7 @@ def modules() -> tuple[str, ...]:
 
 
 def arguments() -> dict[str, Any]:
-    """Return what ``setup`` needs besides pyproject.toml: nothing for a pure build."""
+    """Return what ``setup`` needs in addition to pyproject.toml: nothing for a pure build."""
     if not _enabled:
         return {}
     return {"ext_modules": _extensions(), "cmdclass": {"build_ext": BuildSideBySide}}

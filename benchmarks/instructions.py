@@ -50,7 +50,7 @@ class Load:
 
 
 _HOST = b"Host: %b\r\n" % activator.HOST.encode()
-#: Fields as an ingress sends them, besides Host.
+#: Fields as an ingress sends them, in addition to Host.
 _INGRESS = (
     b"user-agent: Mozilla/5.0 (X11; Linux x86_64) Chrome/126.0.0.0\r\n"
     b"accept: */*\r\naccept-encoding: gzip, deflate, br\r\naccept-language: en\r\n"

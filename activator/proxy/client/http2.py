@@ -1,7 +1,7 @@
 """A client's connection that speaks HTTP/2: each stream of it is a request.
 
-Takes the place of ``proxy.client.http1`` once the preface has come. Whoever breaks a rule on a
-stream loses that stream; a flood costs the connection, with the number of the last stream that
+Takes the place of ``proxy.client.http1`` once the preface has come. A client that breaks a rule
+on a stream loses that stream; a flood costs the connection, with the number of the last stream that
 was looked at, so that an ingress may ask the rest again.
 """
 
@@ -265,7 +265,7 @@ class Http2Downstream(Connection):
 
         GOAWAY follows as in ``_on_idle``: in one write with the answer to a client that has asked
         once, so that it begins no other request. A client that has asked more gets each answer
-        first, and GOAWAY within a second, whatever it begins until then.
+        first, and GOAWAY within a second, even if it begins more until then.
         """
         self.goaway_due = not self._dismissed
         if not self._dismissed:

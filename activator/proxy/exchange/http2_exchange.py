@@ -1,7 +1,7 @@
 """A request in HTTP/2 and its answer: one stream of a client's connection, one of a pod's.
 
-What HTTP/1 has in common with it is in ``proxy.exchange.exchange``. Payload passes as it came; who
-sent it is told of room as it goes out on the other side.
+What HTTP/1 has in common with it is in ``proxy.exchange.exchange``. Payload passes as it came.
+Its sender gets a WINDOW_UPDATE as it goes out on the other side.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 class NeverIndexed(tuple[bytes, bytes]):
     """A field that its sender wants in no table, and that must be passed on so (section 7.1.3).
 
-    Equal to the pair that it is, but never found in a dict: it is in nobody's memo.
+    Equal to the pair that it is, but never found in a dict: no memo holds it.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Header field names: which mean something to us, which never pass, which nobody may remove.
+"""Header field names: which mean something to us, which never pass, which no client may remove.
 
 Knows bytes only. Sources: RFC 9110 section 7.6.1 (hop-by-hop), RFC 9110 section 6.5.1 (trailers),
 Knative pkg/networking/constants.go (control names).
@@ -55,7 +55,7 @@ _NOT_IN_TRAILERS: Final = frozenset(
 
 #: What a field's name means that only looks like one of ours: it never passes.
 _LOOKALIKE: Final = b"_"
-#: Field names that a memo holds besides our own, and bytes of one: 50 KiB, whatever peers send.
+#: Most field names in a memo beyond our own, and most bytes of one name: 50 KiB in all.
 MEMO_NAMES: Final = 512
 MEMO_NAME_BYTES: Final = 64
 
@@ -73,7 +73,7 @@ class FieldNames:
     Attributes:
         names: the same.
         meanings: by a name as it is spelled: itself in lower case, empty where it means nothing to
-            us. Holds ``MEMO_NAMES`` others besides our own at most.
+            us. Holds our own names and at most ``MEMO_NAMES`` others.
     """
 
     __slots__ = ("_bars_lookalikes", "_own", "meanings", "names")

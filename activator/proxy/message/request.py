@@ -201,7 +201,7 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
 
 
 def body_of(request: Request) -> Body:
-    """Return the framing of a request's body in HTTP/1, of which nothing has come."""
+    """Return the framing of a request's body in HTTP/1, before its first byte."""
     return ChunkedBody() if request.length < 0 else LengthBody(request.length)
 
 

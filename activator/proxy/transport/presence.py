@@ -135,8 +135,8 @@ class Presence(Enum):
 
 
 class Inquiry:
-    """Finds out whether a client is there of which the loop tells nothing: it has ended its sending
-    side, or is not read from while its request waits.
+    """Find out whether a client is there when the loop does not report it: the client has ended
+    its sending side, or nothing reads from it while its request waits.
 
     A closed and a half-closed socket look the same until something is sent: to a closed one the
     answer is a reset. Only who has ended its side is asked: to others a 100 may be unexpected
@@ -224,7 +224,7 @@ def reset(transport: asyncio.Transport) -> None:
 def count_unsent(transport: asyncio.Transport) -> int:
     """Return how many bytes the client has not taken; 0 once the kernel has them all.
 
-    The kernel asks us for more in large steps only, so that its own count tells of progress. Over
+    The kernel asks us for more in large steps only, so its own count shows progress. Over
     TLS the loop does not count what is encrypted and waits for the kernel; then that is full.
     """
     ours = transport.get_write_buffer_size()
