@@ -117,7 +117,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.__main__": frozenset({"activator.cli"}),
 }
 
-#: What each room of the byte path may import of it at run time besides itself.
+#: What each room of the byte path may import of the other rooms at run time.
 ROOMS: Final[dict[str, frozenset[str]]] = {
     "": frozenset(),
     "message": frozenset(),

@@ -15,7 +15,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAGE: Final = ROOT / "build" / "tests"
-#: What tests read besides themselves.
+#: What tests read in addition to their own folder.
 LINKED: Final = ("pyproject.toml", "README.md", "docs", "manifests", "benchmarks", "dashboards")
 #: The tests that reach the compiled modules.
 TESTED: Final = (

@@ -277,7 +277,7 @@ def _is_view(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".keys", ".items"))
 
 
-#: The rules for a module that is compiled, besides narrowed_attributes.
+#: The rules for a compiled module, without narrowed_attributes.
 RULES: Final[tuple[Rule, ...]] = (
     slices,
     exception_names,

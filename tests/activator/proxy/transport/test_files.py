@@ -1,4 +1,4 @@
-"""The budget of open files: who waits, who is closed to make room, who is turned away."""
+"""The budget of open files: which connections wait, close for others, or are turned away."""
 
 from __future__ import annotations
 
