@@ -162,12 +162,13 @@ class _ScaledService:
         async with TaskGroup() as tasks:
             while True:
                 self._wake.clear()
-                self._reconcile(tasks)
-                await self._wait()
+                # One time for both: a moment that passes between two readings would be missed.
+                now = time.monotonic()
+                self._reconcile(tasks, now)
+                await self._wait(now)
 
-    async def _wait(self) -> None:
-        """Until a statistic or a pod's end, or until time alone may change what is wanted."""
-        now = time.monotonic()
+    async def _wait(self, now: float) -> None:
+        """Wait for a statistic, a pod's end, or the time at which the desired number may change."""
         times = [self._scaler.next_change()]
         if self._not_before > now:
             times.append(self._not_before)
@@ -177,8 +178,7 @@ class _ScaledService:
             async with asyncio.timeout(max(min(known) - now, 0) if known else None):
                 await self._wake.wait()
 
-    def _reconcile(self, tasks: TaskGroup) -> None:
-        now = time.monotonic()
+    def _reconcile(self, tasks: TaskGroup, now: float) -> None:
         wanted = self._scaler.desired(now)
         running = self._deployment.running
         if wanted == len(running) or (wanted > len(running) and now < self._not_before):

@@ -50,14 +50,18 @@ class Town:
         Arguments:
             busy: requests go on; without them a pod that starts slowly is idle before it listens.
         """
-        async with asyncio.timeout(PATIENCE):
-            while self.count(kind) < count:
-                self._told.clear()
-                if busy:
-                    self.asked()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(0.2):
-                        await self._told.wait()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while self.count(kind) < count:
+                    self._told.clear()
+                    if busy:
+                        self.asked()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0.2):
+                            await self._told.wait()
+        except TimeoutError:
+            seen = [event.kind for event in self.events]
+            raise AssertionError(f"{kind} did not happen {count} times: {seen}") from None
 
     def listed(self) -> dict[str, list[str]]:
         """The addresses in the Endpoints file, by the list that they are in."""
