@@ -109,6 +109,27 @@ class Driver:
 
     # -- requests -------------------------------------------------------------------------------
 
+    def admit(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> PodTracker | None:
+        """Return the pod that a new request gets; None where it waits, see ``began_waiting``.
+
+        Raises:
+            RequestQueueFull, WaitTooLong: see RevisionThrottler.admit.
+        """
+        return throttler.admit(ticket, now)
+
+    def hold(self, ticket: Ticket, size: int) -> bool:
+        """Count more bytes of a request that waits; return whether there is room for them."""
+        assert ticket.revision is not None
+        return ticket.revision.breaker.hold(ticket, size)
+
+    def extend(self, ticket: Ticket, deadline: float) -> None:
+        """Give a request whose response has begun its whole duration; ``deadline`` in seconds."""
+        ticket.deadline = deadline
+
+    def proven(self, pod: PodTracker, now: float) -> None:
+        """Record that a pod has begun a response."""
+        pod.proven_at = now
+
     def began_waiting(self, throttler: RevisionThrottler) -> None:
         """Follow up on an ``admit`` that queued the request."""
         if throttler.breaker.waiting == 1:

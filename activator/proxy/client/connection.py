@@ -1,14 +1,14 @@
-"""A client's connection, whatever is said on it: its place among the others, and how it ends.
+"""What every client connection has, whatever is spoken on it: its place among the others, its end.
 
-Knows no HTTP. What is read from it and answered on it is left to ``proxy.client.http1``.
+Knows no HTTP. What is read from it and written on it is up to its speaker: ``proxy.client.http1``,
+or ``proxy.client.http2`` once its client turns out to speak that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from math import inf
-from typing import cast
+from typing import Final, Protocol, cast, final
 
 from activator.proxy.client.linger import MAX_SECONDS, Linger
 from activator.proxy.client.shared import Proxy
@@ -22,73 +22,116 @@ _NEW = 5.0
 _TURNED_AWAY = 2.0
 #: Seconds for a client to answer the end of TLS.
 _TLS_END = 1.0
+#: Seconds for a client of HTTP/2 to go when its connection has ended and it has taken all.
+_END_SECONDS: Final = MAX_SECONDS + 1.0
 
 
-class ClientConnection(asyncio.Protocol, ABC):
-    """One connection of a client.
+class Speaker(Protocol):
+    """What is spoken on a connection."""
+
+    def on_time(self, now: float) -> float:
+        """Do what is due; return when to look again, infinite for not before it is armed."""
+
+    def may_leave(self) -> bool:
+        """See eviction.Guest."""
+
+    def leave(self) -> bool:
+        """See eviction.Guest."""
+
+    def shutdown(self) -> None:
+        """Answer what was asked, and no more: the server stops."""
+
+    def drain(self) -> None:
+        """Answer requests that have no pod: the time to wait is over."""
+
+    def cut(self) -> None:
+        """End whatever runs: the time to finish is over."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection; see asyncio.Protocol."""
+
+
+@final
+class ClientConnection:
+    """One connection of a client: a timers.Timed, an eviction.Guest, and one of the server's.
 
     Attributes:
-        client: its IP address; secure: whether the connection is encrypted.
-        full: the client does not take what has been written for it.
-        turned_away: there is no room for the client; it gets one answer.
+        address: the client's IP address; secure: whether the connection is encrypted.
+        turned_away: there is no room for the client; it gets one response.
         idle_since: see eviction.Guest.
+        new_since: while no request has come: when the connection was made; else -inf.
+        stopping: the server stops: no request follows the present one.
+        closed: the last response has been written.
     """
 
     __slots__ = (
-        "_closed",
-        "_eof",
-        "_new_since",
-        "_stopping",
         "_unsent",
         "_unsent_at",
+        "address",
         "armed",
-        "client",
-        "full",
+        "closed",
         "idle_since",
+        "new_since",
         "proxy",
         "secure",
+        "speaker",
+        "stopping",
         "transport",
         "turned_away",
     )
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Proxy, speaker: Speaker) -> None:
         self.proxy = proxy
-        self.client = b""
+        self.speaker = speaker
+        self.address = b""
         self.secure = False
-        self.full = False
         self.turned_away = False
         self.armed = inf
         self.idle_since = -inf
-        self._new_since = -inf  # while no request has come: when it was made
-        self._eof = False  # the client has ended its sending side
-        self._stopping = False  # the server has: no request follows the present one
-        self._closed = False  # the last answer has been written
+        self.new_since = -inf
+        self.stopping = False
+        self.closed = False
         self._unsent = 0  # bytes that the client had not taken when we looked last
-        self._unsent_at = 0.0  # since when it takes none
+        self._unsent_at = inf  # since when it takes none
 
     transport: asyncio.Transport
 
     # -- the beginning --------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol. A client for which there is no room may bring one request, which is
+    def made(self, transport: asyncio.Transport) -> None:
+        """Take a place. A client for which there is no room may bring one request, which is
         answered 503 unless it is a probe. To answer before it has come would reset it."""
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = transport
         peer = transport.get_extra_info("peername")
-        self.client = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
-        self.secure = presence.is_tls(self.transport)
-        presence.notice_slow_reader(self.transport)
+        self.address = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
+        self.secure = presence.is_tls(transport)
+        presence.notice_slow_reader(transport)
         proxy = self.proxy
         if self.secure:
             proxy.handshakes -= 1
         self.turned_away = not proxy.find_room()
         proxy.connections.add(self)
-        self._new_since = self.idle_since = now = proxy.clock()
+        self.new_since = self.idle_since = now = proxy.clock()
         if self.turned_away:
             proxy.turn_away(self)
         else:
             proxy.eviction.came(self)
         proxy.timers.arm(self, now + self.head_timeout)
+
+    def speak_http2(self, speaker: Speaker) -> None:
+        """Leave the connection to another speaker, from before the first request."""
+        proxy = self.proxy
+        self.speaker = speaker
+        self.new_since = -inf
+        proxy.eviction.left(self)
+        if not self.turned_away:
+            proxy.eviction.came(self, http2=True)
+
+    def asked(self) -> None:
+        """Record that the client has sent its first request."""
+        self.new_since = -inf
+        if not self.turned_away:
+            self.proxy.eviction.asked(self)
 
     @property
     def head_timeout(self) -> float:
@@ -96,13 +139,8 @@ class ClientConnection(asyncio.Protocol, ABC):
         timeout = self.proxy.header_timeout
         return min(timeout, _TURNED_AWAY) if self.turned_away else timeout
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        self._leave_place()
-
-    def _leave_place(self) -> None:
-        """Remove this connection from every list; its transport may go on under HTTP/2."""
-        self.proxy.unread.hold(self, 0)
+    def lost(self) -> None:
+        """Give the place back."""
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
         self.proxy.left(self)
@@ -115,44 +153,41 @@ class ClientConnection(asyncio.Protocol, ABC):
         host, port = peer[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def write(self, data: bytes) -> None:
-        """Send bytes to the client; a client that has left is found by connection_lost."""
-        if not self.transport.is_closing():
-            self.transport.write(data)
-
     # -- time -----------------------------------------------------------------------------------
 
-    @abstractmethod
-    def on_time(self, now: float) -> float:
-        """See timers.Timed."""
-
-    def _arm(self, when: float) -> None:
+    def arm(self, when: float) -> None:
         """Look at the connection by then."""
         if self.armed > when:
             self.proxy.timers.arm(self, when)
 
-    def _end_unused(self, now: float) -> float:
+    def on_time(self, now: float) -> float:
+        """See timers.Timed."""
+        return self.speaker.on_time(now)
+
+    def end_unused(self, now: float) -> float:
         """Close a connection on which no first request has begun in the time for its head, as Go
         does; or any that is idle, where the server stops."""
-        late_at = self._new_since + self.head_timeout
-        if self._stopping or -inf < late_at <= now:
-            self._end()
+        late_at = self.new_since + self.head_timeout
+        if self.stopping or -inf < late_at <= now:
+            self.end()
             return inf
         return max(late_at, now) if late_at > -inf else inf
 
-    def _watch_unsent(self) -> None:
-        """The answer is complete, and no deadline watches over it any more; but the client may
-        never take the rest of it."""
+    # -- what the client does not take ----------------------------------------------------------
+
+    def watch_unsent(self) -> None:
+        """Watch over the rest of a complete response, which no deadline does any more: the client
+        may never take it."""
         self._unsent = presence.count_unsent(self.transport)
         if self._unsent:
             self._unsent_at = self.proxy.clock()
-            self._arm(self._unsent_at + self.proxy.header_timeout)
+            self.arm(self._unsent_at + self.proxy.header_timeout)
 
-    def _give_up_unsent(self, now: float) -> float:
+    def give_up_unsent(self, now: float) -> float:
         """Drop a client that has taken nothing for too long, or has all and does not say so."""
         unsent = presence.count_unsent(self.transport)
         if not unsent:
-            if self._closed and self.secure:
+            if self.closed and self.secure:
                 self.transport.abort()
             return inf
         if unsent < self._unsent or not self._unsent:
@@ -164,58 +199,91 @@ class ClientConnection(asyncio.Protocol, ABC):
             return inf
         return min(now + _TLS_END, late_at) if self.secure else late_at
 
-    @abstractmethod
+    def watch_all_unsent(self) -> None:
+        """Watch over what waits for a client of HTTP/2 whose connection is full, or ends."""
+        self._unsent = presence.count_unsent(self.transport)
+        self._unsent_at = now = self.proxy.clock()
+        self.arm(now + (_END_SECONDS if self.closed else self.proxy.header_timeout))
+
+    def watch_no_more(self) -> None:
+        """The client takes what is written, or has another limit."""
+        self._unsent_at = inf
+
+    def give_up_all_unsent(self, now: float) -> float:
+        """Drop a client of HTTP/2 that has taken nothing for too long, or that has all and does
+        not go; return when to look next."""
+        if self._unsent_at == inf:
+            return inf
+        unsent = presence.count_unsent(self.transport)
+        if unsent < self._unsent:
+            self._unsent_at = now
+        self._unsent = unsent
+        all_taken = self.closed and not unsent
+        patience = _END_SECONDS if all_taken else self.proxy.header_timeout
+        if now >= self._unsent_at + patience:
+            self.transport.abort()
+            return inf
+        return min(self._unsent_at + patience, now + _END_SECONDS)
+
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader."""
+        """Break the connection, with what the kernel has not sent; see unread.Reader."""
+        peer = self.peer()
+        self.closed = True
+        presence.reset(self.transport)
+        self.transport.abort()
+        return Peer.CLIENT, peer
 
     # -- the end --------------------------------------------------------------------------------
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Close. The end of TLS wants an answer, for which the loop waits a minute; a client that
         has taken all we sent need not be waited for."""
-        self._closed = True
+        self.closed = True
         self.transport.close()
         if self.secure:
             self._unsent_at = self.proxy.clock()
-            self._arm(self._unsent_at + _TLS_END)
+            self.arm(self._unsent_at + _TLS_END)
 
-    def _linger(self) -> None:
-        """Close when the client has read the last answer, although it has sent more than we read:
-        else the kernel would reset the connection, and the answer with it."""
-        self.transport.set_protocol(Linger(self, self.transport))
+    def linger(self) -> None:
+        """Close when the client has read the last response, although it has sent more than we
+        read: else the kernel would reset the connection, and the response with it."""
+        lingering = Linger(self.speaker, self.transport)
+        # The loops look methods up by name: a compiled class has no base of theirs.
+        self.transport.set_protocol(cast(asyncio.BaseProtocol, lingering))
+
+    def await_tls_end(self) -> None:
+        """Drop a client that does not answer the end of TLS behind its last bytes."""
         if self.secure:
-            self._arm(self.proxy.clock() + MAX_SECONDS + _TLS_END)
+            self.arm(self.proxy.clock() + MAX_SECONDS + _TLS_END)
 
-    def _end_unless_new(self) -> None:
+    def end_unless_new(self) -> None:
         """Close a connection on which nothing runs, where the server stops, unless a request may
         be on its way."""
-        if self._closed or self.transport.is_closing():
+        if self.closed or self.transport.is_closing():
             return
         now = self.proxy.clock()
-        if presence.count_unread(self.transport) or now < self._new_since + _NEW:
-            self._arm(now + _NEW)  # it has come and is not read, or is still on the wire
+        if presence.count_unread(self.transport) or now < self.new_since + _NEW:
+            self.arm(now + _NEW)  # it has come and is not read, or is still on the wire
         else:
-            self._end()
+            self.end()
 
-    @abstractmethod
     def may_leave(self) -> bool:
         """See eviction.Guest."""
+        return self.speaker.may_leave()
 
     def leave(self) -> bool:
         """See eviction.Guest."""
-        if presence.count_unread(self.transport):
-            return False
-        self._end()
-        return True
+        return not presence.count_unread(self.transport) and self.speaker.leave()
 
-    @abstractmethod
     def shutdown(self) -> None:
-        """Called by uvicorn when the server stops: what has been asked is answered, no more."""
+        """Called by uvicorn when the server stops."""
+        self.stopping = True
+        self.speaker.shutdown()
 
-    @abstractmethod
     def drain(self) -> None:
-        """The time to wait is over: a request that has no pod is told so."""
+        """See Speaker."""
+        self.speaker.drain()
 
-    @abstractmethod
     def cut(self) -> None:
-        """The time to finish is over: whatever runs ends."""
+        """See Speaker."""
+        self.speaker.cut()

@@ -1,38 +1,39 @@
-"""A client's connection that speaks HTTP/2: each stream of it is a request.
+"""A client's connection in HTTP/2: each stream of it is a request.
 
-Takes the place of ``proxy.client.http1`` once the preface has come. A client that breaks a rule
-on a stream loses that stream; a flood costs the connection, with the number of the last stream that
+Takes the place of ``proxy.client.http1`` once the preface has come. A client that breaks a rule on
+a stream loses that stream; a flood costs the connection, with the number of the last stream that
 was looked at, so that an ingress may ask the rest again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from enum import Enum
 from http import HTTPStatus
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast, final
 
-from activator.proxy.client.linger import MAX_SECONDS, Linger
-from activator.proxy.exchange.http2_exchange import Http2Exchange
+from activator.proxy.client.connection import ClientConnection
+from activator.proxy.client.linger import MAX_SECONDS
+from activator.proxy.client.stream import ClientStream, request_of
+from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.exchange.probe_replies import probe_reply
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import PART_SECONDS, Connection
+from activator.proxy.http2.connection import PART_SECONDS, Connection, ConnectionSide
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.section import reply_block
 from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
-from activator.proxy.message import replies
+from activator.proxy.message import grpc, replies
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.problem import negotiated
+from activator.proxy.message.replies import Reply
+from activator.proxy.message.request import Request
 from activator.proxy.transport import presence
 from activator.proxy.transport.unread import Peer
-
-if TYPE_CHECKING:
-    from activator.proxy.client.http1 import Downstream
-    from activator.proxy.http2.fields import RequestFields
-    from activator.proxy.message.request import Request
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250
@@ -44,153 +45,167 @@ _RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
 _YOUNG: Final = 0.1
 #: Seconds for a client to learn that it is to open no more streams (Go: the same).
 _LEAVE_SECONDS: Final = 1.0
-#: Seconds for a client to go when its connection has ended and it has taken all.
-_END_SECONDS: Final = MAX_SECONDS + 1.0
 
 
-class Http2Downstream(Connection):
+class Leaving(Enum):
+    """What a client knows of the end of its connection.
+
+    NO: nothing. ANNOUNCED: it is to open no more streams. LAST_SENT: and which was the last.
+    """
+
+    NO = "no"
+    ANNOUNCED = "announced"
+    LAST_SENT = "last-sent"
+
+
+_NO: Final = Leaving.NO
+_ANNOUNCED: Final = Leaving.ANNOUNCED
+_LAST_SENT: Final = Leaving.LAST_SENT
+
+
+@final
+class Http2Client(ConnectionSide):
     """One connection of a client.
 
+    Arguments:
+        full: the client does not take what has been written for it, such as the end of a handshake.
+
     Attributes:
-        client: its IP address; secure: whether the connection is encrypted.
-        idle_since: see eviction.Guest.
+        base: what every client connection has; link: what every HTTP/2 connection has.
     """
 
     __slots__ = (
-        "_before",
         "_counted",
         "_deaf",
         "_dismissed",
-        "_last_said",
         "_late_behind",
         "_leaving",
         "_multiplexed",
         "_requests",
         "_resets",
-        "_stopping",
         "_stuck",
-        "_unsent",
-        "_unsent_since",
-        "armed",
-        "client",
-        "idle_since",
+        "base",
+        "link",
         "proxy",
-        "secure",
     )
 
-    def __init__(self, before: Downstream) -> None:
-        proxy = before.proxy
-        super().__init__(proxy.clock, proxy.unread, server=True)
-        self.proxy = proxy
-        self.client = before.client
-        self.secure = before.secure
-        self.armed = inf
-        self.idle_since = before.idle_since
-        self._before = before
-        self._requests = Recurring(self._decoder, read_request)
-        # Streams whose answers wait to be taken: bytes that are left, and since when they are; or
-        # whose answers are taken and whose requests do not end: none.
+    def __init__(self, base: ClientConnection, *, full: bool) -> None:
+        self.base = base
+        proxy = self.proxy = base.proxy
+        link = self.link = Connection(self, proxy.clock, proxy.unread, server=True)
+        link.transport = base.transport
+        link.full = full
+        self._requests = Recurring(link.decoder, read_request)
+        # Streams whose responses wait to be taken: bytes that are left, and since when they are; or
+        # whose responses are taken and whose requests do not end: none.
         self._stuck: dict[Stream, tuple[int, float]] = {}
-        self._unsent = 0  # of the whole connection, where that is full or ends
-        self._unsent_since = inf
         self._late_behind = 0  # the stream before the header block that has begun
         self._counted = 0  # bytes of that block, in UnfinishedHeads
-        self._deaf = False
+        self._deaf = False  # it is not read from, since it takes no responses
         self._dismissed = False  # it was turned away, and is about to get GOAWAY
-        self._stopping = False  # the server stops, see shutdown
         self._multiplexed = False  # two streams have been open at a time
-        self._leaving = False  # it has been told to open no more
-        self._last_said = False  # and which stream was the last
+        self._leaving = _NO
         self._resets = Budget(*_RESETS)
-        self.transport = before.transport
-        self.late_at = before.idle_since + before.head_timeout
-        self.arm(self.late_at)
-        self.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
 
-    def peer(self) -> str:
-        """See exchange.Client."""
-        return self._before.peer()
+    def begin(self) -> None:
+        """Send our settings; the first header block has as long as in HTTP/1."""
+        self.link.late_at = self.base.idle_since + self.base.head_timeout
+        self.base.arm(self.link.late_at)
+        self.link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
+        if self.link.full:
+            self._watch_unsent()
+
+    def protocol(self) -> asyncio.BaseProtocol:
+        """Return the loop's protocol object."""
+        # The loops look methods up by name: a compiled class has no base of theirs.
+        return cast(asyncio.BaseProtocol, self.link)
+
+    def received(self, data: bytes) -> None:
+        """Handle what came before HTTP/2 had the connection."""
+        self.link.data_received(data)
+
+    def fail(self, fault: ConnectionFault) -> None:
+        """Say what is wrong, and close."""
+        self.link.fail(fault)
 
     # -- for the loop ---------------------------------------------------------------------------
 
+    def made(self) -> None:
+        """See ConnectionSide: it was made before HTTP/2 was spoken on it."""
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        self.ending = True
-        self.unread.hold(self, 0)
-        self.proxy.eviction.left(self)
-        self.proxy.timers.forget(self)
-        self.proxy.left(self)
+        """See Speaker."""
+        self.link.connection_lost(exc)
+
+    def lost(self, exc: Exception | None) -> None:
+        """See ConnectionSideSide."""
+        self.base.lost()
         self._end_counting()
         self._end_all()
 
     def _end_all(self) -> None:
-        for stream in list(self.streams.values()):
-            self.forget(stream)
+        for stream in list(self.link.streams.values()):
+            self.link.forget(stream)
             self._cancel(stream)
 
-    def eof_received(self) -> bool:
-        """See asyncio.Protocol: nobody half-closes HTTP/2 (RFC 9113 section 9.1)."""
-        return False
-
-    def pause_writing(self) -> None:
-        """See Connection."""
-        super().pause_writing()
+    def on_full(self) -> None:
+        """See ConnectionSideSide."""
         self._watch_unsent()
 
     def on_backlog(self) -> None:
-        """See Connection: whoever takes no answers is not asked for more requests."""
-        if not self._deaf and not self.ending:
+        """See ConnectionSide: whoever takes no answers is not asked for more requests."""
+        if not self._deaf and not self.link.ending:
             self._deaf = True
-            self.transport.pause_reading()
+            self.link.transport.pause_reading()
 
-    def resume_writing(self) -> None:
-        """See Connection."""
-        super().resume_writing()
-        self._unsent_since = inf
+    def on_room(self) -> None:
+        """See ConnectionSideSide."""
+        self.base.watch_no_more()
         if self._deaf:
             self._deaf = False
-            if not self.transport.is_closing():
-                self.transport.resume_reading()
+            if not self.link.transport.is_closing():
+                self.link.transport.resume_reading()
         for exchange in self._exchanges():
             exchange.touch()
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See Connection."""
-        peer = self.peer()
-        self.ending = True
+        """See ConnectionSide."""
+        self.link.ending = True
         self._end_all()
-        presence.reset(self.transport)
-        self.transport.abort()
-        return Peer.CLIENT, peer
+        return self.base.end_unread()
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See Connection."""
-        self.end(stream, ErrorCode.ENHANCE_YOUR_CALM)
+        """See ConnectionSide."""
+        self.link.end(stream, ErrorCode.ENHANCE_YOUR_CALM)
         self._cancel(stream)
-        return Peer.CLIENT, self.peer()
+        return Peer.CLIENT, self.base.peer()
 
-    def _exchanges(self) -> list[Http2Exchange]:
-        return [s.exchange for s in self.streams.values() if s.exchange is not None]
+    def _exchanges(self) -> list[Exchange]:
+        owners = [stream.owner for stream in self.link.streams.values()]
+        return [each.exchange for each in owners if isinstance(each, ClientStream)]
 
     # -- frames ---------------------------------------------------------------------------------
 
     def is_idle(self, stream: int) -> bool:
-        """See Connection. Behind the last that we look at, a client may have begun others."""
-        return not stream & 1 or (stream > self.last_stream and not self._last_said)
+        """See ConnectionSide. Behind the last that we look at, a client may have begun others."""
+        return not stream & 1 or (
+            stream > self.link.last_stream and self._leaving is not _LAST_SENT
+        )
 
-    def headers(self, stream: int, block: bytes, ended: bool) -> None:
-        """See FrameHandler."""
-        found = self.streams.get(stream)
+    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """See ConnectionSide."""
+        found = self.link.streams.get(stream)
         if found is not None:
             self._on_trailers(found, block, ended)
             return
         try:
-            request = Http2Exchange.read(self._requests.read(block), ended=ended)
+            fields = self._requests.read(block)
+            request = request_of(fields, self.base.address, ended=ended)
         except FramingError as error:
             if self._opens(stream):
                 self._refuse(stream, error, ended=ended)
             return
-        if stream & 1 and stream <= self.last_stream:
+        if stream & 1 and stream <= self.link.last_stream:
             raise self._backwards()
         if self._opens(stream):
             self._begin(stream, request, ended)
@@ -201,33 +216,32 @@ class Http2Downstream(Connection):
         The stream is over, and begins again (RFC 9113 section 5.1), or the client has skipped its
         number (section 5.1.1). A client that has used each odd number has skipped none.
         """
-        if self.last_stream == 2 * self.opened - 1:
+        if self.link.last_stream == 2 * self.link.opened - 1:
             return ConnectionFault(ErrorCode.STREAM_CLOSED, "a request on a closed stream")
         return ConnectionFault(ErrorCode.PROTOCOL_ERROR, "stream numbers go backwards")
 
     def on_stray(self, stream: int) -> None:
-        """See Connection. Frames that crossed our own RST_STREAM are ignored, as are those for
+        """See ConnectionSide. Frames that crossed our own RST_STREAM are ignored, as are those for
         streams behind the last one that we look at."""
-        super().on_stray(stream)
-        if not self._late and stream <= self.last_stream:
-            self.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
+        if not self.link.flow.late and stream <= self.link.last_stream:
+            self.link.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
 
     def _opens(self, stream: int) -> bool:
         """Whether a stream begins here that somebody is to look at."""
         if not stream & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's stream is odd")
-        if stream <= self.last_stream or self._last_said:
-            self.on_stray(stream)
+        if stream <= self.link.last_stream or self._leaving is _LAST_SENT:
+            self.link.stray(stream)
             return False
-        self.last_stream = stream
-        self.opened += 1
-        if self._stopping:
+        self.link.last_stream = stream
+        self.link.opened += 1
+        if self.base.stopping:
             self._say_leaving()
-        if self.streams:
+        if self.link.streams:
             self._multiplexed = True
-        if len(self.streams) >= MAX_STREAMS:
-            self.expect_late(STREAM_WINDOW)  # it may know neither our settings nor this
-            self.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
+        if len(self.link.streams) >= MAX_STREAMS:
+            self.link.expect_late(STREAM_WINDOW)  # it may know neither our settings nor this
+            self.link.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
             return False
         return True
 
@@ -238,27 +252,49 @@ class Http2Downstream(Connection):
         response, and behind the request if that ends soon, see ``on_half_closed``.
         """
         self.proxy.counters.bad_requests += 1
-        stream = self.streams[number] = Stream(self, number, None)
-        stream.peer_closed = ended
+        stream = self._stream(number, ended=ended)
         if error.status == HTTPStatus.BAD_REQUEST:
             stream.fault = ErrorCode.PROTOCOL_ERROR
         reply = negotiated(replies.refused(error.status, str(error)), error.block)
-        self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=error.to_head)
+        self.link.write_headers(stream, reply_block(reply, self.proxy.date()), ended=error.to_head)
         if not error.to_head:
             stream.send(reply.body, b"")
         self.exchange_done(stream)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
 
-    def _begin(self, number: int, read: tuple[Request, RequestFields], ended: bool) -> None:
-        stream = Stream(self, number, None)
+    def _stream(self, number: int, *, ended: bool) -> Stream:
+        link = self.link
+        stream = link.streams[number] = Stream(link, number, link.flow.peer_window, None)
         stream.peer_closed = ended
-        self.streams[number] = stream
-        if self._before.turned_away:
-            self._turn_away(stream, read[0])
+        return stream
+
+    def _begin(self, number: int, request: Request, ended: bool) -> None:
+        stream = self._stream(number, ended=ended)
+        if self.base.turned_away:
+            self._turn_away(stream, request)
             return
-        stream.exchange = exchange = Http2Exchange(self, stream, read)
+        proxy = self.proxy
+        reply = probe_reply(request, proxy.unhealthy)
+        if reply is not None:
+            self._reply(stream, request, negotiated(reply, request.lines))
+            return
+        patience = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
+        side = ClientStream(self, stream)
+        stream.owner = side
+        if request.has_body:
+            stream.missing = request.length
+        exchange = side.exchange = Exchange(proxy.services, side, request, patience)
+        exchange.body.complete = ended
         exchange.begin()
+
+    def _reply(self, stream: Stream, request: Request, reply: Reply) -> None:
+        """Answer a request ourselves that is for no revision."""
+        bodiless = request.method == b"HEAD" or not reply.body
+        self.link.write_headers(stream, reply_block(reply, self.proxy.date()), ended=bodiless)
+        if not bodiless:
+            stream.send(reply.body, b"")
+        self.exchange_done(stream)
 
     def _turn_away(self, stream: Stream, request: Request) -> None:
         """Answer that there is no room for this client, and have it leave.
@@ -267,40 +303,36 @@ class Http2Downstream(Connection):
         once, so that it begins no other request. A client that has asked more gets each answer
         first, and GOAWAY within a second, even if it begins more until then.
         """
-        self.goaway_due = not self._dismissed
+        self.link.goaway_due = not self._dismissed
         if not self._dismissed:
             self._dismissed = True
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_leaving)
         reply = negotiated(self.proxy.too_many_connections(), request.lines)
-        bodiless = request.method == b"HEAD"
-        self.write_headers(stream, reply_block(reply, self.proxy.date()), ended=bodiless)
-        if not bodiless:
-            stream.send(reply.body, b"")
-        self.exchange_done(stream)
+        self._reply(stream, request, reply)
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR
         try:
-            trailers = read_trailers(self._decoder.decode(block))
+            trailers = read_trailers(self.link.decoder.decode(block))
         except FramingError as error:
-            self.stream_error(stream.id, code, str(error))
+            self.on_stream_error(stream.id, code, str(error))
             return
         if not ended or stream.peer_closed or stream.missing > 0:
-            self.stream_error(stream.id, code, "headers in the middle, or behind the end")
+            self.on_stream_error(stream.id, code, "headers in the middle, or behind the end")
             return
-        self._peer_ended(stream)
+        self.link.peer_ended(stream)
         self.on_data(stream, b"", trailers)
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        """See Connection."""
-        exchange = stream.exchange
-        if exchange is not None:
-            exchange.on_request_data(payload, trailers)
+        """See ConnectionSide."""
+        owner = stream.owner
+        if isinstance(owner, ClientStream):
+            owner.on_data(payload, trailers)
         elif not stream.closed:
             stream.credit(len(payload))
 
     def on_half_closed(self, stream: Stream) -> None:
-        """See Connection: the answer is complete, the rest of the request of no use.
+        """See ConnectionSide: the answer is complete, the rest of the request of no use.
 
         RFC 9113 section 8.1 lets us ask for its end at once. But clients lose answers by a reset
         that comes with them (curl 7.88 does, one in six of small POSTs), as they do by TCP's in
@@ -308,117 +340,118 @@ class Http2Downstream(Connection):
         """
         now = self.proxy.clock()
         self._stuck[stream] = (0, now)
-        self.arm(now + MAX_SECONDS)
+        self.base.arm(now + MAX_SECONDS)
 
-    def on_reset(self, stream: Stream, code: int) -> None:
-        """See Connection."""
+    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
+        """See ConnectionSide."""
         self._give_up(stream)
 
-    def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        """See FrameHandler."""
+    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See ConnectionSide."""
         if self.is_idle(stream):
             raise ConnectionFault(code, reason)  # RST_STREAM would be wrong on it itself
-        self.write(frames.rst_stream(stream, code))
-        found = self.streams.get(stream)
+        self.link.write(frames.rst_stream(stream, code))
+        found = self.link.streams.get(stream)
         if found is None:
             self._count_reset()
             return
-        self.forget(found)
+        self.link.forget(found)
         self._give_up(found)
 
     @staticmethod
     def _cancel(stream: Stream) -> None:
-        exchange, stream.exchange = stream.exchange, None
-        if exchange is not None:
-            exchange.on_client_gone()
+        owner, stream.owner = stream.owner, None
+        if isinstance(owner, ClientStream):
+            owner.exchange.on_client_gone()
 
     def _give_up(self, stream: Stream) -> None:
         """A stream was reset. It counts if it had hardly begun: else work could be asked for faster
         than MAX_STREAMS allows. One that has its answer has cost what any request does."""
-        exchange = stream.exchange
+        owner = stream.owner
         self._cancel(stream)
-        if exchange is not None and self.proxy.clock() < exchange.ticket.arrived + _YOUNG:
+        if not isinstance(owner, ClientStream):
+            return
+        if self.proxy.clock() < owner.began + _YOUNG:
             self._count_reset()
 
     def _count_reset(self) -> None:
         """Look at no more streams where too many are reset. Those that run may be of others, whose
         requests an ingress sends on the same connection: they are finished first."""
-        if self._resets.take(self.proxy.clock(), self.opened):
+        if self._resets.take(self.proxy.clock(), self.link.opened):
             return
-        if self._last_said:
-            self.idle_frame()
+        if self._leaving is _LAST_SENT:
+            self.link.idle_frame()
             return
         calm, reason = ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset"
-        if not self.streams:
+        if not self.link.streams:
             raise ConnectionFault(calm, reason)
-        self._leaving = self._last_said = True
-        self.write(frames.goaway(self.last_stream, calm, reason.encode()))
+        self._leaving = _LAST_SENT
+        self.link.write(frames.goaway(self.link.last_stream, calm, reason.encode()))
 
     def on_max_streams(self, count: int) -> None:
-        """See Connection: we open none."""
+        """See ConnectionSide: we open none."""
 
-    def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
-        """See FrameHandler: the client opens no more; what runs is finished."""
-        self.idle_frame()
+    def on_settings(self) -> None:
+        """See ConnectionSide."""
+
+    def on_goaway(self, last_stream: int) -> None:
+        """See ConnectionSide: the client opens no more; what runs is finished."""
 
     # -- the end --------------------------------------------------------------------------------
 
-    def forget(self, stream: Stream) -> None:
-        """See Connection."""
-        super().forget(stream)
+    def on_forgotten(self, stream: Stream) -> None:
+        """See ConnectionSide."""
         if self._stuck:
             self._stuck.pop(stream, None)
-        if not self.streams:
-            if self._last_said:
+        if not self.link.streams:
+            if self._leaving is _LAST_SENT:
                 self._close()
-            elif (self._stopping or self.proxy.draining) and not (self._leaving or self.ending):
+            elif (self.base.stopping or self.proxy.draining) and not (
+                self._leaving is _ANNOUNCED or self.link.ending
+            ):
                 self._on_idle()
 
     def exchange_done(self, stream: Stream) -> None:
         """An answer is written; some of it may wait for its client."""
-        stream.exchange = None
-        if stream.id in self.streams:
+        stream.owner = None
+        if stream.id in self.link.streams:
             now = self.proxy.clock()
             self._stuck[stream] = (stream.left, now)
-            self.arm(now + self.proxy.header_timeout)
-
-    def arm(self, when: float) -> None:
-        """Have ``on_time`` called by then."""
-        if when < self.armed:
-            self.proxy.timers.arm(self, when)
+            self.base.arm(now + self.proxy.header_timeout)
 
     def on_time(self, now: float) -> float:
         """See timers.Timed. One entry serves all requests of the connection: nearly all end long
         before their deadlines, and each deadline is later than the one before."""
         exchanges = self._exchanges()
-        if self.ending or (self.full and not exchanges):
-            return self._give_up_unsent(now)
-        if now >= self.late_at:
-            self.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long"))
+        if self.link.ending or (self.link.full and not exchanges):
+            return self.base.give_up_all_unsent(now)
+        if now >= self.link.late_at:
+            self.link.fail(
+                ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long")
+            )
             return inf
-        when = min(self.late_at, self._end_stuck(now), *(each.on_time(now) for each in exchanges))
-        return min(when, now + self.proxy.header_timeout) if self.full else when
+        when = min([each.on_time(now) for each in exchanges], default=inf)
+        when = min(when, self.link.late_at, self._end_stuck(now))
+        return min(when, now + self.proxy.header_timeout) if self.link.full else when
 
-    def on_unfinished(self) -> None:
-        """See Connection: a head has as long as in HTTP/1, however its pieces come. Since requests
-        come in order, the last stream tells whether it is still the same."""
-        if self._late_behind != self.last_stream or self.late_at == inf:
-            self._late_behind = self.last_stream
-            self.late_at = self.proxy.clock() + self.proxy.header_timeout
-            self.arm(self.late_at)
-        size = self._reader.block_size
-        if size == self._counted or self.ending:
+    def on_unfinished(self, size: int) -> None:
+        """See ConnectionSide: a head has as long as in HTTP/1, however its pieces come. Since
+        requests come in order, the last stream tells whether it is still the same."""
+        if self._late_behind != self.link.last_stream or self.link.late_at == inf:
+            self._late_behind = self.link.last_stream
+            self.link.late_at = self.proxy.clock() + self.proxy.header_timeout
+            self.base.arm(self.link.late_at)
+        if size == self._counted or self.link.ending:
             return
         if self.proxy.unfinished_heads.grow(self._counted, size):
             self._counted = size
         else:
             self.proxy.tell_too_many_unfinished()
             calm = ErrorCode.ENHANCE_YOUR_CALM
-            self.fail(ConnectionFault(calm, "too many unfinished header blocks"))
+            self.link.fail(ConnectionFault(calm, "too many unfinished header blocks"))
 
     def on_finished(self) -> None:
-        """See Connection."""
-        super().on_finished()
+        """See ConnectionSide."""
         self._end_counting()
 
     def _end_counting(self) -> None:
@@ -433,7 +466,7 @@ class Http2Downstream(Connection):
             if stream.left < left:
                 self._stuck[stream] = (stream.left, now)
             elif now >= since + self._patience(stream):
-                self.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
+                self.link.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
         stuck = self._stuck.items()
         return min((since + self._patience(each) for each, (_, since) in stuck), default=inf)
 
@@ -441,33 +474,17 @@ class Http2Downstream(Connection):
         return MAX_SECONDS if stream.closed else self.proxy.header_timeout
 
     def _watch_unsent(self) -> None:
-        self._unsent = presence.count_unsent(self.transport)
-        self._unsent_since = now = self.proxy.clock()
-        self.arm(now + (_END_SECONDS if self.ending else self.proxy.header_timeout))
-
-    def _give_up_unsent(self, now: float) -> float:
-        """Drop a client that has taken nothing for too long, or that has all and does not go."""
-        if self._unsent_since == inf:
-            return inf  # ``part`` sees to it
-        unsent = presence.count_unsent(self.transport)
-        if unsent < self._unsent:
-            self._unsent_since = now
-        self._unsent = unsent
-        all_taken = self.ending and not unsent
-        patience = _END_SECONDS if all_taken else self.proxy.header_timeout
-        if now >= self._unsent_since + patience:
-            self.transport.abort()
-            return inf
-        return min(self._unsent_since + patience, now + _END_SECONDS)
+        self.base.closed = self.link.ending
+        self.base.watch_all_unsent()
 
     def shutdown(self) -> None:
-        """Called by uvicorn when the server stops: the streams that are open are finished.
+        """See Speaker: the streams that are open are finished.
 
         GOAWAY waits for the end of the last stream, or for a client that begins another one. To
         some clients (the Python library h2, and so httpx) GOAWAY is the end of the connection:
         they lose each response that is not complete by then.
         """
-        self._stopping = True
+        self.base.stopping = True
         self._leave_if_idle()
 
     def _on_idle(self) -> None:
@@ -479,19 +496,19 @@ class Http2Downstream(Connection):
         open its connection goes on.
         """
         if not self._multiplexed:
-            self.goaway_due = True
-        if self._stopping:
+            self.link.goaway_due = True
+        if self.base.stopping:
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._leave_if_idle)
 
     def on_goaway_due(self) -> None:
-        """See Connection. If bytes of the client are not read yet, its next request may be among
-        them, and GOAWAY waits for the end of that, or for a second when the server stops."""
-        self.goaway_due = False
-        if not presence.count_unread(self.transport):
+        """See ConnectionSide. If bytes of the client are not read yet, its next request may be
+        among them, and GOAWAY waits for the end of that, or for a second when the server stops."""
+        self.link.goaway_due = False
+        if not presence.count_unread(self.link.transport):
             self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:
-        if not (self.streams or self.ending):
+        if not (self.link.streams or self.link.ending):
             self._say_leaving()
 
     def _say_leaving(self) -> None:
@@ -501,59 +518,59 @@ class Http2Downstream(Connection):
         that crosses is lost. A PING would tell when. But for h2 any frame but GOAWAY behind a
         GOAWAY is an error, by which it loses all that came with it.
         """
-        if not (self._leaving or self.ending):
-            self._leaving = True
-            self.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
+        if self._leaving is _NO and not self.link.ending:
+            self._leaving = _ANNOUNCED
+            self.link.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_last)
 
     def _say_last(self) -> None:
-        if not self._last_said and not self.ending:
-            self._last_said = True
-            self.write(frames.goaway(self.last_stream, ErrorCode.NO_ERROR))
-            if not self.streams:
+        if self._leaving is not _LAST_SENT and not self.link.ending:
+            self._leaving = _LAST_SENT
+            self.link.write(frames.goaway(self.link.last_stream, ErrorCode.NO_ERROR))
+            if not self.link.streams:
                 self._close()
 
     def _close(self) -> None:
-        self.ending = True
+        self.link.ending = True
         asyncio.get_running_loop().call_soon(self._flush_and_close)
 
     def _flush_and_close(self) -> None:
-        self._flush()
+        self.link.flush()
         self._watch_unsent()
         self._linger()
 
-    def part(self) -> None:
-        """See Connection; what the client still sends is no reason to lose what it is told."""
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """See ConnectionSide; what the client still sends is no reason to lose our GOAWAY."""
         self._end_all()
-        self._unsent_since = inf
+        self.base.watch_no_more()
         self._linger()
-        asyncio.get_running_loop().call_later(PART_SECONDS, self.transport.abort)
+        asyncio.get_running_loop().call_later(PART_SECONDS, self.link.transport.abort)
 
     def _linger(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.set_protocol(Linger(self, self.transport))
+        if not self.link.transport.is_closing():
+            self.base.linger()
 
     def may_leave(self) -> bool:
         """See eviction.Guest."""
-        return not (self.streams or self.ending or self._leaving or self.full)
+        return not (
+            self.link.streams or self.link.ending or self._leaving is not _NO or self.link.full
+        )
 
     def leave(self) -> bool:
         """See eviction.Guest: a request that crosses the GOAWAY may be sent again elsewhere."""
-        if presence.count_unread(self.transport):
-            return False
         self.shutdown()
         return True
 
     def drain(self) -> None:
-        """The time to wait is over: requests that have no pod are told so."""
+        """See Speaker."""
         for exchange in self._exchanges():
             exchange.drain()
 
     def cut(self) -> None:
-        """The time to finish is over."""
+        """See Speaker."""
         for exchange in self._exchanges():
             exchange.cut()
-        if not (self._last_said or self.ending):
-            self._leaving = self._last_said = True
-            self.write(frames.goaway(self.last_stream, ErrorCode.NO_ERROR))
+        if self._leaving is not _LAST_SENT and not self.link.ending:
+            self._leaving = _LAST_SENT
+            self.link.write(frames.goaway(self.link.last_stream, ErrorCode.NO_ERROR))
         self._flush_and_close()

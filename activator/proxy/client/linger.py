@@ -8,21 +8,30 @@ thrown away: for a short time and a bounded number of bytes.
 from __future__ import annotations
 
 import asyncio
+from typing import Final, Protocol, final
 
 #: Bytes and seconds after which the connection is closed whatever comes.
-MAX_BYTES = 64 << 10
-MAX_SECONDS = 2.0
+MAX_BYTES: Final = 64 << 10
+MAX_SECONDS: Final = 2.0
 
 
-class Linger(asyncio.Protocol):
+class Speaks(Protocol):
+    """What was spoken on a connection."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+
+
+@final
+class Linger:
     """Reads and forgets.
 
     Arguments:
-        downstream: whose connection it is; is told when that is lost.
+        speaker: its ``connection_lost`` is called when the connection is lost.
     """
 
-    def __init__(self, downstream: asyncio.BaseProtocol, transport: asyncio.Transport) -> None:
-        self._downstream = downstream
+    def __init__(self, speaker: Speaks, transport: asyncio.Transport) -> None:
+        self._speaker = speaker
         self._transport = transport
         self._left = MAX_BYTES
         transport.resume_reading()
@@ -30,11 +39,20 @@ class Linger(asyncio.Protocol):
             transport.write_eof()
         self._timer = asyncio.get_running_loop().call_later(MAX_SECONDS, transport.close)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol; not called, since the connection was made before."""
+
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         self._left -= len(data)
         if self._left < 0:
             self._transport.close()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
 
     def eof_received(self) -> bool:
         """See asyncio.Protocol."""
@@ -43,4 +61,4 @@ class Linger(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._timer.cancel()
-        self._downstream.connection_lost(exc)
+        self._speaker.connection_lost(exc)

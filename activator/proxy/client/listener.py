@@ -16,7 +16,7 @@ from typing import Any, cast
 import uvicorn
 
 from activator.keepalive import SocketKind, find_dead
-from activator.proxy.client.http1 import Downstream
+from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.client.tls_listener import Gate, Listener
 from activator.tasks import Tasks
@@ -120,10 +120,10 @@ def data_server(proxy: Proxy) -> QuietServer:
 
     def protocol(
         config: Any, server_state: Any, app_state: Any, _loop: object = None
-    ) -> Downstream:
+    ) -> Http1Client:
         # uvicorn's own set: it tells these to shut down, and waits until it is empty.
         proxy.connections = server_state.connections
-        return Downstream(proxy)
+        return Http1Client(proxy)
 
     config = uvicorn.Config(
         app=_no_application,

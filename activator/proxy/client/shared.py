@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from email.utils import formatdate
 from typing import Protocol
 
 from activator.driver import Driver
@@ -14,15 +11,14 @@ from activator.logs import Repeats
 from activator.proxy.client.eviction import Eviction
 from activator.proxy.client.unfinished_heads import UnfinishedHeads
 from activator.proxy.exchange.observers import RequestLog, Tracer
+from activator.proxy.exchange.services import ProxyCounters, Services
+from activator.proxy.exchange.sides import PodPools
 from activator.proxy.exchange.wait import WARM
 from activator.proxy.message.replies import Reply, too_many_connections, too_many_unfinished
 from activator.proxy.message.request import RequestLimits
-from activator.proxy.pods.pools import ConnectionPools
 from activator.proxy.transport.unread import Peer
 from activator.tasks import Tasks
 from activator.timers import Timers
-from throttler.model import RevisionID
-from throttler.revision import RevisionThrottler
 
 logger = logging.getLogger(__name__)
 
@@ -43,15 +39,6 @@ class Connected(Protocol):
         """The time to finish is over: whatever runs ends."""
 
 
-@dataclass(slots=True)
-class ProxyCounters:
-    """What is counted outside any revision."""
-
-    unknown_revisions: int = 0
-    bad_requests: int = 0
-    turned_away: int = 0
-
-
 class Proxy:
     """What all connections share.
 
@@ -65,13 +52,13 @@ class Proxy:
         cold_start_header: whether answers say whether they waited for a pod to start.
 
     Attributes:
-        notes: field lines of ours for each answer, unless something else becomes known of it.
+        services: what exchanges use of it.
     """
 
     def __init__(
         self,
         driver: Driver,
-        pools: ConnectionPools,
+        pools: PodPools,
         *,
         request_limits: RequestLimits,
         hold_bytes: int,
@@ -87,27 +74,25 @@ class Proxy:
         self.clock = driver.clock
         self.timers = Timers(driver.clock)
         self.request_limits = request_limits
-        self.hold_bytes = hold_bytes
+        self.services = Services(
+            driver,
+            pools,
+            hold_bytes=hold_bytes,
+            idle_from_arrival=idle_from_arrival,
+            server_timing=server_timing,
+            notes=WARM if cold_start_header else b"",
+        )
         self.header_timeout = header_timeout
         self.unread = pools.unread
         self.unread.on_ended = self._tell_ended
         self.unfinished_heads = UnfinishedHeads(unfinished_header_bytes)
-        self.idle_from_arrival = idle_from_arrival
         self.unhealthy = unhealthy
-        self.server_timing = server_timing
-        self.notes = WARM if cold_start_header else b""
-        self.counters = ProxyCounters()
-        #: Who watches requests; None while that is off. May change at any time.
-        self.tracer: Tracer | None = None
-        self.request_log: RequestLog | None = None
+        self.counters: ProxyCounters = self.services.counters
         self.files = files = pools.files
         files.clients = self._places
         files.idle.append((self._send_one_away, lambda: self.eviction.leaving))
         #: Connections of clients beyond this are turned away.
         self.max_connections = files.shares.clients
-        #: Set when the process is to end: each answer from then on is the last on its connection,
-        #: so that clients go elsewhere before it is closed.
-        self.draining = False
         self.connections: set[Connected] = set()
         self.eviction = Eviction()
         #: Connections for which there is no room; each gets one answer.
@@ -115,17 +100,58 @@ class Proxy:
         #: Clients that are no connections yet; and how many of them are in a TLS handshake.
         self.arrivals = Tasks()
         self.handshakes = 0
-        self._repeats = Repeats()
-        self._date = b""
-        self._date_of = 0
+        self._repeats: Repeats = self.services.repeats
+
+    # -- what exchanges use ----------------------------------------------------------------------
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """Makes traces; None while that is off. May change at any time."""
+        return self.services.tracer
+
+    @tracer.setter
+    def tracer(self, tracer: Tracer | None) -> None:
+        self.services.tracer = tracer
+
+    @property
+    def request_log(self) -> RequestLog | None:
+        """Gets a record of each request; None while that is off. May change at any time."""
+        return self.services.request_log
+
+    @request_log.setter
+    def request_log(self, log: RequestLog | None) -> None:
+        self.services.request_log = log
+
+    @property
+    def draining(self) -> bool:
+        """Whether each response is the last on its connection: the process is to end."""
+        return self.services.draining
+
+    @draining.setter
+    def draining(self, on: bool) -> None:
+        self.services.draining = on
+
+    @property
+    def notes(self) -> bytes:
+        """Field lines of ours for each response, unless something else becomes known of it."""
+        return self.services.notes
+
+    @notes.setter
+    def notes(self, notes: bytes) -> None:
+        self.services.notes = notes
+
+    @property
+    def server_timing(self) -> bool:
+        """Whether responses that waited say for how long, in ``Server-Timing``."""
+        return self.services.server_timing
+
+    @server_timing.setter
+    def server_timing(self, on: bool) -> None:
+        self.services.server_timing = on
 
     def date(self) -> bytes:
-        """Return the present date as a Date field has it; made once a second."""
-        now = int(time.time())
-        if now != self._date_of:
-            self._date_of = now
-            self._date = formatdate(now, usegmt=True).encode()
-        return self._date
+        """Return the present date as a Date field has it."""
+        return self.services.date()
 
     # -- room ------------------------------------------------------------------------------------
 
@@ -146,12 +172,6 @@ class Proxy:
         if places + files.pods < files.shares.traffic and not files.waiting:
             return True
         return files.make_room()
-
-    def still_connecting(self) -> str:
-        """Return what a request waits for that has a pod and no connection."""
-        if self.files.waiting:
-            return f"; no file is free to connect, of {self.files.shares.limit}"
-        return "; still connecting"
 
     def turn_away(self, client: Connected) -> None:
         """Record that there is no room for a new client, and log it now and then."""
@@ -227,33 +247,9 @@ class Proxy:
                 *(self.unread.most, _NOT_READ[peer], address, more),
             )
 
-    def retry_after(self, revision: RevisionThrottler | None = None) -> int:
-        """Return when a client that is refused now may come again: whole seconds.
-
-        At once while the process ends: on its next connection it finds another activator.
-
-        Arguments:
-            revision: whose client; None where that is not known.
-        """
-        if self.draining:
-            return 0
-        if revision is None:
-            return self.driver.throttler.retry_after()
-        return revision.retry_after(self.clock())
-
-    def tell(self, revision: RevisionID, reply: Reply) -> None:
-        """Log an answer of ours that a revision's client got; of one kind, one now and then."""
-        more = self._repeats.admit((revision, reply.status, reply.reason), self.clock())
-        if more is not None:
-            others = "1 other" if more == 1 else f"{more} others"
-            also = f" (and {others} since the last such line)" if more else ""
-            logger.warning(
-                "answered %d: %s%s",
-                reply.status,
-                reply.why,
-                also,
-                extra={"revision": str(revision)},
-            )
+    def retry_after(self) -> int:
+        """Return when a client that is refused now may come again: whole seconds."""
+        return self.services.retry_after()
 
     def drain(self) -> None:
         """Answer what still waits for a pod: the time to wait is over."""

@@ -8,14 +8,11 @@ counterparts: the otelhttp handler of cmd/activator/main.go and pkg/http/request
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from activator.proxy.message.fields import without_named
 from activator.proxy.message.request import Request
 from throttler.model import Revision
-
-if TYPE_CHECKING:  # an exchange has a trace
-    from activator.proxy.exchange.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,24 +146,30 @@ def lines_to_send(request: Request, *, traced: bool) -> bytes:
 
 
 def record_of(
-    exchange: Exchange, status: int, size: int, latency: float, why: str
+    request: Request,
+    status: int,
+    size: int,
+    latency: float,
+    client: str,
+    revision: Revision,
+    trace_id: str,
+    why: str,
 ) -> RequestRecord:
-    """Return what the request log is told of an exchange that ends.
+    """Return what the request log gets of a request that ends.
 
     Arguments:
-        size: bytes of the answer's body; latency: seconds.
-        why: as in the record.
+        size: bytes of the response's body; latency: seconds.
+        client: its ``ip:port``; trace_id, why: as in the record.
     """
-    request, trace = exchange.request, exchange.trace
     return RequestRecord(
         *(request.method, request.target, request.host, request.version),
-        request.own_lines() + lines_to_send(request, traced=trace is not None),
+        request.own_lines() + lines_to_send(request, traced=trace_id != ""),
         request.length,
         status,
         size,
         latency,
-        exchange.downstream.peer(),
-        exchange.entry.throttler.revision,
-        trace.trace_id if trace is not None else "",
+        client,
+        revision,
+        trace_id,
         why,
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from activator.proxy.exchange.retry import Failure
+from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.response import Response
 
 #: What may mean that the application is not there: only these are looked at.
@@ -57,8 +58,15 @@ class Claim(NamedTuple):
     bodiless: bool
 
 
-def claim_of(response: Response) -> Claim | None:
-    """Return what of an answer may be queue-proxy's own; None where it is not."""
+def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | None:
+    """Return what of a response may be queue-proxy's own; None where it is not.
+
+    Arguments:
+        bodiless: whether it is to a HEAD.
+    """
+    if isinstance(response, ResponseFields):
+        status, length, fields = response.status, response.length, response.fields
+        return claim_in_http2(status, length, fields, bodiless=bodiless)
     if not (_NOSNIFF in response.block and _PLAIN in response.block):
         return None
     return _claim(response.status, response.length, response.body is None)

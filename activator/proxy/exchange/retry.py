@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from activator.proxy.exchange.request_body import HeldBody
+from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.message.request import IDEMPOTENT, Request
 
 #: How often one request is sent again after a pod may have seen it. What queue-proxy gives back
@@ -138,7 +138,7 @@ def refused(refusals: int, *, on_trial: bool) -> Failure:
     return Failure.REFUSED_STILL if on_trial or refusals > MAX_REFUSALS else Failure.REFUSED
 
 
-def may_repeat(request: Request, body: HeldBody, failure: Failure) -> bool:
+def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
     """Whether a request that a pod may have seen can be sent to a pod again: only a method that
     has no second effect, and only with all that came of its body still held.
 

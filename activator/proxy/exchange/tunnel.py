@@ -7,34 +7,41 @@ passes on, but not where TLS is); when both have, or one breaks, the exchange en
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import cast, final
 
-from activator.proxy.pods.http1 import received
+from activator.proxy.exchange.sides import SwitchingSide
 from activator.proxy.transport import presence
+from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, received
 from activator.proxy.transport.unread import Peer
 
-if TYPE_CHECKING:  # called by an exchange
-    from activator.proxy.client.http1 import Downstream
-    from activator.proxy.exchange.http1_exchange import Http1Exchange
-    from activator.proxy.pods.http1 import Upstream
 
+class _End:
+    """One side of a tunnel: what it receives goes out on the other side.
 
-class _End(asyncio.BaseProtocol):
-    """One side of a tunnel: what it receives goes out on the other side."""
+    The client's connection goes on being one of the server's.
+    """
 
     peer: _End
-    _address: tuple[Peer, str]
 
-    def __init__(self, exchange: Http1Exchange, transport: asyncio.Transport) -> None:
-        self._exchange = exchange
-        self._unread = exchange.downstream.proxy.unread
-        self.transport = transport
+    def __init__(
+        self, side: SwitchingSide, touch: Callable[[], None], closed: Callable[[], None]
+    ) -> None:
+        self._side = side
+        self._touch = touch
+        self._closed = closed
+        self._unread = side.unread_bytes()
+        self._who = side.who()
+        self.transport, self.early = side.take_over()
         self.ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol; not called, since the connection was made before."""
 
     def data_received(self, data: bytes) -> None:
         """Pass on what came."""
         if not self.peer.transport.is_closing():
-            self._exchange.touch()
+            self._touch()
             self.peer.transport.write(data)
 
     def eof_received(self) -> bool:
@@ -55,12 +62,13 @@ class _End(asyncio.BaseProtocol):
         self._unread.hold(self, 0)
         if not self.peer.transport.is_closing():
             self.peer.transport.close()
-        self._exchange.tunnel_closed()
+        self._closed()
+        self._side.connection_lost(exc)
 
     def end_unread(self) -> tuple[Peer, str]:
         """See unread.Reader."""
         self.transport.abort()
-        return self._address
+        return self._who
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -75,60 +83,47 @@ class _End(asyncio.BaseProtocol):
             self.peer.transport.resume_reading()
 
 
-class _DownstreamEnd(_End, asyncio.Protocol):
-    """The client's side; its connection goes on being one of the server's."""
-
-    def __init__(self, exchange: Http1Exchange, downstream: Downstream) -> None:
-        super().__init__(exchange, downstream.transport)
-        self._address = Peer.CLIENT, downstream.peer()
-        self._downstream = downstream
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        super().connection_lost(exc)
-        self._downstream.connection_lost(exc)
-
-
-class _UpstreamEnd(_End, asyncio.BufferedProtocol):
+@final
+class _PodEnd(_End):
     """The pod's side; its connection goes on being counted by its pool."""
-
-    def __init__(self, exchange: Http1Exchange, upstream: Upstream) -> None:
-        super().__init__(exchange, upstream.transport)
-        self._upstream = upstream
-        self._address = Peer.POD, upstream.pool.pod.address
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        return self._upstream.get_buffer(sizehint)
+        return SMALL_BUFFER if self._unread.scarce else BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         self.data_received(received(nbytes))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        self._upstream.pool.closed(self._upstream)
-        super().connection_lost(exc)
 
-
-def tunnel(exchange: Http1Exchange, downstream: Downstream, upstream: Upstream) -> None:
-    """Join the two connections. ``exchange.tunnel_closed`` is called when they part, maybe twice.
+def tunnel(
+    client: SwitchingSide,
+    pod: SwitchingSide,
+    touch: Callable[[], None],
+    closed: Callable[[], None],
+) -> None:
+    """Join the two connections.
 
     What the client sent behind its request is held until here, and sent now (RFC 9110 section
     7.8: the server's 101 comes first).
+
+    Arguments:
+        touch: called when bytes pass.
+        closed: called when the two part, maybe twice.
     """
-    upstream.expect_slow_reading(True)
-    client, pod = _DownstreamEnd(exchange, downstream), _UpstreamEnd(exchange, upstream)
-    client.peer, pod.peer = pod, client
-    to_client, to_pod = upstream.take_early(), downstream.take_early()
-    downstream.transport.set_protocol(client)
-    upstream.transport.set_protocol(pod)
-    downstream.transport.resume_reading()
-    if downstream.full:
-        client.pause_writing()
-    if exchange.paused:
-        pod.pause_writing()
-    if to_client:
-        client.transport.write(to_client)
-    if to_pod:
-        pod.transport.write(to_pod)
+    client_is_full, pod_is_full = client.is_stopped(), pod.is_stopped()
+    at_client = _End(client, touch, closed)
+    at_pod = _PodEnd(pod, touch, closed)
+    at_client.peer, at_pod.peer = at_pod, at_client
+    # The loops look methods up by name: a compiled class has no base of theirs.
+    at_client.transport.set_protocol(cast(asyncio.BaseProtocol, at_client))
+    at_pod.transport.set_protocol(cast(asyncio.BaseProtocol, at_pod))
+    at_client.transport.resume_reading()
+    if client_is_full:
+        at_client.pause_writing()
+    if pod_is_full:
+        at_pod.pause_writing()
+    if at_pod.early:
+        at_client.transport.write(at_pod.early)
+    if at_client.early:
+        at_pod.transport.write(at_client.early)

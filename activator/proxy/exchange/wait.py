@@ -7,14 +7,9 @@ the other field. Knative has no counterpart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from activator.wake_ups import Phase, WakeUp
+from activator.entries import Entry
+from activator.wake_ups import Phase, WakeUp, WakeUps
 from throttler.pod import PodTracker
-
-if TYPE_CHECKING:
-    from activator.proxy.client.shared import Proxy
-    from activator.proxy.exchange.exchange import Exchange
 
 #: Whether an answer waited for a pod to start.
 WARM = b"\r\nActivator-Cold-Start: false"
@@ -25,17 +20,20 @@ class Wait:
     """One request's wait, or waits, where its pod was lost.
 
     Arguments:
+        wake_ups: the cold starts of revisions.
         arrived: when it was admitted.
+        server_timing: whether its response says how long it waited.
 
     Attributes:
         wake_up: what it waits or waited for; None if that was room in a pod.
         assigned_at: when it last got a pod; None before.
     """
 
-    __slots__ = ("_arrived", "_proxy", "assigned_at", "wake_up")
+    __slots__ = ("_arrived", "_server_timing", "assigned_at", "wake_up", "wake_ups")
 
-    def __init__(self, proxy: Proxy, arrived: float) -> None:
-        self._proxy = proxy
+    def __init__(self, wake_ups: WakeUps, arrived: float, *, server_timing: bool) -> None:
+        self.wake_ups = wake_ups
+        self._server_timing = server_timing
         self._arrived = arrived
         self.wake_up: WakeUp | None = None
         self.assigned_at: float | None = None
@@ -47,19 +45,19 @@ class Wait:
     def answered(self, pod: PodTracker, now: float) -> bytes:
         """Take the first byte of its answer; return as ``fields``."""
         if self.wake_up is not None and self.assigned_at is not None:
-            self._proxy.driver.wake_ups.answered(self.wake_up, self.assigned_at, pod.dest, now)
+            self.wake_ups.answered(self.wake_up, self.assigned_at, pod.dest, now)
         return self.fields(now)
 
     def ended(self, outcome: str, now: float) -> None:
         """Take how it ended."""
         if self.wake_up is not None:
-            self._proxy.driver.wake_ups.left(self.wake_up, outcome, now)
+            self.wake_ups.left(self.wake_up, outcome, now)
 
     def fields(self, now: float) -> bytes:
         """Return the field lines that an answer begun now gets for it; empty where none are set."""
-        return self._server_timing(now) if self._proxy.server_timing else b""
+        return self._timing(now) if self._server_timing else b""
 
-    def _server_timing(self, now: float) -> bytes:
+    def _timing(self, now: float) -> bytes:
         """Return the field Server-Timing, preceded by its CRLF.
 
         ``queue`` is the time without a pod, with what is known of it: ``scale`` until Kubernetes
@@ -81,18 +79,18 @@ class Wait:
         return b"\r\nServer-Timing: " + b", ".join(metrics)
 
 
-def begin_wait(exchange: Exchange, now: float) -> None:
-    """Take that a request begins to wait, perhaps once more."""
-    wait = exchange.wait
-    if wait is None:
-        wait = exchange.wait = Wait(exchange.downstream.proxy, exchange.ticket.arrived)
+def joined(wait: Wait, entry: Entry, notes: bytes, now: float) -> bytes:
+    """Record that a request begins to wait, perhaps once more; return its notes.
+
+    Arguments:
+        notes: field lines of ours for its response, so far.
+    """
     if wait.wake_up is None or wait.wake_up.ended is not None:
-        entry = exchange.entry
-        wake_ups = exchange.downstream.proxy.driver.wake_ups
-        joined = wake_ups.join(entry.throttler, entry.counters.wake_ups, now)
-        if joined is not None:
-            wait.wake_up = joined
-            exchange.notes = exchange.notes.replace(WARM, COLD)
+        wake_up = wait.wake_ups.join(entry.throttler, entry.counters.wake_ups, now)
+        if wake_up is not None:
+            wait.wake_up = wake_up
+            return notes.replace(WARM, COLD)
+    return notes
 
 
 def _dur(seconds: float) -> bytes:

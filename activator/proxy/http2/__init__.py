@@ -1,7 +1,7 @@
-"""HTTP/2 without sockets: frames, compressed header fields, and what requests consist of.
+"""HTTP/2 (RFC 9113) with HPACK (RFC 7541).
 
-``frame_reader`` cuts a connection's bytes into frames and says of each what RFC 9113 section 6
-says; ``frames`` builds them. ``hpack`` is RFC 7541, with ``huffman`` and ``static_table``;
-``fields`` makes requests, answers and trailers of what it decodes, and header blocks of what
-passes on. Bytes in, records out: no socket, no loop, no clock, and no stream's state.
+``frame_reader`` cuts bytes into frames, ``frames`` builds them; ``hpack``, ``huffman`` and
+``static_table`` read and write header blocks; ``fields`` and ``section`` say what they mean;
+``flow`` counts windows. All of these are pure. ``stream`` and ``connection`` hold what both ends
+of a connection have; only ``connection`` knows a transport.
 """

@@ -1,120 +1,199 @@
-"""What both sides of the relay have in common: one connection, its streams, and flow control.
+"""One HTTP/2 connection, of a client or to a pod: its streams, frames, and flow control.
 
 What a stream has to send waits here for the windows and for the transport, at most a window's
-worth: its peer's sender is told of room only as what it sent goes out on the other side. All that
-one turn of the loop has to say goes out in one write.
+worth: its peer's sender gets room only as what it sent goes out on the other side. All that one
+turn of the loop has to say goes out in one write. What frames mean is up to its side.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast, final
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.flow import CONNECTION_WINDOW, Flow
 from activator.proxy.http2.frame_reader import FrameReader
 from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.http2.settings import Setting, write_settings
-from activator.proxy.http2.stream import STREAM_WINDOW, TELL_AFTER
+from activator.proxy.http2.stream import (
+    STREAM_WINDOW,
+    Stream,
+    StreamConnection,
+)
 from activator.proxy.transport import presence
+from activator.proxy.transport.unread import Peer, UnreadBytes
 
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable
-
-    from activator.proxy.http2.stream import Stream
-    from activator.proxy.transport.unread import Peer, UnreadBytes
-
-#: Bytes that a peer may send on all streams beyond what has come. Streams are bounded each by
-#: itself, so that one that nobody reads does not stop the others; this bounds what comes in one
-#: turn.
-CONNECTION_WINDOW: Final = 1 << 20
 #: Answers to PING and SETTINGS that may wait for a peer that reads nothing (CVE-2019-9512).
 _MAX_ANSWERS: Final = 1000
 #: Frames without effect: at once, a second, and with each stream that is opened, which is far more
 #: work. Such are PRIORITY, empty DATA, unknown types, and what crosses a stream's end.
 _IDLE_FRAMES: Final = (10_000, 330.0, 8.0)
-#: Bytes of room below which being told of it is work and no room, and has what waits go out in
-#: crumbs (CVE-2019-9511), unless the peer gives back what it got in such pieces. Larger ones come
-#: as a client reads, and are less work than a request.
-_SMALL_INCREMENT: Final = 64
 #: Bytes that may wait for the kernel besides payload, which waits for its stream.
 MAX_BACKLOG: Final = 256 << 10
 #: Seconds for a peer that has broken the rules to take what is written for it.
 PART_SECONDS: Final = 5.0
 
 
-class Connection(asyncio.Protocol):
-    """One connection; a frame_reader.FrameHandler.
+class ConnectionSide(ABC):
+    """What is different at the two ends: a client's connection, and one to a pod."""
+
+    @abstractmethod
+    def made(self) -> None:
+        """The connection is there."""
+
+    @abstractmethod
+    def lost(self, exc: Exception | None) -> None:
+        """The connection is no more."""
+
+    @abstractmethod
+    def on_full(self) -> None:
+        """The peer does not take what has been written for it."""
+
+    @abstractmethod
+    def on_room(self) -> None:
+        """It takes more again."""
+
+    @abstractmethod
+    def on_backlog(self) -> None:
+        """The peer does not take even what flow control does not hold back."""
+
+    @abstractmethod
+    def on_unfinished(self, size: int) -> None:
+        """What came ends in the middle of a header block, of so many bytes, or of the beginning."""
+
+    @abstractmethod
+    def on_finished(self) -> None:
+        """What had begun has come to its end."""
+
+    @abstractmethod
+    def on_goaway_due(self) -> None:
+        """Add GOAWAY to what is about to be written, if it still applies."""
+
+    @abstractmethod
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """The peer has broken a rule, and was sent GOAWAY: close."""
+
+    @abstractmethod
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader: the peer takes nothing of what waits for the kernel."""
+
+    @abstractmethod
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See unread.Reader: the peer takes nothing of a stream."""
+
+    @abstractmethod
+    def is_idle(self, stream: int) -> bool:
+        """Return whether a stream has never begun."""
+
+    @abstractmethod
+    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """A whole header block came."""
+
+    @abstractmethod
+    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
+        """Payload came; ``trailers`` is None as long as there is more to come."""
+
+    @abstractmethod
+    def on_half_closed(self, stream: Stream) -> None:
+        """We have sent all on a stream on which the peer has not."""
+
+    @abstractmethod
+    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
+        """The peer has ended a stream, which was ``owner``'s and is forgotten."""
+
+    @abstractmethod
+    def on_forgotten(self, stream: Stream) -> None:
+        """A stream is over."""
+
+    @abstractmethod
+    def on_stray(self, stream: int) -> None:
+        """DATA or a header block came for a stream that is over."""
+
+    @abstractmethod
+    def on_settings(self) -> None:
+        """Settings came."""
+
+    @abstractmethod
+    def on_max_streams(self, count: int) -> None:
+        """The peer takes so many streams at a time."""
+
+    @abstractmethod
+    def on_goaway(self, last_stream: int) -> None:
+        """The peer takes no more streams, and has looked at none behind ``last_stream``."""
+
+    @abstractmethod
+    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See FrameHandler.stream_error."""
+
+
+@final
+class Connection(StreamConnection):
+    """One connection: the loop's protocol object, and a frame_reader.FrameHandler.
 
     Attributes:
+        side: what is different at this end.
         streams: those that are not over, by number.
         opened: how many have begun; last_stream: the last of the peer's, which a pod has none of.
         full: the peer does not take what has been written for it.
-        peer_window: bytes that may be sent on a new stream.
+        ending: nothing that comes is read any more.
         goaway_due: the next write ends with GOAWAY, unless a stream has begun by then.
         late_at: when what has begun has to be complete: a header block, or the connection itself.
     """
 
-    # With more than 30 attributes (SHARED_KEYS_MAX_SIZE in CPython 3.11) each object would have a
-    # dict of its own, and every call of a method would be looked up anew.
     __slots__ = (
-        "_allowed",
         "_answers",
         "_begun",
         "_blocked",
         "_clock",
-        "_crumbs",
-        "_decoder",
-        "_granted",
         "_idle_frames",
-        "_late",
-        "_max_frame",
         "_out",
-        "_owed",
         "_passed",
         "_reader",
         "_reading",
         "_scheduled",
-        "_sent_at_ping",
-        "_window",
+        "decoder",
         "ending",
+        "flow",
         "full",
         "goaway_due",
         "last_stream",
         "late_at",
         "opened",
-        "peer_window",
+        "side",
         "streams",
         "transport",
         "unread",
     )
 
-    def __init__(self, clock: Callable[[], float], unread: UnreadBytes, *, server: bool) -> None:
+    def __init__(
+        self,
+        side: ConnectionSide,
+        clock: Callable[[], float],
+        unread: UnreadBytes,
+        *,
+        server: bool,
+    ) -> None:
+        self.side = side
         self.unread = unread
+        self.flow = Flow()
         self._reader = FrameReader(self, preface=server)
-        self._decoder = Decoder()
+        self.decoder = Decoder()
         self._clock = clock
         self._out: list[bytes] = []
         self._scheduled = False
         self._reading = False
         self._answers = 0
         self._idle_frames = Budget(*_IDLE_FRAMES)
-        self._window = self._granted = frames.DEFAULT_WINDOW
-        self._sent_at_ping = -1
-        self._crumbs = [0, 0]  # bytes of small increments: of the connection, of streams
-        self._late = 0  # payload that may still come for streams that are over
-        self._allowed = CONNECTION_WINDOW
-        self._owed = 0
-        self._max_frame = frames.DEFAULT_MAX_FRAME
         self._blocked: dict[int, Stream] = {}
         # Payload in ``_out``, or in a transport that is full: who is to know when it has gone.
         self._passed: list[tuple[Callable[[int], None], int]] = []
         self._begun = False  # the first header block is written
-        self.peer_window = frames.DEFAULT_WINDOW
         self.late_at = inf
         self.full = False
         self.ending = False
@@ -143,6 +222,17 @@ class Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         self.transport = cast(asyncio.Transport, transport)
         presence.notice_slow_reader(self.transport)
+        self.side.made()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.ending = True
+        self.unread.hold(self, 0)
+        self.side.lost(exc)
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol: nobody half-closes HTTP/2 (RFC 9113 section 9.1)."""
+        return False
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -155,14 +245,16 @@ class Connection(asyncio.Protocol):
             self.fail(fault)
         self._reading = False
         if self._reader.unfinished:
-            self.on_unfinished()
+            self.side.on_unfinished(self._reader.block_size)
         elif self.late_at != inf:
-            self.on_finished()
-        self._flush()
+            self.late_at = inf
+            self.side.on_finished()
+        self.flush()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
         self.full = True
+        self.side.on_full()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -171,6 +263,7 @@ class Connection(asyncio.Protocol):
         self.unread.hold(self, 0)
         self._report_passed()
         self._pump_all()
+        self.side.on_room()
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -179,14 +272,15 @@ class Connection(asyncio.Protocol):
         self._out.append(data)
         if not self._scheduled and not self._reading:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is to be sent."""
         self._scheduled = False
         out, transport = self._out, self.transport
         if out and not transport.is_closing():
             if self.goaway_due:
-                self.on_goaway_due()
+                self.side.on_goaway_due()
             self._out = []
             transport.write(out[0] if len(out) == 1 else b"".join(out))
             if self.full:
@@ -202,7 +296,7 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.unread.hold(self, presence.count_held(self.transport))
         if self.transport.get_write_buffer_size() > MAX_BACKLOG:
-            self.on_backlog()
+            self.side.on_backlog()
 
     def _report_passed(self) -> None:
         """Have the senders of payload that the kernel took send more."""
@@ -215,7 +309,7 @@ class Connection(asyncio.Protocol):
         if not self._begun:
             self._begun = True
             block = NO_TABLE + block
-        self.write(frames.headers(stream.id, block, ended=ended, limit=self._max_frame))
+        self.write(frames.headers(stream.id, block, ended=ended, limit=self.flow.max_frame))
         if ended:
             self._sent_all(stream)
 
@@ -227,12 +321,12 @@ class Connection(asyncio.Protocol):
             stream.unsent
             or self.full
             or size > stream.window
-            or size > self._window
-            or size > self._max_frame
+            or size > self.flow.window
+            or size > self.flow.max_frame
         ):
             return False
         stream.window -= size
-        self._window -= size
+        self.flow.window -= size
         self.write(frames.data_head(stream.id, size, ended=ended) + payload)
         if ended:  # what came has ended too: its sender needs no more room
             self._sent_all(stream)
@@ -254,7 +348,7 @@ class Connection(asyncio.Protocol):
     def _send_piece(self, stream: Stream, unsent: deque[bytes]) -> bool:
         """Send one frame of a stream; return whether there was room for it."""
         piece = unsent[0]
-        room = min(stream.window, self._window, self._max_frame)
+        room = min(stream.window, self.flow.window, self.flow.max_frame)
         if room <= 0 or self.full:
             return False
         if len(piece) > room:
@@ -266,7 +360,7 @@ class Connection(asyncio.Protocol):
         stream.window -= size
         stream.left -= size
         self.unread.hold(stream, stream.left)
-        self._window -= size
+        self.flow.window -= size
         ended = stream.ends == b"" and not unsent
         self.write(frames.data_head(stream.id, size, ended=ended) + piece)
         if stream.on_sent is not None:
@@ -288,14 +382,13 @@ class Connection(asyncio.Protocol):
 
     def _pump_all(self) -> None:
         """Send what waits, a frame of each stream in turn, so that none starves another."""
-        while self._blocked and not self.full and self._window > 0:
+        while self._blocked and not self.full and self.flow.window > 0:
             stream = next(iter(self._blocked.values()))
             del self._blocked[stream.id]
-            if stream.window <= 0 or (
-                stream.unsent and not self._send_piece(stream, stream.unsent)
-            ):
+            unsent = stream.unsent
+            if stream.window <= 0 or (unsent and not self._send_piece(stream, unsent)):
                 continue
-            if stream.unsent:
+            if unsent:
                 self._blocked[stream.id] = stream
             else:
                 self._send_end(stream)
@@ -303,24 +396,22 @@ class Connection(asyncio.Protocol):
     def _sent_all(self, stream: Stream) -> None:
         stream.closed = True
         if not stream.peer_closed:
-            self.on_half_closed(stream)
+            self.side.on_half_closed(stream)
         elif stream.fault:
             self.end(stream, stream.fault)
         else:
             self.forget(stream)
 
-    def on_half_closed(self, stream: Stream) -> None:
-        """We have sent all on a stream on which the peer has not."""
-
     def reset(self, stream: int, code: int) -> None:
         """See FrameHandler."""
-        found = self._known(stream)
+        found = self.known(stream)
         if found is None:
             self.idle_frame()
             return
+        owner = found.owner
         found.peer_closed = True
         self.forget(found)
-        self.on_reset(found, code)
+        self.side.on_reset(found, owner, code)
 
     def end(self, stream: Stream, code: int) -> None:
         """End a stream by RST_STREAM, unless it is over."""
@@ -339,46 +430,37 @@ class Connection(asyncio.Protocol):
             self.unread.hold(stream, 0)
         self._blocked.pop(stream.id, None)
         self.streams.pop(stream.id, None)
+        self.side.on_forgotten(stream)
 
     def expect_late(self, size: int) -> None:
         """So much payload may have been sent before the peer learns that its stream is over."""
-        self._late += max(size, 0)
+        self.flow.late += max(size, 0)
 
     def fail(self, fault: ConnectionFault) -> None:
         """Say what is wrong, and close."""
         self.ending = True
         self._out.append(frames.goaway(self.last_stream, fault.code, fault.reason.encode()))
-        self._flush()
-        self.part()
-
-    def part(self) -> None:
-        """Close, but for what a peer that reads nothing does not take."""
-        self.transport.close()
-        asyncio.get_running_loop().call_later(PART_SECONDS, self.transport.abort)
+        self.flush()
+        self.side.on_failed(fault)
 
     # -- frames ---------------------------------------------------------------------------------
 
-    def _known(self, stream: int) -> Stream | None:
+    def known(self, stream: int) -> Stream | None:
         """Return a stream; None for one that is over.
 
         Raises:
             ConnectionFault: it has never begun (RFC 9113 section 5.1).
         """
         found = self.streams.get(stream)
-        if found is None and self.is_idle(stream):
+        if found is None and self.side.is_idle(stream):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {stream} is idle")
         return found
 
     def data(self, stream: int, payload: bytes, length: int, ended: bool) -> None:
         """See FrameHandler."""
-        self._allowed -= length
-        self._owed += length
-        if self._allowed < 0:
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
-        if self._owed * TELL_AFTER >= CONNECTION_WINDOW:
-            self.write(frames.window_update(0, self._owed))
-            self._allowed += self._owed
-            self._owed = 0
+        owed = self.flow.came(length)
+        if owed:
+            self.write(frames.window_update(0, owed))
         found = self.streams.get(stream)
         if found is None:
             self._late_data(stream, length)
@@ -397,28 +479,24 @@ class Connection(asyncio.Protocol):
         found.peer_closed = ended
         if length > len(payload):
             found.credit(length - len(payload))
-        self.on_data(found, payload, b"" if ended else None)
+        self.side.on_data(found, payload, b"" if ended else None)
         if ended and found.closed:
-            if found.fault:
-                self.end(found, found.fault)
-            else:
-                self.forget(found)
+            self.peer_ended(found)
 
     def _late_data(self, stream: int, length: int) -> None:
         """DATA came for a stream that is over. What its window allowed is free, however small its
         frames are: as much as if the stream had gone on."""
-        self._known(stream)
-        if 0 < length <= self._late:
-            self._late -= length
-        else:
-            self.on_stray(stream)
+        self.known(stream)
+        if not self.flow.came_late(length):
+            self.stray(stream)
 
     def _fits(self, stream: Stream, size: int, ended: bool) -> bool:
         """Count payload against the content-length that was said (RFC 9113 section 8.1.1)."""
         stream.missing -= size
         return stream.missing == 0 if ended else stream.missing >= 0
 
-    def _peer_ended(self, stream: Stream) -> None:
+    def peer_ended(self, stream: Stream) -> None:
+        """The peer has sent all on a stream."""
         stream.peer_closed = True
         if not stream.closed:
             return
@@ -427,21 +505,23 @@ class Connection(asyncio.Protocol):
         else:
             self.forget(stream)
 
-    def on_stray(self, stream: int) -> None:
+    def stray(self, stream: int) -> None:
         """Handle DATA or a header block for a stream that is over."""
         self.idle_frame()
+        self.side.on_stray(stream)
 
     def settings(self, values: list[tuple[int, int]]) -> None:
         """See FrameHandler. Of a setting that a frame says often the last value holds: each change
         of the window would look at all streams, and a frame has room for 2,730."""
+        self.side.on_settings()
         for identifier, value in dict(values).items():
             if identifier == Setting.INITIAL_WINDOW_SIZE:
-                self._resize(value - self.peer_window)
-                self.peer_window = value
+                self._resize(value - self.flow.peer_window)
+                self.flow.peer_window = value
             elif identifier == Setting.MAX_FRAME_SIZE:
-                self._max_frame = min(value, frames.DEFAULT_MAX_FRAME)
+                self.flow.max_frame = min(value, frames.DEFAULT_MAX_FRAME)
             elif identifier == Setting.MAX_CONCURRENT_STREAMS:
-                self.on_max_streams(value)
+                self.side.on_max_streams(value)
         self.idle_frame()
         self._answer(frames.SETTINGS_ACK)
         self._pump_all()
@@ -459,12 +539,9 @@ class Connection(asyncio.Protocol):
         self.idle_frame()
 
     def ping(self, opaque: bytes, ack: bool) -> None:
-        """See FrameHandler. A peer that receives may ask as often as something comes: gRPC finds
-        out so how wide the way is, thousands of times a second."""
-        sent = self._granted - self._window
-        if ack or sent == self._sent_at_ping:
+        """See FrameHandler."""
+        if self.flow.is_idle_ping() or ack:
             self.idle_frame()
-        self._sent_at_ping = sent
         if not ack:
             self._answer(frames.ping(opaque, ack=True))
 
@@ -480,12 +557,12 @@ class Connection(asyncio.Protocol):
         if not stream:
             self._widen(increment)
             return
-        found = self._known(stream)
+        found = self.known(stream)
         if found is None:
             self.idle_frame()
             return
-        if increment < _SMALL_INCREMENT:
-            self._count_crumb(1, increment)
+        if self.flow.is_crumb(1, increment):
+            self.idle_frame()
         found.window += increment
         if found.window > frames.MAX_31_BITS:
             self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
@@ -494,72 +571,32 @@ class Connection(asyncio.Protocol):
             self.pump(found)
 
     def _widen(self, increment: int) -> None:
-        if increment < _SMALL_INCREMENT:
-            self._count_crumb(0, increment)
-        self._granted += increment
-        self._window += increment
-        if self._window > frames.MAX_31_BITS:
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
-        self._pump_all()
-
-    def _count_crumb(self, kind: int, size: int) -> None:
-        """Count a small increment: free as long as the peer gives back what it got."""
-        self._crumbs[kind] += size
-        if self._crumbs[kind] > self._granted - self._window:
+        if self.flow.widen(increment):
             self.idle_frame()
-
-    def on_unfinished(self) -> None:
-        """What came ends in the middle of a header block, or of the beginning."""
-
-    def on_finished(self) -> None:
-        """What had begun has come to its end."""
-        self.late_at = inf
-
-    def on_goaway_due(self) -> None:
-        """Add GOAWAY to what is about to be written, if it still applies."""
-
-    def on_backlog(self) -> None:
-        """The peer does not take even what flow control does not hold back."""
+        self._pump_all()
 
     def idle_frame(self) -> None:
         """See FrameHandler."""
         if not self._idle_frames.take(self._clock(), self.opened):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without effect")
 
-    @abstractmethod
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader: the peer takes nothing of what waits for the kernel."""
+        """See unread.Reader."""
+        return self.side.end_unread()
 
-    @abstractmethod
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See unread.Reader: the peer takes nothing of a stream."""
+        """See StreamConnection."""
+        return self.side.end_stream_unread(stream)
 
-    # -- what a side makes of it ----------------------------------------------------------------
-
-    @abstractmethod
-    def is_idle(self, stream: int) -> bool:
-        """Whether a stream has never begun."""
-
-    @abstractmethod
     def headers(self, stream: int, block: bytes, ended: bool) -> None:
         """See FrameHandler."""
+        self.side.on_headers(stream, block, ended)
 
-    @abstractmethod
-    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        """Payload came; ``trailers`` is None as long as there is more to come."""
-
-    @abstractmethod
-    def on_reset(self, stream: Stream, code: int) -> None:
-        """The peer has ended a stream; it is forgotten."""
-
-    @abstractmethod
-    def on_max_streams(self, count: int) -> None:
-        """The peer takes so many streams at a time."""
-
-    @abstractmethod
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
         """See FrameHandler."""
+        self.idle_frame()
+        self.side.on_goaway(last_stream)
 
-    @abstractmethod
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """See FrameHandler."""
+        self.side.on_stream_error(stream, code, reason)

@@ -27,6 +27,11 @@ class ErrorCode(IntEnum):
     HTTP_1_1_REQUIRED = 0xD
 
 
+def name_of_code(code: int) -> str:
+    """Return an error code in words, or as a number where it has none."""
+    return ErrorCode(code).name if code <= max(ErrorCode) else str(code)
+
+
 class ConnectionFault(Exception):
     """A connection error (RFC 9113 section 5.4.1): say it by GOAWAY, then close.
 

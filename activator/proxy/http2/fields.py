@@ -67,7 +67,8 @@ class RequestFields:
         length: Content-Length, -1 if it is not said.
         block: the fields that go on as they came, ready for a pod: :method and :path, and all but
             the other pseudo fields and what is ours (``proxy.message.fields``).
-        bodiless, forwarded: what an exchange has made of it, for the next one that says the same.
+        bodiless: the request without a body; forwarded: the block with the fields that say who has
+            sent it. Made at the first use, for the next request that says the same.
     """
 
     method: bytes

@@ -1,42 +1,60 @@
 """One stream of one connection: what it may send and take, and what waits to be sent on it.
 
-Its connection decides what goes out when; both sides of the relay have the same streams.
+Its connection decides what goes out when; clients and pods have the same streams.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, final
 
 from activator.proxy.http2 import frames
+from activator.proxy.http2.flow import TELL_AFTER
 from activator.proxy.message.body import pile
-from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from activator.proxy.exchange.http2_exchange import Http2Exchange
-    from activator.proxy.http2.connection import Connection
-    from activator.proxy.transport.unread import Peer
+from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 
 #: Bytes that a peer may send on a stream beyond what has gone out on the other side.
 STREAM_WINDOW: Final = WINDOW
-#: Share of a window that is gone before its peer is told of room.
-TELL_AFTER: Final = 2
 
 
+class StreamConnection(ABC):
+    """A stream's connection, as a stream uses it."""
+
+    __slots__ = ()
+
+    unread: UnreadBytes
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Have frames sent, with all others of this turn of the loop."""
+
+    @abstractmethod
+    def send_whole(self, stream: Stream, payload: bytes, *, ended: bool) -> bool:
+        """Send payload in one frame if nothing is in its way; return whether it was sent."""
+
+    @abstractmethod
+    def pump(self, stream: Stream) -> None:
+        """Send what windows and transport allow of a stream; the rest waits."""
+
+    @abstractmethod
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See unread.Reader: the peer takes nothing of a stream."""
+
+
+@final
 class Stream:
     """One stream of one connection.
 
     Attributes:
-        exchange: whose it is; None once that has ended, or takes no more of what comes.
-        answered: on a pod's side: the head of the final answer has come.
+        owner: the side of an exchange that takes what comes; None once that has ended.
         window: bytes that may be sent on it, may be negative (RFC 9113 section 6.9.2).
         unsent: payload that waits to be sent, if any; left: its bytes.
         ends: what ends it behind that: a block of trailers, empty for none, None as long as there
             is more to come.
         on_sent: called with bytes of payload once the kernel has them.
-        allowed: bytes that the peer may still send; owed: that it may send once it is told.
+        allowed: bytes that the peer may still send; owed: that it may send once it is announced.
         closed: it was ended by our side; peer_closed: by the other side.
         missing: bytes of payload that were announced and have not come; -1 for not known.
         fault: error code of the RST_STREAM that follows when both sides have ended; 0 for none.
@@ -44,28 +62,28 @@ class Stream:
 
     __slots__ = (
         "allowed",
-        "answered",
         "closed",
         "connection",
         "ends",
-        "exchange",
         "fault",
         "id",
         "left",
         "missing",
         "on_sent",
         "owed",
+        "owner",
         "peer_closed",
         "unsent",
         "window",
     )
 
-    def __init__(self, connection: Connection, stream: int, exchange: Http2Exchange | None) -> None:
+    def __init__(
+        self, connection: StreamConnection, stream: int, window: int, owner: object | None
+    ) -> None:
         self.connection = connection
         self.id = stream
-        self.exchange = exchange
-        self.answered = False
-        self.window = connection.peer_window
+        self.owner = owner
+        self.window = window
         self.unsent: deque[bytes] | None = None  # few streams need one, and it takes 0.6 KiB
         self.left = 0
         self.ends: bytes | None = None

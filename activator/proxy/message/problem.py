@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.replies import PLAIN, Reply, not_found, printable
 from throttler.errors import RevisionNotFound
 from throttler.reason import MEANINGS
-
-if TYPE_CHECKING:  # an exchange has its replies fitted here
-    from activator.proxy.exchange.exchange import Exchange
 
 #: What a reason's word is appended to (RFC 4151). Not an address: an answer of a service's host
 #: must not send its reader to a path of that service.
@@ -28,25 +25,32 @@ _PROBLEM: Final = b"\r\nContent-Type: application/problem+json"
 _VARY: Final = b"\r\nVary: Accept"
 
 
-def fitted(reply: Reply, exchange: Exchange, now: float) -> Reply:
-    """Return an exchange's reply as its client gets it: with the exchange's notes, and as JSON
-    for who would rather have that.
+def fitted(
+    reply: Reply,
+    lines: bytes,
+    notes: bytes,
+    namespace: str,
+    revision: str,
+    waited: float,
+    attempts: int,
+) -> Reply:
+    """Return a reply to a revision's request as its client gets it, perhaps as JSON.
 
     Arguments:
-        now: seconds, on the clock of the ticket's arrival.
+        lines: the request's header fields, each preceded by its CRLF.
+        notes: the exchange's field lines for the response.
+        waited: seconds; attempts: how often the request was given to a pod.
     """
-    reply = replace(reply, fields=reply.fields + _VARY + exchange.notes)
-    if not prefers_json(exchange.request.lines):
+    reply = replace(reply, fields=reply.fields + _VARY + notes)
+    if not prefers_json(lines):
         return reply
-    revision = exchange.entry.throttler.revision.id
-    waited = round(max(0.0, now - exchange.ticket.arrived), 3)
     about: dict[str, str | float] = {
-        "namespace": revision.namespace,
-        "revision": revision.name,
-        "waitedSeconds": waited,
+        "namespace": namespace,
+        "revision": revision,
+        "waitedSeconds": round(max(0.0, waited), 3),
     }
-    if exchange.attempts > 1:
-        about["attempts"] = exchange.attempts
+    if attempts > 1:
+        about["attempts"] = attempts
     return _as_problem(reply, about)
 
 

@@ -69,12 +69,14 @@ class Request:
         length: Content-Length, 0 without body, -1 if the length is unknown.
         upgrade: the protocol asked for by Upgrade, empty if there is none.
         expects_continue: whether the client waits for 100 before it sends the body.
+        counted_as: the method for metrics: clients may make up any number of others.
 
     Nothing changes a request once it is read: exchanges of a recurring HTTP/2 block share one.
     """
 
     __slots__ = (
         "_lines",
+        "counted_as",
         "expects_continue",
         "fields",
         "has_body",
@@ -116,6 +118,7 @@ class Request:
         self.upgrade: Final = upgrade
         self.expects_continue: Final = expects_continue
         self.section: Final = section
+        self.counted_as: Final = method if method in _CHECKED_AS_IS else b"_OTHER"
 
     @property
     def lines(self) -> bytes:
@@ -132,9 +135,10 @@ class Request:
         """Return the fields that mean something to us and are no framing, as lines."""
         return lines_of(dict(each for each in self.fields.items() if is_ours(each[0])))
 
-    def counted_as(self) -> bytes:
-        """Return the method for metrics: clients may make up any number of others."""
-        return self.method if self.method in _CHECKED_AS_IS else b"_OTHER"
+    def size(self) -> int:
+        """Return about how many bytes a pod gets of the head."""
+        lines = 0 if self._lines is None else len(self._lines)
+        return len(self.target) + len(self.section) + lines
 
 
 @dataclass(frozen=True, slots=True)

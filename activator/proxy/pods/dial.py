@@ -11,7 +11,7 @@ import socket
 import ssl
 from typing import NamedTuple, Protocol
 
-from activator.proxy.pods.http1 import Upstream
+from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.transport import presence
 from activator.tls.agreed import HTTP2, protocol
 from activator.tls.certificates import reason
@@ -40,7 +40,7 @@ class Dialer(Protocol):
     def wants_connection(self) -> bool:
         """Whether it still has a use for one."""
 
-    def on_dialed(self, upstream: Upstream) -> None:
+    def on_dialed(self, upstream: Http1Pod) -> None:
         """Here it is. Who has no use for it any more puts it into its pool."""
 
     def on_dial_failed(self, error: str, cause: str) -> None:

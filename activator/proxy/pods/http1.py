@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import select
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Final, Protocol, cast, final
 
 from activator.keepalive import SocketKind, bound_unacknowledged
-from activator.proxy.message.body import Body, CloseBody
+from activator.proxy.exchange.crossing import as_lines
+from activator.proxy.exchange.observers import Trace, lines_to_send
+from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.sides import Asker, ClientSide, PodSide, SwitchingSide
+from activator.proxy.http2.frames import HEAD_BYTES
+from activator.proxy.message.body import Body, CloseBody, chunk
+from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.request import Request, pod_head, wants_trailers
 from activator.proxy.message.response import Response, read_response, with_crlf
 from activator.proxy.transport import presence
-from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer
-
-if TYPE_CHECKING:  # a pool makes connections, a connection returns to its pool
-    from activator.proxy.pods.pools import Pool
+from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER
+from activator.proxy.transport.unread import Peer, UnreadBytes
 
 #: Bytes of a response head (Go's transport: 10 MiB by default, envoy 60 KiB).
 MAX_HEAD = 1 << 20
@@ -26,16 +31,16 @@ MAX_HEAD = 1 << 20
 _PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
 #: Interim (1xx) answers to one request (Go: 5, then by bytes).
 MAX_INTERIM = 16
-#: What pods send is read into here, and copied out before the next read: the loop's own buffer
-#: takes 250 KiB at a time, and keeps them all where a client does not read. Large pieces also cost
-#: more than small ones, whose memory is still in the processor's cache.
-_BUFFER = memoryview(bytearray(WINDOW))
-_SMALL_BUFFER = _BUFFER[:SMALL_WINDOW]
+#: Bytes of a body that a pod's kernel takes whether or not the pod reads (Linux: 64 KiB at first).
+_FITS_ANY_WINDOW: Final = 32 << 10
+#: How an HTTP/2 server answers a request in HTTP/1: by its SETTINGS, or by GOAWAY (RFC 9113
+#: section 3.4). The first byte is a length's, which no response in HTTP/1 begins with.
+_HTTP2_TYPES: Final = (b"\x04", b"\x07")
 
 
-def received(nbytes: int) -> bytes:
-    """Return so many bytes, which the loop has just read into ``Upstream.get_buffer``."""
-    return _BUFFER[:nbytes].tobytes()
+def _is_http2(data: bytes) -> bool:
+    """Return whether what a pod sends is the beginning of HTTP/2: the head of a first frame."""
+    return data[:1] == b"\x00" and data[3:4] in _HTTP2_TYPES and data[5:9] == bytes(4)
 
 
 def lost_error(error: Exception | None) -> str:
@@ -83,21 +88,56 @@ class Answered(Protocol):
         """It has caught up."""
 
 
-class Upstream(asyncio.BufferedProtocol):
+class Home(Protocol):
+    """The pool that a connection is of."""
+
+    host_lines: bytes
+
+    @property
+    def unread(self) -> UnreadBytes:
+        """What counts the bytes that peers do not read."""
+
+    @property
+    def address(self) -> str:
+        """The pod's ``ip:port``."""
+
+    @property
+    def origin(self) -> str:
+        """Where requests go, as ``scheme://ip:port``."""
+
+    def opened(self, connection: Http1Pod) -> None:
+        """Count a new connection."""
+
+    def closed(self, connection: Http1Pod) -> None:
+        """Forget a connection."""
+
+    def put(self, connection: Http1Pod) -> None:
+        """Keep a connection for the next request, or close it where there are enough."""
+
+    def speaks_http2(self) -> None:
+        """Record that the pod has answered a request in HTTP/1 by frames of HTTP/2."""
+
+
+@final
+class Http1Pod(PodSide):
     """One connection to one pod.
 
     Attributes:
+        owner: who takes the response to the present request; None while there is none.
         reads_slowly: the pod may leave much of the present request unread for long.
     """
 
     __slots__ = (
+        "_asker",
         "_body",
+        "_chunks",
         "_interim",
         "_lost",
         "_partial",
         "_paused",
         "_poll",
         "_response",
+        "_trailers",
         "_unread",
         "idle_since",
         "owner",
@@ -107,7 +147,7 @@ class Upstream(asyncio.BufferedProtocol):
         "transport",
     )
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Home) -> None:
         # For the connection.
         self.pool = pool
         self._unread = pool.unread
@@ -119,6 +159,9 @@ class Upstream(asyncio.BufferedProtocol):
         self._paused = False
         # For the request on it.
         self.owner: Answered | None = None
+        self._asker: Asker | None = None
+        self._chunks = False  # its body goes out in chunks
+        self._trailers = False  # and may have trailers
         self._partial = bytearray()
         self._interim = 0
         self._response: Response | None = None
@@ -128,10 +171,85 @@ class Upstream(asyncio.BufferedProtocol):
 
     # -- for the owner --------------------------------------------------------------------------
 
+    def is_http2(self) -> bool:
+        """See PodSide."""
+        return False
+
+    def is_reused(self) -> bool:
+        """See PodSide."""
+        return self.reused
+
+    def is_full(self) -> bool:
+        """See PodSide."""
+        return self._paused
+
     def send(self, owner: Answered, data: bytes) -> None:
-        """Begin a request; its answer goes to ``owner``."""
+        """Begin a request; its response goes to ``owner``."""
         self.owner = owner
         self.transport.write(data)
+
+    def ask(
+        self,
+        asker: Asker,
+        client: ClientSide,
+        request: Request,
+        body: RequestBody,
+        trace: Trace | None,
+    ) -> None:
+        """See PodSide."""
+        pool = self.pool
+        if trace is None:
+            start, rest = pod_head(request, client.address())
+            head = b"".join((start, pool.host_lines, rest))
+        else:
+            lines = lines_to_send(request, traced=True)
+            start, rest = pod_head(request, client.address(), lines)
+            head = b"".join((start, pool.host_lines, trace.sending(pool.origin), rest))
+        self.owner = self._asker = asker
+        if request.has_body:
+            self._chunks = request.length < 0
+            self._trailers = self._chunks and wants_trailers(request)
+            trailers = as_lines(body.trailers) if request.section else body.trailers
+            head += self._framed(body.pieces, body.complete, trailers)
+        self.transport.write(head)
+        if request.has_body and not 0 <= request.length <= _FITS_ANY_WINDOW:
+            self.expect_slow_reading(True)
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """See PodSide."""
+        data = self._framed(payload, ended, trailers)
+        if data:
+            self.transport.write(data)
+
+    def _framed(self, payload: list[bytes], ended: bool, trailers: bytes) -> bytes:
+        """Return a piece of the request's body as it goes out."""
+        if not self._chunks:
+            return payload[0] if len(payload) == 1 else b"".join(payload)
+        data = chunk(payload) if any(payload) else b""
+        if ended:
+            data += b"0\r\n" + (clean_trailers(trailers) if self._trailers else b"") + b"\r\n"
+        return data
+
+    def pause(self, on: bool) -> None:
+        """See PodSide."""
+        if self.owner is None:
+            return  # it has answered, and is in its pool for the next request
+        if on:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def took(self, size: int) -> None:
+        """See PodSide: nothing to do, the transport's pausing is the back-pressure."""
+
+    def detach(self, complete: bool) -> None:
+        """See PodSide: the pod would take what comes next for the rest of a request."""
+        if not complete:
+            self.transport.abort()
+
+    def cancel(self) -> None:
+        """See PodSide."""
+        self.abandon()
 
     def alive(self) -> bool:
         """Whether the pod has not closed this connection, as far as this machine knows.
@@ -163,7 +281,7 @@ class Upstream(asyncio.BufferedProtocol):
 
     def abandon(self) -> None:
         """End the request: its answer is of no more use, and the connection neither."""
-        self.owner = None
+        self.owner = self._asker = None
         self.transport.abort()
 
     # -- for the loop ---------------------------------------------------------------------------
@@ -175,12 +293,17 @@ class Upstream(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        return _SMALL_BUFFER if self._unread.scarce else _BUFFER
+        return SMALL_BUFFER if self._unread.scarce else BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        data = _BUFFER[:nbytes].tobytes()
+        self.data_received(BUFFER[:nbytes].tobytes())
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
         if self.owner is None:
+            if not self.reused and _is_http2(data):
+                self.pool.speaks_http2()  # its SETTINGS came before our request
             self.transport.abort()  # nobody asked
         elif self._response is None:
             if self._partial:
@@ -190,9 +313,20 @@ class Upstream(asyncio.BufferedProtocol):
             try:
                 self._read_head(data)
             except FramingError as error:
-                self._fail(f"malformed answer: {error}", answered=True)
+                if self._asker is not None and _is_http2(data):
+                    self._retry_in_http2()
+                else:
+                    self._fail(f"malformed answer: {error}", answered=True)
         else:
             self._read_body(data)
+
+    def _retry_in_http2(self) -> None:
+        """The pod speaks HTTP/2 alone, so it has not understood a byte of the request."""
+        asker, self.owner, self._asker = self._asker, None, None
+        self.transport.abort()
+        self.pool.speaks_http2()
+        assert asker is not None
+        asker.on_other_protocol("the pod speaks HTTP/2 alone")
 
     def _joined(self, data: bytes) -> bytes:
         """Add to an unfinished head, looking only at what is new; return it once that changes."""
@@ -200,6 +334,7 @@ class Upstream(asyncio.BufferedProtocol):
         known = max(0, len(partial) - 3)
         partial += data
         ends = partial.find(b"\n\r\n", known) >= 0 or partial.find(b"\n\n", known) >= 0
+        ends = ends or (partial[:1] == b"\x00" and len(partial) >= HEAD_BYTES)
         if not ends and len(partial) <= MAX_HEAD:
             return b""
         self._partial = bytearray()
@@ -251,6 +386,8 @@ class Upstream(asyncio.BufferedProtocol):
             self._read_head(changed, as_it_came=False)
         elif len(data) > MAX_HEAD:
             raise FramingError("the head is too large", 502)
+        elif data[:1] == b"\x00" and len(data) >= HEAD_BYTES:
+            raise FramingError("no HTTP/1", 502)
         else:
             self._partial = bytearray(data)
 
@@ -289,7 +426,7 @@ class Upstream(asyncio.BufferedProtocol):
 
     def _finish(self, response: Response) -> None:
         """The answer is complete: return to the pool, before the owner makes room for the next."""
-        self.owner = None
+        self.owner = self._asker = None
         self._response = None
         self._body = None
         self._interim = 0
@@ -327,16 +464,37 @@ class Upstream(asyncio.BufferedProtocol):
 
     def _fail(self, error: str, *, answered: bool) -> None:
         owner, self.owner = self.owner, None
+        self._asker = None
         self.transport.abort()
         if owner is not None:
             owner.on_lost(error, answered)
 
-    def take_early(self) -> bytes:
-        """Return what came behind a 101; the connection is then the caller's."""
+    def switching(self) -> SwitchingSide | None:
+        """See PodSide."""
+        return self
+
+    def switch(self, response: Response, notes: bytes) -> None:
+        """See SwitchingSide: it is the pod that says 101."""
+
+    def take_over(self) -> tuple[asyncio.Transport, bytes]:
+        """See SwitchingSide."""
+        self.expect_slow_reading(True)
         early, self._partial = self._partial, bytearray()
-        self.owner = None
+        self.owner = self._asker = None
         self._unread.hold(self, 0)
-        return bytes(early)
+        return self.transport, bytes(early)
+
+    def is_stopped(self) -> bool:
+        """See SwitchingSide."""
+        return self._paused
+
+    def unread_bytes(self) -> UnreadBytes:
+        """See SwitchingSide."""
+        return self._unread
+
+    def who(self) -> tuple[Peer, str]:
+        """See SwitchingSide."""
+        return Peer.POD, self.pool.address
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -355,4 +513,4 @@ class Upstream(asyncio.BufferedProtocol):
     def end_unread(self) -> tuple[Peer, str]:
         """See unread.Reader. The request is not sent again: its next pod would hold as much."""
         self._fail("the pod did not read the request", answered=True)
-        return Peer.POD, self.pool.pod.address
+        return Peer.POD, self.pool.address

@@ -1,31 +1,35 @@
 """A connection to a pod that speaks HTTP/2: many requests at a time.
 
-Pods are not trusted: a malformed answer costs its request, a malformed frame the connection.
+Pods are not trusted: a malformed response costs its request, a malformed frame the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol, final
 
+from activator.keepalive import SocketKind, find_dead
+from activator.proxy.exchange.crossing import as_block
+from activator.proxy.exchange.observers import Trace
+from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.sides import Asker, ClientSide, PodSide, SwitchingSide
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import Connection
+from activator.proxy.http2.connection import PART_SECONDS, Connection, ConnectionSide
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.fields import read_response, read_trailers
+from activator.proxy.http2.fields import ResponseFields, read_response, read_trailers
+from activator.proxy.http2.hpack import line
 from activator.proxy.http2.recurring import Recurring
+from activator.proxy.http2.section import block_of, section_of, traced_section
 from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.pods.http1 import lost_error
-from activator.proxy.transport.unread import Peer
+from activator.proxy.message.request import Request
+from activator.proxy.pods.http1 import MAX_INTERIM, lost_error
+from activator.proxy.transport.files import FileBudget
+from activator.proxy.transport.unread import Peer, UnreadBytes
 
-if TYPE_CHECKING:
-    from activator.proxy.exchange.http2_exchange import Http2Exchange
-    from activator.proxy.http2.fields import ResponseFields
-    from activator.proxy.pods.http2_pool import Http2Pool
-
-#: Statuses of answers without content (RFC 9110 section 6.4.1).
+#: Statuses of responses without content (RFC 9110 section 6.4.1).
 _NO_CONTENT: Final = (204, 304)
 #: Stream numbers beyond which a connection takes no more (RFC 9113 section 5.1.1).
 _LAST: Final = frames.MAX_31_BITS - 2
@@ -33,14 +37,188 @@ _LAST: Final = frames.MAX_31_BITS - 2
 #: requests with heads of 40 KiB have. A pod that has stopped would be sent the heads of all that
 #: come and go, for as long as its kernel answers.
 _MAX_BEHIND: Final = 4 << 20
+_EXPECT: Final = line(b"expect", b"100-continue")
+_NO_ERROR: Final = int(ErrorCode.NO_ERROR)
+_CANCEL: Final = int(ErrorCode.CANCEL)
+_REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
+_OTHER_PROTOCOL: Final = "the pod does not speak HTTP/2"
 
 
-class Http2Upstream(Connection):
+class Capacity:
+    """How many streams one pod takes.
+
+    Attributes:
+        most: streams that the pod takes on one connection, as far as it is known.
+        bearable: the same, as its refusals show it: what a connection had left when it refused one
+            more, and one more again at each response. Else those that wait would all be refused
+            once for each that is answered. What refuses all does not go by their number.
+        answers: how many responses it has given.
+    """
+
+    __slots__ = ("answers", "bearable", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bearable = inf
+        self.answers = 0
+
+
+class Home(Protocol):
+    """The pool that a connection is of."""
+
+    capacity: Capacity
+
+    @property
+    def files(self) -> FileBudget:
+        """The budget of open files."""
+
+    @property
+    def address(self) -> str:
+        """The pod's ``ip:port``."""
+
+    @property
+    def origin(self) -> str:
+        """Where requests go, as ``scheme://ip:port``."""
+
+    def host_blocks(self) -> tuple[bytes, bytes]:
+        """Return the fields that say which pod is asked: :scheme with :authority, and others."""
+
+    def clock(self) -> float:
+        """Return the time, seconds, monotonic."""
+
+    @property
+    def unread(self) -> UnreadBytes:
+        """What counts the bytes that peers do not read."""
+
+    def is_foreign(self) -> None:
+        """Record that the pod does not speak HTTP/2."""
+
+    def announced(self, streams: int) -> None:
+        """Record how many streams the pod takes on a connection."""
+
+    def opened(self, connection: Http2Pod) -> None:
+        """Count a new connection."""
+
+    def closed(self, connection: Http2Pod) -> None:
+        """Forget a connection."""
+
+
+@final
+class PodStream(PodSide):
+    """One request on a pod's connection.
+
+    Attributes:
+        asker: who takes the response; None once that has ended, or is of no more use.
+        answered: the head of the final response has come.
+    """
+
+    __slots__ = ("_interim", "_pod", "_stream", "answered", "asker", "to_head")
+
+    _stream: Stream
+
+    def __init__(self, pod: Http2Pod) -> None:
+        self._pod = pod
+        self.asker: Asker | None = None
+        self.answered = False
+        self.to_head = False
+        self._interim = 0
+
+    def is_http2(self) -> bool:
+        """See PodSide."""
+        return True
+
+    def is_reused(self) -> bool:
+        """See PodSide."""
+        return self._pod.used > 0
+
+    def ask(
+        self,
+        asker: Asker,
+        client: ClientSide,
+        request: Request,
+        body: RequestBody,
+        trace: Trace | None,
+    ) -> None:
+        """See PodSide."""
+        self.asker = asker
+        self.to_head = asker.to_head
+        front, rest = self._pod.pool.host_blocks()
+        section = request.section or section_of(request, client.address())
+        if trace is not None:
+            context = block_of(trace.sending(self._pod.pool.origin))
+            section = traced_section(request, section, client.address()) + context
+        head = b"".join((front, section, rest))
+        if request.expects_continue:
+            head += _EXPECT
+        trailers = body.trailers
+        if trailers and not request.section:
+            trailers = as_block(trailers)
+        ended = body.complete and not body.pieces and not trailers
+        stream = self._stream = self._pod.open(self, head, ended=ended)
+        if ended:
+            return
+        stream.on_sent = client.took
+        if body.pieces or body.complete:
+            stream.send(b"".join(body.pieces), trailers if body.complete else None)
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """See PodSide."""
+        data = payload[0] if len(payload) == 1 else b"".join(payload)
+        self._stream.send(data, trailers if ended else None)
+
+    def is_full(self) -> bool:
+        """See PodSide."""
+        return self._stream.left > 0
+
+    def pause(self, on: bool) -> None:
+        """See PodSide: nothing to do, its window holds the pod back."""
+
+    def took(self, size: int) -> None:
+        """See PodSide."""
+        self._stream.credit(size)
+
+    def detach(self, complete: bool) -> None:
+        """See PodSide: what is left of the request is of no more use."""
+        self.asker = None
+        stream = self._stream
+        stream.on_sent = None
+        if not stream.closed:
+            self._pod.link.end(stream, _NO_ERROR)
+
+    def cancel(self) -> None:
+        """See PodSide."""
+        self.asker = None
+        self._pod.link.end(self._stream, _CANCEL)
+
+    def switching(self) -> SwitchingSide | None:
+        """See PodSide."""
+        return None
+
+    def give_back(self) -> None:
+        """See PodSide: no stream has been opened."""
+
+    # -- for its connection ---------------------------------------------------------------------
+
+    def on_interim(self, asker: Asker, response: ResponseFields) -> None:
+        """An interim response came.
+
+        Raises:
+            FramingError: one too many; the stream is to be ended.
+        """
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise FramingError("too many interim answers", 502)
+        asker.on_interim(response)
+
+
+@final
+class Http2Pod(ConnectionSide):
     """One connection to one pod.
 
     Attributes:
+        link: the connection itself.
         settled: the pod has sent its settings: it does speak HTTP/2.
-        has_begun: that, or it never will: what came is not HTTP/2, or the connection is lost.
+        has_begun: set once the handshake has succeeded or failed.
         is_foreign: what came is not HTTP/2.
         used: requests that were answered on it.
     """
@@ -56,18 +234,19 @@ class Http2Upstream(Connection):
         "has_begun",
         "idle_since",
         "is_foreign",
+        "link",
         "pool",
         "settled",
         "used",
     )
 
-    def __init__(self, pool: Http2Pool) -> None:
-        super().__init__(pool.clock, pool.pool.unread, server=False)
+    def __init__(self, pool: Home) -> None:
+        link = self.link = Connection(self, pool.clock, pool.unread, server=False)
         self.pool = pool
+        self._responses = Recurring(link.decoder, read_response)
+        self._trailers = Recurring(link.decoder, read_trailers)
+        self._most = pool.capacity.most
         self._files = pool.files
-        self._responses = Recurring(self._decoder, read_response)
-        self._trailers = Recurring(self._decoder, read_trailers)
-        self._most = pool.most
         self._next = 1
         self._going = False
         self._full_at = 0
@@ -77,265 +256,308 @@ class Http2Upstream(Connection):
         self.used = 0
         self.idle_since = 0.0
 
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The connection's transport."""
+        return self.link.transport
+
     # -- for the pool ---------------------------------------------------------------------------
 
     def has_room(self) -> bool:
         """Whether one more request may be sent on it."""
+        link = self.link
+        count = len(link.streams)
         return (
             not self._going
-            and not self.ending
-            and len(self.streams) < self._most
-            and len(self.streams) < self.pool.bearable
+            and not link.ending
+            and count < self._most
+            and count < self.pool.capacity.bearable
             and self._next < _LAST
-            and not self.transport.is_closing()
+            and not link.transport.is_closing()
         )
+
+    def is_idle_since(self, before: float) -> bool:
+        """Return whether no request has been on it since that time."""
+        return not self.link.streams and self.idle_since < before
+
+    def has_no_request(self) -> bool:
+        """Return whether no request is on it."""
+        return not self.link.streams
+
+    def is_ending(self) -> bool:
+        """Return whether it takes no more requests, and is about to close."""
+        return self.link.ending
 
     def retire(self) -> None:
         """Take no more requests; close once the last is answered."""
         self._going = True
-        if not self.streams:
+        if not self.link.streams:
             self.close()
 
     def close(self) -> None:
-        """Say goodbye."""
-        if not self.ending:
-            self.ending = True
-            self.write(frames.goaway(0, ErrorCode.NO_ERROR))
-            self._flush()
-            self.transport.close()
+        """Send GOAWAY, and close."""
+        link = self.link
+        if not link.ending:
+            link.ending = True
+            link.write(frames.goaway(0, ErrorCode.NO_ERROR))
+            link.flush()
+            link.transport.close()
 
-    # -- for exchanges --------------------------------------------------------------------------
-
-    def open(self, exchange: Http2Exchange, block: bytes, *, ended: bool) -> Stream:
-        """Begin a request; its answer goes to ``exchange``."""
-        stream = Stream(self, self._next, exchange)
+    def open(self, owner: PodStream, block: bytes, *, ended: bool) -> Stream:
+        """Begin a request."""
+        link = self.link
+        stream = Stream(link, self._next, link.flow.peer_window, owner)
         self._next += 2
-        self.opened += 1
-        self.streams[stream.id] = stream
-        self.write_headers(stream, block, ended=ended)
+        link.opened += 1
+        link.streams[stream.id] = stream
+        link.write_headers(stream, block, ended=ended)
         return stream
 
-    def abandon(self, stream: Stream, code: int = ErrorCode.CANCEL) -> None:
-        """End a request: its answer is of no more use."""
-        stream.exchange = None
-        self.end(stream, code)
+    # -- the connection's life ------------------------------------------------------------------
 
-    def forget(self, stream: Stream) -> None:
-        """See Connection."""
-        super().forget(stream)
-        stream.exchange = None
-        if not self.streams:
-            self.idle_since = self._clock()
-            if self._going:
-                asyncio.get_running_loop().call_soon(self.close)
-        if self._files.waiting:
-            self._files.freed()
-
-    # -- for the loop ---------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
-        super().connection_made(transport)
+    def made(self) -> None:
+        """See ConnectionSide."""
         self.pool.opened(self)
-        self.write(frames.PREFACE)
-        self.begin((Setting.ENABLE_PUSH, 0))
+        # No PING: servers of gRPC end connections on which many come.
+        find_dead(self.link.transport.get_extra_info("socket"), SocketKind.POD)
+        self.link.write(frames.PREFACE)
+        self.link.begin((Setting.ENABLE_PUSH, 0))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
-        self.ending = True
-        self.unread.hold(self, 0)
+    def lost(self, exc: Exception | None) -> None:
+        """See ConnectionSide."""
         self.has_begun.set()
         self.pool.closed(self)
         self._lose_all(lost_error(exc))
 
-    def pause_writing(self) -> None:
-        """See Connection."""
-        super().pause_writing()
-        self._full_at = self.transport.get_write_buffer_size()
+    def on_full(self) -> None:
+        """See ConnectionSide."""
+        self._full_at = self.link.transport.get_write_buffer_size()
+
+    def on_room(self) -> None:
+        """See ConnectionSide."""
 
     def on_backlog(self) -> None:
-        """See Connection."""
-        behind = self.transport.get_write_buffer_size() - self._full_at
-        if behind > _MAX_BEHIND and not self.ending:
+        """See ConnectionSide."""
+        behind = self.link.transport.get_write_buffer_size() - self._full_at
+        if behind > _MAX_BEHIND and not self.link.ending:
             self._give_up()
 
+    def on_unfinished(self, size: int) -> None:
+        """See ConnectionSide: a pod's response has a deadline of its own."""
+
+    def on_finished(self) -> None:
+        """See ConnectionSide."""
+
+    def on_goaway_due(self) -> None:
+        """See ConnectionSide: for clients alone."""
+
     def _give_up(self) -> None:
-        self.ending = True
-        self.transport.abort()
+        self.link.ending = True
+        self.link.transport.abort()
         self._lose_all("the pod takes nothing")
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See Connection."""
+        """See ConnectionSide."""
         self._give_up()
-        return Peer.POD, self.pool.pool.pod.address
+        return Peer.POD, self.pool.address
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See Connection. The request is not sent again: its next pod would hold as much."""
-        exchange = stream.exchange
-        self.end(stream, ErrorCode.CANCEL)
-        if exchange is not None:
-            error = "the pod did not read the request"
-            exchange.on_lost(error, answered=True, reused=stream.answered)
-        return Peer.POD, self.pool.pool.pod.address
+        """See ConnectionSide. The request is not sent again: its next pod would hold as much."""
+        asker = _asker_of(stream)
+        self.link.end(stream, _CANCEL)
+        if asker is not None:
+            asker.on_lost("the pod did not read the request", True)
+        return Peer.POD, self.pool.address
 
-    def fail(self, fault: ConnectionFault) -> None:
-        """See Connection."""
-        super().fail(fault)
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """See ConnectionSide."""
+        self.link.transport.close()
+        asyncio.get_running_loop().call_later(PART_SECONDS, self.link.transport.abort)
         if self.settled:
             self._lose_all(f"malformed answer: {fault.reason}")
             return
         self.is_foreign = True
         self.has_begun.set()
-        for _, exchange in self._drop_all():
-            exchange.on_other_protocol()
+        self.pool.is_foreign()
+        for owner in self._drop_all():
+            if owner.asker is not None:
+                owner.asker.on_other_protocol(_OTHER_PROTOCOL)
 
     def _lose_all(self, error: str) -> None:
-        for answered, exchange in self._drop_all():
-            exchange.on_lost(error, answered=answered, reused=self.used > 0)
+        for owner in self._drop_all():
+            if owner.asker is not None:
+                owner.asker.on_lost(error, owner.answered)
 
-    def _drop_all(self) -> list[tuple[bool, Http2Exchange]]:
-        """Forget all streams; return whose they were, and whether their answers had begun."""
-        streams = list(self.streams.values())
+    def _drop_all(self) -> list[PodStream]:
+        """Forget all streams; return whose they were."""
+        streams = list(self.link.streams.values())
         for stream in streams:
-            super().forget(stream)
-        return [(each.answered, each.exchange) for each in streams if each.exchange is not None]
+            self.link.forget(stream)
+        return [each.owner for each in streams if isinstance(each.owner, PodStream)]
+
+    def on_forgotten(self, stream: Stream) -> None:
+        """See ConnectionSide."""
+        if not self.link.streams:
+            self.idle_since = self.pool.clock()
+            if self._going:
+                asyncio.get_running_loop().call_soon(self.close)
+        if self._files.waiting:
+            self._files.freed()
 
     # -- frames ---------------------------------------------------------------------------------
 
     def is_idle(self, stream: int) -> bool:
-        """See Connection."""
+        """See ConnectionSide."""
         return stream >= self._next or not stream & 1
 
-    def settings(self, values: list[tuple[int, int]]) -> None:
-        """See Connection."""
+    def on_settings(self) -> None:
+        """See ConnectionSide."""
         self.settled = True
-        super().settings(values)
         self.has_begun.set()
 
     def on_max_streams(self, count: int) -> None:
-        """See Connection."""
+        """See ConnectionSide."""
         self._most = count
         self.pool.announced(count)
         if not count:
             self.retire()
 
-    def headers(self, stream: int, block: bytes, ended: bool) -> None:
-        """See FrameHandler."""
-        found = self.streams.get(stream)
-        exchange = None if found is None else found.exchange
+    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """See ConnectionSide."""
+        link = self.link
+        found = link.streams.get(stream)
+        owner = None if found is None else found.owner
         try:
-            if found is None or exchange is None or found.peer_closed:
-                self._decoder.decode(block)
-                if self._known(stream) is None:
-                    self.idle_frame()
+            if found is None or not isinstance(owner, PodStream) or found.peer_closed:
+                link.decoder.decode(block)
+                if link.known(stream) is None:
+                    link.idle_frame()
                 else:
-                    self.stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
-            elif found.answered:
-                self._on_trailers(found, exchange, self._trailers.read(block), ended)
-            else:
-                self._on_response(found, exchange, self._responses.read(block), ended)
+                    self.on_stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
+                return
+            asker = owner.asker
+            if owner.answered:
+                trailers = self._trailers.read(block)
+                if asker is not None:
+                    self._on_trailers(found, asker, trailers, ended)
+                return
+            response = self._responses.read(block)
+            if asker is not None:
+                self._on_response(found, owner, asker, response, ended)
         except FramingError as error:
-            self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
+            self.on_stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
 
     def _on_response(
-        self, stream: Stream, exchange: Http2Exchange, response: ResponseFields, ended: bool
+        self,
+        stream: Stream,
+        owner: PodStream,
+        asker: Asker,
+        response: ResponseFields,
+        ended: bool,
     ) -> None:
         if response.status < 200:
             if ended:
                 raise FramingError("an interim answer that ends the stream", 502)
-            exchange.on_interim(response)
+            owner.on_interim(asker, response)
             return
-        stream.answered = True
-        if exchange.to_head or response.status in _NO_CONTENT:
-            self._on_bare_response(stream, exchange, response, ended)
+        owner.answered = True
+        if owner.to_head or response.status in _NO_CONTENT:
+            self._on_bare_response(stream, asker, response, ended)
             return
         stream.missing = response.length
         if ended:
             if response.length > 0:
                 raise FramingError("not as long as announced", 502)
             self._end_answer(stream)
-        exchange.on_response(response, ended)
+        asker.on_response(response, None, [], ended)
 
     def _on_bare_response(
-        self, stream: Stream, exchange: Http2Exchange, response: ResponseFields, ended: bool
+        self, stream: Stream, asker: Asker, response: ResponseFields, ended: bool
     ) -> None:
-        """An answer that its head ends, whatever a pod sends behind it (RFC 9110 section 6.4.1):
+        """A response that its head ends, whatever a pod sends behind it (RFC 9110 section 6.4.1):
         clients would take that for a fault of the connection."""
         if ended:
             self._end_answer(stream)
         else:
             self._count_answer()
-            self.abandon(stream, ErrorCode.NO_ERROR)
-        exchange.on_response(response, True)
+            stream.owner = None
+            self.link.end(stream, _NO_ERROR)
+        asker.on_response(response, None, [], True)
 
-    def _on_trailers(
-        self, stream: Stream, exchange: Http2Exchange, trailers: bytes, ended: bool
-    ) -> None:
+    def _on_trailers(self, stream: Stream, asker: Asker, trailers: bytes, ended: bool) -> None:
         if not ended:
             raise FramingError("headers in the middle", 502)
         if stream.missing > 0:
             raise FramingError("not as long as announced", 502)
         self._end_answer(stream)
-        exchange.on_payload(b"", trailers)
+        asker.on_payload([], True, trailers)
 
     def _end_answer(self, stream: Stream) -> None:
         self._count_answer()
-        stream.exchange = None
-        self._peer_ended(stream)
+        stream.owner = None
+        self.link.peer_ended(stream)
 
     def _count_answer(self) -> None:
         self.used += 1
-        self.pool.answers += 1
-        self.pool.bearable += 1
+        capacity = self.pool.capacity
+        capacity.answers += 1
+        capacity.bearable += 1
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        """See Connection."""
-        exchange = stream.exchange
-        if exchange is None:
+        """See ConnectionSide."""
+        owner = stream.owner
+        if not isinstance(owner, PodStream):
             return
-        if not stream.answered:
-            self.stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
+        asker = owner.asker
+        if asker is None:
             return
-        if trailers is not None:
+        if not owner.answered:
+            self.on_stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
+            return
+        if trailers is None:
+            asker.on_payload([payload], False, b"")
+        else:
             self._count_answer()
-            stream.exchange = None
-        exchange.on_payload(payload, trailers)
+            stream.owner = None
+            asker.on_payload([payload] if payload else [], True, trailers)
 
-    def on_reset(self, stream: Stream, code: int) -> None:
-        """See Connection; its exchange is told before it is forgotten."""
+    def on_half_closed(self, stream: Stream) -> None:
+        """See ConnectionSide: the response follows."""
 
-    def reset(self, stream: int, code: int) -> None:
-        """See FrameHandler."""
-        found = self._known(stream)
-        if found is None:
-            self.idle_frame()
-            return
-        exchange = found.exchange
-        found.peer_closed = True
-        self.forget(found)
-        if code == ErrorCode.REFUSED_STREAM:
-            self.pool.bearable = min(self.pool.bearable, len(self.streams)) or inf
-        if exchange is not None:
-            exchange.on_reset(code, answered=found.answered)
+    def on_stray(self, stream: int) -> None:
+        """See ConnectionSide: what crosses the end of a stream is ignored."""
 
-    def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
-        """See FrameHandler."""
-        self.idle_frame()
+    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
+        """See ConnectionSide."""
+        if code == _REFUSED_STREAM:
+            capacity = self.pool.capacity
+            capacity.bearable = min(capacity.bearable, len(self.link.streams)) or inf
+        if isinstance(owner, PodStream) and owner.asker is not None:
+            owner.asker.on_reset(code, owner.answered)
+
+    def on_goaway(self, last_stream: int) -> None:
+        """See ConnectionSide."""
         self._going = True
-        for stream in [s for s in self.streams.values() if s.id > last_stream]:
-            exchange = stream.exchange
-            self.forget(stream)
-            if exchange is not None:
-                exchange.on_refused("the pod ended the connection before it looked at the request")
-        if not self.streams:
+        for stream in [s for s in self.link.streams.values() if s.id > last_stream]:
+            asker = _asker_of(stream)
+            self.link.forget(stream)
+            if asker is not None:
+                asker.on_refused("the pod ended the connection before it looked at the request")
+        if not self.link.streams:
             self.close()
 
-    def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        """See FrameHandler."""
-        found = self._known(stream)
+    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See ConnectionSide."""
+        found = self.link.known(stream)
         if found is None:
             return
-        exchange = found.exchange
-        self.end(found, code)
-        if exchange is not None:
-            exchange.on_lost(f"malformed answer: {reason}", answered=True, reused=found.answered)
+        asker = _asker_of(found)
+        self.link.end(found, code)
+        if asker is not None:
+            asker.on_lost(f"malformed answer: {reason}", True)
+
+
+def _asker_of(stream: Stream) -> Asker | None:
+    """Return who waits for the response on a stream."""
+    owner = stream.owner
+    return owner.asker if isinstance(owner, PodStream) else None

@@ -1,22 +1,18 @@
-"""Connections to pods that carry many requests: one as long as it has room, then more."""
+"""Connections to a pod that carry many requests: one as long as it has room, then more."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol, final
 
-from activator.keepalive import SocketKind, find_dead
+from activator.proxy.exchange.sides import Asker
 from activator.proxy.http2.hpack import line
 from activator.proxy.pods.dial import DROPPED, OtherProtocolError, connect_cause, connect_error
-from activator.proxy.pods.http2 import Http2Upstream
-from activator.proxy.transport.files import FileBudget
-
-if TYPE_CHECKING:
-    from activator.proxy.exchange.http2_exchange import Http2Exchange
-    from activator.proxy.pods.pools import Pool
+from activator.proxy.pods.http2 import Capacity, Http2Pod, PodStream
+from activator.proxy.transport.files import FileBudget, Waiter
+from activator.proxy.transport.unread import UnreadBytes
 
 #: Streams at a time as long as the pod has not said how many it takes (Go: the same).
 _FIRST_STREAMS: Final = 100
@@ -25,39 +21,95 @@ _FIRST_STREAMS: Final = 100
 _SETTLE_SECONDS: Final = 1.0
 
 
+class PodOfPool(Protocol):
+    """The pod and its file budget, as the pool of both versions knows them."""
+
+    host_lines: bytes
+    reachable: bool
+
+    @property
+    def files(self) -> FileBudget:
+        """The budget of open files."""
+
+    @property
+    def unread(self) -> UnreadBytes:
+        """What counts the bytes that peers do not read."""
+
+    @property
+    def address(self) -> str:
+        """The pod's ``ip:port``."""
+
+    @property
+    def origin(self) -> str:
+        """Where requests go, as ``scheme://ip:port``."""
+
+    def count(self) -> None:
+        """Count a connection that came."""
+
+    def uncount(self, connection: object) -> None:
+        """Count a connection that went."""
+
+    def failed(self, error: str) -> str:
+        """Record that a connection did not come to be; return where and why, for people."""
+
+    async def open_http2(self, make: Callable[[], Http2Pod], waiter: Waiter) -> Http2Pod:
+        """Connect, see pools.Pool.open.
+
+        Raises:
+            OSError: see dial.connect_tls.
+        """
+
+    def speaks_http1(self) -> None:
+        """Record that the pod does not speak HTTP/2."""
+
+
+@final
 class Http2Pool:
-    """The connections to one pod.
+    """The connections to one pod that speak HTTP/2.
 
     Arguments:
-        pool: the pod's connections of HTTP/1: knows where it is.
+        pool: the pool of both versions.
         start: runs a coroutine and holds on to its task.
         clock: seconds, monotonic.
 
     Attributes:
-        most: streams that the pod takes on one connection, as far as it is known.
-        bearable: the same, as its refusals show it: what a connection had left when it refused one
-            more, and one more again at each answer. Else those that wait would all be refused once
-            for each that is answered. What refuses all does not go by their number.
-        answers: how many it has given.
+        capacity: how many streams the pod takes.
     """
 
     def __init__(
         self,
-        pool: Pool,
+        pool: PodOfPool,
         start: Callable[[Coroutine[None, None, None]], object],
         clock: Callable[[], float],
     ) -> None:
         self.pool = pool
-        self.clock = clock
+        self._clock = clock
         self._start = start
-        self._connections: list[Http2Upstream] = []
-        self.most = _FIRST_STREAMS
-        self.bearable = inf
-        self.answers = 0
-        self._waiting: list[Http2Exchange] = []
+        self._connections: list[Http2Pod] = []
+        self.capacity = Capacity(_FIRST_STREAMS)
+        self._waiting: list[Asker] = []
         self._dialing = False
         self._host_lines = b""
         self._host_blocks = b"", b""
+
+    def clock(self) -> float:
+        """Return the time, seconds, monotonic."""
+        return self._clock()
+
+    @property
+    def address(self) -> str:
+        """The pod's ``ip:port``."""
+        return self.pool.address
+
+    @property
+    def origin(self) -> str:
+        """Where requests go, as ``scheme://ip:port``."""
+        return self.pool.origin
+
+    @property
+    def unread(self) -> UnreadBytes:
+        """What counts the bytes that peers do not read."""
+        return self.pool.unread
 
     def host_blocks(self) -> tuple[bytes, bytes]:
         """Return the fields that say which pod is asked: :scheme with :authority, and others."""
@@ -75,23 +127,28 @@ class Http2Pool:
             self._host_blocks = front, rest
         return self._host_blocks
 
-    def take(self) -> Http2Upstream | None:
+    def place(self) -> PodStream | None:
+        """Return a place for one more request; None where no connection has room."""
+        connection = self.take()
+        return None if connection is None else PodStream(connection)
+
+    def take(self) -> Http2Pod | None:
         """Return a connection with room for one more request, or None."""
         for connection in self._connections:
             if connection.has_room():
                 return connection
         return None
 
-    def dial(self, exchange: Http2Exchange) -> None:
+    def dial(self, asker: Asker) -> None:
         """Open a connection; what asks for one meanwhile gets the same."""
-        self._waiting.append(exchange)
+        self._waiting.append(asker)
         if not self._dialing:
             self._dialing = True
             self._start(self._dial())
 
     async def _dial(self) -> None:
         try:
-            upstream = await self.pool.open(lambda: Http2Upstream(self), inf, self, http2=True)
+            upstream = await self.pool.open_http2(lambda: Http2Pod(self), self)
         except OtherProtocolError:
             self._refuse()
             return
@@ -108,7 +165,7 @@ class Http2Pool:
         else:
             self._share(upstream)
 
-    def _share(self, upstream: Http2Upstream) -> None:
+    def _share(self, upstream: Http2Pod) -> None:
         """Give a new connection to those that wait; who finds no room opens the next one."""
         self._dialing = False
         self.pool.reachable = True
@@ -117,13 +174,13 @@ class Http2Pool:
             self._connections.append(upstream)
         waiting, self._waiting = self._waiting, []
         welcome = upstream.has_room()
-        for exchange in waiting:
+        for asker in waiting:
             if upstream.has_room():
-                exchange.on_connected(upstream)
+                asker.on_connected(PodStream(upstream))
             elif not welcome:
-                exchange.on_refused("the pod takes no streams")
-            elif exchange.wants_connection:
-                self.dial(exchange)
+                asker.on_refused("the pod takes no streams")
+            elif asker.wants_connection:
+                self.dial(asker)
 
     @property
     def files(self) -> FileBudget:
@@ -133,37 +190,40 @@ class Http2Pool:
     @property
     def wants_connection(self) -> bool:
         """See files.Waiter."""
-        return any(exchange.wants_connection for exchange in self._waiting)
+        return any(asker.wants_connection for asker in self._waiting)
 
     def _refuse(self) -> None:
         self._dialing = False
+        self.pool.speaks_http1()
         waiting, self._waiting = self._waiting, []
-        for exchange in waiting:
-            exchange.on_other_protocol()
+        for asker in waiting:
+            asker.on_other_protocol("the pod does not speak HTTP/2")
 
     def _fail(self, error: str, cause: str) -> None:
         self._dialing = False
         error = self.pool.failed(error)
         waiting, self._waiting = self._waiting, []
-        for exchange in waiting:
-            exchange.on_dial_failed(error, cause)
+        for asker in waiting:
+            asker.on_dial_failed(error, cause)
 
-    def take_idle(self) -> Http2Upstream | None:
+    def take_idle(self) -> Http2Pod | None:
         """See files.Waiter: a request has ended on a connection, which has room again."""
         return self.take()
+
+    def is_foreign(self) -> None:
+        """Record that the pod does not speak HTTP/2."""
+        self.pool.speaks_http1()
 
     def announced(self, streams: int) -> None:
         """Take how many streams a pod takes on a connection. One that takes none for now may take
         as many as before when it takes any: only a new connection tells."""
-        self.most = streams or _FIRST_STREAMS
+        self.capacity.most = streams or _FIRST_STREAMS
 
-    def opened(self, upstream: Http2Upstream) -> None:
+    def opened(self, upstream: Http2Pod) -> None:
         """Count a new connection."""
         self.pool.count()
-        # No PING: servers of gRPC end connections on which many come.
-        find_dead(upstream.transport.get_extra_info("socket"), SocketKind.POD)
 
-    def closed(self, upstream: Http2Upstream) -> None:
+    def closed(self, upstream: Http2Pod) -> None:
         """Forget a connection."""
         if upstream in self._connections:
             self._connections.remove(upstream)
@@ -172,12 +232,14 @@ class Http2Pool:
     def close_idle(self, before: float) -> None:
         """Close the connections that have been idle since before that time."""
         for connection in list(self._connections):
-            if not connection.streams and connection.idle_since < before:
+            if connection.is_idle_since(before):
                 connection.close()
 
-    def close_oldest_idle(self) -> Http2Upstream | None:
+    def close_oldest_idle(self) -> Http2Pod | None:
         """Close a connection that is idle, and return it; None without one."""
-        idle = [each for each in self._connections if not each.streams and not each.ending]
+        idle = [
+            each for each in self._connections if each.has_no_request() and not each.is_ending()
+        ]
         if not idle:
             return None
         oldest = min(idle, key=lambda each: each.idle_since)

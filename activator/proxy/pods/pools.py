@@ -12,10 +12,15 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import TypeVar, cast
+from typing import cast
 
 from activator.keepalive import SocketKind, find_dead
 from activator.names import private_service
+from activator.proxy.exchange.retry import may_be_lost
+from activator.proxy.exchange.sides import Asker, PodPool, PodPools, PodSide
+from activator.proxy.message.grpc import is_grpc
+from activator.proxy.message.request import Request
+from activator.proxy.message.version import HTTP_1_1, HTTP_2, Version
 from activator.proxy.pods.dial import (
     DROPPED,
     HANDSHAKE_TIMEOUT,
@@ -28,20 +33,45 @@ from activator.proxy.pods.dial import (
     connect_error,
     connect_tls,
 )
-from activator.proxy.pods.http1 import Upstream
+from activator.proxy.pods.http1 import Http1Pod
+from activator.proxy.pods.http2 import Http2Pod
 from activator.proxy.pods.http2_pool import Http2Pool
 from activator.proxy.transport.files import FileBudget, Waiter
 from activator.proxy.transport.unread import UnreadBytes
 from activator.tls.internal import POD_PORT, SERVICE_PORT, PodTls
 from throttler.pod import PodTracker
 
-_Connection = TypeVar("_Connection", bound=asyncio.BaseProtocol)
-
 #: Seconds that an idle connection is kept (Knative and Go: 90).
 IDLE_TIMEOUT = 90.0
 #: Pods that are searched for an idle connection of HTTP/2 when a file is short. The next search
 #: begins behind them.
 _SAMPLE = 16
+
+
+class _Waiting:
+    """An exchange that waits for a connection in HTTP/1 (dial.Dialer)."""
+
+    __slots__ = ("_asker",)
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    @property
+    def wants_connection(self) -> bool:
+        """See Dialer."""
+        return self._asker.wants_connection
+
+    def on_dialed(self, upstream: Http1Pod) -> None:
+        """See Dialer."""
+        self._asker.on_connected(upstream)
+
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        """See Dialer."""
+        self._asker.on_dial_failed(error, cause)
+
+    def on_other_protocol(self) -> None:
+        """The pod has begun to speak HTTP/2."""
+        self._asker.on_other_protocol("the pod speaks HTTP/2 alone")
 
 
 class _Waiter:
@@ -58,7 +88,7 @@ class _Waiter:
         """See files.Waiter."""
         return self._dialer.wants_connection
 
-    def take_idle(self) -> Upstream | None:
+    def take_idle(self) -> Http1Pod | None:
         """See files.Waiter."""
         return self._pool.take_alive()
 
@@ -77,8 +107,11 @@ class PoolLimits:
     connect_timeout: float = 1.0
 
 
-class Pool:
+class Pool(PodPool):
     """The connections to one pod, all of them plain or all of them over TLS.
+
+    A request goes out in its client's version of HTTP, unless the pod was found to speak the other
+    one alone.
 
     Attributes:
         reachable: whether the last connection that was asked for came to be.
@@ -86,6 +119,8 @@ class Pool:
         may_have_idle: whether the pool is among those that are searched for idle connections.
         host_lines: the request fields that say which pod is asked, each with its CRLF.
         probe_lines: the same of a probe.
+        http2: its connections in HTTP/2; None before the first request in it.
+        known_as: the only version of HTTP that the pod was found to speak; None for not known.
     """
 
     __slots__ = (
@@ -95,7 +130,9 @@ class Pool:
         "gone",
         "host",
         "host_lines",
+        "http2",
         "idle",
+        "known_as",
         "may_have_idle",
         "pod",
         "port",
@@ -115,10 +152,64 @@ class Pool:
             self.port = SERVICE_PORT if pod.is_service else POD_PORT
         self.reachable = False
         self.set_passthrough(pools.passthrough)
-        self.idle: list[Upstream] = []
+        self.idle: list[Http1Pod] = []
         self.may_have_idle = False
         self.connections = 0
         self.gone = False
+        self.http2: Http2Pool | None = None
+        self.known_as: Version | None = None
+
+    # -- for exchanges --------------------------------------------------------------------------
+
+    def side_for(self, request: Request, *, fresh: bool) -> PodSide | None:
+        """See PodPool."""
+        if self._speaks_http2(request):
+            return self._multiplexed().place()
+        if fresh:
+            return None
+        # What must not be sent twice goes on no connection that might be closed already.
+        return self.take() if may_be_lost(request) else self.take_alive()
+
+    def dial_for(self, asker: Asker, request: Request) -> None:
+        """See PodPool."""
+        if self._speaks_http2(request):
+            self._multiplexed().dial(asker)
+        else:
+            self.dial(_Waiting(asker))
+
+    def _speaks_http2(self, request: Request) -> bool:
+        known = self.known_as
+        if known is None or request.upgrade:
+            return request.version is HTTP_2
+        # gRPC has no other version: whether a pod speaks it is tried each time.
+        return known is HTTP_2 or (request.version is HTTP_2 and is_grpc(request.fields))
+
+    def _multiplexed(self) -> Http2Pool:
+        http2 = self.http2
+        if http2 is None:
+            pools = self._pools
+            self.http2 = http2 = Http2Pool(self, pools.start, pools.clock)
+            pools.with_http2(self)
+        return http2
+
+    def count_answers(self) -> int:
+        """See PodPool."""
+        return 0 if self.http2 is None else self.http2.capacity.answers
+
+    def speaks_http2(self) -> None:
+        """Record that the pod has answered a request in HTTP/1 by frames of HTTP/2."""
+        self.known_as = HTTP_2
+
+    def speaks_http1(self) -> None:
+        """Record that the pod does not speak HTTP/2."""
+        self.known_as = HTTP_1_1
+
+    # -- where it is ----------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """The pod's ``ip:port``."""
+        return self.pod.address
 
     @property
     def files(self) -> FileBudget:
@@ -147,7 +238,7 @@ class Pool:
             self.probe_lines = b"Host: %b:%d\r\n" % (host.encode(), self.port)
         self.host_lines = self.probe_lines + b"K-Proxy-Request: activator\r\n"
 
-    def take(self) -> Upstream | None:
+    def take(self) -> Http1Pod | None:
         """Return the idle connection that was used last, or None."""
         idle = self.idle
         while idle:
@@ -157,7 +248,7 @@ class Pool:
                 return upstream
         return None
 
-    def take_alive(self) -> Upstream | None:
+    def take_alive(self) -> Http1Pod | None:
         """Return an idle connection that the pod has not closed, or None."""
         while (upstream := self.take()) is not None:
             if upstream.alive():
@@ -165,7 +256,7 @@ class Pool:
             upstream.transport.abort()
         return None
 
-    def put(self, upstream: Upstream) -> None:
+    def put(self, upstream: Http1Pod) -> None:
         """Keep a connection for the next request, or close it where there are enough."""
         pools = self._pools
         limits = pools.limits
@@ -200,11 +291,14 @@ class Pool:
     async def _dial(self, dialer: Dialer, within: float) -> None:
         try:
             waiter = _Waiter(self, dialer)
-            upstream = await self.open(lambda: Upstream(self), within, waiter)
+            upstream = await self.open(within, waiter)
         except OSError as error:
             dialer.on_dial_failed(self.failed(connect_error(error)), connect_cause(error))
             return
         if upstream.transport.is_closing():
+            if self.known_as is HTTP_2 and isinstance(dialer, _Waiting):
+                dialer.on_other_protocol()
+                return
             # Accepted and dropped at once: nobody would hear of that from here on.
             dialer.on_dial_failed(self.failed(DROPPED), "connect-failed")
             return
@@ -217,21 +311,12 @@ class Pool:
         where = f"TLS on port {self.port}: " if self._proof is not None else ""
         return where + error
 
-    async def open(
-        self,
-        make: Callable[[], _Connection],
-        within: float,
-        waiter: Waiter,
-        *,
-        http2: bool = False,
-    ) -> _Connection:
-        """Connect; where the shortage is ours, wait as long as the connection is wanted.
+    async def open(self, within: float, waiter: Waiter) -> Http1Pod:
+        """Open a connection in HTTP/1; where the shortage is ours, wait as long as it is wanted.
 
         Arguments:
-            make: returns the protocol object of a connection.
             within: seconds, where it is shorter than the limit for all.
             waiter: who wants the connection. While no file is free it may get one that is idle.
-            http2: over TLS: whether the pod has to choose HTTP/2.
 
         Raises:
             OSError: see dial.connect_tls.
@@ -241,30 +326,61 @@ class Pool:
         while True:
             idle = await files.take(waiter, probe=within < inf)
             if idle is not None:
-                return cast(_Connection, idle)  # of the same pool
-            upstream = make()
+                return cast(Http1Pod, idle)  # of the same pool
+            pod = Http1Pod(self)
             try:
-                if self._proof is None:
-                    await connect(upstream, self.host, self.port, limit)
-                else:
-                    both = limit, min(within, HANDSHAKE_TIMEOUT)
-                    proof = self._proof._replace(http2=http2)
-                    await connect_tls(upstream, self.host, self.port, both, proof)
-                return upstream
+                await self._connect(pod, limit, within)
+                return pod
             except OSError as error:
                 if error.errno not in OUR_SHORTAGE or not waiter.wants_connection:
                     raise
             finally:
-                if getattr(upstream, "transport", None) is None:
+                if getattr(pod, "transport", None) is None:
                     files.give_back()  # else ``closed`` does
             await asyncio.sleep(SHORTAGE_PAUSE)
 
-    def opened(self, upstream: Upstream) -> None:
+    async def open_http2(self, make: Callable[[], Http2Pod], waiter: Waiter) -> Http2Pod:
+        """Open a connection in HTTP/2; see ``open``.
+
+        Raises:
+            OSError: see dial.connect_tls.
+        """
+        limits = self._pools.limits
+        files = self._pools.files
+        while True:
+            idle = await files.take(waiter, probe=False)
+            if idle is not None:
+                return cast(Http2Pod, idle)  # of the same pool
+            pod = make()
+            try:
+                await self._connect(pod.link, limits.connect_timeout, inf, http2=True)
+                return pod
+            except OSError as error:
+                if error.errno not in OUR_SHORTAGE or not waiter.wants_connection:
+                    raise
+            finally:
+                if getattr(pod.link, "transport", None) is None:
+                    files.give_back()  # else ``closed`` does
+            await asyncio.sleep(SHORTAGE_PAUSE)
+
+    async def _connect(
+        self, protocol: object, limit: float, within: float, *, http2: bool = False
+    ) -> None:
+        # The loops look methods up by name: a compiled class has no base of theirs.
+        loops = cast(asyncio.BaseProtocol, protocol)
+        if self._proof is None:
+            await connect(loops, self.host, self.port, limit)
+        else:
+            both = limit, min(within, HANDSHAKE_TIMEOUT)
+            proof = self._proof._replace(http2=http2)
+            await connect_tls(loops, self.host, self.port, both, proof)
+
+    def opened(self, upstream: Http1Pod) -> None:
         """Count a new connection."""
         self.count()
         find_dead(upstream.transport.get_extra_info("socket"), SocketKind.POD)
 
-    def closed(self, upstream: Upstream) -> None:
+    def closed(self, upstream: Http1Pod) -> None:
         """Forget a connection."""
         self.uncount(upstream)
         if upstream in self.idle:
@@ -283,7 +399,7 @@ class Pool:
         self._pools.making_room.discard(connection)
         self._pools.files.give_back()
 
-    def close_oldest_idle(self) -> Upstream | None:
+    def close_oldest_idle(self) -> Http1Pod | None:
         """Close the connection that has been idle longest, and return it; None without one."""
         if not self.idle:
             return None
@@ -294,12 +410,14 @@ class Pool:
 
     def close_idle(self, before: float = inf) -> None:
         """Close the connections that have been idle since before that time."""
+        if self.http2 is not None:
+            self.http2.close_idle(before)
         while self.idle and self.idle[0].idle_since < before:
             self.idle.pop(0).transport.close()
             self._pools.idle -= 1
 
 
-class ConnectionPools:
+class ConnectionPools(PodPools):
     """The pools of all pods (activator.driver.Pools).
 
     Arguments:
@@ -331,7 +449,7 @@ class ConnectionPools:
         self.making_room: set[object] = set()
         self._with_idle: dict[Pool, None] = {}
         self.start = start
-        self._clock = clock
+        self.clock = clock
         self.now = clock()
         self.idle = 0
         self.connections = 0
@@ -339,7 +457,7 @@ class ConnectionPools:
         self.tls: PodTls | None = None
         self._pools: dict[PodTracker, Pool] = {}
         self._plain: dict[PodTracker, Pool] = {}
-        self._http2: dict[PodTracker, Http2Pool] = {}
+        self._http2: dict[Pool, None] = {}
 
     def of(self, pod: PodTracker) -> Pool:
         """Return the connections to a pod that requests use."""
@@ -357,29 +475,33 @@ class ConnectionPools:
             pool = self._plain[pod] = Pool(self, pod)
         return pool
 
-    def http2_of(self, pod: PodTracker) -> Http2Pool:
-        """Return the connections to a pod that requests in HTTP/2 use."""
-        pool = self._http2.get(pod)
-        if pool is None:
-            pool = self._http2[pod] = Http2Pool(self.of(pod), self.start, self._clock)
-        return pool
+    def with_http2(self, pool: Pool) -> None:
+        """Remember a pool that has connections in HTTP/2, or had."""
+        self._http2[pool] = None
 
     def use_tls(self, tls: PodTls) -> None:
         """Have requests go over TLS; from then on for ever."""
         self.tls = tls
+        for pool in self._pools.values():
+            self._retire_http2(pool)
         self._plain, self._pools = self._pools, {}
-        self._retire_http2()
 
     def distrust(self) -> None:
         """Close the connections over which a pod has proved itself by a root that may be trusted
         no more: idle ones now, busy ones when they are done."""
         for pod in list(self._pools):
-            _end(self._pools.pop(pod))
-        self._retire_http2()
+            self._end(self._pools.pop(pod))
 
-    def _retire_http2(self) -> None:
-        for pod in list(self._http2):
-            self._http2.pop(pod).retire()
+    def _retire_http2(self, pool: Pool) -> None:
+        self._http2.pop(pool, None)
+        http2, pool.http2 = pool.http2, None
+        if http2 is not None:
+            http2.retire()
+
+    def _end(self, pool: Pool) -> None:
+        pool.gone = True
+        self._retire_http2(pool)
+        pool.close_idle()
 
     def set_passthrough(self, on: bool) -> None:
         """Take whether a mesh stands between us and the pods, and is to send each request to the
@@ -391,20 +513,16 @@ class ConnectionPools:
 
     def forget(self, pod: PodTracker) -> None:
         """Close what is idle of a pod that is no more; what is busy closes when it is done."""
-        if (http2 := self._http2.pop(pod, None)) is not None:
-            http2.retire()
         for pools in (self._pools, self._plain):
             if (pool := pools.pop(pod, None)) is not None:
-                _end(pool)
+                self._end(pool)
 
     def close_expired(self) -> None:
         """Close connections that were idle for too long; to be called now and then."""
-        self.now = self._clock()
+        self.now = self.clock()
         before = self.now - IDLE_TIMEOUT
         for pool in self._all():
             pool.close_idle(before)
-        for http2 in self._http2.values():
-            http2.close_idle(before)
 
     def with_idle(self, pool: Pool) -> None:
         """Remember that a pool has an idle connection, until a search finds none."""
@@ -430,9 +548,10 @@ class ConnectionPools:
 
     def _close_one_idle_of_http2(self) -> bool:
         for _ in range(min(_SAMPLE, len(self._http2))):
-            pod = next(iter(self._http2))
-            pool = self._http2[pod] = self._http2.pop(pod)
-            if (connection := pool.close_oldest_idle()) is not None:
+            pool = next(iter(self._http2))
+            self._http2[pool] = self._http2.pop(pool)
+            http2 = pool.http2
+            if http2 is not None and (connection := http2.close_oldest_idle()) is not None:
                 self.making_room.add(connection)
                 return True
         return False
@@ -441,13 +560,6 @@ class ConnectionPools:
         """Close everything that is idle."""
         for pool in self._all():
             pool.close_idle()
-        for http2 in self._http2.values():
-            http2.close_idle(inf)
 
     def _all(self) -> Iterator[Pool]:
         return chain(self._pools.values(), self._plain.values())
-
-
-def _end(pool: Pool) -> None:
-    pool.gone = True
-    pool.close_idle()

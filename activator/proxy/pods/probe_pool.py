@@ -10,7 +10,7 @@ that fails; and its first request finds an open connection, which spares it a ha
 from __future__ import annotations
 
 from activator.proxy.pods.dial import Dialer
-from activator.proxy.pods.http1 import Upstream
+from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.pools import ConnectionPools, Pool
 from throttler.pod import PodTracker
 
@@ -46,7 +46,7 @@ class ProbePool:
         """See Pool."""
         return self._plain.probe_lines
 
-    def take(self) -> Upstream | None:
+    def take(self) -> Http1Pod | None:
         """Return an idle connection, where nothing else has to be found out."""
         return self._plain.take() if self._secure.reachable else None
 
@@ -75,7 +75,7 @@ class _Proof:
         """See Dialer."""
         return self._dialer.wants_connection
 
-    def on_dialed(self, upstream: Upstream) -> None:
+    def on_dialed(self, upstream: Http1Pod) -> None:
         """See Dialer."""
         upstream.give_back()
         connection = self._plain.take()

@@ -11,7 +11,7 @@ import pytest
 
 from activator.driver import Driver
 from activator.probing.prober import PodProber
-from activator.proxy.client.http1 import Downstream
+from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
@@ -106,7 +106,7 @@ async def proxying(container_concurrency: int) -> AsyncIterator[World]:
     tasks = Tasks()
     world = World(tasks, time.monotonic if type(loop).__module__ == "uvloop" else loop.time)
     world.driver.set_revision(Revision(APP, container_concurrency=container_concurrency))
-    server = await loop.create_server(lambda: Downstream(world.proxy), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: Http1Client(world.proxy), "127.0.0.1", 0)
     world.port = server.sockets[0].getsockname()[1]
     try:
         yield world

@@ -14,7 +14,7 @@ from typing import Any
 
 import trustme
 
-from activator.proxy.client.http1 import Downstream
+from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.listener import listen
 from activator.proxy.client.tls_listener import Listener
 from activator.tls.internal import DATA_PLANE, POD_PORT, InternalTls
@@ -144,7 +144,7 @@ class TlsWorld(World):
         self.port = sock.getsockname()[1]
         self._server = Listener(
             sock,
-            lambda: Downstream(self.proxy),
+            lambda: Http1Client(self.proxy),
             self.proxy,
             self.proxy.arrivals,
             self.tls.server.context,

@@ -18,7 +18,7 @@ from typing import Any, cast
 import h11
 
 from activator.driver import Driver
-from activator.proxy.client.http1 import Downstream
+from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
@@ -516,7 +516,7 @@ class World:
         )
         sock = _socket()
         sock.bind(("127.0.0.1", 0))
-        self._server = await loop.create_server(lambda: Downstream(self.proxy), sock=sock)
+        self._server = await loop.create_server(lambda: Http1Client(self.proxy), sock=sock)
         self.port = self._server.sockets[0].getsockname()[1]
         self._handler = loop.get_exception_handler()
         loop.set_exception_handler(self._on_loop_exception)

@@ -205,7 +205,7 @@ async def test_when_the_server_stops_a_client_that_resets_its_last_stream_gets_g
     (connection,) = http2.world.proxy.connections
     connection.shutdown()
     client.send(frames.rst_stream(1, ErrorCode.CANCEL))
-    await until(lambda: not connection.streams)
+    await until(lambda: not connection.speaker.link.streams)
     await client.ended()
     assert [last for last, _ in goaways(client.received)] == [frames.MAX_31_BITS, 1]
 
@@ -320,7 +320,7 @@ async def test_a_malformed_head_is_told_so_without_a_body(http2, more):
     assert FrameType.DATA not in [kind for kind, _, _ in cut(client.received)]
     assert resets(client.received) == [(1, ErrorCode.PROTOCOL_ERROR)]
     (connection,) = http2.world.proxy.connections
-    assert not connection.streams
+    assert not connection.speaker.link.streams
 
 
 @pytest.mark.parametrize("ends", [True, False])

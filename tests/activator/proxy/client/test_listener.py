@@ -207,7 +207,7 @@ async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered
     begin, end = request()[:20], request()[20:]
     client.send(begin)
     late.send(begin)
-    await until(lambda: sum(c._partial is not None for c in world.proxy.connections) == 2)
+    await until(lambda: sum(c.speaker._head is not None for c in world.proxy.connections) == 2)
 
     world.proxy.draining = server.should_exit = True
     await asyncio.wait([task], timeout=0.5)

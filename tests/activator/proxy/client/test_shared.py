@@ -63,9 +63,9 @@ async def test_failures_are_logged_now_and_then_with_how_many_there_were(world, 
 async def test_a_line_says_how_many_it_stands_for(world, caplog, hidden, also):
     revision, reply = RevisionID("default", "app"), refused(503, "later")
     now = world.proxy.clock()
-    world.proxy.clock = lambda: now
+    world.driver.clock = lambda: now
     for _ in range(1 + hidden):
-        world.proxy.tell(revision, reply)
+        world.proxy.services.log_reply(revision, reply)
     now += 60.0
-    world.proxy.tell(revision, reply)
+    world.proxy.services.log_reply(revision, reply)
     assert caplog.messages[-1].endswith(f" (and {also} since the last such line)")

@@ -425,8 +425,8 @@ async def test_a_pod_that_reads_slowly_stops_the_client(world):
     await turns(500)
 
     assert client.transport.get_write_buffer_size() > 0
-    (downstream,) = world.proxy.connections
-    upstream = downstream._exchange.upstream
+    (connection,) = world.proxy.connections
+    upstream = connection.speaker._exchange.pod_side
     assert upstream.transport.get_write_buffer_size() < 1 << 20
 
     pod.connections[0].widen()

@@ -187,18 +187,6 @@ async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken
     assert (late.status, late.reset) == (200, ErrorCode.ENHANCE_YOUR_CALM)
 
 
-async def test_a_pod_of_http1_gives_a_502_that_says_so(http2):
-    pod = await http2.world.pod()
-    pod.on_data = lambda connection: connection.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    http2.list(pod)
-    client = await http2.client()
-    answer = await client.answer(client.ask())
-    http2.world.errors.clear()  # the pod's strict parser has met the preface
-    assert answer.status == 502
-    why = f"{pod.dest.address}: the pod does not speak HTTP/2"
-    assert answer.all(b"activator-reason") == [f"upstream-failed; {why}".encode()]
-
-
 async def test_an_answer_that_is_not_as_long_as_it_says_is_broken_off(http2):
     def lie(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:

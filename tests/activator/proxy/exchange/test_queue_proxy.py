@@ -24,7 +24,7 @@ def _split(fields: bytes) -> list[tuple[bytes, bytes, bytes]]:
 def judged(status: int, body: bytes, fields: bytes = GO, length: int | None = None) -> str:
     size = len(body) if length is None else length
     head = b"HTTP/1.1 %d Reason\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, size)
-    failure = own_failure(claim_of(read_response(head, to_head=False)), [body])
+    failure = own_failure(claim_of(read_response(head, to_head=False), bodiless=False), [body])
     names = {name.lower(): value for name, _, value in _split(fields)}
     assert own_failure(claim_in_http2(status, size, names, bodiless=False), [body]) is failure
     return failure.value if failure else ""
@@ -125,7 +125,7 @@ def test_an_answer_to_head_is_known_by_its_fields_and_length(
 ) -> None:
     head = b"HTTP/1.1 %d X\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, length)
     response = read_response(head, to_head=True)
-    assert own_failure(claim_of(response), []) is failure
+    assert own_failure(claim_of(response, bodiless=True), []) is failure
     assert complaint(status, []) == f"answered {status}"
 
 

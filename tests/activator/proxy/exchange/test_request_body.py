@@ -6,35 +6,15 @@ import tracemalloc
 
 import pytest
 
-from activator.proxy.exchange.request_body import NO_BODY, HeldBody
+from activator.proxy.exchange.request_body import NO_BODY, RequestBody
 from activator.proxy.message.request import RequestLimits, read_request
-from tests.activator.telemetry.world import World
+from tests.activator.proxy.world import request, turns, until
 from throttler.throttler import Limits
 
 
 def held(fields: bytes = b"Content-Length: 100\r\n", method: bytes = b"PUT", limit: int = 10):
     head = method + b" / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n"
-    return HeldBody(read_request(head, RequestLimits()), limit)
-
-
-def test_a_body_of_known_length_goes_on_as_it_came():
-    body = held()
-    assert body.framed([b"ab", b"c"], b"") == b"abc"
-    assert body.framed([b"abc"], b"") == b"abc"
-
-
-def test_a_chunked_body_goes_on_in_chunks_and_ends_once():
-    body = held(b"Transfer-Encoding: chunked\r\n")
-    assert body.framed([b"ab", b"c"], b"") == b"3\r\nabc\r\n"
-    assert body.framed([], b"") == b""
-    body.complete = True
-    assert body.framed([b"d"], b"X-A: 1\r\n") == b"1\r\nd\r\n0\r\n\r\n"
-
-
-def test_trailers_go_on_where_they_were_announced_and_are_allowed():
-    body = held(b"Transfer-Encoding: chunked\r\nTrailer: X-A\r\n")
-    body.complete = True
-    assert body.framed([], b"X-A: 1\r\nContent-Length: 5\r\n") == b"0\r\nX-A: 1\r\n\r\n"
+    return RequestBody(read_request(head, RequestLimits()), limit)
 
 
 def test_it_is_full_at_its_limit_and_keeps_what_was_read_all_the_same():
@@ -80,27 +60,18 @@ def test_requests_without_a_body_share_one_that_is_complete_and_may_be_repeated(
     assert (NO_BODY.complete, NO_BODY.replayable, NO_BODY.pieces) == (True, True, [])
 
 
-def test_a_waiting_body_is_read_as_far_as_the_budgets_go():
-    world = World(Limits(queue_bytes=10))
-    ticket = world.request(world.revision())
-    body = held(limit=100)
-    body.charge(ticket, 10, sent=False)
-    assert body.replayable
-    assert ticket.size == 10
-    body.charge(ticket, 1, sent=False)
-    assert body.full
-    assert ticket.size == 10
-
-
-def test_a_body_that_a_pod_has_costs_no_budget():
-    world = World(Limits(queue_bytes=10))
-    throttler = world.revision()
-    world.healthy(throttler, "10.0.0.1:8012")
-    ticket = world.request(throttler)
-    body = held(limit=10)
-    body.keep(bytes(20))
-    body.charge(ticket, 20, sent=False)
-    assert body.replayable
-    body.charge(ticket, 20, sent=True)
-    assert not body.replayable
-    assert ticket.size == 40
+async def test_a_waiting_body_is_read_as_far_as_the_budgets_go(new_world):
+    world = await new_world(queue=Limits(queue_bytes=10_000))
+    pod = await world.pod()
+    world.revise()
+    client = await world.client()
+    body = b"b" * 3_000_000
+    head = b"Content-Length: %d\r\n" % len(body)
+    client.send(request(b"/", b"PUT", fields=head))
+    await until(lambda: world.waiting == 1)
+    client.send(body)
+    await turns(200)
+    assert world.revision().breaker.own.bytes <= 10_000
+    world.list(pod)
+    assert (await client.answer()).status == 200
+    assert pod.requests[0].body == body

@@ -10,7 +10,7 @@ import pytest
 
 from activator.counters import CAUSES
 from activator.proxy.exchange.queue_proxy import claim_of, own_failure
-from activator.proxy.exchange.request_body import NO_BODY, HeldBody
+from activator.proxy.exchange.request_body import NO_BODY, RequestBody
 from activator.proxy.exchange.retry import (
     MAX_REFUSALS,
     MAX_REPEATS,
@@ -118,7 +118,7 @@ def test_a_key_that_promises_idempotence_does_not_make_a_post_safe() -> None:
 
 def test_what_is_held_no_more_cannot_be_repeated() -> None:
     put = Request(b"PUT", b"/", HTTP_1_1, b"", {}, b"")
-    body = HeldBody(put, 10)
+    body = RequestBody(put, 10)
     assert may_repeat(put, body, F.NEW_LOST)
     body.forget()
     assert not may_repeat(put, body, F.NEW_LOST)
@@ -162,7 +162,7 @@ def test_the_answers_of_these_tests_are_those_that_are_meant() -> None:
     for answer, failure in meant.items():
         head, _, body = answer.partition(b"\r\n\r\n")
         response = read_response(head + b"\r\n\r\n", to_head=False)
-        assert own_failure(claim_of(response), [body]) is failure
+        assert own_failure(claim_of(response, bodiless=False), [body]) is failure
 
 
 @pytest.mark.parametrize("answer", [NOT_THERE, FULL], ids=["not-there", "full"])

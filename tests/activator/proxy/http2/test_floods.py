@@ -123,7 +123,7 @@ async def test_a_client_that_gives_room_for_each_crumb_it_got_is_no_flood(http2)
     await until(lambda: pod.requests and pod.requests[0].body)
     (peer,) = pod.connections
     (connection,) = http2.world.proxy.connections
-    connection._idle_frames = Budget(10, 0.0)
+    connection.speaker.link._idle_frames = Budget(10, 0.0)
     for number in range(1, 101):
         for _ in range(3):
             peer.h2.send_data(1, b"12345678")

@@ -17,8 +17,6 @@ class Line:
         pumped: how often the stream asked to have sent what waits.
     """
 
-    peer_window = 100
-
     def __init__(self) -> None:
         self.unread = UnreadBytes()
         self.free = True
@@ -39,7 +37,7 @@ class Line:
 
 
 def stream_on(line: Line) -> Stream:
-    return Stream(line, 1, None)  # type: ignore[arg-type] # see Line
+    return Stream(line, 1, 100, None)  # type: ignore[arg-type] # see Line
 
 
 def test_its_peer_is_told_of_room_by_the_half_window():

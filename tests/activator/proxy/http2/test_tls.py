@@ -210,17 +210,28 @@ async def test_a_client_that_leaves_the_queue_frees_its_place(http2):
 
 
 @pytest.mark.parametrize("alpn", [("http/1.1",), ()])
-async def test_a_pod_that_does_not_choose_http2_gives_a_502_that_says_so(http2, alpn):
+async def test_grpc_learns_that_a_pod_does_not_choose_http2(http2, alpn):
     pod = await http2.pod(alpn=alpn)
     http2.list(pod)
     client = await http2.client()
-    answer = await client.answer(client.ask())
-    assert answer.status == 502
-    assert answer.body.endswith(b"the pod does not speak HTTP/2\n")
+    answer = await client.answer(client.ask(b"/", b"POST", (b"content-type", b"application/grpc")))
+    assert answer.all(b"grpc-status") == [b"14"]
+    assert answer.all(b"grpc-message")[0].endswith(b"the pod does not speak HTTP/2")
     assert not pod.requests
 
 
-async def test_a_pod_that_ends_the_handshake_for_it_gives_the_same_502(http2):
+async def test_a_pod_that_does_not_choose_http2_gets_the_request_in_http1(http2):
+    pod = await http2.world.serving()
+    client = await http2.client()
+    for _ in range(2):
+        answer = await client.answer(client.ask())
+        assert (answer.status, answer.body) == (200, b"hello")
+    understood = [seen for seen in pod.requests if seen.method != b"PRI"]
+    assert [seen.version for seen in understood] == [b"1.1", b"1.1"]
+    http2.world.errors.clear()  # the pod's strict parser has met the preface
+
+
+async def test_grpc_learns_that_a_pod_ends_the_handshake_for_it(http2):
     """As Go's servers do, where Python's go on without a protocol."""
 
     class Refusing(asyncio.Protocol):
@@ -236,9 +247,9 @@ async def test_a_pod_that_ends_the_handshake_for_it_gives_the_same_502(http2):
     http2.pods.append(pod)
     http2.list(pod)
     client = await http2.client()
-    answer = await client.answer(client.ask())
-    assert answer.status == 502
-    assert answer.body.endswith(b"the pod does not speak HTTP/2\n")
+    answer = await client.answer(client.ask(b"/", b"POST", (b"content-type", b"application/grpc")))
+    assert answer.all(b"grpc-status") == [b"14"]
+    assert answer.all(b"grpc-message")[0].endswith(b"the pod does not speak HTTP/2")
 
 
 async def test_a_pod_of_another_namespace_gets_no_request(http2):

@@ -127,7 +127,7 @@ async def test_interim_answers_are_not_piled_up_for_a_client_that_reads_nothing(
     client = await http2.client()
     assert (await client.answer(client.ask())).interim
     (downstream,) = http2.world.proxy.connections
-    downstream.pause_writing()
+    downstream.speaker.link.pause_writing()
     answer = await client.answer(client.ask())
     assert (answer.status, answer.interim) == (200, [])
 
@@ -164,18 +164,18 @@ async def test_requests_that_come_and_go_do_not_pile_up_for_a_pod_that_reads_not
     other = await http2.client()
     waits = other.ask(b"/", b"POST")
     await until(lambda: pod.requests)
-    (pool,) = http2.world.pools._http2.values()
+    (pool,) = (each.http2 for each in http2.world.pools._http2)
     (upstream,) = pool._connections
     largest = 0
     head = block((b"x", b"y" * 16_000))
     for _ in range(20):
         crowd = b"".join(frames.headers(n, head, ended=True) for n in range(1, 121, 2))
         client = await raw(http2, BEGIN + crowd)
-        await until(lambda: http2.world.in_flight == 61 or upstream.ending)
+        await until(lambda: http2.world.in_flight == 61 or upstream.is_ending())
         largest = max(largest, upstream.transport.get_write_buffer_size())
         client.abort()
         await until(lambda: http2.world.in_flight <= 1)
-        if upstream.ending:
+        if upstream.is_ending():
             break
     assert (await other.answer(waits)).status == 502
     assert (await other.answer(other.ask())).body == b"hello"

@@ -36,7 +36,7 @@ async def test_a_connection_that_is_idle_is_closed(http2):
     pools = http2.world.pools
     pools.close_expired()
     assert pools.connections == 1
-    (pool,) = pools._http2.values()
+    (pool,) = (each.http2 for each in pools._http2)
     pool.close_idle(http2.world.now() + IDLE_TIMEOUT)
     await until(lambda: pod.connections[0].lost)
     assert pools.connections == 0
@@ -58,7 +58,7 @@ async def test_the_kernel_is_told_to_give_up_a_pod_that_has_vanished(http2):
     await http2.serving()
     client = await http2.client()
     await client.answer(client.ask())
-    (pool,) = http2.world.pools._http2.values()
+    (pool,) = (each.http2 for each in http2.world.pools._http2)
     (connection,) = pool._connections
     sock = connection.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000

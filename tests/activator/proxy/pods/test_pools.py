@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from activator.proxy.pods.http1 import Upstream
+from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.pools import IDLE_TIMEOUT, PoolLimits
 from tests.activator.proxy.world import (
     NAME,
@@ -119,7 +119,7 @@ async def test_idle_connections_are_closed_after_their_time(world):
     pod = await world.serving()
     await world.ask()
     clock = world.driver.clock
-    world.pools._clock = lambda: clock() + IDLE_TIMEOUT + 1
+    world.pools.clock = lambda: clock() + IDLE_TIMEOUT + 1
     world.pools.close_expired()
     await until(lambda: not pod.open)
     assert world.pools.connections == 0
@@ -130,7 +130,7 @@ async def test_connections_that_were_used_lately_are_kept(world):
     pod = await world.serving()
     await world.ask()
     clock = world.driver.clock
-    world.pools._clock = lambda: clock() + IDLE_TIMEOUT - 1
+    world.pools.clock = lambda: clock() + IDLE_TIMEOUT - 1
     world.pools.close_expired()
     await turns(20)
     assert len(pod.open) == 1
@@ -179,13 +179,13 @@ async def test_a_dial_that_nobody_answers_ends_in_time(world):
 async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
     """The close may be noticed before whoever dialed gets the connection, and by nobody after."""
     await world.serving()
-    opened = Upstream.connection_made
+    opened = Http1Pod.connection_made
 
     def dropped(self, transport) -> None:
         opened(self, transport)
         transport.abort()
 
-    monkeypatch.setattr(Upstream, "connection_made", dropped)
+    monkeypatch.setattr(Http1Pod, "connection_made", dropped)
     dialer = Dialer()
     pool_of(world).dial(dialer)
     await until(lambda: dialer.failures or dialer.upstreams)

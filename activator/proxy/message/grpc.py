@@ -11,8 +11,6 @@ from http import HTTPStatus
 from math import inf
 from typing import Final
 
-from activator.proxy.http2.hpack import line
-
 CONTENT_TYPE: Final = b"application/grpc"
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
@@ -55,20 +53,19 @@ def timeout(fields: Mapping[bytes, bytes]) -> float:
     return int(found[1]) * _UNITS[found[2]] if found else inf
 
 
-def status_of(http: int) -> int:
-    """Return the grpc-status that fits a status of HTTP."""
-    return _STATUSES.get(http, _UNKNOWN)
-
-
-def broken_off(outcome: str) -> bytes:
-    """Return the trailers of an answer that had begun and is not completed, as a header block.
+def broken_off(outcome: str) -> tuple[int, str]:
+    """Return grpc-status and message of a response that had begun and is not completed.
 
     Arguments:
         outcome: why not, in the words of ``counters``.
     """
     status = _DEADLINE_EXCEEDED if outcome == "timed-out" else _UNAVAILABLE
-    text = f"{outcome}; the answer had begun"
-    return line(b"grpc-status", b"%d" % status) + line(b"grpc-message", message(text))
+    return status, f"{outcome}; the answer had begun"
+
+
+def status_of(http: int) -> int:
+    """Return the grpc-status that fits a status of HTTP."""
+    return _STATUSES.get(http, _UNKNOWN)
 
 
 def message(text: str) -> bytes:

@@ -6,8 +6,9 @@ from math import inf
 
 import pytest
 
-from activator.proxy.http2 import grpc
 from activator.proxy.http2.hpack import NO_TABLE, Decoder
+from activator.proxy.http2.section import grpc_status
+from activator.proxy.message import grpc
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_a_message_is_percent_encoded():
 
 @pytest.mark.parametrize(("outcome", "status"), [("upstream-failed", b"14"), ("timed-out", b"4")])
 def test_an_answer_that_is_broken_off_says_so_in_trailers(outcome, status):
-    assert Decoder().decode(NO_TABLE + grpc.broken_off(outcome)) == [
+    assert Decoder().decode(NO_TABLE + grpc_status(*grpc.broken_off(outcome))) == [
         (b"grpc-status", status),
         (b"grpc-message", b"%b; the answer had begun" % outcome.encode()),
     ]

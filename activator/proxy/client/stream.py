@@ -1,0 +1,229 @@
+"""One request of a client in HTTP/2: its stream, as the client's side of an exchange."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.exchange.sides import ClientSide, SwitchingSide
+from activator.proxy.http2 import section
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.fields import RequestFields, ResponseFields, about
+from activator.proxy.http2.hpack import line, name_prefix, string
+from activator.proxy.http2.stream import Stream
+from activator.proxy.message import grpc
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.replies import Reply
+from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response
+from activator.proxy.message.version import HTTP_2
+
+if TYPE_CHECKING:
+    from activator.proxy.client.connection import ClientConnection
+    from activator.proxy.client.shared import Proxy
+    from activator.proxy.http2.connection import Connection
+
+_CONTINUE: Final = line(b":status", b"100")
+_DATE: Final = name_prefix(b"date")
+_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
+
+
+def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
+    """Return what a header section asks for.
+
+    Arguments:
+        client: the client's IP address; ended: whether nothing follows on its stream.
+
+    Raises:
+        FramingError: then something should (RFC 9113 section 8.1.1).
+    """
+    by_name = fields.fields
+    if not fields.forwarded:
+        fields.forwarded = fields.block + section.forwarded(fields.authority, by_name, client)
+    if ended and fields.bodiless is not None:
+        return fields.bodiless
+    if ended and fields.length > 0:
+        raise about(FramingError("not as long as announced"), by_name)
+    request = Request(
+        *(fields.method, fields.path, HTTP_2, fields.authority, by_name, None),
+        has_body=not ended,
+        length=0 if ended else fields.length,
+        expects_continue=not ended and by_name.get(b"expect", b"").lower() == b"100-continue",
+        section=fields.forwarded,
+    )
+    if ended:
+        fields.bodiless = request
+    return request
+
+
+class Home(Protocol):
+    """The connection that a stream is of."""
+
+    proxy: Proxy
+    base: ClientConnection
+    link: Connection
+
+    def exchange_done(self, stream: Stream) -> None:
+        """A response is written; some of it may wait for its client."""
+
+
+@final
+class ClientStream(ClientSide):
+    """One request of a client.
+
+    Attributes:
+        began: when its head came.
+    """
+
+    __slots__ = ("_home", "_stream", "_uncredited", "began", "exchange")
+
+    exchange: Exchange
+
+    def __init__(self, home: Home, stream: Stream) -> None:
+        self._home = home
+        self._stream = stream
+        self._uncredited = 0  # bytes of the request's body that no pod has taken
+        self.began = home.proxy.clock()
+
+    # -- who asked ------------------------------------------------------------------------------
+
+    def address(self) -> bytes:
+        """See ClientSide."""
+        return self._home.base.address
+
+    def peer(self) -> str:
+        """See ClientSide."""
+        return self._home.base.peer()
+
+    def is_secure(self) -> bool:
+        """See ClientSide."""
+        return self._home.base.secure
+
+    def is_full(self) -> bool:
+        """See ClientSide."""
+        return bool(self._stream.unsent)
+
+    def may_send(self, now: float) -> bool:
+        """See ClientSide: the loop tells when a client of HTTP/2 leaves, since it is read from."""
+        return True
+
+    def is_gone(self) -> bool:
+        """See ClientSide."""
+        return False
+
+    def drop(self) -> None:
+        """See ClientSide."""
+
+    def set_idle_since(self, now: float) -> None:
+        """See ClientSide."""
+        self._home.base.idle_since = now
+
+    def arm(self, when: float) -> None:
+        """See ClientSide."""
+        base = self._home.base
+        if when < base.armed:
+            self._home.proxy.timers.arm(base, when)
+
+    # -- the request ----------------------------------------------------------------------------
+
+    def on_data(self, payload: bytes, trailers: bytes | None) -> None:
+        """Handle what the client sent; ``trailers`` is None as long as more is to come."""
+        self._uncredited += len(payload)
+        ended = trailers is not None
+        self.exchange.on_request_body([payload] if payload else [], ended, trailers or b"")
+
+    def took(self, size: int) -> None:
+        """See ClientSide."""
+        size = min(size, self._uncredited)
+        self._uncredited -= size
+        self._stream.credit(size)
+
+    def regulate(self) -> None:
+        """See ClientSide: its window holds the client back."""
+
+    # -- the response ---------------------------------------------------------------------------
+
+    def respond(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> None:
+        """See ClientSide."""
+        assert isinstance(response, ResponseFields)
+        exchange, stream = self.exchange, self._stream
+        block = response.block
+        if b"date" not in response.fields:
+            block += _DATE + string(self._home.proxy.date())
+        if exchange.notes:
+            block += section.block_of(exchange.notes)
+        bare = ended and not (payload or trailers)
+        if not ended:
+            stream.on_sent = exchange.taker()
+        self._home.link.write_headers(stream, block, ended=bare)
+        if payload or (ended and not bare):
+            stream.send(b"".join(payload), trailers if ended else None)
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """See ClientSide."""
+        if ended:
+            # The slot is free at once; what its client has not taken waits with its stream.
+            self._stream.on_sent = None
+        data = payload[0] if len(payload) == 1 else b"".join(payload)
+        self._stream.send(data, trailers if ended else None)
+
+    def interim(self, response: Response | ResponseFields) -> None:
+        """See ClientSide. It is only advice, and waits for no window: what nobody reads is not
+        piled up."""
+        assert isinstance(response, ResponseFields)
+        link = self._home.link
+        if not link.full:
+            link.write_headers(self._stream, response.block, ended=False)
+
+    def send_continue(self) -> None:
+        """See ClientSide."""
+        self._home.link.write_headers(self._stream, _CONTINUE, ended=False)
+
+    def reply(self, reply: Reply) -> None:
+        """See ClientSide."""
+        date = self._home.proxy.date()
+        body = self.body_of(reply)
+        if grpc.is_grpc(self.exchange.request.fields):
+            block = section.grpc_block(reply, date)
+        else:
+            block = section.reply_block(reply, date)
+        self._home.link.write_headers(self._stream, block, ended=not body)
+        if body:
+            self._stream.send(body, b"")
+        self._done()
+
+    def body_of(self, reply: Reply) -> bytes:
+        """See ClientSide: a gRPC client gets all in the head."""
+        request = self.exchange.request
+        no_body = request.method == b"HEAD" or grpc.is_grpc(request.fields)
+        return b"" if no_body else reply.body
+
+    def switching(self) -> SwitchingSide | None:
+        """See ClientSide."""
+        return None
+
+    def finished(self, now: float) -> None:
+        """See ClientSide."""
+        self._done()
+
+    def break_off(self, outcome: str, code: int) -> None:
+        """See ClientSide: as the pod did it, where it did; a gRPC client gets trailers of ours."""
+        if not code and grpc.is_grpc(self.exchange.request.fields):
+            self._stream.send(b"", section.grpc_status(*grpc.broken_off(outcome)))
+        else:
+            self._home.link.end(self._stream, code or _INTERNAL_ERROR)
+        self._done()
+
+    def _done(self) -> None:
+        stream = self._stream
+        if not stream.closed:  # it takes its response later, perhaps when it has sent all
+            stream.credit(self._uncredited)
+            self._uncredited = 0
+        self._home.exchange_done(stream)

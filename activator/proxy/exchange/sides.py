@@ -1,0 +1,318 @@
+"""What an exchange asks of its two sides: of the client's, and of the pod's.
+
+Each side is a connection in HTTP/1 or a stream in HTTP/2. The classes have no state, so that a
+compiled exchange finds their methods by number. Payload is a list of pieces in both directions;
+trailers are lines in HTTP/1 and a header block in HTTP/2 (``proxy.exchange.crossing`` translates).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from activator.proxy.exchange.observers import Trace
+from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message.replies import Reply
+from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response
+from activator.proxy.transport.files import FileBudget
+from activator.proxy.transport.unread import Peer, UnreadBytes
+from throttler.pod import PodTracker
+
+
+class ClientSide(ABC):
+    """Who sent the request."""
+
+    @abstractmethod
+    def address(self) -> bytes:
+        """Return the client's IP address."""
+
+    @abstractmethod
+    def peer(self) -> str:
+        """Return the client's ``ip:port``; the port is 0 where there is none."""
+
+    @abstractmethod
+    def is_secure(self) -> bool:
+        """Return whether the client's connection is encrypted."""
+
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Return whether the client does not take what has been written for it."""
+
+    @abstractmethod
+    def may_send(self, now: float) -> bool:
+        """Return whether the client of a request that has waited still wants it sent.
+
+        If not, either its connection is broken, or ``Exchange.resume`` follows.
+        """
+
+    @abstractmethod
+    def is_gone(self) -> bool:
+        """Return whether the client has left, which the loop may not know yet."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Break the connection of a client that has left."""
+
+    @abstractmethod
+    def set_idle_since(self, now: float) -> None:
+        """Record when its last request ended."""
+
+    @abstractmethod
+    def respond(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> None:
+        """Begin the response with what the pod says.
+
+        Arguments:
+            raw: head and payload in one piece as they came, where that is all that came.
+            ended: whether the response ends here; ``trailers`` are then known.
+        """
+
+    @abstractmethod
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """Send more of the response's body; ``trailers`` with its end."""
+
+    @abstractmethod
+    def interim(self, response: Response | ResponseFields) -> None:
+        """Pass on an interim response."""
+
+    @abstractmethod
+    def send_continue(self) -> None:
+        """Have the client send its body."""
+
+    @abstractmethod
+    def reply(self, reply: Reply) -> None:
+        """Respond ourselves; nothing follows."""
+
+    @abstractmethod
+    def body_of(self, reply: Reply) -> bytes:
+        """Return what the client gets of the body of a response of ours."""
+
+    @abstractmethod
+    def switching(self) -> SwitchingSide | None:
+        """Return what can change its protocol; None in HTTP/2."""
+
+    @abstractmethod
+    def finished(self, now: float) -> None:
+        """The exchange has ended, and the response is written to its end."""
+
+    @abstractmethod
+    def break_off(self, outcome: str, code: int) -> None:
+        """End a response that cannot be completed, so that nobody takes it for whole.
+
+        Arguments:
+            outcome: why, in the words of ``counters``.
+            code: by which error code of HTTP/2 the pod ended its stream; 0 where it did not.
+        """
+
+    @abstractmethod
+    def took(self, size: int) -> None:
+        """A pod has taken so many bytes of the request's body: the client may send as many."""
+
+    @abstractmethod
+    def regulate(self) -> None:
+        """Read from the client as long as the request's body can be used."""
+
+    @abstractmethod
+    def arm(self, when: float) -> None:
+        """Have ``Exchange.on_time`` called by then."""
+
+
+class PodSide(ABC):
+    """The pod that has the request."""
+
+    @abstractmethod
+    def is_http2(self) -> bool:
+        """Return whether it speaks HTTP/2."""
+
+    @abstractmethod
+    def is_reused(self) -> bool:
+        """Return whether requests were answered on its connection before."""
+
+    @abstractmethod
+    def ask(
+        self,
+        asker: Asker,
+        client: ClientSide,
+        request: Request,
+        body: RequestBody,
+        trace: Trace | None,
+    ) -> None:
+        """Send the request's head and what is held of its body; the response goes to ``asker``."""
+
+    @abstractmethod
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """Send more of the request's body; ``trailers`` with its end."""
+
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Return whether the pod does not take what has been sent to it."""
+
+    @abstractmethod
+    def pause(self, on: bool) -> None:
+        """Stop to read from the pod, or go on: its client does not take what comes, or does."""
+
+    @abstractmethod
+    def took(self, size: int) -> None:
+        """The client has taken so many bytes of the response's body: the pod may send as many."""
+
+    @abstractmethod
+    def detach(self, complete: bool) -> None:
+        """Part from a pod whose response is complete, or of no use.
+
+        Arguments:
+            complete: whether the pod has all of the request.
+        """
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Have the pod stop: its response is of no more use."""
+
+    @abstractmethod
+    def switching(self) -> SwitchingSide | None:
+        """Return what can change its protocol; None in HTTP/2."""
+
+    @abstractmethod
+    def give_back(self) -> None:
+        """Part from a pod to which nothing was sent."""
+
+
+class Asker(ABC):
+    """Who sends a request to a pod and takes what comes of it: an exchange."""
+
+    @property
+    @abstractmethod
+    def wants_connection(self) -> bool:
+        """Whether it still has a use for a connection."""
+
+    @property
+    @abstractmethod
+    def to_head(self) -> bool:
+        """Whether the request is a HEAD: its response has no body."""
+
+    @abstractmethod
+    def pause_sending(self) -> None:
+        """The pod reads slower than the client sends."""
+
+    @abstractmethod
+    def resume_sending(self) -> None:
+        """It has caught up."""
+
+    @abstractmethod
+    def on_connected(self, side: PodSide) -> None:
+        """There is a connection, or a place on one."""
+
+    @abstractmethod
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        """There is none; see dial.Dialer. The pod has nothing of the request."""
+
+    @abstractmethod
+    def on_interim(self, response: Response | ResponseFields) -> None:
+        """An interim response came, or a 101, behind which no other follows."""
+
+    @abstractmethod
+    def on_response(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        complete: bool,
+    ) -> None:
+        """The final head came, and the payload with it.
+
+        Arguments:
+            raw: head and payload in one piece as they came, where nothing else came.
+            complete: the response ends here; the connection is back in its pool, or closed.
+        """
+
+    @abstractmethod
+    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        """More of the response's body came; ``trailers`` with its end."""
+
+    @abstractmethod
+    def on_lost(self, error: str, answered: bool) -> None:
+        """The connection is gone before the response was complete, or what came is malformed.
+
+        Arguments:
+            answered: whether any byte of a response had come.
+        """
+
+    @abstractmethod
+    def on_reset(self, code: int, answered: bool) -> None:
+        """The pod has ended the stream by an error code of HTTP/2."""
+
+    @abstractmethod
+    def on_refused(self, error: str) -> None:
+        """The pod has not looked at the request, or takes none at all."""
+
+    @abstractmethod
+    def on_other_protocol(self, error: str) -> None:
+        """The pod is there, and does not speak the version of HTTP in which it was asked.
+
+        It has not understood a byte of the request, so this goes to it in the other version.
+        """
+
+
+class PodPool(ABC):
+    """The connections to one pod."""
+
+    @abstractmethod
+    def side_for(self, request: Request, *, fresh: bool) -> PodSide | None:
+        """Return a connection, or a place on one, for a request; None where there is none.
+
+        Arguments:
+            fresh: only a new connection will do.
+        """
+
+    @abstractmethod
+    def dial_for(self, asker: Asker, request: Request) -> None:
+        """Open a connection for a request: one of the calls of ``Asker`` follows."""
+
+    @abstractmethod
+    def count_answers(self) -> int:
+        """Return how many responses the pod has given in HTTP/2."""
+
+
+class PodPools(ABC):
+    """The connections to all pods.
+
+    Attributes:
+        files: the budget of open files; unread: what counts the bytes that peers do not read.
+    """
+
+    files: FileBudget
+    unread: UnreadBytes
+
+    @abstractmethod
+    def of(self, pod: PodTracker) -> PodPool:
+        """Return the connections to a pod that requests use."""
+
+
+class SwitchingSide(Protocol):
+    """A connection in HTTP/1 whose protocol changes: of a client, or to a pod."""
+
+    def switch(self, response: Response, notes: bytes) -> None:
+        """Pass on the pod's 101."""
+
+    def take_over(self) -> tuple[asyncio.Transport, bytes]:
+        """Return the transport and what came behind the head: the connection is the tunnel's."""
+
+    def is_stopped(self) -> bool:
+        """Return whether its peer does not take what has been written for it."""
+
+    def unread_bytes(self) -> UnreadBytes:
+        """Return what counts the bytes that peers do not read."""
+
+    def who(self) -> tuple[Peer, str]:
+        """Return the side and the address of its peer."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection; see asyncio.Protocol."""

@@ -1,0 +1,108 @@
+"""The windows of one connection (RFC 9113 section 5.2), and how small its increments are. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.frames import DEFAULT_MAX_FRAME, DEFAULT_WINDOW, MAX_31_BITS
+
+#: Bytes that a peer may send on all streams beyond what has come. Streams are bounded each by
+#: itself, so that one that nobody reads does not stop the others; this bounds what comes in one
+#: turn.
+CONNECTION_WINDOW: Final = 1 << 20
+#: Share of a window that is gone before its peer gets more room.
+TELL_AFTER: Final = 2
+#: Bytes of room below which an increment is more work than room, and has what waits go out in
+#: crumbs (CVE-2019-9511), unless the peer gives back what it got in such pieces. Larger ones come
+#: as a client reads, and are less work than a request.
+_SMALL_INCREMENT: Final = 64
+
+
+@final
+class Flow:
+    """What both ends of a connection may send.
+
+    Attributes:
+        window: bytes that may be sent on all streams together.
+        peer_window: bytes that may be sent on a new stream.
+        max_frame: bytes of a frame's payload that the peer takes.
+        late: payload that may still come for streams that are over.
+    """
+
+    __slots__ = (
+        "_allowed",
+        "_crumbs",
+        "_granted",
+        "_owed",
+        "_sent_at_ping",
+        "late",
+        "max_frame",
+        "peer_window",
+        "window",
+    )
+
+    def __init__(self) -> None:
+        self.window = self._granted = DEFAULT_WINDOW
+        self.peer_window = DEFAULT_WINDOW
+        self.max_frame = DEFAULT_MAX_FRAME
+        self.late = 0
+        self._allowed = CONNECTION_WINDOW
+        self._owed = 0
+        self._sent_at_ping = -1
+        self._crumbs = [0, 0]  # bytes of small increments: of the connection, of streams
+
+    def came(self, length: int) -> int:
+        """Count DATA that came; return by how much the peer's window is to be widened now.
+
+        Raises:
+            ConnectionFault: it was more than the window.
+        """
+        self._allowed -= length
+        self._owed += length
+        if self._allowed < 0:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
+        if self._owed * TELL_AFTER < CONNECTION_WINDOW:
+            return 0
+        owed, self._owed = self._owed, 0
+        self._allowed += owed
+        return owed
+
+    def came_late(self, length: int) -> bool:
+        """Count DATA for a stream that is over; return whether its window had allowed it."""
+        if 0 < length <= self.late:
+            self.late -= length
+            return True
+        return False
+
+    def widen(self, increment: int) -> bool:
+        """Widen the connection's window; return whether the increment is a flood's crumb.
+
+        Raises:
+            ConnectionFault: the window is too large.
+        """
+        is_crumb = self.is_crumb(0, increment)
+        self._granted += increment
+        self.window += increment
+        if self.window > MAX_31_BITS:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
+        return is_crumb
+
+    def is_crumb(self, kind: int, size: int) -> bool:
+        """Count an increment; return whether it is too small, and more than the peer got.
+
+        Arguments:
+            kind: 0 for the connection's window, 1 for a stream's.
+        """
+        if size >= _SMALL_INCREMENT:
+            return False
+        self._crumbs[kind] += size
+        return self._crumbs[kind] > self._granted - self.window
+
+    def is_idle_ping(self) -> bool:
+        """Count a PING; return whether nothing was sent since the one before. gRPC finds out so
+        how wide the way is, thousands of times a second."""
+        sent = self._granted - self.window
+        idle = sent == self._sent_at_ping
+        self._sent_at_ping = sent
+        return idle

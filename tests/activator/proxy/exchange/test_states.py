@@ -1,0 +1,21 @@
+"""The states of an exchange."""
+
+from __future__ import annotations
+
+from activator.proxy.exchange.states import ANSWERING, DONE, FOLLOWS, NEW, SENT, State
+
+
+def test_each_state_has_its_row_and_can_end():
+    assert set(FOLLOWS) == set(State)
+    assert all(DONE in FOLLOWS[state] for state in State if state is not DONE)
+    assert FOLLOWS[DONE] == frozenset()
+
+
+def test_each_state_but_the_first_is_reached():
+    assert set().union(*FOLLOWS.values()) == set(State) - {NEW}
+
+
+def test_no_request_is_sent_again_once_its_response_has_begun():
+    for state in ANSWERING:
+        assert FOLLOWS[state] == {DONE}
+    assert SENT in FOLLOWS[SENT]

@@ -1,0 +1,52 @@
+"""The windows of a connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.proxy.http2.errors import ConnectionFault
+from activator.proxy.http2.flow import CONNECTION_WINDOW, Flow
+from activator.proxy.http2.frames import DEFAULT_WINDOW, MAX_31_BITS
+
+
+def test_a_peer_gets_room_by_the_half_window():
+    flow = Flow()
+    assert flow.came(CONNECTION_WINDOW // 2 - 1) == 0
+    assert flow.came(1) == CONNECTION_WINDOW // 2
+    assert flow.came(1) == 0
+
+
+def test_more_than_the_window_is_a_fault():
+    flow = Flow()
+    with pytest.raises(ConnectionFault, match="more than the window"):
+        flow.came(CONNECTION_WINDOW + 1)
+
+
+def test_a_window_cannot_grow_without_bound():
+    flow = Flow()
+    with pytest.raises(ConnectionFault, match="too large"):
+        flow.widen(MAX_31_BITS)
+
+
+def test_small_increments_are_free_while_they_give_back_what_was_sent():
+    flow = Flow()
+    assert flow.widen(1)
+    flow.window -= 100
+    assert not flow.widen(1)
+    assert not flow.widen(64)
+
+
+def test_what_was_allowed_of_a_stream_may_come_late_once():
+    flow = Flow()
+    flow.late = 10
+    assert flow.came_late(10)
+    assert not flow.came_late(1)
+    assert flow.window == DEFAULT_WINDOW
+
+
+def test_a_ping_is_idle_where_nothing_was_sent_since_the_one_before():
+    flow = Flow()
+    assert not flow.is_idle_ping()
+    assert flow.is_idle_ping()
+    flow.window -= 1
+    assert not flow.is_idle_ping()
