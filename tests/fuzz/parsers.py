@@ -13,7 +13,7 @@ from activator.proxy.client.head_reader import PartialHead
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.queue_proxy import claim_of, own_failure
 from activator.proxy.http2 import fields as http2_fields
-from activator.proxy.http2 import grpc, huffman
+from activator.proxy.http2 import huffman
 from activator.proxy.http2.errors import ConnectionFault
 from activator.proxy.http2.frame_reader import FrameReader
 from activator.proxy.http2.hpack import Decoder
@@ -21,6 +21,7 @@ from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.section import block_of
 from activator.proxy.http2.settings import read_settings
 from activator.proxy.message import fields as http1_fields
+from activator.proxy.message import grpc
 from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.body import ChunkedBody, LengthBody, PodChunkedBody
 from activator.proxy.message.replies import unexpected_probe
