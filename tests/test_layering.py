@@ -381,6 +381,17 @@ def test_modules_import_each_other_in_one_direction_at_run_time() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
+def test_modules_of_the_byte_path_import_each_other_in_one_direction_for_types_too() -> None:
+    graph = {
+        module_of(path): {
+            found.target for found in imports_of(path) if found.target.startswith("activator.proxy")
+        }
+        - {module_of(path)}
+        for path in sorted((ROOT / "activator" / "proxy").rglob("*.py"))
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
 def test_imports_for_types_alone_stay_inside_their_package() -> None:
     """An import that is not there at run time would let a package know what it must not; ``app``
     is spared, since it knows all and only puts off what is costly."""
