@@ -67,6 +67,7 @@ class Driver:
         bundle_listener: who is told of the certificates to trust, PEM, all of them each time.
         events: what happens to revisions and pods, for whoever listens.
         autoscaler_lost: says whether there should be a connection to the autoscaler and is none.
+        on_waiting: called when a request of a revision begins to wait and no other one waits.
         wake_ups: the wake-ups of revisions, as they happen.
     """
 
@@ -90,6 +91,7 @@ class Driver:
         self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
         self.events = Events()
         self.autoscaler_lost: Callable[[], bool] = lambda: False
+        self.on_waiting: Callable[[], None] = lambda: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
         self.wake_ups = WakeUps(self.events)
@@ -134,9 +136,14 @@ class Driver:
         """Follow up on an ``admit`` that queued the request."""
         if throttler.breaker.waiting == 1:
             self.prober.hurry(throttler)
+            self.on_waiting()
         if self.events.listeners:
             self._narration.waits(throttler)
         self._arm()
+
+    def requests_wait(self) -> bool:
+        """Return whether any request waits, of whatever revision; O(1)."""
+        return self.throttler.total.depth > 0
 
     def why(self, throttler: RevisionThrottler) -> tuple[Reason, str]:
         """Return why a request of a revision would wait now, and a detail; O(pods)."""

@@ -350,7 +350,9 @@ class Runtime:
             settings.system_namespace,
             settings.kubeconfig,
             self_check_interval=settings.self_check_interval,
+            requests_wait=self.driver.requests_wait,
         )
+        self.driver.on_waiting = watch.hurry
         try:
             await watch.check_version(settings.kubernetes_min_version)
         except (ClusterConfigError, ClusterVersionError) as error:

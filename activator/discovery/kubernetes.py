@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from activator.discovery import version
@@ -69,6 +69,8 @@ class KubernetesWatch:
         timings: all times.
         environ: environment variables; None for those of the process.
         self_check_interval: seconds between two comparisons with fresh lists; 0 for none.
+        requests_wait: says whether any request waits for a pod. While one does, no pause after a
+            failure is longer than ``Timings.backoff_waiting``.
 
     Attributes:
         self_check: what those comparisons found.
@@ -82,10 +84,12 @@ class KubernetesWatch:
         timings: Timings | None = None,
         environ: Mapping[str, str] | None = None,
         self_check_interval: float = 0.0,
+        requests_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         self._inventory = inventory
         self._system_namespace = system_namespace
         self._timings = timings or Timings()
+        self._requests_wait = requests_wait
         environ = os.environ if environ is None else environ
         self._api = ApiServer(kubeconfig, self._timings, environ)
         self._group: asyncio.TaskGroup | None = None
@@ -125,6 +129,11 @@ class KubernetesWatch:
         """
         for kind in kinds or tuple(self._reflectors):
             await self._reflectors[kind].settled.wait()
+
+    def hurry(self) -> None:
+        """Cut all pauses after failures: a request has begun to wait."""
+        for reflector in self._reflectors.values():
+            reflector.hurry()
 
     async def follow_secret(self, name: str) -> None:
         """Follows one Secret of the system namespace from now on; no other is ever asked for.
@@ -196,7 +205,9 @@ class KubernetesWatch:
 
     def _follow(self, resource: Resource) -> Reflector:
         """Adds a resource; it is followed at once if ``run`` is under way."""
-        reflector = Reflector(resource, self._api, self._inventory, self._timings)
+        reflector = Reflector(
+            resource, self._api, self._inventory, self._timings, self._requests_wait
+        )
         self._reflectors[resource.kind] = reflector
         self._start(reflector)
         return reflector

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from activator.discovery.backoff import Backoff, Timings
+from activator.discovery.backoff import Backoff, Pause, Timings, hurried
 from activator.discovery.inventory import Inventory, not_newer
 from activator.discovery.listing import Resource, pages
 from activator.discovery.wire import (
@@ -42,6 +42,9 @@ MAX_LINE_BYTES = 64 * 2**20
 
 # A watch that fails this often in a row without one event may hang on its version: list again.
 RELIST_AFTER_FAILURES = 5
+
+# The log repeats a warning about the same failure no sooner.
+_SAME_WARNING_SECONDS = 10.0
 
 # After this long in one go, other tasks get a turn: requests pass through the same loop.
 _TURN_SECONDS = 0.002
@@ -80,6 +83,7 @@ class Reflector:
         cluster: sends the requests.
         inventory: is told what there is.
         timings: all times.
+        requests_wait: says whether any request waits for a pod, of which the cluster may have news.
 
     Attributes:
         synced: set when the resource has been listed once.
@@ -87,7 +91,12 @@ class Reflector:
     """
 
     def __init__(
-        self, resource: Resource, cluster: Cluster, inventory: Inventory, timings: Timings
+        self,
+        resource: Resource,
+        cluster: Cluster,
+        inventory: Inventory,
+        timings: Timings,
+        requests_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         self.resource = resource
         self.counters = Counters()
@@ -106,6 +115,10 @@ class Reflector:
         self._failures = 0
         self._suspicions = 0
         self._watching: asyncio.Timeout | None = None
+        self._requests_wait = requests_wait
+        self._warned_at = float("-inf")
+        # The pause in progress that waiting requests may cut, when it began, and its end.
+        self._pausing: tuple[Pause, float, asyncio.Timeout] | None = None
         # Whether to forget both before the next attempt, and what says that this has been done.
         self._relist = False
         self._relisted = asyncio.Event()
@@ -114,8 +127,30 @@ class Reflector:
         """Follows the resource until cancelled. No fault of the server ends it."""
         while True:
             pause = await self._attempt()
-            if pause:
-                await asyncio.sleep(pause)
+            if pause.seconds:
+                await self._sleep(pause)
+
+    async def _sleep(self, pause: Pause) -> None:
+        """Sleep until the next attempt; ``hurry`` may cut that."""
+        try:
+            async with asyncio.timeout(pause.seconds) as end:
+                self._pausing = (pause, self._now(), end)
+                await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            pass
+        finally:
+            self._pausing = None
+
+    def hurry(self) -> None:
+        """Cut the pause in progress, if there is one: a request has begun to wait.
+
+        Counts once per pause, so that requests which come and go cannot cut it again.
+        """
+        if self._pausing is None:
+            return
+        (pause, began, end), self._pausing = self._pausing, None
+        now = self._now()
+        end.reschedule(now + hurried(pause, now - began, self._timings))
 
     async def relist(self) -> None:
         """Lists anew, from etcd, and watches from there; what is in force stays until then.
@@ -128,7 +163,7 @@ class Reflector:
             self._watching.reschedule(self._now())
         await self._relisted.wait()
 
-    async def _attempt(self) -> float:
+    async def _attempt(self) -> Pause:
         """Lists if need be, and watches until something ends that. Returns how long to pause."""
         if self._relist:
             self._relist = False
@@ -152,21 +187,22 @@ class Reflector:
         if ended_early:
             return self._failed("the server ended the watch at once", suspect=True)
         self._well()
-        return 0.0
+        return Pause(0.0)
 
-    def _refused(self, error: ServerAnswerError) -> float:
+    def _refused(self, error: ServerAnswerError) -> Pause:
         if error.status == HTTP_GONE:
-            return self._expired(str(error))
+            return Pause(self._expired(str(error)))
         if error.status == _HTTP_UNAUTHORIZED:
             self._cluster.distrust_credentials()
         if not self._version and error.status == _HTTP_GATEWAY_TIMEOUT:
             # Among others: the server's cache is older than what we have seen. Ask etcd itself.
             self._list_version = ""
         if self.resource.optional and error.status in _MISSING and not self.synced.is_set():
-            return self._missing(error)
+            return Pause(self._missing(error), self._timings.missing)
         asked = min(error.retry_after, self._timings.retry_after_limit)
         suspect = error.status not in _NOT_ABOUT_THE_VERSION
-        return max(self._failed(f"{error}{self._advice(error.status)}", suspect=suspect), asked)
+        pause = self._failed(f"{error}{self._advice(error.status)}", suspect=suspect)
+        return Pause(max(pause.seconds, asked), asked)
 
     def _missing(self, error: ServerAnswerError) -> float:
         """Notes that a resource which may be missing is; says so once and asks seldom."""
@@ -192,9 +228,14 @@ class Reflector:
             # It was the list that expired: its version, or its second page.
             self._list_version = ""
         self._version = ""
-        return self._backoff.pause(self._now(), first_is_free=True)
+        return self._back_off(first_is_free=True)
 
-    def _failed(self, reason: str, *, suspect: bool = False) -> float:
+    def _back_off(self, *, first_is_free: bool = False) -> float:
+        """Return the seconds to pause: less while requests wait."""
+        pause = self._backoff.pause(self._now(), first_is_free=first_is_free)
+        return hurried(Pause(pause), 0.0, self._timings) if self._requests_wait() else pause
+
+    def _failed(self, reason: str, *, suspect: bool = False) -> Pause:
         """Notes a failure. ``suspect``: the version that the watch starts from may be its cause."""
         self.counters.failures += 1
         self._failures += 1
@@ -203,11 +244,9 @@ class Reflector:
             self.settled.set()
         if self._suspicions >= RELIST_AFTER_FAILURES:
             self._version = ""
-        pause = self._backoff.pause(self._now())
-        # The first failure in a row is usually a server that restarts.
-        level = logging.INFO if self._failures == 1 else logging.WARNING
+        pause = self._back_off()
         logger.log(
-            level,
+            self._level(reason),
             "watch of %s: %s; again in %.1f s, the last state stays in force",
             self.resource.path,
             reason,
@@ -215,7 +254,18 @@ class Reflector:
             extra={"resource": self.resource.kind, "failures_in_a_row": self._failures},
         )
         self.last_error = reason
-        return pause
+        return Pause(pause)
+
+    def _level(self, reason: str) -> int:
+        """Return how loudly to log a failure: short pauses must not fill the log."""
+        now = self._now()
+        if reason == self.last_error and now - self._warned_at < _SAME_WARNING_SECONDS:
+            return logging.DEBUG
+        # The first failure in a row is usually a server that restarts.
+        if self._failures == 1:
+            return logging.INFO
+        self._warned_at = now
+        return logging.WARNING
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

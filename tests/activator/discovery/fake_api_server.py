@@ -102,6 +102,10 @@ class FakeApiServer:
     async def stop(self) -> None:
         """Stops listening and breaks every connection."""
         self._server.close()
+        await self.hang_up()
+
+    async def hang_up(self) -> None:
+        """Breaks every connection and goes on listening."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +42,12 @@ async def following(
     timings: Timings = QUICK,
     *,
     optional: bool = False,
+    requests_wait: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[Reflector]:
     api = ApiServer(server.kubeconfig(folder), timings, {})
     await api.connect()
     resource = Resource("Endpoints", "/api/v1/endpoints", optional=optional)
-    reflector = Reflector(resource, api, inventory, timings)
+    reflector = Reflector(resource, api, inventory, timings, requests_wait)
     task = asyncio.get_running_loop().create_task(reflector.run())
     try:
         async with asyncio.timeout(10 if timings is QUICK else 3600):
@@ -392,8 +396,20 @@ class TestWithProductionsTimings:
             await server.asked("Endpoints", "watch", 2)
             assert reflector.counters.failures == 0
         first, second = server.of("Endpoints", "watch")
-        assert second.at - first.at == pytest.approx(75, abs=1.5)
+        assert second.at - first.at == pytest.approx(90, abs=1.5)
         assert server.count("Endpoints", "list") == 1
+
+    async def test_bookmarks_that_come_late_keep_a_stream_open(
+        self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        bookmark = event("BOOKMARK", {"kind": "Endpoints", "metadata": {"resourceVersion": "7"}})
+        async with following(server, inventory, tmp_path, Timings()) as reflector:
+            await server.watched("Endpoints")
+            for pause in (60, 75, 80, 61.25, 85):
+                await asyncio.sleep(pause)
+                server.send("Endpoints", bookmark)
+            await asyncio.sleep(1)
+            assert reflector.counters.watches == 1
 
     async def test_retry_after_is_obeyed(
         self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
@@ -414,6 +430,108 @@ class TestWithProductionsTimings:
         first, second, third = server.of("Endpoints", "list")
         assert second.at - first.at < 0.1
         assert third.at - second.at > 1
+
+    @pytest.mark.parametrize("what", [WATCH, LIST])
+    async def test_while_requests_wait_pauses_are_of_one_to_two_seconds(
+        self, what: tuple[str, str], server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        server.always[what] = Answer(503)
+        async with following(
+            server, inventory, tmp_path, Timings(), requests_wait=lambda: True
+        ) as reflector:
+            await asyncio.sleep(120)
+            at = [request.at for request in server.of(*what)]
+        pauses = [second - first for first, second in pairwise(at)]
+        assert max(pauses) < 2.1
+        assert min(pauses) > 0.8
+        assert len(set(pauses)) > len(pauses) / 2, "pauses vary"
+        assert reflector.counters.failures <= 121
+
+    async def test_short_pauses_do_not_fill_the_log(
+        self,
+        server: FakeApiServer,
+        inventory: Inventory,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        server.always[LIST] = Answer(503)
+        always = following(server, inventory, tmp_path, Timings(), requests_wait=lambda: True)
+        async with always as reflector:
+            await asyncio.sleep(60)
+            assert reflector.counters.failures > 25
+        warned = [record.getMessage() for record in caplog.records]
+        assert 5 <= len(warned) <= 8
+        assert re.search(r"again in [12]\.\d s", warned[-1])
+
+    async def test_a_request_that_begins_to_wait_cuts_the_pause_in_progress(
+        self, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+    ) -> None:
+        server.put(private("10.0.0.1"))
+        server.always[LIST] = Answer(503)
+        async with following(server, inventory, tmp_path, Timings()) as reflector:
+            await server.asked(*LIST, times=7)  # the pause behind is of 30 s
+            await asyncio.sleep(0.1)
+            server.always.clear()
+            reflector.hurry()
+            await sink.until_ready("10.0.0.1")
+        last, next_ = server.of(*LIST)[-2:]
+        assert 0.9 < next_.at - last.at < 2.1
+
+    async def test_a_pause_that_has_lasted_ends_at_once_when_a_request_begins_to_wait(
+        self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        server.always[LIST] = Answer(503)
+        async with following(server, inventory, tmp_path, Timings()) as reflector:
+            await server.asked(*LIST, times=7)
+            await asyncio.sleep(10)
+            began = asyncio.get_running_loop().time()
+            reflector.hurry()
+            await server.asked(*LIST, times=8)
+        assert server.of(*LIST)[-1].at - began < 0.3
+
+    async def test_requests_that_come_and_go_do_not_cut_pauses_below_one_second(
+        self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        server.always[LIST] = Answer(503)
+        async with following(server, inventory, tmp_path, Timings()) as reflector:
+            await server.asked(*LIST, times=3)
+            for _ in range(600):
+                reflector.hurry()
+                await asyncio.sleep(0.1)
+            assert server.count(*LIST) <= 63
+            assert server.count(*LIST) >= 30
+
+    @pytest.mark.parametrize(
+        ("answer", "pause"),
+        [(Answer(429, headers={"Retry-After": "17"}), 17), (Answer(403), 300)],
+    )
+    async def test_pauses_that_the_server_or_its_roles_impose_are_not_cut(
+        self,
+        answer: Answer,
+        pause: float,
+        server: FakeApiServer,
+        inventory: Inventory,
+        tmp_path: Path,
+    ) -> None:
+        server.always[LIST] = answer
+        async with following(
+            *(server, inventory, tmp_path, Timings()), optional=True, requests_wait=lambda: True
+        ) as reflector:
+            await reflector.settled.wait()
+            reflector.hurry()
+            await server.asked(*LIST, times=2)
+        first, second = server.of(*LIST)
+        assert second.at - first.at == pytest.approx(pause, abs=1)
+
+    async def test_a_watch_that_works_is_left_alone_when_a_request_begins_to_wait(
+        self, server: FakeApiServer, inventory: Inventory, tmp_path: Path
+    ) -> None:
+        async with following(server, inventory, tmp_path, Timings()) as reflector:
+            await server.watched("Endpoints")
+            reflector.hurry()
+            await asyncio.sleep(30)
+            assert len(server.requests) == 2
 
     @pytest.mark.parametrize("status", [403, 404])
     async def test_what_may_be_missing_is_asked_for_seldom(
