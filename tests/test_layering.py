@@ -256,9 +256,10 @@ SLEEPS: Final[dict[str, tuple[int, str]]] = {
     "tests/activator/autoscaler/test_reporter.py": (8, "virtual time: whole seconds of a report"),
     "tests/activator/discovery/test_manifests.py": (1, "the kernel decides when, in a thread"),
     "tests/activator/discovery/test_reflector.py": (
-        2,
+        10,
         "virtual time; and a failed connection is no event",
     ),
+    "tests/activator/discovery/test_waiting_requests.py": (4, "virtual time: minutes of an outage"),
 }
 
 
