@@ -1,7 +1,7 @@
 """Sends requests to an API server: connections, and credentials that are read again as they age.
 
-It must not know what is asked for. Of kubernetes_asyncio, authentication and TLS are used, and its
-HTTP session as transport.
+It must not know what is asked for. Of kubernetes_asyncio, authentication, TLS and its connections
+are used.
 Counterpart: client-go's rest package.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from activator.discovery import credentials
+from activator.discovery import credentials, kubernetes_package
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.transport import (
@@ -158,14 +158,13 @@ class _Connection:
 
     def __init__(self, configuration: Any) -> None:
         import aiohttp
-        from kubernetes_asyncio import client
 
-        self.client = client.ApiClient(configuration)
+        self.client = kubernetes_package.load().rest_client(configuration)
         self.host: str = configuration.host.rstrip("/")
         # On the client's connector, for its TLS; but not its session, which would put a line of
         # ~/.netrc into the place of our token and asks a thread for it on each request.
         self.session = aiohttp.ClientSession(
-            connector=self.client.rest_client.pool_manager.connector, connector_owner=False
+            connector=self.client.pool_manager.connector, connector_owner=False
         )
         self.authorization: dict[str, str] = {}
         self.options: dict[str, Any] = {}

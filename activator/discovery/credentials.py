@@ -1,7 +1,6 @@
 """Reads where the cluster is and which credentials lead there, as kubectl and client-go do.
 
-It must not know what is sent. kubernetes_asyncio costs one second and 60 MiB to import, so it is
-imported in use.
+It must not know what is sent. kubernetes_asyncio reads the files, and is imported in use.
 Counterpart: Knative's pkg/injection and client-go's clientcmd package.
 """
 
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from activator.discovery import kubernetes_package
 from activator.discovery.transport import describe
 
 HOME_KUBECONFIG = "~/.kube/config"
@@ -35,17 +35,14 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
     Raises:
         ClusterConfigError: there is none that can be used.
     """
-    from kubernetes_asyncio import client, config
-
-    configuration = client.Configuration()
+    package = kubernetes_package.load()
+    config, configuration = package.config, package.configuration()
     home = _expanded(HOME_KUBECONFIG)
     if kubeconfig:
         await _load_kubeconfig(kubeconfig, configuration)
     elif environ.get("KUBERNETES_SERVICE_HOST"):
         try:
-            config.load_incluster_config(  # type: ignore[no-untyped-call] # kubernetes_asyncio has no types
-                configuration, try_refresh_token=False, environ=environ
-            )
+            config.load_incluster_config(configuration, try_refresh_token=False, environ=environ)
         except (config.ConfigException, OSError) as error:
             raise ClusterConfigError(
                 f"in a cluster, but its service account cannot be used: {error} Mount the "
@@ -63,8 +60,7 @@ async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
 
 
 async def _load_kubeconfig(paths: str, configuration: Any) -> None:
-    from kubernetes_asyncio import config
-
+    config = kubernetes_package.load().config
     names = paths.split(os.pathsep)
     if not any(_exists(path) for path in names):
         folder = next(filter(_is_folder, names), None)

@@ -6,6 +6,7 @@ from pathlib import Path
 import certifi
 import pytest
 
+from activator.discovery import kubernetes_package
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
@@ -47,8 +48,7 @@ async def test_credentials_that_are_away_for_a_moment_stay_in_use(
 async def test_in_a_cluster_the_service_account_is_used_and_its_token_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kubernetes_asyncio.config import incluster_config
-
+    incluster_config = kubernetes_package.load().config.incluster_config
     token = tmp_path / "token"
     token.write_text("t1")
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))

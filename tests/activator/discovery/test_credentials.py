@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,3 +60,47 @@ async def test_no_cluster_is_one_clear_error(
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ClusterConfigError, match=message):
         await credentials.load(None, environ)
+
+
+PLUGIN = {
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "kind": "ExecCredential",
+    "status": {"token": "from-a-plugin"},
+}
+
+
+@pytest.mark.parametrize(
+    ("user", "token"),
+    [
+        ({"token": "t"}, "t"),
+        ({"tokenFile": "token"}, "from-a-file"),
+        (
+            {
+                "exec": {
+                    "apiVersion": PLUGIN["apiVersion"],
+                    "command": "echo",
+                    "args": [json.dumps(PLUGIN)],
+                    "interactiveMode": "Never",
+                }
+            },
+            "from-a-plugin",
+        ),
+    ],
+    ids=["token", "file", "plugin"],
+)
+async def test_a_token_is_found_wherever_the_kubeconfig_has_it(
+    user: dict[str, Any], token: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("from-a-file")
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    configuration = await credentials.load(str(path), {})
+    assert configuration.host == "https://127.0.0.1:9"
+    found = await credentials.authorization(configuration)
+    assert found == {"Authorization": f"Bearer {token}"}
