@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from activator.discovery.fields import DEFAULT_NAMESPACE, Field
+from activator.discovery.fields import DEFAULT_NAMESPACE, Field, ObjectKey
 from throttler.model import AppProtocol, Dest, Dests, RevisionID
 
 SERVICE_TYPE_LABEL = "networking.internal.knative.dev/serviceType"
 REVISION_LABEL = "serving.knative.dev/revision"
 REVISION_UID_LABEL = "serving.knative.dev/revisionUID"
+MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+
+# Kubernetes sets this annotation where it left out addresses beyond 1,000. Its copies of Endpoints
+# to slices take annotations along.
+OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity"
+
+# The controller of Kubernetes that copies Endpoints of Services without a selector to slices.
+_COPIES = "endpointslicemirroring-controller.k8s.io"
 
 
 class EndpointsSource(Enum):
@@ -65,12 +73,14 @@ class PublicEndpoints:
         addresses: for every protocol the addresses whose port is of that protocol.
         truncated: as for pods.
         family: as for pods.
+        original: a slice that Knative wrote, and that Kubernetes did not copy from Endpoints.
     """
 
     revision_id: RevisionID
     addresses: Mapping[AppProtocol, frozenset[str]]
     truncated: bool = False
     family: Family = Family.ANY
+    original: bool = False
 
     @property
     def empty(self) -> bool:
@@ -90,6 +100,17 @@ def is_private(obj: Field) -> bool:
 def is_public(obj: Field) -> bool:
     """Whether an object lists what the public name of a revision leads to."""
     return obj["metadata"]["labels"].mapping().get(SERVICE_TYPE_LABEL) == "Public"
+
+
+def is_truncated(obj: Field) -> bool:
+    """Return whether Kubernetes left out addresses of an object, or of what it copied."""
+    annotations = obj["metadata"]["annotations"].mapping()
+    return annotations.get(OVER_CAPACITY_ANNOTATION) == "truncated"
+
+
+def is_original(slice_: Field) -> bool:
+    """Return whether a slice of a Service without a selector is no copy of Endpoints."""
+    return slice_["metadata"]["labels"].mapping().get(MANAGED_BY_LABEL) != _COPIES
 
 
 def revision_of(obj: Field) -> RevisionID:
@@ -117,7 +138,7 @@ def choose(
         endpoints: what its Endpoints say.
         slices: what its EndpointSlices say.
         source: which of the two is wanted; with ``AUTO`` slices count where Endpoints lack pods:
-            where they are truncated, or are not there.
+            where they are truncated and slices are not, or where they are not there.
         family: which addresses to use where slices list both, so that no pod counts twice.
 
     Returns:
@@ -125,11 +146,31 @@ def choose(
     """
     if source is EndpointsSource.ENDPOINTS:
         return endpoints
-    lacking = not endpoints or (slices and any(part.truncated for part in endpoints))
+    lacking = not endpoints or (slices and _truncated(endpoints) and not _truncated(slices))
     if source is EndpointsSource.AUTO and not lacking:
         return endpoints
     preferred = [part for part in slices if part.family is family]
     return preferred if not all(part.empty for part in preferred) else slices
+
+
+def _truncated(parts: Iterable[PrivateEndpoints | PublicEndpoints]) -> bool:
+    return any(part.truncated for part in parts)
+
+
+def originals(
+    parts: Mapping[ObjectKey, PublicEndpoints], source: EndpointsSource
+) -> Mapping[ObjectKey, PublicEndpoints]:
+    """Return the slices that Knative wrote for a public Service; all objects if there are none.
+
+    Once Knative writes slices, Endpoints of that Service may be what an older version left behind.
+
+    Arguments:
+        parts: what each object lists.
+        source: which kind is wanted; with ``ENDPOINTS`` all objects are returned.
+    """
+    if source is EndpointsSource.ENDPOINTS:
+        return parts
+    return {key: part for key, part in parts.items() if part.original} or parts
 
 
 def join_dests(parts: Iterable[Mapping[AppProtocol, Dests]]) -> Mapping[AppProtocol, Dests]:

@@ -18,8 +18,10 @@ from activator.discovery.destinations import (
     Family,
     PrivateEndpoints,
     PublicEndpoints,
+    is_original,
     is_private,
     is_public,
+    is_truncated,
     revision_of,
     without_doubles,
 )
@@ -49,10 +51,12 @@ def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     present = list(_present(slice_["endpoints"]))
     if private:
         dests = {protocol: _dests(present, port) for protocol, port in ports.items()}
-        return PrivateEndpoints(revision_of(slice_), dests, family=family)
+        return PrivateEndpoints(revision_of(slice_), dests, is_truncated(slice_), family)
     ready = frozenset(each.ip for each in present if each.ready)
     addresses = {protocol: ready if port else frozenset() for protocol, port in ports.items()}
-    return PublicEndpoints(revision_of(slice_), addresses, family=family)
+    return PublicEndpoints(
+        revision_of(slice_), addresses, is_truncated(slice_), family, is_original(slice_)
+    )
 
 
 class _Endpoint(NamedTuple):

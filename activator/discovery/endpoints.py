@@ -16,14 +16,12 @@ from activator.discovery.destinations import (
     PublicEndpoints,
     is_private,
     is_public,
+    is_truncated,
     revision_of,
     without_doubles,
 )
 from activator.discovery.fields import Field, root
 from throttler.model import AppProtocol, Dest, Dests
-
-# Kubernetes sets this annotation where it left out addresses beyond 1,000.
-OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity"
 
 
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
@@ -42,16 +40,11 @@ def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     endpoints = root(obj, "Endpoints")
     if is_private(endpoints):
         dests = {protocol: _dests(endpoints, protocol) for protocol in AppProtocol}
-        return PrivateEndpoints(revision_of(endpoints), dests, _truncated(endpoints))
+        return PrivateEndpoints(revision_of(endpoints), dests, is_truncated(endpoints))
     if is_public(endpoints):
         addresses = {protocol: _public(endpoints, protocol) for protocol in AppProtocol}
-        return PublicEndpoints(revision_of(endpoints), addresses, _truncated(endpoints))
+        return PublicEndpoints(revision_of(endpoints), addresses, is_truncated(endpoints))
     return None
-
-
-def _truncated(endpoints: Field) -> bool:
-    annotations = endpoints["metadata"]["annotations"].mapping()
-    return annotations.get(OVER_CAPACITY_ANNOTATION) == "truncated"
 
 
 def _dests(endpoints: Field, protocol: AppProtocol) -> Dests:

@@ -19,6 +19,7 @@ from activator.discovery.destinations import (
     choose,
     join_addresses,
     join_dests,
+    originals,
 )
 from activator.discovery.fields import ObjectKey
 from activator.discovery.services import private_name
@@ -122,7 +123,8 @@ class JoinedEndpoints:
     def _join_public(
         self, _revision_id: RevisionID, parts: Mapping[ObjectKey, PublicEndpoints]
     ) -> Mapping[AppProtocol, frozenset[str]]:
-        return join_addresses(part.addresses for part in self._chosen(parts))
+        chosen = self._chosen(originals(parts, self._source))
+        return join_addresses(part.addresses for part in chosen)
 
     def _chosen(self, parts: Mapping[ObjectKey, Part]) -> Sequence[Part]:
         endpoints = [part for key, part in parts.items() if key.kind == "Endpoints"]

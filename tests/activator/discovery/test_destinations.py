@@ -27,6 +27,7 @@ def part(*ready: str, truncated: bool = False, family: Family = Family.IPV4) -> 
 
 
 WHOLE, CUT, EMPTY = part("e"), part("e", truncated=True), part()
+CUT_FOUR = part("s4", truncated=True)
 FOUR, SIX = part("s4"), part("s6", family=Family.IPV6)
 NO_FOUR, NO_SIX = part(), part(family=Family.IPV6)
 
@@ -39,6 +40,8 @@ NO_FOUR, NO_SIX = part(), part(family=Family.IPV6)
         (AUTO, [CUT], [FOUR], [FOUR]),
         (AUTO, [WHOLE, CUT], [FOUR, FOUR], [FOUR, FOUR]),
         (AUTO, [CUT], [], [CUT]),
+        (AUTO, [CUT], [CUT_FOUR], [CUT]),
+        (AUTO, [], [CUT_FOUR], [CUT_FOUR]),
         (AUTO, [], [FOUR], [FOUR]),
         (AUTO, [], [], []),
         (ENDPOINTS, [CUT], [FOUR], [CUT]),

@@ -106,7 +106,10 @@ def test_a_public_slice_is_the_ready_addresses_by_protocol() -> None:
         service_type="Public",
     )
     assert parse(obj) == PublicEndpoints(
-        A, {HTTP1: frozenset({"10.1.0.1", "10.1.0.2"}), H2C: frozenset()}, family=Family.IPV4
+        A,
+        {HTTP1: frozenset({"10.1.0.1", "10.1.0.2"}), H2C: frozenset()},
+        family=Family.IPV4,
+        original=True,
     )
 
 
