@@ -480,6 +480,8 @@ def test_local_mode_pays_for_nothing_that_a_cluster_or_a_collector_needs(tmp_pat
     assert not loaded & {"kubernetes_asyncio", "aiohttp", "google", "websockets", "httpx"}
     assert not loaded & {"opentelemetry", "grpc", "requests"}  # as long as nothing is sent
     assert "activator.lab" not in ended.stdout.split()
+    # It leaves nothing of kubernetes_asyncio in the table of modules.
+    assert "activator.discovery.kubernetes_package" not in ended.stdout.split()
 
 
 # Tests.
