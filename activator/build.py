@@ -42,6 +42,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "throttler.pod",
     "throttler.reason",
     "throttler.revision",
+    "throttler.room",
     "throttler.roster",
     "throttler.rule",
     "throttler.service",

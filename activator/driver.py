@@ -355,7 +355,7 @@ class Driver:
     @staticmethod
     def _tell_way(service: PodTracker) -> None:
         """Log that requests go another way from now on, which few expect."""
-        if service.bit:
+        if service.in_use:
             why = "pods are out of reach" if service.revision.reach.pods else "mesh mode is enabled"
             text = f"requests go to the ClusterIP {service.address}: {why}"
         else:

@@ -34,7 +34,7 @@ class ProbeLead:
 
     def passed(self, pod: PodTracker, now: float) -> None:
         """Take that a pod has become healthy; one that is of no use yet has no lead."""
-        if pod.bit and not pod.ready and not pod.is_service:
+        if pod.in_use and not pod.ready and not pod.is_service:
             self._since.setdefault(pod.revision.revision.id, {})[pod] = now
 
     def listed(self, revision: RevisionID, now: float) -> list[tuple[PodTracker, float]]:

@@ -5,14 +5,13 @@ Records only; nothing is decided here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from throttler.capacity import ActivatorShare, CapacityTerms
 from throttler.pod import PodTracker
 from throttler.ticket import Ticket
 
 
-@dataclass(slots=True)
 class Changes:
     """What a call decided and the caller has to carry out.
 
@@ -22,15 +21,18 @@ class Changes:
         probe: pods that want a probe now.
         gone: pods that are no more; what the caller keeps for them can go.
         taken: pods whose address another revision has from now on, ``pod.taken_by``.
-        service: the ClusterIP if its use has begun or ended; it is in use if it has a ``bit``.
+        service: the ClusterIP if its use has begun or ended; see its ``in_use``.
     """
 
-    assigned: list[Ticket] = field(default_factory=list)
-    expired: list[Ticket] = field(default_factory=list)
-    probe: list[PodTracker] = field(default_factory=list)
-    gone: list[PodTracker] = field(default_factory=list)
-    taken: list[PodTracker] = field(default_factory=list)
-    service: PodTracker | None = None
+    __slots__ = ("assigned", "expired", "gone", "probe", "service", "taken")
+
+    def __init__(self, probe: list[PodTracker] | None = None) -> None:
+        self.assigned: list[Ticket] = []
+        self.expired: list[Ticket] = []
+        self.probe: list[PodTracker] = [] if probe is None else probe
+        self.gone: list[PodTracker] = []
+        self.taken: list[PodTracker] = []
+        self.service: PodTracker | None = None
 
     def add(self, other: Changes) -> None:
         """Append what another call decided."""
@@ -48,7 +50,7 @@ class Statistics:
 
     Attributes:
         pods: all that are known, and those that another revision has by now.
-        service: the ClusterIP while pods cannot be reached; it is in use if it has a ``bit``.
+        service: the ClusterIP while pods cannot be reached; see its ``in_use``.
         start, turnover: seconds, see throttler.forecast; None while nothing is known.
     """
 

@@ -1,39 +1,45 @@
-"""Which pod gets a request: one small rule each, over a bit mask of the pods that have room.
+"""Which pod gets a request: one small rule each, over the pods that have room.
 
-A policy is asked only when some pod has room, and answers in O(1) of the pods (a mask of 1,000
-bits is one Python integer). Random numbers come from outside. Knative's counterpart:
-pkg/activator/net/lb_policy.go.
+A policy is used only while some pod has room, and costs O(1) in pods. Random numbers come from
+outside. Knative's counterpart: pkg/activator/net/lb_policy.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final, final
 
 from throttler.pod import PodTracker
+from throttler.room import Room
 
 #: Up to this containerConcurrency a pod is filled before the next is used (Knative: 3).
 FIRST_AVAILABLE_UP_TO: Final = 3
 
 
-class Policy(Protocol):
+class Policy(ABC):
     """Picks the pod for the next request."""
 
-    def pick(self, pods: Sequence[PodTracker], room: int) -> PodTracker:
-        """Return one of ``pods`` whose bit is set in ``room``, which is not 0."""
+    __slots__ = ()
+
+    @abstractmethod
+    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
+        """Return one of ``pods`` whose number is in ``room``, which is not empty."""
 
 
-class FirstAvailable:
+@final
+class FirstAvailable(Policy):
     """The first pod that has room: fills one before the next, for low containerConcurrency."""
 
     __slots__ = ()
 
-    def pick(self, pods: Sequence[PodTracker], room: int) -> PodTracker:
-        """Return the pod of the lowest bit."""
-        return pods[(room & -room).bit_length() - 1]
+    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
+        """Return the pod of the lowest number."""
+        return pods[room.next(0)]
 
 
-class RoundRobin:
+@final
+class RoundRobin(Policy):
     """Each in turn, passing over those without room."""
 
     __slots__ = ("_next",)
@@ -41,18 +47,15 @@ class RoundRobin:
     def __init__(self) -> None:
         self._next = 0
 
-    def pick(self, pods: Sequence[PodTracker], room: int) -> PodTracker:
-        """Return the next pod after the last one picked; begins anew past a shrunken list's end."""
-        ahead = room >> self._next
-        if ahead:
-            index = self._next + (ahead & -ahead).bit_length() - 1
-        else:
-            index = (room & -room).bit_length() - 1
-        self._next = index + 1
-        return pods[index]
+    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
+        """Return the next pod after the last one picked; after the last pod comes the first."""
+        number = room.next(self._next)
+        self._next = number + 1
+        return pods[number]
 
 
-class RandomChoice2:
+@final
+class RandomChoice2(Policy):
     """Of two pods drawn at random the one with fewer requests (power of two choices)."""
 
     __slots__ = ("_random",)
@@ -60,8 +63,11 @@ class RandomChoice2:
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
 
-    def pick(self, pods: Sequence[PodTracker], room: int) -> PodTracker:
-        """Return the less loaded of two; the first drawn, so a random one, if they are equal."""
+    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
+        """Return the less loaded of two; the first drawn, so a random one, if they are equal.
+
+        In place of a pod without room, the next one that has room is drawn.
+        """
         count = len(pods)
         if count == 1:
             return pods[0]
@@ -70,20 +76,9 @@ class RandomChoice2:
         second = 1 - first
         if count > 2:
             second = (first + 1 + int(self._random() * (count - 1))) % count
-        a, b = pods[first], pods[second]
-        if not a.bit & room:
-            a = self._with_room(pods, room, first)
-        if not b.bit & room:
-            b = self._with_room(pods, room, second)
+        a = pods[room.next(first)]
+        b = pods[room.next(second)]
         return b if b.in_flight < a.in_flight else a
-
-    @staticmethod
-    def _with_room(pods: Sequence[PodTracker], room: int, index: int) -> PodTracker:
-        """Return the first pod behind ``index`` that has room."""
-        ahead = room >> index
-        if ahead:
-            return pods[index + (ahead & -ahead).bit_length() - 1]
-        return pods[(room & -room).bit_length() - 1]
 
 
 def policy_for(container_concurrency: int, random: Callable[[], float]) -> Policy:

@@ -18,6 +18,7 @@ from throttler.capacity import (
 )
 from throttler.health import WITHDRAWN, PodEvent, PodState, transition
 from throttler.model import Dest, RevisionID
+from throttler.room import Room
 
 if TYPE_CHECKING:  # a pod knows its revision and a revision its pods
     from throttler.revision import RevisionThrottler
@@ -41,7 +42,9 @@ class PodTracker:
         limit: requests that it may have at a time.
         answered: requests that it ended while others waited, since its limit was last looked at.
         was_used: it could be given requests, and has not been withdrawn since (throttler.health).
-        bit: its place in the revision's bit masks; 0 while it gets no requests.
+        number: its place among the pods that get requests; in_slice: whether it is in our share.
+        room: the set that has its number while it has room, see throttler.room; None while it gets
+            no requests.
         last_error: why the last probe or connect failed; empty if it did not.
         complained: what ``last_error`` tells is an answer of it to a request, not to a probe.
         last_status: of the last probe's answer; None if there was none.
@@ -58,7 +61,6 @@ class PodTracker:
         "_answered_before",
         "_held",
         "answered",
-        "bit",
         "complained",
         "dest",
         "epoch",
@@ -74,12 +76,14 @@ class PodTracker:
         "limit",
         "listed_at",
         "mesh_like",
+        "number",
         "on_trial",
         "proven_at",
         "reached_until",
         "ready",
         "relapses",
         "revision",
+        "room",
         "state",
         "state_since",
         "strikes",
@@ -112,7 +116,8 @@ class PodTracker:
         self._answered_before = 0
         self._held = 0
         self.was_used = False
-        self.bit = 0
+        self.number = 0
+        self.room: Room | None = None
         self.in_slice = False
         self.last_error = ""
         self.complained = False
@@ -133,6 +138,11 @@ class PodTracker:
     def address(self) -> str:
         """``ip:port``, IPv6 in brackets."""
         return self.dest.address
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it gets requests."""
+        return self.room is not None
 
     @property
     def proves_reach(self) -> bool:

@@ -90,11 +90,11 @@ def waiting_reason(
             return Reason.NO_ENDPOINTS, _misnamed(revision)
         return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
     service = revision.service
-    if service is not None and service.bit:
+    if service is not None and service.in_use:
         return Reason.AT_CAPACITY, _of(service)
     if not revision.reach.pods:
         return _service_reason(service, pods)
-    if in_use := [pod for pod in pods if pod.bit]:
+    if in_use := [pod for pod in pods if pod.in_use]:
         return Reason.AT_CAPACITY, _of(*in_use)
     if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"

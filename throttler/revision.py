@@ -32,6 +32,7 @@ from throttler.mesh import Reach
 from throttler.model import Dest, Dests, Revision
 from throttler.owners import Taken
 from throttler.pod import PodTracker
+from throttler.room import Room
 from throttler.roster import Roster, by_dest
 from throttler.silence import Silence
 from throttler.slow_start import SlowStart
@@ -82,12 +83,13 @@ class RevisionThrottler:
         "_borrow",
         "_busy_since",
         "_deadlines",
+        "_in_reach",
         "_on_trial",
-        "_own_slice",
+        "_others",
+        "_ours",
         "_pods",
         "_policy",
         "_random",
-        "_room",
         "_shed_early",
         "breaker",
         "deleted",
@@ -132,10 +134,11 @@ class RevisionThrottler:
         self._shed_early = shed_early
         self._policy = policy_for(revision.container_concurrency, random)
         # What may be given requests: the usable pods, sorted by address, or the ClusterIP alone.
-        # Number i owns bit 1 << i of the masks: those with room, and those of our slice.
+        # Of them, those with room: in our slice, and those to borrow.
         self._pods: list[PodTracker] = []
-        self._room = 0
-        self._own_slice = 0
+        self._ours = Room(0)
+        self._others = Room(0)
+        self._in_reach = 0
         # Whether any of them is, see throttler.outliers.
         self._on_trial = False
 
@@ -154,9 +157,9 @@ class RevisionThrottler:
         """
         ticket.arrived = now
         ticket.revision = self
-        room = self._room
-        if room:
-            pod = self._policy.pick(self._pods, room & self._own_slice or room)
+        room = self._ours
+        if room.summary or (room := self._others).summary:
+            pod = self._policy.pick(self._pods, room)
             self._give(ticket, pod, now)
             return pod
         try:
@@ -186,6 +189,10 @@ class RevisionThrottler:
         self.last_release = now
         return self._take_back(ticket, now)
 
+    def _room(self) -> Room:
+        """Return the pods of our slice that have room; if none has, those to borrow."""
+        return self._ours if self._ours.summary else self._others
+
     def _give(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
         ticket.pod = pod
         ticket.state = ASSIGNED
@@ -195,8 +202,8 @@ class RevisionThrottler:
         pod.in_flight = in_flight = pod.in_flight + 1
         if in_flight == 1:
             self._busy_since[pod] = now
-        if in_flight >= pod.limit:
-            self._room &= ~pod.bit
+        if in_flight >= pod.limit and pod.room is not None:
+            pod.room.discard(pod.number)
 
     def _take_back(self, ticket: Ticket, now: float) -> Changes | None:
         """Free the slot that the ticket has, and give it to the next."""
@@ -204,16 +211,17 @@ class RevisionThrottler:
         assert pod is not None
         ticket.pod = None
         self.in_flight -= 1
-        pod.in_flight -= 1
-        if pod.bit:
-            if pod.in_flight < pod.limit:
-                self._room |= pod.bit
+        pod.in_flight = in_flight = pod.in_flight - 1
+        room = pod.room
+        if room is not None:
+            if in_flight == pod.limit - 1:  # it was full
+                room.add(pod.number)
                 if self.breaker.waiting:
                     pod.answered += 1
                     self.forecast.place_taken(now)
                     return self._dispatch(Changes(), now)
             return None
-        if pod.state is PodState.DRAINING and not pod.in_flight:
+        if pod.state is PodState.DRAINING and not in_flight:
             changes = Changes()
             self.roster.bury(pod, changes, now)
             return changes
@@ -396,12 +404,12 @@ class RevisionThrottler:
 
     @property
     def service(self) -> PodTracker | None:
-        """The ClusterIP while pods cannot be reached; it is in use if it has a ``bit``."""
+        """The ClusterIP while pods cannot be reached; see its ``in_use``."""
         return self.roster.service.tracker
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that comes now would wait, seconds; None if not known."""
-        return 0.0 if self._room else self.forecast.expected_wait(now)
+        return 0.0 if self._room().summary else self.forecast.expected_wait(now)
 
     def retry_after(self, now: float) -> int:
         """Return when a client that is refused now may come again: whole seconds, at least 1."""
@@ -411,8 +419,7 @@ class RevisionThrottler:
         """Return how many requests may be in flight at a time; O(1), by the ClusterIP O(pods)."""
         if self.roster.service.used_since is not None:
             return self.capacity_terms().capacity
-        in_reach = len(self._pods) if self._borrow else self._own_slice.bit_count()
-        return revision_capacity(self.revision.container_concurrency, in_reach)
+        return revision_capacity(self.revision.container_concurrency, self._in_reach)
 
     def capacity_terms(self) -> CapacityTerms:
         """Return what that is made of; O(pods)."""
@@ -425,10 +432,10 @@ class RevisionThrottler:
     def with_room(self) -> int:
         """Return how many usable pods could take one more request; O(pods).
 
-        Counted from the pods themselves, not from the masks that dispatching goes by: where it is
+        Counted from the pods themselves, not from the sets that dispatching goes by: where it is
         not 0 although requests wait, the two differ.
         """
-        return sum(pod.bit != 0 and pod.in_flight < pod.limit for pod in self._pods)
+        return sum(pod.in_use and pod.in_flight < pod.limit for pod in self._pods)
 
     def take_peaks(self) -> tuple[int, int]:
         """Return the most that waited, and that pods had, at a time since the last call.
@@ -466,7 +473,7 @@ class RevisionThrottler:
     def _rebuild(self, changes: Changes, now: float) -> Changes:
         """Number what may be used anew, find our slice and who has room; then let waiters go."""
         for pod in self._pods:
-            pod.bit = 0
+            pod.room = None
             pod.in_slice = False
         had_none = not self._pods
         self._pods = self.roster.choose(changes, now)
@@ -475,18 +482,19 @@ class RevisionThrottler:
         ours = self._slice(self._pods)
         if self.roster.service.used_since is not None and self.revision.container_concurrency:
             self._pods[0].limit = self.capacity()
-        self._room = self._own_slice = 0
+        self._ours = Room(len(self._pods))
+        self._others = Room(len(self._pods))
+        self._in_reach = 0
         self._on_trial = False
-        for index, pod in enumerate(self._pods):
+        for number, pod in enumerate(self._pods):
             pod.was_used = True
-            pod.in_slice = ours is None or index in ours
-            if pod.in_slice or self._borrow:
-                pod.bit = 1 << index
-            if pod.in_slice:
-                self._own_slice |= pod.bit
-            if pod.in_flight < pod.limit:
-                self._room |= pod.bit
+            pod.number = number
+            pod.in_slice = ours is None or number in ours
             self._on_trial |= pod.on_trial
+            if pod.in_slice or self._borrow:
+                pod.room = self._ours if pod.in_slice else self._others
+                self._in_reach += 1
+                _note_room(pod)
         return self._dispatch(changes, now)
 
     def _slice(self, pods: Sequence[PodTracker]) -> frozenset[int] | None:
@@ -497,16 +505,27 @@ class RevisionThrottler:
 
     def _dispatch(self, changes: Changes, now: float) -> Changes:
         """Assign waiters, in order, to the pods that have room."""
-        while self._room and self.breaker.waiting:
+        while self.breaker.waiting and self._room().summary:
             ticket = self.breaker.popleft()
-            room = self._room
-            for pod in ticket.failed:
-                room = room & ~pod.bit or room
-            self._give(ticket, self._policy.pick(self._pods, room & self._own_slice or room), now)
+            self._give(ticket, self._pick_for(ticket), now)
             changes.assigned.append(ticket)
         self._deadlines.trim(self.breaker.total.depth)
         self._slow_start(now)
         return changes
+
+    def _pick_for(self, ticket: Ticket) -> PodTracker:
+        """Return a pod that has room, and has not failed the request if there is such a pod."""
+        if not ticket.failed:
+            return self._policy.pick(self._pods, self._room())
+        for failed in ticket.failed:
+            if (room := failed.room) is not None:
+                room.discard(failed.number)
+                if not self._room().summary:
+                    _note_room(failed)
+        pod = self._policy.pick(self._pods, self._room())
+        for failed in ticket.failed:
+            _note_room(failed)
+        return pod
 
     def _slow_start(self, now: float) -> None:
         """Arm the next widening while requests wait for pods that may have more before long."""
@@ -515,6 +534,12 @@ class RevisionThrottler:
         if self.revision.container_concurrency and not self._on_trial:
             return
         self.slow_start.arm(now)
+
+
+def _note_room(pod: PodTracker) -> None:
+    """Add a pod to the set of those with room, if it gets requests and has room."""
+    if (room := pod.room) is not None and pod.in_flight < pod.limit:
+        room.add(pod.number)
 
 
 def _probe_again(pod: PodTracker, epoch: int) -> list[PodTracker]:

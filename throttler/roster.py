@@ -219,7 +219,7 @@ class Roster:
     def bury(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Let go of a pod that is not listed any more and has no request left."""
         pod.apply(PodEvent.IDLE, now)
-        pod.bit = 0
+        pod.room = None
         if not pod.is_service:
             del self.pods[pod.dest]
         changes.gone.append(pod)

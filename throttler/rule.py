@@ -160,7 +160,7 @@ def verdict(pod: PodTracker) -> Verdict:
     revision = pod.revision
     if pod.state in (PodState.DRAINING, PodState.GONE):
         return _DELISTED if pod.taken_by is None else _taken(pod.taken_by)
-    if pod.bit:
+    if pod.in_use:
         return _of_use(pod)
     if not (revision.reach.pods or pod.is_service):
         return _MESH

@@ -140,7 +140,7 @@ def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:
         "lastProbeSecondsAgo": _ago(pod.last_probe_at, now),
         "state": pod.state.value,
         "stateSecondsAgo": _ago(pod.state_since, now),
-        "usable": pod.bit != 0,
+        "usable": pod.in_use,
         "decision": decided.decision.value,
         "decidedBy": decided.rule.value,
         "explanation": decided.sentence,

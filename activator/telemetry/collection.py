@@ -295,7 +295,7 @@ def _timeout(throttler: RevisionThrottler) -> float:
 
 def _by_cluster_ip(throttler: RevisionThrottler) -> int:
     service = throttler.service
-    return int(service is not None and service.bit != 0)
+    return int(service is not None and service.in_use)
 
 
 def merged(histograms: Sequence[Histogram]) -> Histogram:

@@ -197,9 +197,10 @@ async def test_changes_are_carried_out_pods_first_then_ends_then_beginnings() ->
     expired, assigned = (world.ask(revision, name) for name in ("expired", "assigned"))
     world.told.clear()
 
-    world.driver.carry_out(
-        Changes(assigned=[assigned.ticket], expired=[expired.ticket], probe=[probed], gone=[gone])
-    )
+    changes = Changes(probe=[probed])
+    changes.assigned, changes.expired = [assigned.ticket], [expired.ticket]
+    changes.gone = [gone]
+    world.driver.carry_out(changes)
 
     assert world.told == [
         ("forget", gone.address),  # by the prober

@@ -11,8 +11,10 @@ from throttler.ticket import Ticket
 def test_changes_are_joined_in_order() -> None:
     (pod,) = One(1).healthy([Dest("10.0.0.1:8012", "a")])
     tickets = [Ticket(OWNER, 1.0) for _ in range(4)]
-    changes = Changes([tickets[0]], [tickets[1]], [pod], [])
-    changes.add(Changes([tickets[2]], [tickets[3]], [], [pod]))
+    changes, more = Changes(probe=[pod]), Changes()
+    changes.assigned, changes.expired = tickets[:1], tickets[1:2]
+    more.assigned, more.expired, more.gone = tickets[2:3], tickets[3:], [pod]
+    changes.add(more)
     assert changes.assigned == [tickets[0], tickets[2]]
     assert changes.expired == [tickets[1], tickets[3]]
     assert (changes.probe, changes.gone) == ([pod], [pod])

@@ -243,10 +243,10 @@ def test_while_the_application_is_ill_its_answers_decide_nothing_more() -> None:
     for pod in pods:
         bad(one, pod, times=STRIKES)
     in_use = [pod for pod in pods if not is_out(pod)]
-    before = [pod.bit for pod in in_use]
+    before = [pod.in_use for pod in in_use]
     for pod in in_use:
         assert one.throttler.answered_badly(pod, "503", one.now, untouched=False) is None
-    assert [pod.bit for pod in in_use] == before
+    assert [pod.in_use for pod in in_use] == before
 
 
 # -- other evidence ------------------------------------------------------------------------------

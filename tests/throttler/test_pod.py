@@ -19,7 +19,7 @@ def pod() -> PodTracker:
 
 
 def test_a_new_pod_has_to_be_probed_and_gets_no_requests(pod: PodTracker) -> None:
-    assert (pod.state, pod.bit, pod.in_flight, pod.epoch) == (PodState.PROBING, 0, 0, 0)
+    assert (pod.state, pod.in_use, pod.in_flight, pod.epoch) == (PodState.PROBING, False, 0, 0)
     assert (pod.address, pod.listed_at, pod.last_probe_at) == ("[fd00::1]:8012", 3.0, None)
 
 

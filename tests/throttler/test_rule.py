@@ -174,7 +174,7 @@ def test_any_life_has_a_sentence_that_agrees_with_what_requests_get() -> None:
                 for pod in one.throttler.pods():
                     found = verdict(pod)
                     assert found in VERDICTS
-                    assert (found.decision is Decision.USE) == (pod.bit != 0)
+                    assert (found.decision is Decision.USE) == pod.in_use
                     if pod.state is PodState.DRAINING:
                         assert found.rule is Rule.DELISTED
 
