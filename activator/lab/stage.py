@@ -59,7 +59,7 @@ class Stage:
 
     Attributes:
         live: called with each entry of the timeline as it is taken.
-        log_lines: how many the activator has written.
+        log_moments: when the activator wrote each line of its log; of time.monotonic().
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Stage:
         self.news = asyncio.Event()
         self.apps: list[App] = []
         self.live: Callable[[Entry], object] = lambda entry: None
-        self.log_lines = 0
+        self.log_moments: list[float] = []
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
         self.activator = LocalActivator(manifests, self._activator_said, self._activator_did)
@@ -89,11 +89,12 @@ class Stage:
         self.live(self._timeline.check(time.monotonic(), what, bool(passed), wording.seen(seen)))
 
     def _activator_said(self, line: Mapping[str, Any]) -> None:
-        self.log_lines += 1
+        moment = self._moment(line.get("timestamp"))
+        self.log_moments.append(time.monotonic() if moment is None else moment)
         message = str(line["message"])
         # The events also have the changes of pods and capacity.
         if not message.startswith(_LEFT_OUT):
-            self.note(Who.ACTIVATOR, message, at=self._moment(line.get("timestamp")))
+            self.note(Who.ACTIVATOR, message, at=moment)
 
     def _activator_did(self, kind: str, data: Mapping[str, Any]) -> None:
         if words := wording.did(kind, data):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from activator.lab.client import fetch, open_and_close
 from activator.lab.scenario import Scenario
 from activator.lab.stage import Stage
@@ -42,11 +44,17 @@ async def _as_kubelet(stage: Stage) -> None:
 
 async def _as_load_balancer(stage: Stage, app: App) -> None:
     stage.note(Who.CLIENT, f"a load balancer: {CONNECTIONS} connections without a byte")
-    lines = stage.log_lines
+    # The activator writes its log late: only the times of the lines say which ones are of before.
+    await app.until_view(
+        "Kubernetes lists the pod as ready",
+        lambda view: [pod["kubernetes"] for pod in view["pods"]] == ["ready"],
+    )
+    began = time.monotonic()
     for _ in range(CONNECTIONS):
         await open_and_close(*stage.activator.traffic)
-    view = await app.view()  # has come through the same loop, so what it had to say it has said
-    told = stage.log_lines - lines
+    view = await app.view()
+    await stage.settle()
+    told = sum(moment >= began for moment in stage.log_moments)
     stage.expect("connections without a byte are worth no line of the log", told == 0, told)
     held = (view["queued"], view["inFlight"])
     stage.expect("and are no requests", held == (0, 0), held)
