@@ -16,7 +16,11 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAGE: Final = ROOT / "build" / "tests"
 #: What tests read in addition to their own folder.
-LINKED: Final = ("pyproject.toml", "README.md", "docs", "manifests", "benchmarks", "dashboards")
+LINKED: Final = (
+    *("pyproject.toml", "README.md", "LICENSE", "setup.py", "Dockerfile", ".dockerignore"),
+    *("requirements.lock", "requirements-build.lock"),
+    *("backend", "benchmarks", "dashboards", "docs", "manifests"),
+)
 #: The tests that reach the compiled modules.
 TESTED: Final = (
     "tests/throttler",
@@ -32,6 +36,7 @@ TESTED: Final = (
     "tests/e2e",
     "tests/fuzz",
     "tests/grpc",
+    "tests/image",
 )
 #: The fixture of tests/conftest.py that reads it fails each run on another build.
 EXPECTED: Final = "ACTIVATOR_EXPECT_BUILD"
