@@ -9,19 +9,18 @@ ready again.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from time import monotonic
 
 from activator.lab.objects import PodAddress
 from benchmarks import activator
+from benchmarks.agenda import Agenda
 from benchmarks.helpers import Helper, helper
-from benchmarks.process import pause
 from benchmarks.report import Row
 
 PODS, CONTAINER_CONCURRENCY = 4, 10
@@ -153,32 +152,24 @@ def _end(clients: Helper, seen: Kills) -> None:
 def _kill_in_turn(
     found: activator.Activator, pods: Sequence[KilledPod], seconds: int, seen: Kills
 ) -> None:
-    """Carries out one thing after the other, each when it is due."""
-    began, chance = monotonic(), random.Random(SEED)
-    order = iter(range(10 * seconds))  # of things due at the same moment, the first said
-    due: list[tuple[float, int, Callable[[], None]]] = []
-
-    def after(delay: float, then: Callable[[], None]) -> None:
-        heapq.heappush(due, (monotonic() + delay, next(order), then))
+    """Kill one pod each second, and do what follows from it."""
+    agenda, chance = Agenda(), random.Random(SEED)
 
     def kill(pod: KilledPod) -> None:
         pod.kill()
         seen.kills += 1
-        after(NEWS_AFTER, lambda: news(pod, ready=False))
-        after(RESTART_AFTER, lambda: restart(pod))
+        agenda.after(NEWS_AFTER, lambda: news(pod, ready=False))
+        agenda.after(RESTART_AFTER, lambda: restart(pod))
 
     def restart(pod: KilledPod) -> None:
         pod.start()
-        after(NEWS_AFTER, lambda: news(pod, ready=True))
+        agenda.after(NEWS_AFTER, lambda: news(pod, ready=True))
 
     def news(pod: KilledPod, ready: bool) -> None:
         pod.ready = ready
         found.list_pods([each.listed for each in pods])
 
     for number in range(seconds):
-        pod, moment = pods[number % len(pods)], began + 1 + number + chance.uniform(0, VARIED_BY)
-        after(moment - monotonic(), lambda pod=pod: kill(pod))
-    while due:
-        at, _, then = heapq.heappop(due)
-        pause(max(0.0, at - monotonic()))
-        then()
+        pod = pods[number % len(pods)]
+        agenda.after(1 + number + chance.uniform(0, VARIED_BY), partial(kill, pod))
+    agenda.run()
