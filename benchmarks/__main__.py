@@ -19,7 +19,10 @@ from benchmarks import (
     kills,
     overload,
     proxying,
+    rollout,
+    sigterm,
     slow_readers,
+    soak,
     startup,
     unreachable,
     waiting,
@@ -49,6 +52,9 @@ PARTS: dict[str, Part] = {
     "unreachable": lambda folder, o: unreachable.measure(folder, 1000),
     "kills": lambda folder, o: kills.measure(folder, o.seconds or (10 if o.quick else 60)),
     "overload": lambda folder, o: overload.measure(folder, o.seconds or (15 if o.quick else 120)),
+    "rollout": lambda folder, o: rollout.measure(folder, o.seconds or (15 if o.quick else 60)),
+    "sigterm": lambda folder, o: sigterm.measure(folder, o.seconds or (10 if o.quick else 60)),
+    "soak": lambda folder, o: soak.measure(folder, o.seconds or (20 if o.quick else 180)),
     "footprint": lambda folder, o: footprint.measure(
         folder, 500 if o.quick else 2000, 1000, 1 if o.quick else 3
     ),
@@ -87,7 +93,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a glance")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--seconds", type=int, default=0, help="kills, overload: how long")
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=0,
+        help="kills, overload, rollout, sigterm, soak: how long",
+    )
     parser.add_argument(
         "--itself",
         action="store_true",

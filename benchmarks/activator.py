@@ -24,9 +24,12 @@ _SLOW = 20
 class Activator:
     """A running activator."""
 
-    def __init__(self, process: Popen[str], port: int, admin_port: int, manifests: Path) -> None:
+    def __init__(
+        self, process: Popen[str], port: int, admin_port: int, manifests: Path, log: Path
+    ) -> None:
         self.pid = process.pid
         self.port = port
+        self.log = log
         self._process = process
         self._admin_port = admin_port
         self._manifests = manifests
@@ -44,14 +47,25 @@ class Activator:
 
     def _is_ready(self) -> bool:
         if self._process.poll() is not None:
-            log = RESULTS / "activator.log"
             raise CannotMeasure(
-                f"the activator ended with status {self._process.returncode}: {log}"
+                f"the activator ended with status {self._process.returncode}: {self.log}"
             )
         try:
             return self.ask("/readyz")[0] == OK
         except OSError:
             return False
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def ended(self) -> int | None:
+        """Return the exit status; None while it runs."""
+        return self._process.poll()
+
+    def faults(self) -> list[str]:
+        """Return the lines of its log that report an error, and those that are no log lines."""
+        return [line for line in self.log.read_text().splitlines() if not _is_harmless(line)]
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Status and body of a GET from its admin side.
@@ -79,6 +93,13 @@ class Activator:
     def list_pods(self, pods: Sequence[PodAddress], name: str = NAME) -> None:
         """Writes the revision's Endpoints anew."""
         write_object(self._manifests, private_endpoints(name, pods))
+
+
+def _is_harmless(line: str) -> bool:
+    try:
+        return json.loads(line)["severity"] in ("DEBUG", "INFO", "WARNING")
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def get(port: int, path: str, host: str = "localhost") -> tuple[int, bytes]:
@@ -121,16 +142,19 @@ def command(manifests: Path, port: int, admin_port: int) -> list[str]:
 
 
 @contextmanager
-def running(manifests: Path, *flags: str, before: Sequence[str] = ()) -> Iterator[Activator]:
+def running(
+    manifests: Path, *flags: str, before: Sequence[str] = (), log: str = "activator"
+) -> Iterator[Activator]:
     """An activator that is ready.
 
     Arguments:
         flags: further ones.
         before: a program that runs the interpreter, with its arguments; it may be slow.
+        log: the name of its log.
     """
     port, admin_port = free_port(), free_port()
     line = [*before, sys.executable, *command(manifests, port, admin_port), *flags]
-    with started(line, "activator") as process:
-        found = Activator(process, port, admin_port, manifests)
+    with started(line, log) as process:
+        found = Activator(process, port, admin_port, manifests, RESULTS / f"{log}.log")
         found.wait_ready(_SLOW * START_TIMEOUT if before else START_TIMEOUT)
         yield found

@@ -54,10 +54,33 @@ class Helper:
         self._process.wait()
         return told
 
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def ended(self, timeout: float) -> int | None:
+        """Wait for the end.
+
+        Arguments:
+            timeout: seconds.
+
+        Returns:
+            The exit status; None if it still runs.
+        """
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+
 
 @contextmanager
-def helper(name: str, *arguments: str) -> Iterator[Helper]:
-    """A running ``benchmarks.NAME``."""
+def helper(name: str, *arguments: str, log: str = "") -> Iterator[Helper]:
+    """A running ``benchmarks.NAME``.
+
+    Arguments:
+        log: the name of its log; NAME by default.
+    """
     command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
-    with started(command, name, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started(command, log or name, **pipes) as process:
         yield Helper(process, name)

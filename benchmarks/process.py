@@ -50,6 +50,11 @@ def resident_bytes(pid: int) -> int:
     raise CannotMeasure(f"/proc/{pid}/smaps_rollup says nothing of Rss")
 
 
+def open_files(pid: int) -> int:
+    """Return how many files a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def raise_file_limit() -> int:
     """Allows this process and those it starts as many open files as may be; returns how many."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -93,7 +98,10 @@ def listens(ip: str, port: int) -> bool:
 def started(
     command: Sequence[str], log: str, *, stdin: int | None = None, stdout: int | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A running process, ended at the block's end; what it says on stderr goes into a log file."""
+    """A running process, ended at the block's end; what it says on stderr goes into a log file.
+
+    It has a session of its own. So a Ctrl-C reaches this process alone, which ends the others.
+    """
     RESULTS.mkdir(parents=True, exist_ok=True)
     with open(RESULTS / f"{log}.log", "w") as told:
         process = subprocess.Popen(
@@ -103,6 +111,7 @@ def started(
             stdout=stdout if stdout is not None else told,
             stderr=told,
             text=True,
+            start_new_session=True,
         )
         try:
             yield process

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kills, overload, unreachable
+from benchmarks import kills, overload, rollout, sigterm, soak, unreachable
+from benchmarks.mixed.kinds import KINDS
+from benchmarks.mixed.stage import Stage, staged
 from benchmarks.process import raise_file_limit
 
 pytestmark = pytest.mark.e2e
@@ -38,6 +40,47 @@ def test_no_get_is_lost_and_no_post_done_twice_while_pods_are_killed(tmp_path: P
     assert seen.outcomes["POST"]["200"] > 100
     assert set(seen.outcomes["POST"]) <= {"200", "502"}, seen.failed
     assert seen.repeated("POST") == 0
+
+
+def nothing_is_lost(stage: Stage) -> None:
+    assert stage.lost() == []
+    assert stage.repeated() == []
+    assert stage.undrained == 0
+    assert set(stage.ended) == set(KINDS)
+
+
+def test_nothing_is_lost_or_left_while_traffic_of_all_kinds_meets_all_that_happens(
+    tmp_path: Path,
+) -> None:
+    """For seconds: whether memory grows is for the benchmark to say."""
+    with staged(tmp_path) as stage:
+        seen = soak.play(stage, 4, hurry=5)
+        assert stage.kills
+        nothing_is_lost(stage)
+    assert seen.samples
+    assert seen.files[1] <= seen.files[0]
+    assert seen.left == 0
+    assert seen.faults == []
+
+
+def test_nothing_is_lost_while_pods_are_replaced_under_traffic_of_all_kinds(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path) as stage:
+        replaced, faults = rollout.play(stage, 4)
+        nothing_is_lost(stage)
+    assert replaced >= 2
+    assert faults == []
+
+
+def test_nothing_is_lost_while_an_activator_is_replaced_under_traffic_of_all_kinds(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path) as stage:
+        ends = sigterm.play(stage, 0)
+        nothing_is_lost(stage)
+    assert ends.statuses == [0]
+    assert ends.faults == []
 
 
 @pytest.mark.parametrize("kind", unreachable.KINDS)

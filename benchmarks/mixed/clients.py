@@ -1,0 +1,122 @@
+"""All clients of the mixed traffic: ``python -m benchmarks.mixed.clients IP:PORT [KIND …]``.
+
+They send until they are told to end. Each line on standard input is a command: ``report`` prints
+what became of all requests, see `Record.report`; ``use IP:PORT`` sends new connections there;
+``end`` prints the last report when all requests have ended. Reports are lines of JSON. The clients
+also end with their standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
+
+from benchmarks.mixed import kinds
+from benchmarks.mixed.http1_client import Http1, Where
+from benchmarks.mixed.kinds import KINDS, Kind
+from benchmarks.mixed.other_clients import Grpc, Http2, websocket
+from benchmarks.mixed.record import Record, Sight
+from benchmarks.process import raise_file_limit
+
+#: Requests at a time on one connection of HTTP/2.
+BATCH = 4
+
+Send = Callable[[Where, Kind, Sight], Awaitable[None]]
+
+
+class Clients:
+    """All clients; `to` is where new connections go."""
+
+    def __init__(self, to: Where) -> None:
+        self.to = to
+        self.record = Record()
+        self._stop = asyncio.Event()
+        self._seeds = count()
+
+    def stop(self) -> None:
+        """Begin no more requests."""
+        self._stop.set()
+
+    async def run(self, names: list[str]) -> None:
+        """Send requests of these kinds until `stop`; return when all have ended."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind in map(KINDS.__getitem__, names):
+                for client in self._clients(kind):
+                    tasks.create_task(self._repeat(kind, client))
+
+    def _clients(self, kind: Kind) -> Iterator[Callable[[], Awaitable[object]]]:
+        """Yield one function for each client; it plays one request or one batch."""
+        for seed in (next(self._seeds) for _ in range(kind.clients)):
+            if kind in (kinds.H2_GET, kinds.H2_TO_H1_GET, kinds.H2_TO_H1_POST):
+                http2 = Http2(seed)
+                send = http2.post if kind is kinds.H2_TO_H1_POST else http2.get
+                yield partial(self._batch, kind, http2, send)
+            elif kind in (kinds.UNARY, kinds.COUNT, kinds.CHAT):
+                rpc = Grpc(seed)
+                by_kind = {kinds.UNARY: rpc.unary, kinds.COUNT: rpc.count, kinds.CHAT: rpc.chat}
+                yield partial(self._batch, kind, rpc, by_kind[kind])
+            elif kind is kinds.WEBSOCKET:
+                yield partial(self._one, kind, websocket)
+            else:
+                yield partial(self._one, kind, self._http1(kind, seed))
+
+    def _http1(self, kind: Kind, seed: int) -> Send:
+        http1 = Http1(seed, slow=kind is kinds.SLOW_READER)
+        by_kind = {
+            kinds.GET_ONCE: http1.get_once,
+            kinds.POST: http1.post,
+            kinds.COLD_POST: http1.post,
+            kinds.SLOW_READER: http1.download,
+            kinds.LEAVER: http1.leave,
+        }
+        return by_kind.get(kind, http1.get)
+
+    async def _one(self, kind: Kind, send: Send) -> None:
+        await self.record.attempt(kind, lambda sight: send(self.to, kind, sight))
+
+    async def _batch(self, kind: Kind, client: Http2 | Grpc, send: Send) -> None:
+        await client.use(self.to)
+        await asyncio.gather(*(self._one(kind, send) for _ in range(BATCH)))
+
+    async def _repeat(self, kind: Kind, play: Callable[[], Awaitable[object]]) -> None:
+        while not self._stop.is_set():
+            await play()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(kind.pause):
+                    await self._stop.wait()
+
+
+def where(text: str) -> Where:
+    """Return an address from ``IP:PORT``."""
+    ip, port = text.split(":")
+    return ip, int(port)
+
+
+async def main(to: str, *names: str) -> None:
+    """Do what the lines on standard input say."""
+    clients = Clients(where(to))
+    loop = asyncio.get_running_loop()
+    lines = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    running = loop.create_task(clients.run(list(names or KINDS)))
+    while (words := (await lines.readline()).decode().split()) and words[0] != "end":
+        if words[0] == "use":
+            clients.to = where(words[1])
+        else:
+            print(json.dumps(clients.record.report()), flush=True)
+    if not words:  # the parent is gone
+        running.cancel()
+        return
+    clients.stop()
+    await running
+    print(json.dumps(clients.record.report()), flush=True)
+
+
+if __name__ == "__main__":
+    raise_file_limit()
+    asyncio.run(main(*sys.argv[1:]))

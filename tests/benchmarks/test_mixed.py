@@ -1,0 +1,154 @@
+"""The judgement of the mixed traffic: which failures count, and what grows."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from benchmarks.activator import Activator
+from benchmarks.agenda import Agenda
+from benchmarks.interrupt import stop_on_interrupt
+from benchmarks.mixed.kinds import KINDS
+from benchmarks.mixed.record import Record, Sight, Wrong
+from benchmarks.mixed.samples import Sample, slope, value
+from benchmarks.mixed.stage import Stage
+from benchmarks.mixed.verdict import Failure, Kill, excused, lost
+from benchmarks.soak import Soak
+
+KILL = Kill("web-2.1", 10.0, 10.02)
+
+
+def failure(kind: str, pod: str, sent: float = 9.0, ended: float = 10.1, **more: bool) -> Failure:
+    return Failure(kind, pod, sent, ended, "502", **more)
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        failure("GET", "web-2.1"),
+        failure("POST", "web-2.1"),
+        failure("POST", ""),
+        failure("POST", "", sent=10.1),
+        failure("WebSocket", "web-2.1", ended=10.0),
+    ],
+)
+def test_a_request_may_fail_with_its_pod(saved: Failure) -> None:
+    assert excused(saved, [KILL])
+    assert not excused(saved, [])
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        failure("GET", ""),  # no response had begun: the activator must send it again
+        failure("POST", "web-1.1"),  # another pod
+        failure("POST", "web-2.2"),  # the next process of the pod
+        failure("gRPC unary", ""),  # another service
+        failure("POST", "", sent=10.2, ended=10.3),
+        failure("POST", "", ended=9.9),
+        failure("POST", "web-2.1", wrong=True),
+        failure("cold GET", ""),
+    ],
+)
+def test_any_other_failure_is_lost(missing: Failure) -> None:
+    assert lost([missing], [KILL]) == [missing]
+
+
+def test_slope_is_the_growth_per_second() -> None:
+    assert slope([(0.0, 10.0), (1.0, 12.0), (2.0, 14.0)]) == pytest.approx(2.0)
+    assert slope([(0.0, 10.0)]) == slope([]) == 0.0
+
+
+def test_the_growth_of_memory_leaves_out_the_warm_up() -> None:
+    sizes = [10, 30, *(50,) * 6]
+    samples = [Sample(float(at), size << 20, 0, {}) for at, size in enumerate(sizes)]
+    assert Soak(seconds=8.0, samples=samples).growth == 0.0
+    assert Soak().growth == 0.0
+
+
+def test_a_value_of_the_metrics_page_is_found_by_its_name_and_labels() -> None:
+    page = '# HELP a b\na_b 3\na 2\nt{use="clients"} 4.5\nt{use="pods"} 1\nu{} 7\n'
+    assert value(page, "a") == 2
+    assert value(page, 't{use="clients"}') == 4.5
+    assert value(page, "u") == 7
+    assert value(page, "absent") == 0
+
+
+def test_the_agenda_runs_things_in_the_order_of_their_times() -> None:
+    done: list[str] = []
+    agenda = Agenda()
+    agenda.after(0.002, lambda: done.append("later"))
+    agenda.after(0.001, lambda: agenda.after(0.0, lambda: done.append("from the first")))
+    agenda.after(60.0, lambda: done.append("not due"))
+    agenda.run(0.01)
+    assert done == ["from the first", "later"]
+
+
+def test_the_agenda_ends_early_when_it_is_stopped() -> None:
+    stop = threading.Event()
+    agenda = Agenda(stop)
+    turns: list[int] = []
+
+    def turn() -> None:
+        turns.append(1)
+        if len(turns) == 3:
+            stop.set()
+
+    agenda.every(0.0, turn, first=0.0)
+    agenda.run(3600)
+    assert len(turns) == 3
+
+
+def test_an_interrupt_asks_for_the_end_and_the_next_one_acts_as_ever() -> None:
+    import signal
+
+    with stop_on_interrupt() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+async def test_the_record_reports_each_failure_once() -> None:
+    record, kind = Record(), KINDS["GET"]
+
+    async def good(sight: Sight) -> None:
+        sight.pod = "web-1.1"
+
+    async def cut(sight: Sight) -> None:
+        sight.pod = "web-1.1"
+        raise ConnectionResetError
+
+    async def wrong(sight: Sight) -> None:
+        raise Wrong("other bytes")
+
+    assert await record.attempt(kind, good)
+    assert not await record.attempt(kind, cut)
+    assert not await record.attempt(kind, wrong)
+    report = record.report()
+    assert report["ended"] == {"GET": 3}
+    first, second = (Failure(**each) for each in report["failures"])
+    assert (first.pod, first.wrong) == ("web-1.1", False)
+    assert (second.pod, second.wrong, second.what) == ("", True, "Wrong: other bytes")
+    assert record.report()["failures"] == []
+
+
+def test_what_arrives_twice_is_found(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    (tmp_path / "arrivals").write_text("POST-1\nPOST-2\nPOST-1\n")
+    assert stage.repeated() == ["POST-1"]
+
+
+def test_errors_of_the_log_are_found(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    lines = ('{"severity": "INFO"}', '{"severity": "ERROR"}', "Traceback (most recent call last):")
+    log.write_text("\n".join(lines))
+
+    class Process:
+        pid = 1
+
+    found = Activator(Process(), 1, 2, tmp_path, log)  # type: ignore[arg-type] # only its log is read
+    assert found.faults() == list(lines[1:])
