@@ -36,7 +36,7 @@ class Soak:
     """What was seen.
 
     Attributes:
-        seconds: how long the clients ran.
+        seconds: how long the clients run, or ran.
         files: open files before the first client, and after the last one.
         resident_at_rest: bytes after the last client.
         left: requests and connections that the activator still has then.
@@ -53,8 +53,7 @@ class Soak:
     @property
     def settled(self) -> list[Sample]:
         """Return the looks after the warm-up."""
-        end = max(self.seconds, self.samples[-1].at if self.samples else 0.0)
-        begin = min(WARM_UP, end * WARM_UP_PART)
+        begin = min(WARM_UP, self.seconds * WARM_UP_PART)
         return [sample for sample in self.samples if sample.at >= begin]
 
     @property
@@ -113,7 +112,7 @@ def play(stage: Stage, seconds: float, *, hurry: float = 1.0) -> Soak:
     Raises:
         CannotMeasure: something did not come up.
     """
-    seen = Soak()
+    seen = Soak(seconds)
     with activator.running(stage.manifests) as found, stop_on_interrupt() as stop:
         look(found, 0.0)  # what the admin side takes once is taken
         files = open_files(found.pid)
@@ -125,9 +124,7 @@ def play(stage: Stage, seconds: float, *, hurry: float = 1.0) -> Soak:
             agenda.every(
                 LOOK_EVERY / hurry, lambda: _look(found, senders, seen, began), first=0.5 / hurry
             )
-            agenda.every(
-                TELL_EVERY / hurry, lambda: _tell(stage, seen, seconds), first=TELL_EVERY / hurry
-            )
+            agenda.every(TELL_EVERY / hurry, lambda: _tell(stage, seen), first=TELL_EVERY / hurry)
             agenda.run(seconds)
             seen.seconds = monotonic() - began
             stage.mend()
@@ -159,13 +156,14 @@ def _look(found: Activator, senders: Clients, seen: Soak, began: float) -> None:
     seen.samples.append(look(found, monotonic() - began))
 
 
-def _tell(stage: Stage, seen: Soak, seconds: float) -> None:
+def _tell(stage: Stage, seen: Soak) -> None:
     if not seen.samples:
         return
     last = seen.samples[-1]
+    growth = f", {seen.growth:+.0f} KiB/min" if len(seen.settled) > 1 else ""
     print(
-        f"  {last.at:.0f} of {seconds:g} s: {stage.summary()};"
-        f" {last.resident / MIB:.1f} MiB, {seen.growth:+.0f} KiB/min; {last.files} open files",
+        f"  {last.at:.0f} of {seen.seconds:g} s: {stage.summary()};"
+        f" {last.resident / MIB:.1f} MiB{growth}; {last.files} open files",
         flush=True,
     )
 
