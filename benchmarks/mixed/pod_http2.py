@@ -70,7 +70,8 @@ class Http2:
 
     def _take(self, event: object) -> None:
         if isinstance(event, RequestReceived):
-            self._begin(event.stream_id, dict(event.headers))
+            fields = {str(name): str(value) for name, value in event.headers}
+            self._begin(event.stream_id, fields)
         elif isinstance(event, DataReceived):
             self._state.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             self._give(event.stream_id, event.data)

@@ -96,7 +96,12 @@ class Stage:
         cold = self.services[COLD]
         pod = cold.start_pod()
         cold.publish()
-        agenda.after(NEWS_AFTER, lambda: pod in cold.pods and cold.set_ready(pod))
+
+        def ready() -> None:
+            if pod in cold.pods:  # it may be gone again
+                cold.set_ready(pod)
+
+        agenda.after(NEWS_AFTER, ready)
 
     def take(self, report: dict[str, Any]) -> None:
         """Add what the clients report."""
