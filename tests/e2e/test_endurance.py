@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kills, overload, rollout, sigterm, soak, unreachable
+from benchmarks import (
+    activator,
+    helpers,
+    kills,
+    overload,
+    process,
+    rollout,
+    sigterm,
+    soak,
+    unreachable,
+)
 from benchmarks.mixed.kinds import KINDS
 from benchmarks.mixed.stage import Stage, staged
 from benchmarks.process import raise_file_limit
@@ -17,6 +27,13 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(autouse=True)
 def files() -> None:
     raise_file_limit()
+
+
+@pytest.fixture(autouse=True)
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that run at a time have logs of their own."""
+    for module in (process, activator, helpers):
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
 
 
 def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path: Path) -> None:
