@@ -52,6 +52,38 @@ class Speaker(Protocol):
 
 
 @final
+class _Nobody:
+    """The speaker of a connection that is lost."""
+
+    def on_time(self, now: float) -> float:
+        """See Speaker."""
+        return inf
+
+    def may_leave(self) -> bool:
+        """See Speaker."""
+        return False
+
+    def leave(self) -> bool:
+        """See Speaker."""
+        return False
+
+    def shutdown(self) -> None:
+        """See Speaker."""
+
+    def drain(self) -> None:
+        """See Speaker."""
+
+    def cut(self) -> None:
+        """See Speaker."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See Speaker."""
+
+
+_NOBODY: Final[Speaker] = _Nobody()
+
+
+@final
 class ClientConnection:
     """One connection of a client: a timers.Timed, an eviction.Guest, and one of the server's.
 
@@ -144,6 +176,7 @@ class ClientConnection:
         self.proxy.eviction.left(self)
         self.proxy.timers.forget(self)
         self.proxy.left(self)
+        self.speaker = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
 
     def peer(self) -> str:
         """Return the client's ``ip:port``; the port is 0 where there is none."""

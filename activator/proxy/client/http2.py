@@ -362,7 +362,7 @@ class Http2Client(ConnectionSide):
     def _cancel(stream: Stream) -> None:
         owner, stream.owner = stream.owner, None
         if isinstance(owner, ClientStream):
-            owner.exchange.on_client_gone()
+            owner.cancel()
 
     def _give_up(self, stream: Stream) -> None:
         """A stream was reset. It counts if it had hardly begun: else work could be asked for faster

@@ -76,6 +76,7 @@ class ClientStream(ClientSide):
     """
 
     __slots__ = ("_home", "_stream", "_uncredited", "began", "exchange")
+    __deletable__ = ("exchange",)  # read by mypyc
 
     exchange: Exchange
 
@@ -221,9 +222,18 @@ class ClientStream(ClientSide):
             self._home.link.end(self._stream, code or _INTERNAL_ERROR)
         self._done()
 
+    def cancel(self) -> None:
+        """End the exchange: the client takes no more of the stream."""
+        exchange = self.exchange
+        del self.exchange  # breaks the cycle: nothing is left for the garbage collector
+        self._stream.on_sent = None
+        exchange.on_client_gone()
+
     def _done(self) -> None:
         stream = self._stream
         if not stream.closed:  # it takes its response later, perhaps when it has sent all
             stream.credit(self._uncredited)
             self._uncredited = 0
+        stream.on_sent = None
+        del self.exchange  # see cancel
         self._home.exchange_done(stream)
