@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import selectors
+from asyncio import selector_events, sslproto
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,8 +45,37 @@ class _VirtualSelector(selectors.DefaultSelector):
         return []
 
 
+def _is_buffered(protocol: Any) -> bool:
+    """Return whether uvloop reads into the protocol's own buffer: it goes by the method."""
+    return hasattr(protocol, "get_buffer") and not isinstance(protocol, asyncio.Protocol)
+
+
+class _Transport(selector_events._SelectorSocketTransport):
+    """A socket's transport that chooses how to read as uvloop does."""
+
+    def set_protocol(self, protocol: Any) -> None:
+        super().set_protocol(protocol)
+        if _is_buffered(protocol):
+            self._read_ready_cb = self._read_ready__get_buffer
+
+
+class _SSLProtocol(sslproto.SSLProtocol):
+    """TLS that chooses how to pass on what it has read as uvloop does."""
+
+    def _set_app_protocol(self, app_protocol: Any) -> None:
+        super()._set_app_protocol(app_protocol)
+        if _is_buffered(app_protocol):
+            self._app_protocol_get_buffer = app_protocol.get_buffer
+            self._app_protocol_buffer_updated = app_protocol.buffer_updated
+            self._app_protocol_is_buffer = True
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose ``time()`` is a number that a test may assert on."""
+    """An event loop whose ``time()`` is a number that a test may assert on.
+
+    It reads as the loop of production does: a protocol that has ``get_buffer`` is buffered, where
+    asyncio wants its own base class. A compiled class has no base of the library.
+    """
 
     def __init__(self) -> None:
         self.virtual_now = 0.0
@@ -55,6 +85,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.virtual_now
+
+    def _make_socket_transport(
+        self, sock: Any, protocol: Any, waiter: Any = None, **more: Any
+    ) -> Any:
+        return _Transport(self, sock, protocol, waiter, **more)
+
+    def _make_ssl_transport(
+        self, rawsock: Any, protocol: Any, sslcontext: Any, waiter: Any = None, **more: Any
+    ) -> Any:
+        kept = {name: more.pop(name, None) for name in ("extra", "server")}
+        tls = _SSLProtocol(self, protocol, sslcontext, waiter, **more)
+        _Transport(self, rawsock, tls, **kept)
+        return tls._app_transport
 
 
 VIRTUAL = pytest.param(("asyncio", {"loop_factory": VirtualLoop}), id="virtual")
