@@ -24,8 +24,13 @@ class Probes(Protocol):
 class Connections(Protocol):
     """What is counted of connections to pods."""
 
-    connections: int
-    idle: int
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+
+    @property
+    def idle(self) -> int:
+        """How many of those in HTTP/1 carry no request."""
 
     @property
     def tls(self) -> object | None:

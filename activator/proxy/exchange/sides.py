@@ -193,11 +193,6 @@ class Asker(ABC):
     def wants_connection(self) -> bool:
         """Whether it still has a use for a connection."""
 
-    @property
-    @abstractmethod
-    def to_head(self) -> bool:
-        """Whether the request is a HEAD: its response has no body."""
-
     @abstractmethod
     def pause_sending(self) -> None:
         """The pod reads slower than the client sends."""

@@ -9,9 +9,8 @@ import asyncio
 import errno
 import socket
 import ssl
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.transport import presence
 from activator.tls.agreed import HTTP2, protocol
 from activator.tls.certificates import reason
@@ -31,25 +30,6 @@ SHUTDOWN_TIMEOUT = 5.0
 
 #: What is said of a connection that a pod has taken and dropped at once.
 DROPPED = "the pod closed the new connection"
-
-
-class Dialer(Protocol):
-    """Who waits for a new connection; exactly one of the two is called, once."""
-
-    @property
-    def wants_connection(self) -> bool:
-        """Whether it still has a use for one."""
-
-    def on_dialed(self, upstream: Http1Pod) -> None:
-        """Here it is. Who has no use for it any more puts it into its pool."""
-
-    def on_dial_failed(self, error: str, cause: str) -> None:
-        """There is none.
-
-        Arguments:
-            error: what went wrong, for people.
-            cause: connect-failed, connect-timeout, or tls-failed, which does not pass by itself.
-        """
 
 
 class TlsError(OSError):
@@ -160,7 +140,7 @@ def connect_error(error: OSError) -> str:
 
 
 def connect_cause(error: OSError) -> str:
-    """Return the kind of failure, see ``Dialer.on_dial_failed``."""
+    """Return the kind of failure, see probe_pool.Dialer."""
     if isinstance(error, TimeoutError):
         return "connect-timeout"
     return "tls-failed" if isinstance(error, TlsError) else "connect-failed"

@@ -6,209 +6,43 @@ Pods are not trusted: a malformed response costs its request, a malformed frame 
 from __future__ import annotations
 
 import asyncio
-from math import inf
-from typing import Final, Protocol, final
+from typing import Final, final
 
-from activator.keepalive import SocketKind, find_dead
-from activator.proxy.exchange.crossing import as_block
-from activator.proxy.exchange.observers import Trace
-from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.sides import Asker, ClientSide, PodSide, SwitchingSide
+from activator.proxy.exchange.sides import Asker
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import PART_SECONDS, Connection, ConnectionSide
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.fields import ResponseFields, read_response, read_trailers
-from activator.proxy.http2.hpack import line
+from activator.proxy.http2.fields import read_response, read_trailers
 from activator.proxy.http2.recurring import Recurring
-from activator.proxy.http2.section import block_of, section_of, traced_section
 from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.request import Request
-from activator.proxy.pods.http1 import MAX_INTERIM, lost_error
-from activator.proxy.transport.files import FileBudget
-from activator.proxy.transport.unread import Peer, UnreadBytes
+from activator.proxy.message.version import HTTP_1_1
+from activator.proxy.pods.home import Home
+from activator.proxy.pods.http1 import lost_error
+from activator.proxy.pods.states import HTTP2_FOLLOWS, Http2State
+from activator.proxy.pods.stream import Carrier, PodStream
+from activator.proxy.transport.unread import Peer
 
-#: Statuses of responses without content (RFC 9110 section 6.4.1).
-_NO_CONTENT: Final = (204, 304)
-#: Stream numbers beyond which a connection takes no more (RFC 9113 section 5.1.1).
-_LAST: Final = frames.MAX_31_BITS - 2
+#: The states as plain names, see ``states``.
+OPENING: Final = Http2State.OPENING
+UNSETTLED: Final = Http2State.UNSETTLED
+OPEN: Final = Http2State.OPEN
+DRAINING: Final = Http2State.DRAINING
+FOREIGN: Final = Http2State.FOREIGN
+DROPPED: Final = Http2State.DROPPED
+CLOSED: Final = Http2State.CLOSED
+#: What a request learns that was sent in HTTP/2 to a pod that does not speak it.
+NOT_HTTP2: Final = "the pod does not speak HTTP/2"
+
+#: Streams after which a connection takes no more: their numbers end (RFC 9113 section 5.1.1).
+_MOST_OPENED: Final = (frames.MAX_31_BITS - 2) // 2
 #: Bytes that may wait for a pod beyond those at which no more payload is sent: what a hundred
 #: requests with heads of 40 KiB have. A pod that has stopped would be sent the heads of all that
 #: come and go, for as long as its kernel answers.
 _MAX_BEHIND: Final = 4 << 20
-_EXPECT: Final = line(b"expect", b"100-continue")
-_NO_ERROR: Final = int(ErrorCode.NO_ERROR)
 _CANCEL: Final = int(ErrorCode.CANCEL)
 _REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
-_OTHER_PROTOCOL: Final = "the pod does not speak HTTP/2"
-
-
-class Capacity:
-    """How many streams one pod takes.
-
-    Attributes:
-        most: streams that the pod takes on one connection, as far as it is known.
-        bearable: the same, as its refusals show it: what a connection had left when it refused one
-            more, and one more again at each response. Else those that wait would all be refused
-            once for each that is answered. What refuses all does not go by their number.
-        answers: how many responses it has given.
-    """
-
-    __slots__ = ("answers", "bearable", "most")
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.bearable = inf
-        self.answers = 0
-
-
-class Home(Protocol):
-    """The pool that a connection is of."""
-
-    capacity: Capacity
-
-    @property
-    def files(self) -> FileBudget:
-        """The budget of open files."""
-
-    @property
-    def address(self) -> str:
-        """The pod's ``ip:port``."""
-
-    @property
-    def origin(self) -> str:
-        """Where requests go, as ``scheme://ip:port``."""
-
-    def host_blocks(self) -> tuple[bytes, bytes]:
-        """Return the fields that say which pod is asked: :scheme with :authority, and others."""
-
-    def clock(self) -> float:
-        """Return the time, seconds, monotonic."""
-
-    @property
-    def unread(self) -> UnreadBytes:
-        """What counts the bytes that peers do not read."""
-
-    def is_foreign(self) -> None:
-        """Record that the pod does not speak HTTP/2."""
-
-    def announced(self, streams: int) -> None:
-        """Record how many streams the pod takes on a connection."""
-
-    def opened(self, connection: Http2Pod) -> None:
-        """Count a new connection."""
-
-    def closed(self, connection: Http2Pod) -> None:
-        """Forget a connection."""
-
-
-@final
-class PodStream(PodSide):
-    """One request on a pod's connection.
-
-    Attributes:
-        asker: who takes the response; None once that has ended, or is of no more use.
-        answered: the head of the final response has come.
-    """
-
-    __slots__ = ("_interim", "_pod", "_stream", "answered", "asker", "to_head")
-
-    _stream: Stream
-
-    def __init__(self, pod: Http2Pod) -> None:
-        self._pod = pod
-        self.asker: Asker | None = None
-        self.answered = False
-        self.to_head = False
-        self._interim = 0
-
-    def is_http2(self) -> bool:
-        """See PodSide."""
-        return True
-
-    def is_reused(self) -> bool:
-        """See PodSide."""
-        return self._pod.used > 0
-
-    def ask(
-        self,
-        asker: Asker,
-        client: ClientSide,
-        request: Request,
-        body: RequestBody,
-        trace: Trace | None,
-    ) -> None:
-        """See PodSide."""
-        self.asker = asker
-        self.to_head = asker.to_head
-        front, rest = self._pod.pool.host_blocks()
-        section = request.section or section_of(request, client.address())
-        if trace is not None:
-            context = block_of(trace.sending(self._pod.pool.origin))
-            section = traced_section(request, section, client.address()) + context
-        head = b"".join((front, section, rest))
-        if request.expects_continue:
-            head += _EXPECT
-        trailers = body.trailers
-        if trailers and not request.section:
-            trailers = as_block(trailers)
-        ended = body.complete and not body.pieces and not trailers
-        stream = self._stream = self._pod.open(self, head, ended=ended)
-        if ended:
-            return
-        stream.on_sent = client.took
-        if body.pieces or body.complete:
-            stream.send(b"".join(body.pieces), trailers if body.complete else None)
-
-    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        """See PodSide."""
-        data = payload[0] if len(payload) == 1 else b"".join(payload)
-        self._stream.send(data, trailers if ended else None)
-
-    def is_full(self) -> bool:
-        """See PodSide."""
-        return self._stream.left > 0
-
-    def pause(self, on: bool) -> None:
-        """See PodSide: nothing to do, its window holds the pod back."""
-
-    def took(self, size: int) -> None:
-        """See PodSide."""
-        self._stream.credit(size)
-
-    def detach(self, complete: bool) -> None:
-        """See PodSide: what is left of the request is of no more use."""
-        self.asker = None
-        stream = self._stream
-        stream.on_sent = None
-        if not stream.closed:
-            self._pod.link.end(stream, _NO_ERROR)
-
-    def cancel(self) -> None:
-        """See PodSide."""
-        self.asker = None
-        self._pod.link.end(self._stream, _CANCEL)
-
-    def switching(self) -> SwitchingSide | None:
-        """See PodSide."""
-        return None
-
-    def give_back(self) -> None:
-        """See PodSide: no stream has been opened."""
-
-    # -- for its connection ---------------------------------------------------------------------
-
-    def on_interim(self, asker: Asker, response: ResponseFields) -> None:
-        """An interim response came.
-
-        Raises:
-            FramingError: one too many; the stream is to be ended.
-        """
-        self._interim += 1
-        if self._interim > MAX_INTERIM:
-            raise FramingError("too many interim answers", 502)
-        asker.on_interim(response)
 
 
 @final
@@ -216,116 +50,115 @@ class Http2Pod(ConnectionSide):
     """One connection to one pod.
 
     Attributes:
-        link: the connection itself.
-        settled: the pod has sent its settings: it does speak HTTP/2.
-        has_begun: set once the handshake has succeeded or failed.
-        is_foreign: what came is not HTTP/2.
-        used: requests that were answered on it.
+        state: see ``states``; changes by ``_enter`` alone.
+        link: the connection itself; carrier: what its streams know of it.
+        begun: set once the pod has sent its settings, or never will.
+        idle_since: when the last request on it ended.
     """
 
     __slots__ = (
+        "_capacity",
+        "_clock",
         "_files",
         "_full_at",
-        "_going",
         "_most",
-        "_next",
         "_responses",
         "_trailers",
-        "has_begun",
+        "begun",
+        "carrier",
         "idle_since",
-        "is_foreign",
         "link",
         "pool",
-        "settled",
-        "used",
+        "state",
     )
 
     def __init__(self, pool: Home) -> None:
-        link = self.link = Connection(self, pool.clock, pool.unread, server=False)
+        resources = pool.resources
+        link = self.link = Connection(self, resources.clock, resources.unread, server=False)
         self.pool = pool
+        self.state: Http2State = OPENING
+        self.begun = asyncio.Event()
+        self.carrier = Carrier(link, pool.target, pool.capacity)
         self._responses = Recurring(link.decoder, read_response)
         self._trailers = Recurring(link.decoder, read_trailers)
+        self._capacity = pool.capacity
         self._most = pool.capacity.most
-        self._files = pool.files
-        self._next = 1
-        self._going = False
+        self._files = resources.files
+        self._clock = resources.clock
         self._full_at = 0
-        self.settled = False
-        self.has_begun = asyncio.Event()
-        self.is_foreign = False
-        self.used = 0
         self.idle_since = 0.0
 
-    @property
-    def transport(self) -> asyncio.Transport:
-        """The connection's transport."""
-        return self.link.transport
+    def _enter(self, state: Http2State) -> None:
+        assert state in HTTP2_FOLLOWS[self.state], f"{state} behind {self.state}"
+        self.state = state
 
     # -- for the pool ---------------------------------------------------------------------------
 
+    def protocol(self) -> object:
+        """Return the loop's protocol object."""
+        return self.link
+
+    def is_made(self) -> bool:
+        """Return whether the loop has connected it, and so will report its end."""
+        return self.state is not OPENING
+
     def has_room(self) -> bool:
-        """Whether one more request may be sent on it."""
-        link = self.link
+        """Return whether one more request may be sent on it."""
+        state, link = self.state, self.link
         count = len(link.streams)
         return (
-            not self._going
-            and not link.ending
+            (state is OPEN or state is UNSETTLED)
             and count < self._most
-            and count < self.pool.capacity.bearable
-            and self._next < _LAST
+            and count < self._capacity.bearable
+            and link.opened < _MOST_OPENED
             and not link.transport.is_closing()
         )
 
     def is_idle_since(self, before: float) -> bool:
-        """Return whether no request has been on it since that time."""
-        return not self.link.streams and self.idle_since < before
-
-    def has_no_request(self) -> bool:
-        """Return whether no request is on it."""
-        return not self.link.streams
-
-    def is_ending(self) -> bool:
-        """Return whether it takes no more requests, and is about to close."""
-        return self.link.ending
+        """Return whether it is open, and no request has been on it since that time."""
+        is_open = self.state is OPEN or self.state is UNSETTLED
+        return is_open and not self.link.streams and self.idle_since < before
 
     def retire(self) -> None:
-        """Take no more requests; close once the last is answered."""
-        self._going = True
+        """Take no more requests; close behind the last response."""
         if not self.link.streams:
             self.close()
+        elif self.state is UNSETTLED or self.state is OPEN:
+            self._enter(DRAINING)
 
     def close(self) -> None:
         """Send GOAWAY, and close."""
         link = self.link
-        if not link.ending:
+        if self._end():
             link.ending = True
             link.write(frames.goaway(0, ErrorCode.NO_ERROR))
             link.flush()
             link.transport.close()
 
-    def open(self, owner: PodStream, block: bytes, *, ended: bool) -> Stream:
-        """Begin a request."""
-        link = self.link
-        stream = Stream(link, self._next, link.flow.peer_window, owner)
-        self._next += 2
-        link.opened += 1
-        link.streams[stream.id] = stream
-        link.write_headers(stream, block, ended=ended)
-        return stream
+    def _end(self) -> bool:
+        """Enter the last state; return whether it is not there yet."""
+        state = self.state
+        if state is UNSETTLED:
+            self._enter(DROPPED)
+        elif state is OPEN or state is DRAINING:
+            self._enter(CLOSED)
+        else:
+            return False
+        self.begun.set()
+        return True
 
     # -- the connection's life ------------------------------------------------------------------
 
     def made(self) -> None:
-        """See ConnectionSide."""
-        self.pool.opened(self)
-        # No PING: servers of gRPC end connections on which many come.
-        find_dead(self.link.transport.get_extra_info("socket"), SocketKind.POD)
+        """See ConnectionSide. No PING finds a dead pod: gRPC servers end connections for many."""
+        self._enter(UNSETTLED)
+        self.pool.opened(self.link.transport)
         self.link.write(frames.PREFACE)
         self.link.begin((Setting.ENABLE_PUSH, 0))
 
     def lost(self, exc: Exception | None) -> None:
         """See ConnectionSide."""
-        self.has_begun.set()
+        self._end()
         self.pool.closed(self)
         self._lose_all(lost_error(exc))
 
@@ -352,6 +185,7 @@ class Http2Pod(ConnectionSide):
         """See ConnectionSide: for clients alone."""
 
     def _give_up(self) -> None:
+        self._end()
         self.link.ending = True
         self.link.transport.abort()
         self._lose_all("the pod takes nothing")
@@ -359,7 +193,7 @@ class Http2Pod(ConnectionSide):
     def end_unread(self) -> tuple[Peer, str]:
         """See ConnectionSide."""
         self._give_up()
-        return Peer.POD, self.pool.address
+        return Peer.POD, self.pool.target.address
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
         """See ConnectionSide. The request is not sent again: its next pod would hold as much."""
@@ -367,21 +201,22 @@ class Http2Pod(ConnectionSide):
         self.link.end(stream, _CANCEL)
         if asker is not None:
             asker.on_lost("the pod did not read the request", True)
-        return Peer.POD, self.pool.address
+        return Peer.POD, self.pool.target.address
 
     def on_failed(self, fault: ConnectionFault) -> None:
         """See ConnectionSide."""
         self.link.transport.close()
         asyncio.get_running_loop().call_later(PART_SECONDS, self.link.transport.abort)
-        if self.settled:
+        if self.state is not UNSETTLED:
+            self._end()
             self._lose_all(f"malformed answer: {fault.reason}")
             return
-        self.is_foreign = True
-        self.has_begun.set()
-        self.pool.is_foreign()
+        self._enter(FOREIGN)
+        self.begun.set()
+        self.pool.speaks(HTTP_1_1)
         for owner in self._drop_all():
             if owner.asker is not None:
-                owner.asker.on_other_protocol(_OTHER_PROTOCOL)
+                owner.asker.on_other_protocol(NOT_HTTP2)
 
     def _lose_all(self, error: str) -> None:
         for owner in self._drop_all():
@@ -389,7 +224,7 @@ class Http2Pod(ConnectionSide):
                 owner.asker.on_lost(error, owner.answered)
 
     def _drop_all(self) -> list[PodStream]:
-        """Forget all streams; return whose they were."""
+        """Forget all streams; return their owners."""
         streams = list(self.link.streams.values())
         for stream in streams:
             self.link.forget(stream)
@@ -398,9 +233,11 @@ class Http2Pod(ConnectionSide):
     def on_forgotten(self, stream: Stream) -> None:
         """See ConnectionSide."""
         if not self.link.streams:
-            self.idle_since = self.pool.clock()
-            if self._going:
+            self.idle_since = self._clock()
+            if self.state is DRAINING:
                 asyncio.get_running_loop().call_soon(self.close)
+            elif not self.pool.may_have_idle:
+                self.pool.became_idle()
         if self._files.waiting:
             self._files.freed()
 
@@ -408,17 +245,18 @@ class Http2Pod(ConnectionSide):
 
     def is_idle(self, stream: int) -> bool:
         """See ConnectionSide."""
-        return stream >= self._next or not stream & 1
+        return stream > 2 * self.link.opened or not stream & 1
 
     def on_settings(self) -> None:
         """See ConnectionSide."""
-        self.settled = True
-        self.has_begun.set()
+        if self.state is UNSETTLED:
+            self._enter(OPEN)
+            self.begun.set()
 
     def on_max_streams(self, count: int) -> None:
         """See ConnectionSide."""
         self._most = count
-        self.pool.announced(count)
+        self._capacity.announced(count)
         if not count:
             self.retire()
 
@@ -434,92 +272,22 @@ class Http2Pod(ConnectionSide):
                     link.idle_frame()
                 else:
                     self.on_stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
-                return
-            asker = owner.asker
-            if owner.answered:
-                trailers = self._trailers.read(block)
-                if asker is not None:
-                    self._on_trailers(found, asker, trailers, ended)
-                return
-            response = self._responses.read(block)
-            if asker is not None:
-                self._on_response(found, owner, asker, response, ended)
+            elif owner.answered:
+                owner.on_trailers(self._trailers.read(block), ended)
+            else:
+                owner.on_response(self._responses.read(block), ended)
         except FramingError as error:
             self.on_stream_error(stream, ErrorCode.PROTOCOL_ERROR, str(error))
-
-    def _on_response(
-        self,
-        stream: Stream,
-        owner: PodStream,
-        asker: Asker,
-        response: ResponseFields,
-        ended: bool,
-    ) -> None:
-        if response.status < 200:
-            if ended:
-                raise FramingError("an interim answer that ends the stream", 502)
-            owner.on_interim(asker, response)
-            return
-        owner.answered = True
-        if owner.to_head or response.status in _NO_CONTENT:
-            self._on_bare_response(stream, asker, response, ended)
-            return
-        stream.missing = response.length
-        if ended:
-            if response.length > 0:
-                raise FramingError("not as long as announced", 502)
-            self._end_answer(stream)
-        asker.on_response(response, None, [], ended)
-
-    def _on_bare_response(
-        self, stream: Stream, asker: Asker, response: ResponseFields, ended: bool
-    ) -> None:
-        """A response that its head ends, whatever a pod sends behind it (RFC 9110 section 6.4.1):
-        clients would take that for a fault of the connection."""
-        if ended:
-            self._end_answer(stream)
-        else:
-            self._count_answer()
-            stream.owner = None
-            self.link.end(stream, _NO_ERROR)
-        asker.on_response(response, None, [], True)
-
-    def _on_trailers(self, stream: Stream, asker: Asker, trailers: bytes, ended: bool) -> None:
-        if not ended:
-            raise FramingError("headers in the middle", 502)
-        if stream.missing > 0:
-            raise FramingError("not as long as announced", 502)
-        self._end_answer(stream)
-        asker.on_payload([], True, trailers)
-
-    def _end_answer(self, stream: Stream) -> None:
-        self._count_answer()
-        stream.owner = None
-        self.link.peer_ended(stream)
-
-    def _count_answer(self) -> None:
-        self.used += 1
-        capacity = self.pool.capacity
-        capacity.answers += 1
-        capacity.bearable += 1
 
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
         """See ConnectionSide."""
         owner = stream.owner
         if not isinstance(owner, PodStream):
             return
-        asker = owner.asker
-        if asker is None:
-            return
-        if not owner.answered:
+        if owner.answered:
+            owner.on_data(payload, trailers)
+        elif owner.asker is not None:
             self.on_stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
-            return
-        if trailers is None:
-            asker.on_payload([payload], False, b"")
-        else:
-            self._count_answer()
-            stream.owner = None
-            asker.on_payload([payload] if payload else [], True, trailers)
 
     def on_half_closed(self, stream: Stream) -> None:
         """See ConnectionSide: the response follows."""
@@ -530,14 +298,14 @@ class Http2Pod(ConnectionSide):
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
         """See ConnectionSide."""
         if code == _REFUSED_STREAM:
-            capacity = self.pool.capacity
-            capacity.bearable = min(capacity.bearable, len(self.link.streams)) or inf
+            self._capacity.refused(len(self.link.streams))
         if isinstance(owner, PodStream) and owner.asker is not None:
             owner.asker.on_reset(code, owner.answered)
 
     def on_goaway(self, last_stream: int) -> None:
         """See ConnectionSide."""
-        self._going = True
+        if self.state is OPEN:
+            self._enter(DRAINING)
         for stream in [s for s in self.link.streams.values() if s.id > last_stream]:
             asker = _asker_of(stream)
             self.link.forget(stream)

@@ -1,18 +1,57 @@
-"""What a probe sees of a pod: its plain connections, behind a proof that requests reach it too.
+"""Connections for probes: those of requests, or plain ones once requests have one of their own.
 
-Probes are plain HTTP whatever requests are. Where those go over TLS, a pod that answers probes may
-be out of their reach all the same: its certificate is wrong, or nobody listens there. So a probe
-first has a connection for requests opened, unless the last one that was opened did well. A pod
-that cannot be spoken to is thus found by its probe, with the reason and as seldom as any other
-that fails; and its first request finds an open connection, which spares it a handshake.
+Probes are plain HTTP whatever requests are. Where those go over TLS, a pod that responds to probes
+may still be out of their reach: its certificate is wrong, or nothing listens there. So a probe
+first opens a connection for requests, unless the last attempt to open one has succeeded. A pod
+that requests cannot reach thus fails its probe, with the reason and as seldom as any other that
+fails; and its first request finds an open connection, which spares it a handshake.
 """
 
 from __future__ import annotations
 
-from activator.proxy.pods.dial import Dialer
+from typing import Protocol, final
+
+from activator.proxy.exchange.sides import Asker, PodSide
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message.response import Response
 from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.pools import ConnectionPools, Pool
+from activator.proxy.pods.pool import Pool
+from activator.proxy.pods.pools import ConnectionPools
 from throttler.pod import PodTracker
+
+
+class Dialer(Protocol):
+    """A probe that waits for a connection; exactly one of the two methods is called, once."""
+
+    @property
+    def wants_connection(self) -> bool:
+        """Whether it still has a use for one."""
+
+    def on_dialed(self, connection: ProbeConnection) -> None:
+        """The connection is open. A probe that has no use for it gives it back."""
+
+    def on_dial_failed(self, error: str, cause: str) -> None:
+        """No connection could be opened.
+
+        Arguments:
+            error: what went wrong, for people.
+            cause: connect-failed, connect-timeout, or tls-failed, which does not pass by itself.
+        """
+
+
+class Answered(Protocol):
+    """A probe that takes the response."""
+
+    def on_response(
+        self, response: Response, raw: bytes | None, payload: list[bytes], complete: bool
+    ) -> None:
+        """See sides.Asker."""
+
+    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        """See sides.Asker."""
+
+    def on_lost(self, error: str, answered: bool) -> None:
+        """See sides.Asker."""
 
 
 class ProbePools:
@@ -21,34 +60,41 @@ class ProbePools:
     def __init__(self, pools: ConnectionPools) -> None:
         self._pools = pools
 
-    def of(self, pod: PodTracker) -> Pool | ProbePool:
+    def of(self, pod: PodTracker) -> ProbePool:
         """Return the connections to a pod for a probe."""
         pools = self._pools
-        if pools.tls is None:
-            return pools.of(pod)
-        return ProbePool(pools.plain(pod), pools.of(pod))
+        return ProbePool(pools.plain(pod), None if pools.tls is None else pools.of(pod))
 
 
+@final
 class ProbePool:
     """The connections of one probe (activator.probing.probe.Pool).
 
     Arguments:
         plain: for the probe.
-        secure: for requests.
+        secure: for requests, where those go over TLS.
     """
 
-    def __init__(self, plain: Pool, secure: Pool) -> None:
+    def __init__(self, plain: Pool, secure: Pool | None) -> None:
         self._plain = plain
         self._secure = secure
 
     @property
     def probe_lines(self) -> bytes:
-        """See Pool."""
-        return self._plain.probe_lines
+        """See Target."""
+        return self._plain.target.probe_lines
 
-    def take(self) -> Http1Pod | None:
-        """Return an idle connection, where nothing else has to be found out."""
-        return self._plain.take() if self._secure.reachable else None
+    def take(self) -> ProbeConnection | None:
+        """Return an idle connection, where no proof is missing."""
+        secure = self._secure
+        if secure is not None and not secure.reachable:
+            return None
+        pod = self._plain.take()
+        if pod is None:
+            return None
+        connection = ProbeConnection(self._plain)
+        connection.hold(pod)
+        return connection
 
     def dial(self, dialer: Dialer, within: float) -> None:
         """Open a connection for the probe, and before that one for requests if need be.
@@ -56,34 +102,135 @@ class ProbePool:
         Arguments:
             within: seconds for each step.
         """
-        if self._secure.reachable:
-            self._plain.dial(dialer, within)
-        else:
-            self._secure.dial(_Proof(self._plain, dialer, within), within)
+        ProbeConnection(self._plain).open(dialer, within, self._secure)
 
 
-class _Proof:
-    """Waits for the connection for requests, then gets the probe its own."""
+@final
+class ProbeConnection(Asker):
+    """A probe's connection to a pod, also while it is opened (activator.probing.probe.Connection).
 
-    def __init__(self, plain: Pool, dialer: Dialer, within: float) -> None:
+    Attributes:
+        pod: the connection itself, once it is open.
+        reused: whether it has carried a response before.
+    """
+
+    __slots__ = ("_answered", "_dialer", "_plain", "_proving", "_within", "pod", "reused")
+
+    pod: Http1Pod
+
+    def __init__(self, plain: Pool) -> None:
         self._plain = plain
+        self._dialer: Dialer | None = None
+        self._within = 0.0
+        self._proving = False  # what is opened is a connection for requests
+        self._answered: Answered | None = None
+        self.reused = False
+
+    # -- for the pool of a probe ----------------------------------------------------------------
+
+    def hold(self, pod: Http1Pod) -> None:
+        """Use a connection that is open."""
+        self.pod = pod
+        self.reused = pod.reused
+
+    def open(self, dialer: Dialer, within: float, secure: Pool | None) -> None:
+        """Open the connection.
+
+        Arguments:
+            within: seconds for each step.
+            secure: the connections for requests, if one of those has to be opened before.
+        """
         self._dialer = dialer
         self._within = within
+        self._proving = secure is not None and not secure.reachable
+        pool = secure if self._proving and secure is not None else self._plain
+        pool.dial(self, within)
+
+    # -- for the probe --------------------------------------------------------------------------
+
+    def send(self, owner: Answered, data: bytes) -> None:
+        """Begin a request; the response goes to ``owner``."""
+        self._answered = owner
+        self.pod.send(self, data)
+
+    def abandon(self) -> None:
+        """End the request: its response is of no more use."""
+        self._answered = None
+        self.pod.cancel()
+
+    def give_back(self) -> None:
+        """Keep the connection for a request; nothing was sent on it."""
+        self.pod.give_back()
+
+    # -- what comes of it -----------------------------------------------------------------------
 
     @property
     def wants_connection(self) -> bool:
-        """See Dialer."""
-        return self._dialer.wants_connection
+        """See Asker."""
+        return self._dialer is not None and self._dialer.wants_connection
 
-    def on_dialed(self, upstream: Http1Pod) -> None:
-        """See Dialer."""
-        upstream.give_back()
-        connection = self._plain.take()
-        if connection is None:
-            self._plain.dial(self._dialer, self._within)
-        else:
-            self._dialer.on_dialed(connection)
+    def pause_sending(self) -> None:
+        """See Asker: a probe is smaller than any buffer."""
+
+    def resume_sending(self) -> None:
+        """See Asker."""
+
+    def on_connected(self, side: PodSide) -> None:
+        """See Asker."""
+        if self._proving:
+            self._proving = False
+            side.give_back()
+            idle = self._plain.take()
+            if idle is None:
+                self._plain.dial(self, self._within)
+                return
+            side = idle
+        assert isinstance(side, Http1Pod)
+        self.hold(side)
+        dialer, self._dialer = self._dialer, None
+        if dialer is not None:
+            dialer.on_dialed(self)
 
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """See Dialer."""
-        self._dialer.on_dial_failed(error, cause)
+        """See Asker."""
+        dialer, self._dialer = self._dialer, None
+        if dialer is not None:
+            dialer.on_dial_failed(error, cause)
+
+    def on_interim(self, response: Response | ResponseFields) -> None:
+        """See Asker: a 1xx says nothing. A 101 leaves the probe without a response."""
+
+    def on_response(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        complete: bool,
+    ) -> None:
+        """See Asker."""
+        if self._answered is not None and isinstance(response, Response):
+            self._answered.on_response(response, raw, payload, complete)
+
+    def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
+        """See Asker."""
+        if self._answered is not None:
+            self._answered.on_payload(payload, complete, trailers)
+
+    def on_lost(self, error: str, answered: bool) -> None:
+        """See Asker."""
+        owner, self._answered = self._answered, None
+        if owner is not None:
+            owner.on_lost(error, answered)
+
+    def on_reset(self, code: int, answered: bool) -> None:
+        """See Asker: there are no resets in HTTP/1."""
+
+    def on_refused(self, error: str) -> None:
+        """See Asker: there are no refusals in HTTP/1."""
+
+    def on_other_protocol(self, error: str) -> None:
+        """See Asker: a probe is sent in HTTP/1 alone."""
+        if self._answered is None:
+            self.on_dial_failed(error, "connect-failed")
+        else:
+            self.on_lost(f"malformed answer: {error}", True)

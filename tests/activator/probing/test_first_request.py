@@ -15,6 +15,7 @@ from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.proxy.pods.probe_pool import ProbePools
 from activator.tasks import Tasks
 from tests.activator.probing.world import APP, Nobody
 from tests.conftest import UVLOOP, VIRTUAL
@@ -72,7 +73,7 @@ class World:
         if clock is not None:
             self.driver.clock = clock  # type: ignore[assignment] # a clock of the test
         self.pools = ConnectionPools(PoolLimits(), tasks.start, self.driver.clock)
-        self.prober = PodProber(self.driver, self.pools, 0.3, 256, lambda: 0.5)
+        self.prober = PodProber(self.driver, ProbePools(self.pools), 0.3, 256, lambda: 0.5)
         self.driver.prober, self.driver.pools = self.prober, self.pools
         self.proxy = Proxy(
             self.driver,

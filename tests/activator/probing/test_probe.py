@@ -11,6 +11,7 @@ import pytest
 
 from activator.probing.probe import MAX_BODY, Probe
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.proxy.pods.probe_pool import ProbePools
 from activator.tasks import Tasks
 from tests.activator.probing.world import until
 from tests.conftest import UVLOOP, VIRTUAL
@@ -62,7 +63,7 @@ class Server:
         def on_done(probe: Probe, kind: str, text: str) -> None:
             done.set_result(Verdict(kind, text))
 
-        Probe(self.pod, TIMEOUT, on_done).start(self.pools.of(self.pod))
+        Probe(self.pod, TIMEOUT, on_done).start(ProbePools(self.pools).of(self.pod))
         return await done  # type: ignore[no-any-return] # a future of anything
 
 
@@ -254,7 +255,7 @@ async def test_abandoned_probe_says_nothing_and_closes_its_connection() -> None:
     async with serving(None) as server:
         verdicts: list[str] = []
         probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
-        probe.start(server.pools.of(server.pod))
+        probe.start(ProbePools(server.pools).of(server.pod))
         await until(0.1)
         assert len(server.heads) == 1
         probe.abandon()
@@ -269,7 +270,7 @@ async def test_connection_that_comes_after_the_probe_was_abandoned_is_kept_for_a
     async with serving(ok(b"queue")) as server:
         verdicts: list[str] = []
         probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
-        probe.start(server.pools.of(server.pod))
+        probe.start(ProbePools(server.pools).of(server.pod))
         probe.abandon()
         await until(0.1)
         assert verdicts == []

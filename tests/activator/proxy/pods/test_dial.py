@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
+from activator.proxy.pods.probe_pool import ProbePool
 from activator.tasks import Tasks
 from activator.tls.internal import DATA_PLANE, InternalTls
 from activator.tls.parameters import TlsParameters
@@ -42,6 +43,11 @@ class Dialer:
         return self.upstream or self.failures
 
 
+def secure(pools: ConnectionPools, tracker: PodTracker) -> ProbePool:
+    """The connections that requests use, as a probe gets those that it uses."""
+    return ProbePool(pools.of(tracker), None)
+
+
 class Bench:
     """Pools that use TLS, and one pod."""
 
@@ -69,7 +75,7 @@ class Bench:
 
     async def dial(self, within: float = 5.0) -> Dialer:
         dialer = Dialer()
-        self.pools.of(await self.tracker()).dial(dialer, within)
+        secure(self.pools, await self.tracker()).dial(dialer, within)
         await until(lambda: dialer.done)
         return dialer
 
@@ -87,7 +93,7 @@ async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how)
     bench.pod.context = pod_context(ca, *names, **how)
     dialer = await bench.dial()
     if dialer.upstream is not None:
-        assert dialer.upstream.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
+        assert dialer.upstream.pod.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
         dialer.upstream.abandon()
     await bench.close()
     return dialer.failures[0] if dialer.failures else ("", "")
@@ -156,7 +162,7 @@ async def test_a_port_without_tls(anyio_backend, protocol, error, cause):
     host = free_address()
     server = await loop.create_server(protocol, host, 8112)
     dialer = Dialer()
-    bench.pools.of(await bench.tracker(f"{host}:8012")).dial(dialer, within=0.2)
+    secure(bench.pools, await bench.tracker(f"{host}:8012")).dial(dialer, 0.2)
     passed = asyncio.Event()
     loop.call_later(0.5, passed.set)
     await passed.wait()
@@ -168,7 +174,7 @@ async def test_a_port_without_tls(anyio_backend, protocol, error, cause):
 async def test_a_port_that_nobody_listens_on(anyio_backend):
     bench = Bench()
     dialer = Dialer()
-    bench.pools.of(await bench.tracker(f"{free_address()}:8012")).dial(dialer)
+    secure(bench.pools, await bench.tracker(f"{free_address()}:8012")).dial(dialer, 5.0)
     await until(lambda: dialer.done)
     assert dialer.failures == [("TLS on port 8112: connection refused", "connect-failed")]
     await bench.close()
@@ -188,7 +194,7 @@ async def test_the_port_for_requests_is_another_and_that_for_probes_stays(
     bench = Bench()
     tracker = await bench.tracker(address)
     tracker.is_service = is_service
-    pool, plain = bench.pools.of(tracker), bench.pools.plain(tracker)
+    pool, plain = bench.pools.of(tracker).target, bench.pools.plain(tracker).target
     assert (pool.host, pool.port) == (host, port)
     assert pool.host_lines.startswith(line)
     assert plain.probe_lines == b"Host: %b\r\n" % address.encode()
@@ -202,17 +208,17 @@ async def test_a_root_that_is_withdrawn_closes_idle_connections_and_busy_ones_wh
     tracker = await bench.tracker()
     dialers = [Dialer(), Dialer()]
     for dialer in dialers:
-        bench.pools.of(tracker).dial(dialer)
+        secure(bench.pools, tracker).dial(dialer, 5.0)
     await until(lambda: all(dialer.done for dialer in dialers))
     idle, busy = (dialer.upstream for dialer in dialers)
     idle.give_back()
     bench.tls.set_secret(secret(bench.ca, trusted=trustme.CA()))
     await until(lambda: bench.pools.connections == 1)
-    assert not busy.transport.is_closing()
+    assert not busy.pod.transport.is_closing()
     busy.give_back()
     await until(lambda: bench.pools.connections == 0)
     dialer = Dialer()
-    bench.pools.of(tracker).dial(dialer)
+    secure(bench.pools, tracker).dial(dialer, 5.0)
     await until(lambda: dialer.done)
     assert "unable to get local issuer" in dialer.failures[0][0]
     await bench.close()
@@ -225,7 +231,7 @@ async def test_a_root_that_is_added_closes_nothing_and_counts_from_the_next_conn
     bench = Bench()
     tracker = await bench.tracker()
     old = Dialer()
-    bench.pools.of(tracker).dial(old)
+    secure(bench.pools, tracker).dial(old, 5.0)
     await until(lambda: old.done)
     old.upstream.give_back()
     bench.tls.set_bundles((new.cert_pem.bytes().decode(),))
@@ -233,7 +239,7 @@ async def test_a_root_that_is_added_closes_nothing_and_counts_from_the_next_conn
     bench.pod.context = pod_context(new)
     await bench.pod.listen()
     dialer = Dialer()
-    bench.pools.of(tracker).dial(dialer)
+    secure(bench.pools, tracker).dial(dialer, 5.0)
     await until(lambda: dialer.done)
     assert dialer.failures == []
     assert bench.pools.connections == 2

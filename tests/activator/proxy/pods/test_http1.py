@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from activator.proxy.pods.http1 import MAX_HEAD, MAX_INTERIM, lost_error
+from activator.proxy.pods.http1 import lost_error
+from activator.proxy.pods.probe_pool import ProbePools
+from activator.proxy.pods.response_reader import MAX_HEAD, MAX_INTERIM
 from tests.activator.proxy.world import (
     PodConnection,
     answer_whole,
@@ -97,20 +99,21 @@ async def test_a_head_that_comes_in_small_pieces_costs_no_more_than_its_length(w
 
 def _feed(upstream, data):
     """Have the loop read so much."""
-    upstream.get_buffer(-1)[: len(data)] = data
-    upstream.buffer_updated(len(data))
+    upstream.pod.get_buffer(-1)[: len(data)] = data
+    upstream.pod.buffer_updated(len(data))
 
 
 async def _upstream(world):
     (tracker,) = world.revision().pods()
     dialer = _Dialer()
-    world.pools.of(tracker).dial(dialer)
+    ProbePools(world.pools).of(tracker).dial(dialer, 5.0)
     await until(lambda: dialer.upstream)
     return dialer.upstream
 
 
 class _Dialer:
     upstream = None
+    wants_connection = True
 
     def on_dialed(self, upstream) -> None:
         self.upstream = upstream
@@ -130,10 +133,6 @@ class _Owner:
 
     def on_response(self, response, raw, payload, complete) -> None:
         self.complete = complete
-
-    def pause_sending(self) -> None: ...
-
-    def resume_sending(self) -> None: ...
 
 
 async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again_there(world):
@@ -165,11 +164,11 @@ async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
         owner = _Owner()
         upstream.send(owner, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         if paused:
-            upstream.pause_writing()
+            upstream.pod.pause_writing()
         _feed(upstream, ok())
         assert owner.complete
         assert world.pools.idle == (0 if paused else 1)
-        upstream.transport.abort()
+        upstream.pod.transport.abort()
         await until(lambda: world.pools.connections == 0)
 
 

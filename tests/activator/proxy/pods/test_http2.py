@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from activator.proxy.http2 import frames
-from activator.proxy.pods.http1 import MAX_INTERIM
+from activator.proxy.pods.response_reader import MAX_INTERIM
 from tests.activator.proxy.client.test_http2 import BEGIN, block, raw
 from tests.activator.proxy.http2.peers import Headers, Message, Peer, answer_hello
+from tests.activator.proxy.pods.test_http2_pool import pools_of
 from tests.activator.proxy.world import until
 
 Script = Callable[[Peer, int, Message], None]
@@ -164,18 +165,17 @@ async def test_requests_that_come_and_go_do_not_pile_up_for_a_pod_that_reads_not
     other = await http2.client()
     waits = other.ask(b"/", b"POST")
     await until(lambda: pod.requests)
-    (pool,) = (each.http2 for each in http2.world.pools._http2)
-    (upstream,) = pool._connections
+    ((upstream,),) = (pool.shared for pool in pools_of(http2.world))
     largest = 0
     head = block((b"x", b"y" * 16_000))
     for _ in range(20):
         crowd = b"".join(frames.headers(n, head, ended=True) for n in range(1, 121, 2))
         client = await raw(http2, BEGIN + crowd)
-        await until(lambda: http2.world.in_flight == 61 or upstream.is_ending())
-        largest = max(largest, upstream.transport.get_write_buffer_size())
+        await until(lambda: http2.world.in_flight == 61 or upstream.link.ending)
+        largest = max(largest, upstream.link.transport.get_write_buffer_size())
         client.abort()
         await until(lambda: http2.world.in_flight <= 1)
-        if upstream.is_ending():
+        if upstream.link.ending:
             break
     assert (await other.answer(waits)).status == 502
     assert (await other.answer(other.ask())).body == b"hello"

@@ -17,6 +17,12 @@ from tests.activator.proxy.world import until
 from throttler.outliers import PAUSE
 
 
+def pools_of(world):
+    """The pools that have connections in HTTP/2."""
+    pools = [world.pools.of(tracker) for tracker in world.revision().pods()]
+    return [pool for pool in pools if pool.shared]
+
+
 async def test_requests_that_come_while_a_connection_opens_share_it(http2):
     pod = await http2.pod()
     http2.list()
@@ -36,7 +42,7 @@ async def test_a_connection_that_is_idle_is_closed(http2):
     pools = http2.world.pools
     pools.close_expired()
     assert pools.connections == 1
-    (pool,) = (each.http2 for each in pools._http2)
+    (pool,) = pools_of(http2.world)
     pool.close_idle(http2.world.now() + IDLE_TIMEOUT)
     await until(lambda: pod.connections[0].lost)
     assert pools.connections == 0
@@ -58,9 +64,8 @@ async def test_the_kernel_is_told_to_give_up_a_pod_that_has_vanished(http2):
     await http2.serving()
     client = await http2.client()
     await client.answer(client.ask())
-    (pool,) = (each.http2 for each in http2.world.pools._http2)
-    (connection,) = pool._connections
-    sock = connection.transport.get_extra_info("socket")
+    ((connection,),) = (pool.shared for pool in pools_of(http2.world))
+    sock = connection.link.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15

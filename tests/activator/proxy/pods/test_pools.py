@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+from math import inf
 
 import pytest
 
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.pools import IDLE_TIMEOUT, PoolLimits
+from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.proxy.world import (
     NAME,
     NAMESPACE,
@@ -38,27 +40,36 @@ class Dialer:
         self.failures.append((error, cause))
 
 
-def pool_of(world):
+def tracker_of(world):
     (tracker,) = world.revision().pods()
-    return world.pools.of(tracker)
+    return tracker
+
+
+def pool_of(world):
+    return world.pools.of(tracker_of(world))
+
+
+def probes_of(world):
+    """The same connections, as a probe gets them."""
+    return ProbePools(world.pools).of(tracker_of(world))
 
 
 async def dialed(pool, count: int = 1):
     dialer = Dialer()
     for _ in range(count):
-        pool.dial(dialer)
+        pool.dial(dialer, inf)
     await until(lambda: len(dialer.upstreams) == count)
     return dialer.upstreams
 
 
 async def test_the_connection_that_was_used_last_is_used_first(world):
     await world.serving()
-    pool = pool_of(world)
+    pool = probes_of(world)
     first, second = await dialed(pool, 2)
     first.give_back()
     second.give_back()
-    assert pool.take() is second
-    assert pool.take() is first
+    assert pool.take().pod is second.pod
+    assert pool.take().pod is first.pod
     assert pool.take() is None
     assert world.pools.idle == 0
     for upstream in (first, second):
@@ -112,14 +123,14 @@ async def test_a_close_that_the_loop_has_not_seen_yet_is_noticed(world):
     pool = pool_of(world)
     pod.connections[0].transport.abort()
     await until(lambda: pod.connections[0].closed)  # the loop may hear of it only later
-    assert pool.take_alive() is None
+    assert pool.take(alive=True) is None
 
 
 async def test_idle_connections_are_closed_after_their_time(world):
     pod = await world.serving()
     await world.ask()
     clock = world.driver.clock
-    world.pools.clock = lambda: clock() + IDLE_TIMEOUT + 1
+    world.pools.resources.clock = lambda: clock() + IDLE_TIMEOUT + 1
     world.pools.close_expired()
     await until(lambda: not pod.open)
     assert world.pools.connections == 0
@@ -130,7 +141,7 @@ async def test_connections_that_were_used_lately_are_kept(world):
     pod = await world.serving()
     await world.ask()
     clock = world.driver.clock
-    world.pools.clock = lambda: clock() + IDLE_TIMEOUT - 1
+    world.pools.resources.clock = lambda: clock() + IDLE_TIMEOUT - 1
     world.pools.close_expired()
     await turns(20)
     assert len(pod.open) == 1
@@ -160,7 +171,7 @@ async def test_a_refused_dial_says_so(world):
     pod = await world.serving()
     await pod.refuse()
     dialer = Dialer()
-    pool_of(world).dial(dialer)
+    probes_of(world).dial(dialer, inf)
     await until(lambda: dialer.failures)
     assert dialer.failures == [("connection refused", "connect-failed")]
 
@@ -169,7 +180,7 @@ async def test_a_dial_that_nobody_answers_ends_in_time(world):
     hole = await world.unreachable()
     world.revise(hole)
     dialer = Dialer()
-    pool_of(world).dial(dialer, within=0.1)
+    probes_of(world).dial(dialer, 0.1)
     while not dialer.failures:
         await world.clock_moves(0.02)
     assert dialer.failures == [("connect timed out after 0.1 s", "connect-timeout")]
@@ -187,7 +198,7 @@ async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
 
     monkeypatch.setattr(Http1Pod, "connection_made", dropped)
     dialer = Dialer()
-    pool_of(world).dial(dialer)
+    probes_of(world).dial(dialer, inf)
     await until(lambda: dialer.failures or dialer.upstreams)
     assert dialer.failures == [("the pod closed the new connection", "connect-failed")]
 
@@ -195,14 +206,14 @@ async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(world, wanted):
     await world.serving()
-    pool, dialer = pool_of(world), Dialer()
+    pool, dialer = probes_of(world), Dialer()
     dialer.wants_connection = wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     next_file = os.dup(0)
     os.close(next_file)
     resource.setrlimit(resource.RLIMIT_NOFILE, (next_file, hard))
     try:
-        pool.dial(dialer)
+        pool.dial(dialer, inf)
         await world.clock_moves(0.2)
         assert dialer.upstreams == []
     finally:
@@ -219,8 +230,8 @@ async def test_kernel_keep_alive_is_on(world):
     import socket
 
     await world.serving()
-    (upstream,) = await dialed(pool_of(world))
-    sock = upstream.transport.get_extra_info("socket")
+    (upstream,) = await dialed(probes_of(world))
+    sock = upstream.pod.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     upstream.abandon()
 
@@ -240,9 +251,9 @@ async def test_the_pods_address_in_both_families(world, address, host, port, lin
     dests = Dests(frozenset([Dest(address)]))
     world.driver.set_dests(RevisionID("ns", "rev"), {AppProtocol.HTTP1: dests})
     pool = pool_of(world)
-    assert (pool.host, pool.port) == (host, port)
-    assert pool.host_lines == line + b"K-Proxy-Request: activator\r\n"
-    assert pool.probe_lines == line
+    assert (pool.target.host, pool.target.port) == (host, port)
+    assert pool.target.host_lines == line + b"K-Proxy-Request: activator\r\n"
+    assert pool.target.probe_lines == line
 
 
 async def test_with_passthrough_a_mesh_is_asked_for_the_private_service_from_the_next_request_on(
@@ -252,7 +263,7 @@ async def test_with_passthrough_a_mesh_is_asked_for_the_private_service_from_the
     await world.ask()
     world.pools.set_passthrough(True)
     await world.ask(request(fields=b"K-Passthrough-Lb: mine\r\n"))
-    assert pool_of(world).probe_lines == b"Host: rev-private.ns\r\nK-Passthrough-Lb: true\r\n"
+    assert probes_of(world).probe_lines == b"Host: rev-private.ns\r\nK-Passthrough-Lb: true\r\n"
     world.pools.set_passthrough(False)
     await world.ask()
     hosts = [seen.all(b"host") for seen in pod.requests]

@@ -7,7 +7,7 @@ import asyncio
 import trustme
 
 from activator.proxy.pods.probe_pool import ProbePools
-from tests.activator.proxy.pods.test_dial import Bench, Dialer
+from tests.activator.proxy.pods.test_dial import Bench, Dialer, secure
 from tests.activator.proxy.tls_world import pod_context
 from tests.activator.proxy.world import until
 
@@ -47,13 +47,13 @@ async def test_the_first_probe_opens_the_connection_of_the_first_request(anyio_b
     await bench.start()
     first = await bench.probe()
     assert first.failures == []
-    assert first.upstream.transport.get_extra_info("sslcontext") is None
+    assert first.upstream.pod.transport.get_extra_info("sslcontext") is None
     first.upstream.give_back()
     ready = bench.pools.of(bench.tracked).take()
     assert ready is not None
     assert ready.transport.get_extra_info("sslcontext") is not None
-    ready.abandon()
-    assert (await bench.probe()).upstream is first.upstream
+    ready.cancel()
+    assert (await bench.probe()).upstream.pod is first.upstream.pod
     first.upstream.abandon()
     assert (bench.plain, len(bench.pod.connections)) == (1, 1)
     await bench.end()
@@ -73,10 +73,10 @@ async def test_a_probe_asks_again_after_a_request_could_not_connect(anyio_backen
     bench = Probed()
     await bench.start()
     (await bench.probe()).upstream.give_back()
-    bench.pools.of(bench.tracked).take().abandon()
+    bench.pools.of(bench.tracked).take().cancel()
     await bench.pod.refuse()
     failed = Dialer()
-    bench.pools.of(bench.tracked).dial(failed)
+    secure(bench.pools, bench.tracked).dial(failed, 5.0)
     await until(lambda: failed.done)
     ((error, _),) = (await bench.probe()).failures
     assert error == "TLS on port 8112: connection refused"
@@ -91,5 +91,8 @@ async def test_without_tls_probes_and_requests_share_their_connections(anyio_bac
     bench = Probed()
     bench.pools.tls = None
     await bench.start()
-    assert bench.probing.of(bench.tracked) is bench.pools.of(bench.tracked)
+    probe = await bench.probe()
+    probe.upstream.give_back()
+    assert bench.pools.of(bench.tracked).take() is probe.upstream.pod
+    probe.upstream.abandon()
     await bench.end()

@@ -1,0 +1,248 @@
+"""The connections to one pod, in both versions of HTTP.
+
+In HTTP/1 one connection carries one request at a time: those without one are idle, and the newest
+is used first. In HTTP/2 one connection carries many: the first with room is used. Everything per
+request is O(1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import final
+
+from activator.keepalive import SocketKind, find_dead
+from activator.proxy.exchange.retry import may_be_lost
+from activator.proxy.exchange.sides import Asker, PodSide
+from activator.proxy.message.grpc import is_grpc
+from activator.proxy.message.request import Request
+from activator.proxy.message.version import HTTP_2, Version
+from activator.proxy.pods.capacity import Capacity
+from activator.proxy.pods.dialing import Dial, SharedDial
+from activator.proxy.pods.home import Home
+from activator.proxy.pods.http1 import Http1Pod
+from activator.proxy.pods.http2 import Http2Pod
+from activator.proxy.pods.resources import Resources
+from activator.proxy.pods.stream import PodStream
+from activator.proxy.pods.target import Target
+
+
+@final
+class Pool(Home):
+    """The connections to one pod, all of them plain or all of them over TLS.
+
+    A request goes out in its client's version of HTTP, unless the pod was found to speak the other
+    one alone.
+
+    Attributes:
+        idle: connections in HTTP/1 without a request, the newest last.
+        shared: connections in HTTP/2.
+        reachable: whether the last attempt to open a connection has succeeded.
+    """
+
+    __slots__ = (
+        "_dial",
+        "capacity",
+        "gone",
+        "idle",
+        "known_as",
+        "may_have_idle",
+        "reachable",
+        "resources",
+        "shared",
+        "target",
+    )
+
+    def __init__(self, resources: Resources, target: Target) -> None:
+        self.resources = resources
+        self.target = target
+        self.capacity = Capacity()
+        self.may_have_idle = False
+        self.known_as: Version | None = None
+        self.gone = False
+        self.idle: list[Http1Pod] = []
+        self.shared: list[Http2Pod] = []
+        self._dial: SharedDial | None = None
+        self.reachable = False
+
+    # -- for exchanges --------------------------------------------------------------------------
+
+    def side_for(self, request: Request, *, fresh: bool) -> PodSide | None:
+        """See PodPool."""
+        known = self.known_as
+        if request.version is HTTP_2 if known is None else self._goes_in_http2(request):
+            for connection in self.shared:
+                if connection.has_room():
+                    return PodStream(connection.carrier)
+            return None
+        if fresh:
+            return None
+        # What must not be sent twice goes on no connection that might be closed already.
+        return self.take(alive=not may_be_lost(request))
+
+    def dial_for(self, asker: Asker, request: Request) -> None:
+        """See PodPool."""
+        if self._goes_in_http2(request):
+            self.dial_shared(asker)
+        else:
+            self.dial(asker)
+
+    def _goes_in_http2(self, request: Request) -> bool:
+        known = self.known_as
+        if known is None or request.upgrade:
+            return request.version is HTTP_2
+        # gRPC has no other version: whether a pod speaks it is tried each time.
+        return known is HTTP_2 or (request.version is HTTP_2 and is_grpc(request.fields))
+
+    def count_answers(self) -> int:
+        """See PodPool."""
+        return self.capacity.answers
+
+    # -- connections in HTTP/1 ------------------------------------------------------------------
+
+    def take(self, *, alive: bool = False) -> Http1Pod | None:
+        """Return the idle connection that was used last, or None.
+
+        Arguments:
+            alive: only one that the pod has not closed, as the kernel has it.
+        """
+        idle = self.idle
+        while idle:
+            pod = idle.pop()
+            self.resources.idle -= 1
+            if pod.transport.is_closing():
+                continue
+            if not alive or pod.alive():
+                return pod
+            pod.cancel()
+        return None
+
+    def put(self, side: PodSide) -> None:
+        """See Home."""
+        assert isinstance(side, Http1Pod)
+        resources, idle = self.resources, self.idle
+        limits = resources.limits
+        if self.gone or len(idle) >= limits.max_idle_per_pod or resources.idle >= limits.max_idle:
+            side.transport.close()
+            return
+        side.reused = True
+        side.idle_since = resources.now
+        idle.append(side)
+        resources.idle += 1
+        if side.reads_slowly:
+            side.expect_slow_reading(False)
+        if not self.may_have_idle:
+            resources.with_idle(self)
+        if resources.files.waiting:
+            resources.files.freed()
+
+    def dial(self, asker: Asker, within: float = inf) -> None:
+        """Open a connection in HTTP/1 for ``asker``.
+
+        Arguments:
+            within: seconds, see dialing.
+        """
+        self.resources.start(Dial(self, asker, within).run())
+
+    def dialed(self) -> None:
+        """See Home."""
+        self.reachable = True
+
+    # -- connections in HTTP/2 ------------------------------------------------------------------
+
+    def dial_shared(self, asker: Asker) -> None:
+        """See Home."""
+        dial = self._dial
+        if dial is None:
+            dial = self._dial = SharedDial(self)
+            self.resources.start(dial.run())
+        dial.askers.append(asker)
+
+    def end_dial(self, connection: object | None) -> None:
+        """See Home."""
+        self._dial = None
+        if not isinstance(connection, Http2Pod):
+            return
+        self.reachable = True
+        # Not before: over TLS a pod proves only now that it is one of its namespace.
+        if not connection.link.transport.is_closing() and connection not in self.shared:
+            self.shared.append(connection)
+            if not self.may_have_idle:
+                self.became_idle()
+
+    def became_idle(self) -> None:
+        """See Home."""
+        self.resources.with_idle(self)
+
+    # -- both -----------------------------------------------------------------------------------
+
+    def take_idle(self, *, http2: bool) -> object | None:
+        """See Home."""
+        if not http2:
+            return self.take(alive=True)
+        for connection in self.shared:
+            if connection.has_room():
+                return connection
+        return None
+
+    def speaks(self, version: Version) -> None:
+        """See Home."""
+        self.known_as = version
+
+    def failed(self, error: str) -> str:
+        """See Home."""
+        self.reachable = False
+        return self.target.describe(error)
+
+    def opened(self, transport: asyncio.BaseTransport) -> None:
+        """See Home."""
+        self.resources.connections += 1
+        find_dead(transport.get_extra_info("socket"), SocketKind.POD)
+
+    def closed(self, connection: object) -> None:
+        """See Home."""
+        if isinstance(connection, Http2Pod):
+            if connection in self.shared:
+                self.shared.remove(connection)
+        elif isinstance(connection, Http1Pod) and connection in self.idle:
+            self.idle.remove(connection)
+            self.resources.idle -= 1
+        self.resources.closed(connection)
+
+    def close_oldest_idle(self) -> object | None:
+        """See resources.IdlePool."""
+        if self.idle:
+            pod = self.idle.pop(0)
+            self.resources.idle -= 1
+            pod.cancel()  # at once: the end of TLS would wait for the pod
+            return pod
+        idle = [each for each in self.shared if each.is_idle_since(inf)]
+        if not idle:
+            return None
+        oldest = min(idle, key=_idle_since)
+        oldest.close()
+        return oldest
+
+    def close_idle(self, before: float = inf) -> None:
+        """Close the connections that have been idle since before that time."""
+        for connection in list(self.shared):
+            if connection.is_idle_since(before):
+                connection.close()
+        while self.idle and self.idle[0].idle_since < before:
+            self.idle.pop(0).transport.close()
+            self.resources.idle -= 1
+
+    def retire_shared(self) -> None:
+        """Send no more requests on connections in HTTP/2; what runs on them is finished."""
+        for connection in list(self.shared):
+            connection.retire()
+
+    def retire(self) -> None:
+        """Keep no connection: the pod is gone, or not trusted any more. What runs is finished."""
+        self.gone = True
+        self.retire_shared()
+        self.close_idle()
+
+
+def _idle_since(connection: Http2Pod) -> float:
+    return connection.idle_since

@@ -1,0 +1,163 @@
+"""A pod's response in HTTP/1, read from bytes however they are cut. Pure: no transport, no pool."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from activator.proxy.http2.frames import HEAD_BYTES
+from activator.proxy.message.body import Body, CloseBody
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.response import Response, read_response, with_crlf
+
+#: Bytes of a response head (Go's transport: 10 MiB by default, envoy 60 KiB).
+MAX_HEAD: Final = 1 << 20
+#: Interim (1xx) responses to one request (Go: 5, then by bytes).
+MAX_INTERIM: Final = 16
+#: A server of HTTP/2 responds to a request in HTTP/1 with one of these frames: SETTINGS or GOAWAY
+#: (RFC 9113 section 3.4). The first byte is of a length; no response in HTTP/1 begins with it.
+_HTTP2_TYPES: Final = (b"\x04", b"\x07")
+
+
+def is_http2(data: bytes) -> bool:
+    """Return whether data begins with a frame that begins HTTP/2."""
+    return data[:1] == b"\x00" and data[3:4] in _HTTP2_TYPES and data[5:9] == bytes(4)
+
+
+@final
+class ResponseReader:
+    """The response to one request after the other on one connection.
+
+    Keeps nothing of a response that has ended: connections are idle for long.
+
+    Attributes:
+        to_head: whether the request is a HEAD: its response has no body.
+        interim: how many interim responses have come; 0 is set with each request.
+        raw: head and payload in one piece as they came, where nothing else came.
+        rest: what came behind an interim head.
+        ended: whether the response has ended.
+        keeps: whether the connection may carry another request.
+    """
+
+    __slots__ = ("_body", "_part", "ended", "interim", "keeps", "raw", "rest", "to_head")
+
+    def __init__(self) -> None:
+        self.to_head = False
+        self.interim = 0
+        self.raw: bytes | None = None
+        self.rest = b""
+        self.ended = False
+        self.keeps = False
+        self._body: Body | None = None
+        self._part: bytearray | None = None
+
+    def read_head(
+        self, data: bytes, payload: list[bytes], *, as_it_came: bool = True
+    ) -> Response | None:
+        """Read a head, and what came behind it; return None as long as it has no end.
+
+        Arguments:
+            payload: what came of the body is added to it.
+            as_it_came: whether no line end was changed.
+
+        Raises:
+            FramingError: it is malformed, or an interim one too many.
+        """
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return self._read_odd_head(data, payload)
+        whole = end == len(data)
+        try:
+            response = read_response(data if whole else data[:end], to_head=self.to_head)
+        except FramingError:
+            # Only here can a bare LF be: the reader takes no head that has one.
+            changed = with_crlf(data)
+            if changed is None:
+                raise
+            return self.read_head(changed, payload, as_it_came=False)
+        if response.status < 200:
+            self._count_interim(response, data[end:])
+            return response
+        body = self._body = response.body
+        if body is None:
+            left: bytes | None = b"" if whole else data[end:]
+        else:
+            left = None if whole else body.feed(data[end:], payload)
+        self.ended = left is not None
+        self.keeps = response.keep_alive and not left
+        self.raw = data if as_it_came and not left else None
+        return response
+
+    def _read_odd_head(self, data: bytes, payload: list[bytes]) -> Response | None:
+        """Read a head that CRLF CRLF does not end: it ends otherwise, or not yet."""
+        changed = with_crlf(data)
+        if changed is not None:
+            return self.read_head(changed, payload, as_it_came=False)
+        if len(data) > MAX_HEAD:
+            raise FramingError("the head is too large", 502)
+        if data[:1] == b"\x00" and len(data) >= HEAD_BYTES:
+            raise FramingError("no HTTP/1", 502)
+        self._part = bytearray(data)
+        return None
+
+    def _count_interim(self, response: Response, rest: bytes) -> None:
+        self.interim += 1
+        if self.interim > MAX_INTERIM:
+            raise FramingError("too many interim answers", 502)
+        if response.status == 101:
+            self._part = bytearray(rest)
+        else:
+            self.rest = rest
+
+    def read_more_head(self, data: bytes, payload: list[bytes]) -> Response | None:
+        """Read on in a head of which a part has come, or behind an interim one; see ``read_head``.
+
+        Only the new bytes are searched, so that small pieces cost no more than large ones.
+
+        Raises:
+            FramingError: see ``read_head``.
+        """
+        part = self._part
+        if part is None:
+            return self.read_head(data, payload)
+        known = max(0, len(part) - 3)
+        part += data
+        ends = part.find(b"\n\r\n", known) >= 0 or part.find(b"\n\n", known) >= 0
+        ends = ends or (part[:1] == b"\x00" and len(part) >= HEAD_BYTES)
+        if not ends and len(part) <= MAX_HEAD:
+            return None
+        self._part = None
+        try:
+            return self.read_head(bytes(part), payload)
+        except FramingError:
+            self._part = part  # for is_http2
+            raise
+
+    def read_body(self, data: bytes, payload: list[bytes]) -> bytes:
+        """Read on in the body; return its trailers, as lines, where it ends.
+
+        Raises:
+            FramingError: it is malformed.
+        """
+        body = self._body
+        assert body is not None
+        left = body.feed(data, payload)
+        if left is None:
+            return b""
+        self.ended = True
+        if left:
+            self.keeps = False
+        return body.trailers
+
+    def ends_by_close(self) -> bool:
+        """Return whether the end of the connection ends the body."""
+        return isinstance(self._body, CloseBody)
+
+    def is_http2(self, data: bytes) -> bool:
+        """Return whether these bytes of a malformed head are HTTP/2, and nothing came before."""
+        part = self._part
+        return not self.interim and is_http2(data if part is None else bytes(part))
+
+    def take_early(self) -> bytes:
+        """Return what came behind a 101."""
+        early, self._part = self._part, None
+        return b"" if early is None else bytes(early)

@@ -1,0 +1,240 @@
+"""One request on a pod's connection in HTTP/2: its stream, as the pod's side of an exchange."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from activator.proxy.exchange.crossing import as_block
+from activator.proxy.exchange.observers import Trace
+from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.sides import Asker, ClientSide, PodSide, SwitchingSide
+from activator.proxy.http2.connection import Connection
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.http2.hpack import line
+from activator.proxy.http2.section import block_of, section_of, traced_section
+from activator.proxy.http2.stream import Stream
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.request import Request
+from activator.proxy.pods.capacity import Capacity
+from activator.proxy.pods.response_reader import MAX_INTERIM
+from activator.proxy.pods.target import Target
+
+_EXPECT: Final = line(b"expect", b"100-continue")
+_NO_ERROR: Final = int(ErrorCode.NO_ERROR)
+#: Statuses of responses without content (RFC 9110 section 6.4.1).
+_NO_CONTENT: Final = (204, 304)
+_CANCEL: Final = int(ErrorCode.CANCEL)
+
+
+@final
+class Carrier:
+    """What the streams of one connection know of it.
+
+    Attributes:
+        link: the connection itself.
+        target: where its pod is; capacity: how many streams that takes.
+        used: whether a request was answered on it.
+    """
+
+    __slots__ = ("capacity", "link", "target", "used")
+
+    def __init__(self, link: Connection, target: Target, capacity: Capacity) -> None:
+        self.link = link
+        self.target = target
+        self.capacity = capacity
+        self.used = False
+
+    def answered(self) -> None:
+        """Count a response."""
+        self.used = True
+        capacity = self.capacity
+        capacity.answers += 1
+        capacity.bearable += 1
+
+
+@final
+class PodStream(PodSide):
+    """One request on a pod's connection.
+
+    Attributes:
+        asker: who takes the response; None once that has ended, or is of no more use.
+        answered: whether the head of the final response has come.
+        to_head: whether the request is a HEAD: its response has no body.
+    """
+
+    __slots__ = ("_carrier", "_interim", "_stream", "answered", "asker", "to_head")
+
+    _stream: Stream
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self.asker: Asker | None = None
+        self.answered = False
+        self.to_head = False
+        self._interim = 0
+
+    def is_http2(self) -> bool:
+        """See PodSide."""
+        return True
+
+    def is_reused(self) -> bool:
+        """See PodSide."""
+        return self._carrier.used
+
+    def ask(
+        self,
+        asker: Asker,
+        client: ClientSide,
+        request: Request,
+        body: RequestBody,
+        trace: Trace | None,
+    ) -> None:
+        """See PodSide."""
+        self.asker = asker
+        self.to_head = request.method == b"HEAD"
+        carrier = self._carrier
+        target = carrier.target
+        front, rest = target.host_blocks()
+        section = request.section or section_of(request, client.address())
+        if trace is not None:
+            context = block_of(trace.sending(target.origin))
+            section = traced_section(request, section, client.address()) + context
+        head = b"".join((front, section, rest))
+        if request.expects_continue:
+            head += _EXPECT
+        trailers = body.trailers
+        if trailers and not request.section:
+            trailers = as_block(trailers)
+        ended = body.complete and not body.pieces and not trailers
+        link = carrier.link
+        # The numbers of its streams are odd and in a row.
+        stream = self._stream = Stream(link, 2 * link.opened + 1, link.flow.peer_window, self)
+        link.opened += 1
+        link.streams[stream.id] = stream
+        link.write_headers(stream, head, ended=ended)
+        if ended:
+            return
+        stream.on_sent = client.took
+        if body.pieces or body.complete:
+            stream.send(b"".join(body.pieces), trailers if body.complete else None)
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """See PodSide."""
+        data = payload[0] if len(payload) == 1 else b"".join(payload)
+        self._stream.send(data, trailers if ended else None)
+
+    def is_full(self) -> bool:
+        """See PodSide."""
+        return self._stream.left > 0
+
+    def pause(self, on: bool) -> None:
+        """See PodSide: nothing to do, its window holds the pod back."""
+
+    def took(self, size: int) -> None:
+        """See PodSide."""
+        self._stream.credit(size)
+
+    def detach(self, complete: bool) -> None:
+        """See PodSide: the rest of the request is of no more use."""
+        self.asker = None
+        stream = self._stream
+        stream.on_sent = None
+        if not stream.closed:
+            self._carrier.link.end(stream, _NO_ERROR)
+
+    def cancel(self) -> None:
+        """See PodSide."""
+        self.asker = None
+        self._carrier.link.end(self._stream, _CANCEL)
+
+    def switching(self) -> SwitchingSide | None:
+        """See PodSide."""
+        return None
+
+    def give_back(self) -> None:
+        """See PodSide: no stream has been opened."""
+
+    # -- the response ---------------------------------------------------------------------------
+
+    def on_response(self, response: ResponseFields, ended: bool) -> None:
+        """Handle the head of a response, perhaps an interim one.
+
+        Arguments:
+            ended: whether it ends the stream.
+
+        Raises:
+            FramingError: it breaks a rule; the stream is to be ended.
+        """
+        asker, stream = self.asker, self._stream
+        if asker is None:
+            return
+        if response.status < 200:
+            self._on_interim(asker, response, ended)
+            return
+        self.answered = True
+        if self.to_head or response.status in _NO_CONTENT:
+            self._on_bare_response(asker, response, ended)
+            return
+        stream.missing = response.length
+        if ended:
+            if response.length > 0:
+                raise FramingError("not as long as announced", 502)
+            self._end()
+        asker.on_response(response, None, [], ended)
+
+    def _on_interim(self, asker: Asker, response: ResponseFields, ended: bool) -> None:
+        if ended:
+            raise FramingError("an interim answer that ends the stream", 502)
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise FramingError("too many interim answers", 502)
+        asker.on_interim(response)
+
+    def _on_bare_response(self, asker: Asker, response: ResponseFields, ended: bool) -> None:
+        """Handle a response that its head ends, whatever a pod sends behind it.
+
+        See RFC 9110 section 6.4.1. Clients would take more for a fault of the connection.
+        """
+        if ended:
+            self._end()
+        else:
+            self._carrier.answered()
+            self._stream.owner = None
+            self._carrier.link.end(self._stream, _NO_ERROR)
+        asker.on_response(response, None, [], True)
+
+    def on_data(self, payload: bytes, trailers: bytes | None) -> None:
+        """Handle payload; ``trailers`` is None as long as there is more to come."""
+        asker = self.asker
+        if asker is None:
+            return
+        if trailers is None:
+            asker.on_payload([payload], False, b"")
+        else:
+            self._carrier.answered()
+            self._stream.owner = None
+            asker.on_payload([payload] if payload else [], True, trailers)
+
+    def on_trailers(self, trailers: bytes, ended: bool) -> None:
+        """Handle a header block behind the head.
+
+        Raises:
+            FramingError: it does not end the response, or the body is too short.
+        """
+        asker = self.asker
+        if asker is None:
+            return
+        if not ended:
+            raise FramingError("headers in the middle", 502)
+        if self._stream.missing > 0:
+            raise FramingError("not as long as announced", 502)
+        self._end()
+        asker.on_payload([], True, trailers)
+
+    def _end(self) -> None:
+        """The response ends with a header block."""
+        stream, carrier = self._stream, self._carrier
+        carrier.answered()
+        stream.owner = None
+        carrier.link.peer_ended(stream)
