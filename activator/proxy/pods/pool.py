@@ -78,7 +78,7 @@ class Pool(Home):
         if fresh:
             return None
         # What must not be sent twice goes on no connection that might be closed already.
-        return self.take(alive=not may_be_lost(request))
+        return self.take() if may_be_lost(request) else self.take_alive()
 
     def dial_for(self, asker: Asker, request: Request) -> None:
         """See PodPool."""
@@ -100,19 +100,20 @@ class Pool(Home):
 
     # -- connections in HTTP/1 ------------------------------------------------------------------
 
-    def take(self, *, alive: bool = False) -> Http1Pod | None:
-        """Return the idle connection that was used last, or None.
-
-        Arguments:
-            alive: only one that the pod has not closed, as the kernel has it.
-        """
+    def take(self) -> Http1Pod | None:
+        """Return the idle connection that was used last, or None."""
         idle = self.idle
         while idle:
             pod = idle.pop()
             self.resources.idle -= 1
-            if pod.transport.is_closing():
-                continue
-            if not alive or pod.alive():
+            if not pod.transport.is_closing():
+                return pod
+        return None
+
+    def take_alive(self) -> Http1Pod | None:
+        """Return an idle connection that the pod has not closed, as the kernel has it, or None."""
+        while (pod := self.take()) is not None:
+            if pod.alive():
                 return pod
             pod.cancel()
         return None
@@ -179,7 +180,7 @@ class Pool(Home):
     def take_idle(self, *, http2: bool) -> object | None:
         """See Home."""
         if not http2:
-            return self.take(alive=True)
+            return self.take_alive()
         for connection in self.shared:
             if connection.has_room():
                 return connection

@@ -50,14 +50,11 @@ class ResponseReader:
         self._body: Body | None = None
         self._part: bytearray | None = None
 
-    def read_head(
-        self, data: bytes, payload: list[bytes], *, as_it_came: bool = True
-    ) -> Response | None:
+    def read_head(self, data: bytes, payload: list[bytes]) -> Response | None:
         """Read a head, and what came behind it; return None as long as it has no end.
 
         Arguments:
             payload: what came of the body is added to it.
-            as_it_came: whether no line end was changed.
 
         Raises:
             FramingError: it is malformed, or an interim one too many.
@@ -73,7 +70,7 @@ class ResponseReader:
             changed = with_crlf(data)
             if changed is None:
                 raise
-            return self.read_head(changed, payload, as_it_came=False)
+            return self._read_changed(changed, payload)
         if response.status < 200:
             self._count_interim(response, data[end:])
             return response
@@ -84,14 +81,20 @@ class ResponseReader:
             left = None if whole else body.feed(data[end:], payload)
         self.ended = left is not None
         self.keeps = response.keep_alive and not left
-        self.raw = data if as_it_came and not left else None
+        self.raw = None if left else data
+        return response
+
+    def _read_changed(self, changed: bytes, payload: list[bytes]) -> Response | None:
+        """Read a head whose line ends were changed."""
+        response = self.read_head(changed, payload)
+        self.raw = None
         return response
 
     def _read_odd_head(self, data: bytes, payload: list[bytes]) -> Response | None:
         """Read a head that CRLF CRLF does not end: it ends otherwise, or not yet."""
         changed = with_crlf(data)
         if changed is not None:
-            return self.read_head(changed, payload, as_it_came=False)
+            return self._read_changed(changed, payload)
         if len(data) > MAX_HEAD:
             raise FramingError("the head is too large", 502)
         if data[:1] == b"\x00" and len(data) >= HEAD_BYTES:

@@ -45,13 +45,6 @@ class Carrier:
         self.capacity = capacity
         self.used = False
 
-    def answered(self) -> None:
-        """Count a response."""
-        self.used = True
-        capacity = self.capacity
-        capacity.answers += 1
-        capacity.bearable += 1
-
 
 @final
 class PodStream(PodSide):
@@ -95,7 +88,7 @@ class PodStream(PodSide):
         self.to_head = request.method == b"HEAD"
         carrier = self._carrier
         target = carrier.target
-        front, rest = target.host_blocks()
+        front, rest = target.host_blocks
         section = request.section or section_of(request, client.address())
         if trace is not None:
             context = block_of(trace.sending(target.origin))
@@ -181,6 +174,7 @@ class PodStream(PodSide):
             if response.length > 0:
                 raise FramingError("not as long as announced", 502)
             self._end()
+            self._carrier.link.peer_ended(stream)
         asker.on_response(response, None, [], ended)
 
     def _on_interim(self, asker: Asker, response: ResponseFields, ended: bool) -> None:
@@ -196,12 +190,12 @@ class PodStream(PodSide):
 
         See RFC 9110 section 6.4.1. Clients would take more for a fault of the connection.
         """
+        self._end()
+        link = self._carrier.link
         if ended:
-            self._end()
+            link.peer_ended(self._stream)
         else:
-            self._carrier.answered()
-            self._stream.owner = None
-            self._carrier.link.end(self._stream, _NO_ERROR)
+            link.end(self._stream, _NO_ERROR)
         asker.on_response(response, None, [], True)
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
@@ -212,8 +206,7 @@ class PodStream(PodSide):
         if trailers is None:
             asker.on_payload([payload], False, b"")
         else:
-            self._carrier.answered()
-            self._stream.owner = None
+            self._end()
             asker.on_payload([payload] if payload else [], True, trailers)
 
     def on_trailers(self, trailers: bytes, ended: bool) -> None:
@@ -230,11 +223,14 @@ class PodStream(PodSide):
         if self._stream.missing > 0:
             raise FramingError("not as long as announced", 502)
         self._end()
+        self._carrier.link.peer_ended(self._stream)
         asker.on_payload([], True, trailers)
 
     def _end(self) -> None:
-        """The response ends with a header block."""
-        stream, carrier = self._stream, self._carrier
-        carrier.answered()
-        stream.owner = None
-        carrier.link.peer_ended(stream)
+        """Count the response, which is complete."""
+        carrier = self._carrier
+        carrier.used = True
+        capacity = carrier.capacity
+        capacity.answers += 1
+        capacity.bearable += 1
+        self._stream.owner = None

@@ -25,14 +25,15 @@ class Target:
         origin: the same as ``scheme://ip:port``.
         probe_lines: the request fields that name the pod to a probe, each with its CRLF.
         host_lines: the same for a request.
+        host_blocks: the same as HTTP/2 has it: :scheme with :authority, and the other fields.
     """
 
     __slots__ = (
-        "_blocks",
         "_proof",
         "_revision",
         "address",
         "host",
+        "host_blocks",
         "host_lines",
         "origin",
         "port",
@@ -53,7 +54,7 @@ class Target:
         self.origin = f"{scheme}://{host}:{self.port}"
         self.probe_lines = b""
         self.host_lines = b""
-        self._blocks: tuple[bytes, bytes] | None = None
+        self.host_blocks = b"", b""
         self.set_passthrough(passthrough)
 
     def set_passthrough(self, on: bool) -> None:
@@ -65,14 +66,7 @@ class Target:
             host = self.address.rpartition(":")[0]
             self.probe_lines = b"Host: %b:%d\r\n" % (host.encode(), self.port)
         self.host_lines = self.probe_lines + b"K-Proxy-Request: activator\r\n"
-        self._blocks = None
-
-    def host_blocks(self) -> tuple[bytes, bytes]:
-        """Return ``host_lines`` as HTTP/2 has them: :scheme with :authority, and the others."""
-        blocks = self._blocks
-        if blocks is None:
-            blocks = self._blocks = self._as_blocks()
-        return blocks
+        self.host_blocks = self._as_blocks()
 
     def _as_blocks(self) -> tuple[bytes, bytes]:
         front = line(b":scheme", b"http" if self._proof is None else b"https")

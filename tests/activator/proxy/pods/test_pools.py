@@ -123,7 +123,7 @@ async def test_a_close_that_the_loop_has_not_seen_yet_is_noticed(world):
     pool = pool_of(world)
     pod.connections[0].transport.abort()
     await until(lambda: pod.connections[0].closed)  # the loop may hear of it only later
-    assert pool.take(alive=True) is None
+    assert pool.take_alive() is None
 
 
 async def test_idle_connections_are_closed_after_their_time(world):
