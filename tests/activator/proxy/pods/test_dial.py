@@ -180,27 +180,6 @@ async def test_a_port_that_nobody_listens_on(anyio_backend):
     await bench.close()
 
 
-@pytest.mark.parametrize(
-    ("address", "is_service", "host", "port", "line"),
-    [
-        ("10.0.0.1:8012", False, "10.0.0.1", 8112, b"Host: 10.0.0.1:8112\r\n"),
-        ("[2001:db8::1]:8012", False, "2001:db8::1", 8112, b"Host: [2001:db8::1]:8112\r\n"),
-        ("10.9.9.9:80", True, "10.9.9.9", 443, b"Host: 10.9.9.9:443\r\n"),
-    ],
-)
-async def test_the_port_for_requests_is_another_and_that_for_probes_stays(
-    anyio_backend, address, is_service, host, port, line
-):
-    bench = Bench()
-    tracker = await bench.tracker(address)
-    tracker.is_service = is_service
-    pool, plain = bench.pools.of(tracker).target, bench.pools.plain(tracker).target
-    assert (pool.host, pool.port) == (host, port)
-    assert pool.host_lines.startswith(line)
-    assert plain.probe_lines == b"Host: %b\r\n" % address.encode()
-    await bench.close()
-
-
 async def test_a_root_that_is_withdrawn_closes_idle_connections_and_busy_ones_when_done(
     anyio_backend,
 ):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import resource
 from math import inf
 
-import pytest
-
-from activator.proxy.pods.http1 import Http1Pod
-from activator.proxy.pods.pools import IDLE_TIMEOUT, PoolLimits
+from activator.proxy.pods.pools import IDLE_TIMEOUT
 from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.proxy.world import (
     NAME,
@@ -84,30 +79,6 @@ async def test_a_request_goes_over_an_idle_connection_of_its_pod(world):
     assert world.pools.connections == world.pools.idle == 1
 
 
-async def test_no_more_are_kept_idle_than_the_limits_say(new_world):
-    world = await new_world(pool=PoolLimits(max_idle=3, max_idle_per_pod=2))
-    pod = await world.serving()
-    other = await world.pod()
-    world.revise(other, name="other")
-    await until(lambda: world.revision("other").statistics().healthy == 1)
-    for name in (b"rev", b"other"):
-        clients = [await world.client() for _ in range(4)]
-        for target in (pod, other):
-            target.on_data = lambda connection: None
-        for client in clients:
-            client.send(request().replace(b"Revision: rev", b"Revision: " + name))
-        target = pod if name == b"rev" else other
-        await until(lambda target=target: len([c for c in target.open if c.requests]) == 4)
-        for connection in target.open:
-            connection.write(ok())
-        for client in clients:
-            assert (await client.answer()).status == 200
-    await turns(20)
-    assert len(pod.open) == 2
-    assert len(other.open) == 1
-    assert world.pools.idle == world.pools.connections == 3
-
-
 async def test_a_connection_that_the_pod_closes_leaves_the_pool(world):
     pod = await world.serving()
     await world.ask()
@@ -167,65 +138,6 @@ async def test_a_pod_that_goes_while_it_answers_keeps_no_connection_after(world)
     await until(lambda: not pod.open)
 
 
-async def test_a_refused_dial_says_so(world):
-    pod = await world.serving()
-    await pod.refuse()
-    dialer = Dialer()
-    probes_of(world).dial(dialer, inf)
-    await until(lambda: dialer.failures)
-    assert dialer.failures == [("connection refused", "connect-failed")]
-
-
-async def test_a_dial_that_nobody_answers_ends_in_time(world):
-    hole = await world.unreachable()
-    world.revise(hole)
-    dialer = Dialer()
-    probes_of(world).dial(dialer, 0.1)
-    while not dialer.failures:
-        await world.clock_moves(0.02)
-    assert dialer.failures == [("connect timed out after 0.1 s", "connect-timeout")]
-    assert world.pools.connections == 0
-
-
-async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
-    """The close may be noticed before whoever dialed gets the connection, and by nobody after."""
-    await world.serving()
-    opened = Http1Pod.connection_made
-
-    def dropped(self, transport) -> None:
-        opened(self, transport)
-        transport.abort()
-
-    monkeypatch.setattr(Http1Pod, "connection_made", dropped)
-    dialer = Dialer()
-    probes_of(world).dial(dialer, inf)
-    await until(lambda: dialer.failures or dialer.upstreams)
-    assert dialer.failures == [("the pod closed the new connection", "connect-failed")]
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(world, wanted):
-    await world.serving()
-    pool, dialer = probes_of(world), Dialer()
-    dialer.wants_connection = wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    next_file = os.dup(0)
-    os.close(next_file)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (next_file, hard))
-    try:
-        pool.dial(dialer, inf)
-        await world.clock_moves(0.2)
-        assert dialer.upstreams == []
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if wanted:
-        await until(lambda: dialer.upstreams)
-        assert dialer.failures == []
-        dialer.upstreams[0].abandon()
-    else:
-        assert dialer.failures == [("too many open files", "connect-failed")]
-
-
 async def test_kernel_keep_alive_is_on(world):
     import socket
 
@@ -234,43 +146,6 @@ async def test_kernel_keep_alive_is_on(world):
     sock = upstream.pod.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     upstream.abandon()
-
-
-@pytest.mark.parametrize(
-    ("address", "host", "port", "line"),
-    [
-        ("10.0.0.1:8012", "10.0.0.1", 8012, b"Host: 10.0.0.1:8012\r\n"),
-        ("[fd00::1]:8012", "fd00::1", 8012, b"Host: [fd00::1]:8012\r\n"),
-    ],
-)
-async def test_the_pods_address_in_both_families(world, address, host, port, line):
-    from throttler.model import AppProtocol, Dest, Dests, RevisionID
-
-    world.healthy = lambda tracker: False
-    world.revise()
-    dests = Dests(frozenset([Dest(address)]))
-    world.driver.set_dests(RevisionID("ns", "rev"), {AppProtocol.HTTP1: dests})
-    pool = pool_of(world)
-    assert (pool.target.host, pool.target.port) == (host, port)
-    assert pool.target.host_lines == line + b"K-Proxy-Request: activator\r\n"
-    assert pool.target.probe_lines == line
-
-
-async def test_with_passthrough_a_mesh_is_asked_for_the_private_service_from_the_next_request_on(
-    world,
-):
-    pod = await world.serving()
-    await world.ask()
-    world.pools.set_passthrough(True)
-    await world.ask(request(fields=b"K-Passthrough-Lb: mine\r\n"))
-    assert probes_of(world).probe_lines == b"Host: rev-private.ns\r\nK-Passthrough-Lb: true\r\n"
-    world.pools.set_passthrough(False)
-    await world.ask()
-    hosts = [seen.all(b"host") for seen in pod.requests]
-    address = pod.dest.address.encode()
-    assert hosts == [[address], [b"rev-private.ns"], [address]]
-    passthrough = [seen.all(b"k-passthrough-lb") for seen in pod.requests]
-    assert passthrough == [[], [b"true", b"mine"], []]
 
 
 def _answer_and_close(connection: PodConnection) -> None:

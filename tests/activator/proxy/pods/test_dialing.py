@@ -1,26 +1,81 @@
-"""Connections of HTTP/2 to pods: shared, and closed when nobody needs them."""
+"""Attempts to open a connection: for one request, or for all that wait; failures in words."""
 
 from __future__ import annotations
 
-import socket
+import os
+import resource
+from math import inf
 
 import pytest
-from h2.settings import SettingCodes
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.settings import Setting, write_settings
-from activator.proxy.pods.pools import IDLE_TIMEOUT
+from activator.proxy.pods.http1 import Http1Pod
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.http2.test_slowness import virtually
+from tests.activator.proxy.pods.test_pools import Dialer, probes_of
 from tests.activator.proxy.world import until
 from throttler.outliers import PAUSE
 
 
-def pools_of(world):
-    """The pools that have connections in HTTP/2."""
-    pools = [world.pools.of(tracker) for tracker in world.revision().pods()]
-    return [pool for pool in pools if pool.shared]
+async def test_a_refused_dial_says_so(world):
+    pod = await world.serving()
+    await pod.refuse()
+    dialer = Dialer()
+    probes_of(world).dial(dialer, inf)
+    await until(lambda: dialer.failures)
+    assert dialer.failures == [("connection refused", "connect-failed")]
+
+
+async def test_a_dial_that_nobody_answers_ends_in_time(world):
+    hole = await world.unreachable()
+    world.revise(hole)
+    dialer = Dialer()
+    probes_of(world).dial(dialer, 0.1)
+    while not dialer.failures:
+        await world.clock_moves(0.02)
+    assert dialer.failures == [("connect timed out after 0.1 s", "connect-timeout")]
+    assert world.pools.connections == 0
+
+
+async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
+    """The close may be noticed before whoever dialed gets the connection, and by nobody after."""
+    await world.serving()
+    opened = Http1Pod.connection_made
+
+    def dropped(self, transport) -> None:
+        opened(self, transport)
+        transport.abort()
+
+    monkeypatch.setattr(Http1Pod, "connection_made", dropped)
+    dialer = Dialer()
+    probes_of(world).dial(dialer, inf)
+    await until(lambda: dialer.failures or dialer.upstreams)
+    assert dialer.failures == [("the pod closed the new connection", "connect-failed")]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(world, wanted):
+    await world.serving()
+    pool, dialer = probes_of(world), Dialer()
+    dialer.wants_connection = wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_file = os.dup(0)
+    os.close(next_file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_file, hard))
+    try:
+        pool.dial(dialer, inf)
+        await world.clock_moves(0.2)
+        assert dialer.upstreams == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if wanted:
+        await until(lambda: dialer.upstreams)
+        assert dialer.failures == []
+        dialer.upstreams[0].abandon()
+    else:
+        assert dialer.failures == [("too many open files", "connect-failed")]
 
 
 async def test_requests_that_come_while_a_connection_opens_share_it(http2):
@@ -33,64 +88,6 @@ async def test_requests_that_come_while_a_connection_opens_share_it(http2):
     for stream in streams:
         assert (await client.answer(stream)).body == b"hello"
     assert len(pod.connections) == 1
-
-
-async def test_a_connection_that_is_idle_is_closed(http2):
-    pod = await http2.serving()
-    client = await http2.client()
-    await client.answer(client.ask())
-    pools = http2.world.pools
-    pools.close_expired()
-    assert pools.connections == 1
-    (pool,) = pools_of(http2.world)
-    pool.close_idle(http2.world.now() + IDLE_TIMEOUT)
-    await until(lambda: pod.connections[0].lost)
-    assert pools.connections == 0
-
-
-async def test_what_runs_on_a_pod_that_leaves_is_finished(http2):
-    pod = await http2.serving()
-    pod.on_message = lambda *_: None
-    client = await http2.client()
-    stream = client.ask()
-    await until(lambda: pod.requests and pod.requests[0].ended)
-    http2.list()
-    pod.connections[0].headers(1, [(b":status", b"200")], end=True)
-    assert (await client.answer(stream)).status == 200
-    await until(lambda: pod.connections[0].lost)
-
-
-async def test_the_kernel_is_told_to_give_up_a_pod_that_has_vanished(http2):
-    await http2.serving()
-    client = await http2.client()
-    await client.answer(client.ask())
-    ((connection,),) = (pool.shared for pool in pools_of(http2.world))
-    sock = connection.link.transport.get_extra_info("socket")
-    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
-    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
-
-
-async def test_a_pod_that_takes_no_streams_any_more_is_asked_on_a_new_connection(http2):
-    pod = await http2.serving()
-    client = await http2.client()
-    await client.answer(client.ask())
-    (first,) = pod.connections
-    first.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 0})
-    first.flush()
-    await until(lambda: first.lost)
-    assert (await client.answer(client.ask())).status == 200
-    assert len(pod.connections) == 2
-
-
-async def test_a_pod_that_takes_one_stream_at_a_time_serves_all(http2):
-    pod = await http2.serving()
-    pod.settings = {"streams": 1}
-    client = await http2.client()
-    assert (await client.answer(client.ask())).status == 200
-    streams = [client.ask() for _ in range(20)]
-    for stream in streams:
-        assert (await client.answer(stream)).status == 200
 
 
 async def test_a_burst_waits_until_the_pod_has_said_how_many_streams_it_takes(http2):
