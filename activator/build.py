@@ -82,12 +82,14 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.http2.budget",
     "activator.proxy.http2.connection",
     "activator.proxy.http2.errors",
+    "activator.proxy.http2.field_rules",
     "activator.proxy.http2.fields",
     "activator.proxy.http2.flow",
     "activator.proxy.http2.frame_reader",
     "activator.proxy.http2.frames",
     "activator.proxy.http2.hpack",
     "activator.proxy.http2.huffman",
+    "activator.proxy.http2.lines",
     "activator.proxy.http2.recurring",
     "activator.proxy.http2.section",
     "activator.proxy.http2.settings",
@@ -125,14 +127,12 @@ COMPILED: Final[tuple[str, ...]] = (
 
 _BASE: Final = "its class derives from a library's, which makes every access slow"
 _TUPLE: Final = "its class derives from tuple, which native code would replace by a plain pair"
-_DICT: Final = "its class derives from dict: its fast path is dict's own"
 _OSERROR: Final = "its class derives from OSError, which mypyc refuses"
 
 #: The modules of throttler and activator.proxy that stay interpreted, and why.
 INTERPRETED: Final[dict[str, str]] = {
     "activator.proxy.client.listener": _BASE,
     "activator.proxy.client.tls_listener": _BASE,
-    "activator.proxy.http2.lines": _DICT,
     "activator.proxy.http2.never_indexed": _TUPLE,
     "activator.proxy.pods.dial": _OSERROR,
 }

@@ -45,7 +45,12 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
     if ended and fields.length > 0:
         raise about(FramingError("not as long as announced"), by_name)
     request = Request(
-        *(fields.method, fields.path, HTTP_2, fields.authority, by_name, None),
+        fields.method,
+        fields.path,
+        HTTP_2,
+        fields.authority,
+        by_name,
+        None,
         has_body=not ended,
         length=0 if ended else fields.length,
         expects_continue=not ended and by_name.get(b"expect", b"").lower() == b"100-continue",

@@ -148,6 +148,10 @@ class FrameReader:
         handler = self._handler
         max_frame = self._max_frame
         unpack = HEAD.unpack_from
+        # Declared, so that compiled code counts with integers of the machine.
+        word: int
+        flags: int
+        stream: int
         while end - at >= HEAD_BYTES:
             word, flags, stream = unpack(data, at)
             length = word >> 8

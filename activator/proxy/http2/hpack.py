@@ -11,7 +11,7 @@ kept for as long as one likes.
 from __future__ import annotations
 
 from itertools import chain
-from typing import Final
+from typing import Any, Final, final
 
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.huffman import decode as huffman_decode
@@ -40,6 +40,7 @@ _NEVER_INDEXED: Final = 0x10
 Field = tuple[bytes, bytes]
 
 
+@final
 class Decoder:
     """One direction of a connection.
 
@@ -58,8 +59,9 @@ class Decoder:
         self._room = DEFAULT_TABLE_SIZE
         self._used = 0
         # Index i is _table[i], an index beyond the table an IndexError: behind the static table
-        # stands the dynamic one, the newest entry first. Nobody asks for the first place.
-        self._table: list[Field] = [(b"", b""), *STATIC_TABLE]
+        # stands the dynamic one, the newest entry first. No index names the first place.
+        # Any stands for Field: compiled code would copy each pair, and lose NeverIndexed.
+        self._table: list[Any] = [(b"", b""), *STATIC_TABLE]
 
     def decode(self, block: bytes) -> list[Field]:
         """Return the fields of one whole header block, in order; NeverIndexed where it is said.
@@ -85,10 +87,7 @@ class Decoder:
     def _decode(self, block: bytes) -> list[Field]:
         # One function, for a call costs as much as what it would do: a fifth of the whole.
         table = self._table
-        fields: list[Field] = []
-        append = fields.append
-        insert = table.insert
-        pop = table.pop
+        fields: list[Any] = []
         used = self._used
         room = self._room
         changed = False
@@ -99,10 +98,10 @@ class Decoder:
             at += 1
             if byte > 0x80:  # indexed (section 6.1)
                 if byte < 0xFF:
-                    append(table[byte - 0x80])
+                    fields.append(table[byte - 0x80])
                 else:
                     index, at = _integer(block, at, 0x7F)
-                    append(table[index])
+                    fields.append(table[index])
                 continue
             if byte >= 0x40:  # literal, to be indexed (section 6.2.1)
                 mask = 0x3F
@@ -133,27 +132,27 @@ class Decoder:
                 value, at = _string(block, at)
             if mask == 0x3F:
                 changed = True
-                field = (name, value)
-                append(field)
+                field: Any = (name, value)
+                fields.append(field)
                 size = len(name) + len(value) + FIELD_OVERHEAD
                 used += size
                 while used > room and used > size:  # the oldest go (section 4.4)
-                    oldest, said = pop()
+                    oldest, said = table.pop()
                     used -= len(oldest) + len(said) + FIELD_OVERHEAD
                 if used <= room:
-                    insert(_NEWEST, field)
+                    table.insert(_NEWEST, field)
                 else:
                     used = 0
             elif byte < 0x10:
-                append((name, value))
+                fields.append((name, value))
             else:
-                append(NeverIndexed((name, value)))
+                fields.append(NeverIndexed((name, value)))
         if changed:
             self._used = used
             self.generation += 1
         return fields
 
-    def _resize(self, block: bytes, at: int, size: int, before: list[Field]) -> int:
+    def _resize(self, block: bytes, at: int, size: int, before: list[Any]) -> int:
         """Take a dynamic table size update (section 6.3); return where it ends."""
         if before:
             raise ValueError("a table size update behind a field")

@@ -1,17 +1,16 @@
-"""Field lines that are checked and written once: most of a request's are those of the one before.
+"""Field lines that are checked and written once: most lines of a request repeat the one before.
 
-Lines that need no change go on as literals that are the same for every connection (``hpack``),
-and a line that was good once is good again. So it costs one look into a dict, which says both
-that the line is well-formed and how it is written. What is new with every request (``:path``, a
-request id) is checked and written anew.
+Lines that need no change go on as literals that are the same for every connection (``hpack``).
+A line that was good once is good again: one look into a dict returns how it is written. A line
+that is new with every request (``:path``, a request id) is checked and written each time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, final
 
-from activator.proxy.http2.hpack import Field, line, name_prefix, string
+from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.grammar import FramingError
 
@@ -27,8 +26,9 @@ _VISIBLE: Final = bytes(
 )
 
 
-class Treatment(NamedTuple):
-    """What becomes of the lines of one name.
+@final
+class Treatment:
+    """How lines of one name go on.
 
     Attributes:
         prefix: the line up to its value; empty if it does not go on.
@@ -36,55 +36,71 @@ class Treatment(NamedTuple):
         kept: whether lines may be remembered.
     """
 
-    prefix: bytes
-    check: Callable[[bytes], bytes] | None = None
-    kept: bool = True
+    __slots__ = ("check", "kept", "prefix")
+
+    def __init__(
+        self, prefix: bytes, check: Callable[[bytes], bytes] | None = None, kept: bool = True
+    ) -> None:
+        self.prefix = prefix
+        self.check = check
+        self.kept = kept
 
 
-class Lines(dict[Field, bytes]):
-    """Field lines of one kind of section, by how each goes on; empty where it does not.
+@final
+class Lines:
+    """Field lines of one kind of section.
 
-    Asked for one that is not in it, it checks and writes it, and may remember it.
+    Attributes:
+        known: lines by how each goes on; empty where it does not.
     """
 
-    __slots__ = ("_names", "_treatment_of")
+    __slots__ = ("_names", "_treatment_of", "known")
 
     def __init__(self, treatment_of: Callable[[bytes], Treatment]) -> None:
         """Arguments: treatment_of: of a name that is well-formed, pseudo or not."""
         self._treatment_of = treatment_of
         self._names: dict[bytes, Treatment] = {}
+        # Any stands for Field: compiled code would copy each pair, and lose NeverIndexed.
+        self.known: dict[Any, bytes] = {}
 
-    def read(self, fields: list[Field]) -> bytes:
+    def read(self, fields: list[Any]) -> bytes:
         """Return the lines that go on, as a header block.
+
+        Arguments:
+            fields: the section's, each a Field.
 
         Raises:
             FramingError: one is malformed.
         """
-        return b"".join(map(self.__getitem__, fields))
+        lines: list[Any] = list(map(self.known.get, fields))
+        for at, known in enumerate(lines):
+            if known is None:
+                lines[at] = self._write(fields[at])
+        return b"".join(lines)
 
-    def __missing__(self, field: Field) -> bytes:
-        name, value = field
+    def _write(self, field: Any) -> bytes:
+        """Check a line and return how it goes on; remember it if it may come again."""
+        name: bytes = field[0]
+        value: bytes = field[1]
         treatment = self._names.get(name)
         if treatment is None:
             treatment = self._learn_name(name)
-        prefix, check, kept = treatment
         if value.translate(_VISIBLE).strip(_SPACE) != value:
             raise FramingError(f"malformed value of {name.decode()}")
-        if check is not None:
-            value = check(value)
+        if treatment.check is not None:
+            value = treatment.check(value)
         if isinstance(field, NeverIndexed):
+            prefix = treatment.prefix
             return name_prefix(name, never_indexed=True) + string(value) if prefix else b""
-        if not prefix:
-            passed = b""
-        elif kept:
-            passed = line(name, value)  # in one byte, where the static table has it
-        else:
-            passed = prefix + string(value)
-        if kept and len(name) + len(value) <= MEMO_LINE_BYTES:
-            if len(self) >= MEMO_LINES:
-                self.clear()
-            self[field] = passed
-        return passed
+        if not treatment.kept:
+            return treatment.prefix + string(value) if treatment.prefix else b""
+        # In one byte, where the static table has it.
+        written = line(name, value) if treatment.prefix else b""
+        if len(name) + len(value) <= MEMO_LINE_BYTES:
+            if len(self.known) >= MEMO_LINES:
+                self.known.clear()
+            self.known[field] = written
+        return written
 
     def _learn_name(self, name: bytes) -> Treatment:
         if not name or name.removeprefix(b":").translate(None, _NAME_CHARACTERS):

@@ -44,7 +44,7 @@ def test_lines_go_on_in_order_as_they_are_treated():
     passed = [(b"a", b"1"), (b"lower", b"abc"), (b"once", b""), (b"a", b"2")]
     for _ in range(2):  # the second time from the memo
         assert decoded(lines.read(sent)) == passed
-    assert (b"once", b"") not in lines
+    assert (b"once", b"") not in lines.known
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_malformed_line_is_refused_each_time(field):
     for never in (False, True, False):
         with pytest.raises(FramingError):
             lines.read([(b"a", b"1"), NeverIndexed(field) if never else field])
-    assert field not in lines
+    assert field not in lines.known
 
 
 @pytest.mark.parametrize("value", [b"", b"a\tb c", bytes(range(0x80, 0x100)), b"a: b"])
@@ -93,7 +93,7 @@ def test_a_field_that_must_not_be_indexed_stays_so_and_is_not_remembered():
     assert not isinstance(decoded(plain)[0], hpack.NeverIndexedHeaderTuple)
     lines = Lines(Counted())
     lines.read([NeverIndexed((b"a", b"secret")), NeverIndexed((b"gone", b"secret"))])
-    assert not lines
+    assert not lines.known
 
 
 def test_names_and_lines_that_never_come_again_leave_nothing_behind():
@@ -101,7 +101,7 @@ def test_names_and_lines_that_never_come_again_leave_nothing_behind():
     lines = Lines(counted)
     for number in range(5 * MEMO_LINES):
         lines.read([(b"x-%d" % number, b"v"), (b"known", b"v")])
-        assert len(lines) <= MEMO_LINES
+        assert len(lines.known) <= MEMO_LINES
         assert len(lines._names) <= MEMO_LINES
     # What is sent with each message is hardly ever learned again.
     assert counted.names.count(b"known") < 15
@@ -111,5 +111,5 @@ def test_long_lines_are_not_remembered():
     lines = Lines(Counted())
     long = b"x" * MEMO_LINE_BYTES
     lines.read([(b"a", long), (b"a" + long, b"")])
-    assert not lines
+    assert not lines.known
     assert list(lines._names) == [b"a"]
