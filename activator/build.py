@@ -93,6 +93,8 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.http2.recurring",
     "activator.proxy.http2.section",
     "activator.proxy.http2.settings",
+    "activator.proxy.http2.side",
+    "activator.proxy.http2.states",
     "activator.proxy.http2.static_table",
     "activator.proxy.http2.stream",
     "activator.proxy.message.accept",

@@ -20,12 +20,14 @@ from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.probe_replies import probe_reply
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import PART_SECONDS, Connection, ConnectionSide
+from activator.proxy.http2.connection import PART_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.section import reply_block
 from activator.proxy.http2.settings import Setting
+from activator.proxy.http2.side import ConnectionSide
+from activator.proxy.http2.states import ENDING, GOAWAY_DUE, OPEN
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
 from activator.proxy.message import grpc, replies
 from activator.proxy.message.grammar import FramingError
@@ -94,7 +96,7 @@ class Http2Client(ConnectionSide):
         proxy = self.proxy = base.proxy
         link = self.link = Connection(self, proxy.clock, proxy.unread, server=True)
         link.transport = base.transport
-        link.full = full
+        link.queue.full = full
         self._requests = Recurring(link.decoder, read_request)
         # Streams whose responses wait to be taken: bytes that are left, and since when they are; or
         # whose responses are taken and whose requests do not end: none.
@@ -112,7 +114,7 @@ class Http2Client(ConnectionSide):
         self.link.late_at = self.base.idle_since + self.base.head_timeout
         self.base.arm(self.link.late_at)
         self.link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
-        if self.link.full:
+        if self.link.queue.full:
             self._watch_unsent()
 
     def protocol(self) -> asyncio.BaseProtocol:
@@ -130,15 +132,12 @@ class Http2Client(ConnectionSide):
 
     # -- for the loop ---------------------------------------------------------------------------
 
-    def made(self) -> None:
-        """See ConnectionSide: it was made before HTTP/2 was spoken on it."""
-
     def connection_lost(self, exc: Exception | None) -> None:
         """See Speaker."""
         self.link.connection_lost(exc)
 
     def lost(self, exc: Exception | None) -> None:
-        """See ConnectionSideSide."""
+        """See ConnectionSide."""
         self.base.lost()
         self._end_counting()
         self._end_all()
@@ -149,17 +148,17 @@ class Http2Client(ConnectionSide):
             self._cancel(stream)
 
     def on_full(self) -> None:
-        """See ConnectionSideSide."""
+        """See ConnectionSide."""
         self._watch_unsent()
 
     def on_backlog(self) -> None:
         """See ConnectionSide: whoever takes no answers is not asked for more requests."""
-        if not self._deaf and not self.link.ending:
+        if not self._deaf and not self.link.is_ending():
             self._deaf = True
             self.link.transport.pause_reading()
 
     def on_room(self) -> None:
-        """See ConnectionSideSide."""
+        """See ConnectionSide."""
         self.base.watch_no_more()
         if self._deaf:
             self._deaf = False
@@ -170,7 +169,7 @@ class Http2Client(ConnectionSide):
 
     def end_unread(self) -> tuple[Peer, str]:
         """See ConnectionSide."""
-        self.link.ending = True
+        self.link.move(ENDING)
         self._end_all()
         return self.base.end_unread()
 
@@ -265,7 +264,7 @@ class Http2Client(ConnectionSide):
 
     def _stream(self, number: int, *, ended: bool) -> Stream:
         link = self.link
-        stream = link.streams[number] = Stream(link, number, link.flow.peer_window, None)
+        stream = link.streams[number] = Stream(link.queue, number, None)
         stream.peer_closed = ended
         return stream
 
@@ -303,7 +302,7 @@ class Http2Client(ConnectionSide):
         once, so that it begins no other request. A client that has asked more gets each answer
         first, and GOAWAY within a second, even if it begins more until then.
         """
-        self.link.goaway_due = not self._dismissed
+        self.link.move(OPEN if self._dismissed else GOAWAY_DUE)
         if not self._dismissed:
             self._dismissed = True
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_leaving)
@@ -388,15 +387,6 @@ class Http2Client(ConnectionSide):
         self._leaving = _LAST_SENT
         self.link.write(frames.goaway(self.link.last_stream, calm, reason.encode()))
 
-    def on_max_streams(self, count: int) -> None:
-        """See ConnectionSide: we open none."""
-
-    def on_settings(self) -> None:
-        """See ConnectionSide."""
-
-    def on_goaway(self, last_stream: int) -> None:
-        """See ConnectionSide: the client opens no more; what runs is finished."""
-
     # -- the end --------------------------------------------------------------------------------
 
     def on_forgotten(self, stream: Stream) -> None:
@@ -407,7 +397,7 @@ class Http2Client(ConnectionSide):
             if self._leaving is _LAST_SENT:
                 self._close()
             elif (self.base.stopping or self.proxy.draining) and not (
-                self._leaving is _ANNOUNCED or self.link.ending
+                self._leaving is _ANNOUNCED or self.link.is_ending()
             ):
                 self._on_idle()
 
@@ -423,7 +413,7 @@ class Http2Client(ConnectionSide):
         """See timers.Timed. One entry serves all requests of the connection: nearly all end long
         before their deadlines, and each deadline is later than the one before."""
         exchanges = self._exchanges()
-        if self.link.ending or (self.link.full and not exchanges):
+        if self.link.is_ending() or (self.link.queue.full and not exchanges):
             return self.base.give_up_all_unsent(now)
         if now >= self.link.late_at:
             self.link.fail(
@@ -432,7 +422,7 @@ class Http2Client(ConnectionSide):
             return inf
         when = min([each.on_time(now) for each in exchanges], default=inf)
         when = min(when, self.link.late_at, self._end_stuck(now))
-        return min(when, now + self.proxy.header_timeout) if self.link.full else when
+        return min(when, now + self.proxy.header_timeout) if self.link.queue.full else when
 
     def on_unfinished(self, size: int) -> None:
         """See ConnectionSide: a head has as long as in HTTP/1, however its pieces come. Since
@@ -441,7 +431,7 @@ class Http2Client(ConnectionSide):
             self._late_behind = self.link.last_stream
             self.link.late_at = self.proxy.clock() + self.proxy.header_timeout
             self.base.arm(self.link.late_at)
-        if size == self._counted or self.link.ending:
+        if size == self._counted or self.link.is_ending():
             return
         if self.proxy.unfinished_heads.grow(self._counted, size):
             self._counted = size
@@ -474,7 +464,7 @@ class Http2Client(ConnectionSide):
         return MAX_SECONDS if stream.closed else self.proxy.header_timeout
 
     def _watch_unsent(self) -> None:
-        self.base.closed = self.link.ending
+        self.base.closed = self.link.is_ending()
         self.base.watch_all_unsent()
 
     def shutdown(self) -> None:
@@ -496,19 +486,19 @@ class Http2Client(ConnectionSide):
         open its connection goes on.
         """
         if not self._multiplexed:
-            self.link.goaway_due = True
+            self.link.move(GOAWAY_DUE)
         if self.base.stopping:
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._leave_if_idle)
 
     def on_goaway_due(self) -> None:
         """See ConnectionSide. If bytes of the client are not read yet, its next request may be
         among them, and GOAWAY waits for the end of that, or for a second when the server stops."""
-        self.link.goaway_due = False
+        self.link.move(OPEN)
         if not presence.count_unread(self.link.transport):
             self._leave_if_idle()
 
     def _leave_if_idle(self) -> None:
-        if not (self.link.streams or self.link.ending):
+        if not (self.link.streams or self.link.is_ending()):
             self._say_leaving()
 
     def _say_leaving(self) -> None:
@@ -518,20 +508,20 @@ class Http2Client(ConnectionSide):
         that crosses is lost. A PING would tell when. But for h2 any frame but GOAWAY behind a
         GOAWAY is an error, by which it loses all that came with it.
         """
-        if self._leaving is _NO and not self.link.ending:
+        if self._leaving is _NO and not self.link.is_ending():
             self._leaving = _ANNOUNCED
             self.link.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
             asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_last)
 
     def _say_last(self) -> None:
-        if self._leaving is not _LAST_SENT and not self.link.ending:
+        if self._leaving is not _LAST_SENT and not self.link.is_ending():
             self._leaving = _LAST_SENT
             self.link.write(frames.goaway(self.link.last_stream, ErrorCode.NO_ERROR))
             if not self.link.streams:
                 self._close()
 
     def _close(self) -> None:
-        self.link.ending = True
+        self.link.move(ENDING)
         asyncio.get_running_loop().call_soon(self._flush_and_close)
 
     def _flush_and_close(self) -> None:
@@ -553,7 +543,10 @@ class Http2Client(ConnectionSide):
     def may_leave(self) -> bool:
         """See eviction.Guest."""
         return not (
-            self.link.streams or self.link.ending or self._leaving is not _NO or self.link.full
+            self.link.streams
+            or self.link.is_ending()
+            or self._leaving is not _NO
+            or self.link.queue.full
         )
 
     def leave(self) -> bool:
@@ -570,7 +563,7 @@ class Http2Client(ConnectionSide):
         """See Speaker."""
         for exchange in self._exchanges():
             exchange.cut()
-        if self._leaving is not _LAST_SENT and not self.link.ending:
+        if self._leaving is not _LAST_SENT and not self.link.is_ending():
             self._leaving = _LAST_SENT
             self.link.write(frames.goaway(self.link.last_stream, ErrorCode.NO_ERROR))
         self._flush_and_close()

@@ -185,7 +185,7 @@ class ClientStream(ClientSide):
         piled up."""
         assert isinstance(response, ResponseFields)
         link = self._home.link
-        if not link.full:
+        if not link.queue.full:
             link.write_headers(self._stream, response.block, ended=False)
 
     def send_continue(self) -> None:

@@ -10,11 +10,13 @@ from typing import Final, final
 
 from activator.proxy.exchange.sides import Asker
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import PART_SECONDS, Connection, ConnectionSide
+from activator.proxy.http2.connection import PART_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_response, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.settings import Setting
+from activator.proxy.http2.side import ConnectionSide
+from activator.proxy.http2.states import ENDING
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.version import HTTP_1_1
@@ -130,7 +132,7 @@ class Http2Pod(ConnectionSide):
         """Send GOAWAY, and close."""
         link = self.link
         if self._end():
-            link.ending = True
+            link.move(ENDING)
             link.write(frames.goaway(0, ErrorCode.NO_ERROR))
             link.flush()
             link.transport.close()
@@ -166,27 +168,15 @@ class Http2Pod(ConnectionSide):
         """See ConnectionSide."""
         self._full_at = self.link.transport.get_write_buffer_size()
 
-    def on_room(self) -> None:
-        """See ConnectionSide."""
-
     def on_backlog(self) -> None:
         """See ConnectionSide."""
         behind = self.link.transport.get_write_buffer_size() - self._full_at
-        if behind > _MAX_BEHIND and not self.link.ending:
+        if behind > _MAX_BEHIND and not self.link.is_ending():
             self._give_up()
-
-    def on_unfinished(self, size: int) -> None:
-        """See ConnectionSide: a pod's response has a deadline of its own."""
-
-    def on_finished(self) -> None:
-        """See ConnectionSide."""
-
-    def on_goaway_due(self) -> None:
-        """See ConnectionSide: for clients alone."""
 
     def _give_up(self) -> None:
         self._end()
-        self.link.ending = True
+        self.link.move(ENDING)
         self.link.transport.abort()
         self._lose_all("the pod takes nothing")
 
@@ -288,12 +278,6 @@ class Http2Pod(ConnectionSide):
             owner.on_data(payload, trailers)
         elif owner.asker is not None:
             self.on_stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
-
-    def on_half_closed(self, stream: Stream) -> None:
-        """See ConnectionSide: the response follows."""
-
-    def on_stray(self, stream: int) -> None:
-        """See ConnectionSide: what crosses the end of a stream is ignored."""
 
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
         """See ConnectionSide."""

@@ -102,7 +102,7 @@ class PodStream(PodSide):
         ended = body.complete and not body.pieces and not trailers
         link = carrier.link
         # The numbers of its streams are odd and in a row.
-        stream = self._stream = Stream(link, 2 * link.opened + 1, link.flow.peer_window, self)
+        stream = self._stream = Stream(link.queue, 2 * link.opened + 1, self)
         link.opened += 1
         link.streams[stream.id] = stream
         link.write_headers(stream, head, ended=ended)

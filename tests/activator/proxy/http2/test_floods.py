@@ -10,7 +10,6 @@ import pytest
 from activator.proxy.client.http2 import MAX_STREAMS
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.hpack import line
 from activator.proxy.http2.stream import STREAM_WINDOW
@@ -82,15 +81,8 @@ async def test_room_given_in_crumbs_for_what_waits_is_a_flood(http2):
     assert [code for _, code in goaways(client.received)] == [CALM]
 
 
-async def test_room_on_the_connection_costs_nothing_for_streams_without(http2, monkeypatch):
-    """A frame of 13 bytes had all of them looked at."""
-    looks = 0
-    send_piece = Connection._send_piece
-
-    def counted(self, *about):
-        nonlocal looks
-        looks += 1
-        return send_piece(self, *about)
+async def test_room_on_the_connection_costs_nothing_for_streams_without(http2):
+    """A frame of 13 bytes looked at all of them."""
 
     def answer(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -101,10 +93,10 @@ async def test_room_on_the_connection_costs_nothing_for_streams_without(http2, m
     pod.on_message = answer
     client = await raw(http2, NO_WINDOW + b"".join(asked(n) for n in range(1, 401, 2)))
     await until(lambda: len(pod.requests) == 200 and http2.world.in_flight == 0)
-    monkeypatch.setattr(Connection, "_send_piece", counted)
+    (connection,) = http2.world.proxy.connections
+    assert not connection.speaker.link.queue.blocked
     client.send(1000 * frames.window_update(0, 100) + frames.ping(b"received", ack=False))
     await until(lambda: b"received" in client.received)
-    assert looks == 0
     client.send(frames.settings(b"\0\4\0\0\4\0"))
     await until(lambda: client.received.count(bytes(500)) == 200)
 
@@ -191,14 +183,14 @@ async def test_ends_of_requests_that_are_answered_at_once_are_no_flood(http2, mo
     assert not goaways(client.received)
 
 
-@pytest.mark.usefixtures("no_budget")
 async def test_more_than_the_windows_of_streams_that_are_over_is_a_flood(http2):
+    """However small the frames are in which such a window comes, it is free."""
     client = await raw(http2, BEGIN)
-    whole = crumbs(1, 4, STREAM_WINDOW // 4)
-    client.send(nobody(1) + whole + frames.ping(b"received", ack=False))
+    client.send(nobody(1) + crumbs(1, MANY, STREAM_WINDOW // MANY))
+    client.send(crumbs(1, 1, STREAM_WINDOW % MANY) + frames.ping(b"received", ack=False))
     await until(lambda: b"received" in client.received)
     assert not goaways(client.received)
-    client.send(crumbs(1, 11))
+    client.send(crumbs(1, MANY))
     await client.ended()
     assert [code for _, code in goaways(client.received)] == [CALM]
 
@@ -254,10 +246,12 @@ async def test_what_a_pod_still_sends_to_who_has_gone_costs_nobody_else(http2, m
     assert not peer.lost
 
 
-@pytest.mark.usefixtures("no_budget")
 @pytest.mark.parametrize(
     "flood",
-    [crumbs(1, 5, STREAM_WINDOW // 4) + crumbs(1, 11), 11 * frames.headers(1, b"\x88", ended=True)],
+    [
+        crumbs(1, 5, STREAM_WINDOW // 4) + crumbs(1, MANY),
+        MANY * frames.headers(1, b"\x88", ended=True),
+    ],
     ids=["data", "answers"],
 )
 async def test_a_pod_that_floods_what_is_over_loses_its_connection(http2, flood):

@@ -1,0 +1,104 @@
+"""What is different at the two ends of an HTTP/2 connection: a client's, and a pod's."""
+
+# ruff: noqa: B027 # methods without a body are for the other kind of end
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+    from activator.proxy.http2.stream import Stream
+    from activator.proxy.transport.unread import Peer
+
+
+class ConnectionSide(ABC):
+    """One end of a connection. A method with a body is for one kind of end alone."""
+
+    __slots__ = ()
+
+    # -- the connection -------------------------------------------------------------------------
+
+    @abstractmethod
+    def lost(self, exc: Exception | None) -> None:
+        """Handle the end of the connection."""
+
+    @abstractmethod
+    def on_full(self) -> None:
+        """Handle a peer that does not take what is written for it."""
+
+    @abstractmethod
+    def on_backlog(self) -> None:
+        """Handle a peer that does not take even what flow control does not hold back."""
+
+    @abstractmethod
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """Close: the peer has broken a rule, and was sent GOAWAY."""
+
+    @abstractmethod
+    def end_unread(self) -> tuple[Peer, str]:
+        """See unread.Reader: the peer takes nothing of what waits for the kernel."""
+
+    # -- its streams ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def is_idle(self, stream: int) -> bool:
+        """Return whether a stream has never begun."""
+
+    @abstractmethod
+    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """Handle a whole header block."""
+
+    @abstractmethod
+    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
+        """Handle payload; ``trailers`` is None as long as more follows."""
+
+    @abstractmethod
+    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
+        """Handle RST_STREAM for a stream, which was ``owner``'s and is over."""
+
+    @abstractmethod
+    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See FrameHandler.stream_error."""
+
+    @abstractmethod
+    def on_forgotten(self, stream: Stream) -> None:
+        """Handle the end of a stream, however it ended."""
+
+    @abstractmethod
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See unread.Reader: the peer takes nothing of a stream."""
+
+    # -- for a client's end ---------------------------------------------------------------------
+
+    def on_room(self) -> None:
+        """Go on: the peer takes more again."""
+
+    def on_unfinished(self, size: int) -> None:
+        """Limit a header block that has begun, of so many bytes, or the connection's beginning."""
+
+    def on_finished(self) -> None:
+        """Forget the limit: the header block is whole."""
+
+    def on_goaway_due(self) -> None:
+        """Add GOAWAY to what is about to be written, if it still applies."""
+
+    def on_half_closed(self, stream: Stream) -> None:
+        """Handle a stream on which our side has ended and the peer has not."""
+
+    def on_stray(self, stream: int) -> None:
+        """Handle DATA or a header block for a stream that is over."""
+
+    # -- for a pod's end ------------------------------------------------------------------------
+
+    def made(self) -> None:
+        """Begin: the connection is open."""
+
+    def on_settings(self) -> None:
+        """Record that the peer speaks HTTP/2."""
+
+    def on_max_streams(self, count: int) -> None:
+        """Open at most so many streams at a time."""
+
+    def on_goaway(self, last_stream: int) -> None:
+        """Open no more streams; requeue those behind ``last_stream``."""
