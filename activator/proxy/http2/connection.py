@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Final, cast, final
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.flow import CONNECTION_WINDOW, Flow
+from activator.proxy.http2.flow import CONNECTION_WINDOW, LOW_WINDOW, Flow
 from activator.proxy.http2.frame_reader import FrameReader
 from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.http2.settings import Setting, write_settings
@@ -97,8 +98,9 @@ class Connection:
         self.side = side
         self.state = OPEN
         self.flow = Flow()
+        flush_soon = partial(asyncio.get_running_loop().call_soon, self.flush)
         self.queue = SendQueue(
-            self.flow, unread, self._flush_soon, self._sent_all, side.end_stream_unread
+            self.flow, unread, flush_soon, self._sent_all, side.end_stream_unread
         )
         self.decoder = Decoder()
         self.headers: Callable[[int, bytes, bool], None] = side.on_headers
@@ -149,7 +151,7 @@ class Connection:
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        if self.is_ending():
+        if self.state is ENDING or self.state is CLOSED:
             return
         queue, reader = self.queue, self._reader
         queue.is_due = True  # below
@@ -208,9 +210,6 @@ class Connection:
     def write(self, data: bytes) -> None:
         """Send frames with all others of this turn of the loop."""
         self.queue.write(data)
-
-    def _flush_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """Write the frames that wait."""
@@ -313,9 +312,10 @@ class Connection:
 
     def data(self, stream: int, payload: bytes, length: int, ended: bool) -> None:
         """See FrameHandler."""
-        owed = self.flow.came(length)
-        if owed:
-            self.queue.write(frames.window_update(0, owed))
+        flow = self.flow
+        flow.allowed -= length
+        if flow.allowed <= LOW_WINDOW:
+            self.queue.write(frames.window_update(0, flow.grant()))
         found = self.streams.get(stream)
         if found is None:
             self._late_data(stream, length)
@@ -329,9 +329,11 @@ class Connection:
         if found.allowed < 0:
             self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
             return
-        if found.missing >= 0 and not self._fits(found, len(payload), ended):
-            self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, "not as long as announced")
-            return
+        if found.missing >= 0:  # the rest of the content-length (RFC 9113 section 8.1.1)
+            found.missing -= len(payload)
+            if found.missing < 0 or (ended and found.missing):
+                self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, "not as long as announced")
+                return
         found.peer_closed = ended
         if length > len(payload):
             found.credit(length - len(payload))
@@ -345,11 +347,6 @@ class Connection:
         self.known(stream)
         if not self.flow.came_late(length):
             self.stray(stream)
-
-    def _fits(self, stream: Stream, size: int, ended: bool) -> bool:
-        """Count payload; return whether it fits the content-length (RFC 9113 section 8.1.1)."""
-        stream.missing -= size
-        return stream.missing == 0 if ended else stream.missing >= 0
 
     def stray(self, stream: int) -> None:
         """Handle DATA or a header block for a stream that is over."""

@@ -13,6 +13,7 @@ from activator.proxy.http2.frames import DEFAULT_MAX_FRAME, DEFAULT_WINDOW, MAX_
 CONNECTION_WINDOW: Final = 1 << 20
 #: Share of a window that is gone before its peer gets more room.
 TELL_AFTER: Final = 2
+LOW_WINDOW: Final = CONNECTION_WINDOW - CONNECTION_WINDOW // TELL_AFTER
 #: Bytes of room below which an increment is more work than room, and has what waits go out in
 #: crumbs (CVE-2019-9511), unless the peer gives back what it got in such pieces. Larger ones come
 #: as a client reads, and are less work than a request.
@@ -25,17 +26,18 @@ class Flow:
 
     Attributes:
         window: bytes that may be sent on all streams together.
+        allowed: bytes that the peer may still send on all streams together. The connection counts
+            them itself; ``grant`` is due at LOW_WINDOW.
         peer_window: bytes that may be sent on a new stream.
         max_frame: bytes of a frame's payload that the peer takes.
         late: payload that may still come for streams that are over.
     """
 
     __slots__ = (
-        "_allowed",
         "_crumbs",
         "_granted",
-        "_owed",
         "_sent_at_ping",
+        "allowed",
         "late",
         "max_frame",
         "peer_window",
@@ -47,25 +49,20 @@ class Flow:
         self.peer_window = DEFAULT_WINDOW
         self.max_frame = DEFAULT_MAX_FRAME
         self.late = 0
-        self._allowed = CONNECTION_WINDOW
-        self._owed = 0
+        self.allowed = CONNECTION_WINDOW
         self._sent_at_ping = -1
         self._crumbs = [0, 0]  # bytes of small increments: of the connection, of streams
 
-    def came(self, length: int) -> int:
-        """Count DATA that came; return by how much the peer's window is to be widened now.
+    def grant(self) -> int:
+        """Let the peer send a whole window again; return by how much its window widens.
 
         Raises:
-            ConnectionFault: it was more than the window.
+            ConnectionFault: the peer has sent more than its window.
         """
-        self._allowed -= length
-        self._owed += length
-        if self._allowed < 0:
+        if self.allowed < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
-        if self._owed * TELL_AFTER < CONNECTION_WINDOW:
-            return 0
-        owed, self._owed = self._owed, 0
-        self._allowed += owed
+        owed = CONNECTION_WINDOW - self.allowed
+        self.allowed = CONNECTION_WINDOW
         return owed
 
     def came_late(self, length: int) -> bool:

@@ -57,7 +57,7 @@ class SendQueue:
         self,
         flow: Flow,
         unread: UnreadBytes,
-        wake: Callable[[], None],
+        wake: Callable[[], object],
         on_ended: Callable[[Stream], None],
         on_unread: Callable[[Stream], tuple[Peer, str]],
     ) -> None:

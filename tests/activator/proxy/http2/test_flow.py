@@ -5,21 +5,25 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.http2.errors import ConnectionFault
-from activator.proxy.http2.flow import CONNECTION_WINDOW, Flow
+from activator.proxy.http2.flow import CONNECTION_WINDOW, LOW_WINDOW, Flow
 from activator.proxy.http2.frames import DEFAULT_WINDOW, MAX_31_BITS
 
 
-def test_a_peer_gets_room_by_the_half_window():
+def test_a_peer_gets_all_of_its_window_again():
     flow = Flow()
-    assert flow.came(CONNECTION_WINDOW // 2 - 1) == 0
-    assert flow.came(1) == CONNECTION_WINDOW // 2
-    assert flow.came(1) == 0
+    flow.allowed -= CONNECTION_WINDOW // 2
+    assert flow.allowed == LOW_WINDOW
+    assert flow.grant() == CONNECTION_WINDOW // 2
+    assert flow.allowed == CONNECTION_WINDOW
+    flow.allowed -= CONNECTION_WINDOW
+    assert flow.grant() == CONNECTION_WINDOW
 
 
 def test_more_than_the_window_is_a_fault():
     flow = Flow()
+    flow.allowed -= CONNECTION_WINDOW + 1
     with pytest.raises(ConnectionFault, match="more than the window"):
-        flow.came(CONNECTION_WINDOW + 1)
+        flow.grant()
 
 
 def test_a_window_cannot_grow_without_bound():
