@@ -242,6 +242,8 @@ UNTESTED: Final[dict[str, str]] = {
     "activator/proxy/exchange/services.py": "shared by all; see client/test_shared.py",
     "activator/proxy/exchange/sides.py": "abstract; see exchange/test_crossing.py",
     "activator/proxy/http2/field_rules.py": "read by fields.py; see http2/test_fields.py",
+    "activator/proxy/http2/frame_payload.py": "one half of frame_reader.py; see its tests",
+    "activator/proxy/http2/header_block.py": "one half of frame_reader.py; see its tests",
     "activator/proxy/http2/side.py": "abstract; see http2/test_connection.py",
     "activator/proxy/pods/home.py": "abstract; see pods/test_pool.py",
     "activator/proxy/transport/buffer.py": "a buffer; transport/test_unread.py fills it",

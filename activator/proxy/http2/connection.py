@@ -160,7 +160,7 @@ class Connection:
         except ConnectionFault as fault:
             self.fail(fault)
         if reader.unfinished:
-            self.side.on_unfinished(reader.block_size)
+            self.side.on_unfinished(reader.block_size())
         elif self.late_at != inf:
             self.late_at = inf
             self.side.on_finished()

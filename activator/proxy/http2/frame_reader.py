@@ -1,8 +1,8 @@
 """Cut a connection's bytes into frames, and hold each against RFC 9113 sections 4 and 6.
 
-What a frame may be by itself is decided here: where it may stand, how long it is, its padding and
-values. What it means for its stream is up to the handler. Header blocks are put together: nobody
-else sees a CONTINUATION.
+What a frame may be by itself is decided here: where it may stand, how long it is, its values. The
+handler decides what it means for its stream. Header blocks are put together: the handler sees no
+CONTINUATION.
 """
 
 from __future__ import annotations
@@ -11,6 +11,13 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.frame_payload import (
+    ITS_OWN_PARENT,
+    PRIORITY_BYTES,
+    fragment,
+    parent,
+    without_padding,
+)
 from activator.proxy.http2.frames import (
     ACK,
     DEFAULT_MAX_FRAME,
@@ -24,19 +31,12 @@ from activator.proxy.http2.frames import (
     PRIORITY,
     FrameType,
 )
+from activator.proxy.http2.header_block import HeaderBlock
 from activator.proxy.http2.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Bytes of a header block, and frames that it may come in (VU#421644: a flood of CONTINUATION).
-#: Four times what its fields may have (hpack.MAX_LIST_BYTES): one that is too large is decoded all
-#: the same, and answered; 1 ms for 64 KiB.
-MAX_BLOCK: Final = 256 << 10
-MAX_BLOCK_FRAMES: Final = 64
-
-_PRIORITY_BYTES: Final = 5
-_ITS_OWN_PARENT: Final = "a stream depends on itself"
 #: Types, as they stand in a frame's head, of frames that are part of them.
 _UNFINISHED: Final = tuple(
     bytes((kind,)) for kind in (FrameType.HEADERS, FrameType.SETTINGS, FrameType.CONTINUATION)
@@ -50,7 +50,7 @@ _CONTINUATION: Final = int(FrameType.CONTINUATION)
 
 
 class FrameHandler(Protocol):
-    """What is told of each frame, in order. It may raise ConnectionFault."""
+    """Handles each frame, in order. It may raise ConnectionFault."""
 
     def data(self, stream: int, payload: bytes, length: int, ended: bool) -> None:
         """Payload came. ``length`` counts in flow control: payload and padding."""
@@ -95,9 +95,6 @@ class FrameReader:
 
     __slots__ = (
         "_block",
-        "_block_ended",
-        "_block_size",
-        "_block_stream",
         "_handler",
         "_held",
         "_max_frame",
@@ -110,7 +107,7 @@ class FrameReader:
         self, handler: FrameHandler, *, preface: bool, max_frame: int = DEFAULT_MAX_FRAME
     ) -> None:
         """Arguments:
-        handler: is told of frames.
+        handler: gets the frames.
         preface: whether a client is on the other side, whose bytes begin with PREFACE.
         max_frame: bytes of a frame's payload; our SETTINGS_MAX_FRAME_SIZE.
         """
@@ -120,19 +117,14 @@ class FrameReader:
         self._settled = False  # whether the first frame has come
         self._held = b""
         self.unfinished = True
-        # The header block that has begun: its stream, 0 if there is none.
-        self._block_stream = 0
-        self._block: list[bytes] = []
-        self._block_size = 0
-        self._block_ended = False
+        self._block = HeaderBlock()
 
-    @property
     def block_size(self) -> int:
-        """Bytes of the header block that has begun; 0 if there is none."""
-        return self._block_size if self._block_stream else 0
+        """Return the bytes of the header block that has begun; 0 if there is none."""
+        return self._block.size()
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived, and tell the handler of each frame that is complete.
+        """Read bytes, and call the handler for each frame that is complete.
 
         Raises:
             ConnectionFault: a frame is wrong in a way that ends the connection.
@@ -145,26 +137,25 @@ class FrameReader:
         end = len(data)
         if not self._settled:
             at = self._begin(data)
-        handler = self._handler
+        handler, block = self._handler, self._block
         max_frame = self._max_frame
-        unpack = HEAD.unpack_from
         # Declared, so that compiled code counts with integers of the machine.
         word: int
         flags: int
         stream: int
         while end - at >= HEAD_BYTES:
-            word, flags, stream = unpack(data, at)
+            word, flags, stream = HEAD.unpack_from(data, at)
             length = word >> 8
             if length > max_frame:
-                # Section 4.2 would spare the connection where a stream's DATA is too long. Whoever
-                # ignores the limit that every peer knows is not worth 16 MiB of reading.
+                # Section 4.2 would spare the connection where a stream's DATA is too long. A peer
+                # that ignores the limit is not worth 16 MiB of reading.
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "a frame is too long")
             start = at + HEAD_BYTES
             if start + length > end:
                 break
             at = start + length
             kind = word & 0xFF
-            if 0 < stream <= MAX_31_BITS and not self._block_stream:
+            if 0 < stream <= MAX_31_BITS and not block.stream:
                 # Nearly all frames are these two, without anything that is to be taken out: by
                 # way of the table they would cost a third more.
                 if kind == _DATA and not flags & PADDED:
@@ -172,10 +163,10 @@ class FrameReader:
                     handler.data(stream, payload, length, flags & END_STREAM != 0)
                     continue
                 if kind == _HEADERS and flags & _HEADERS_FORM == END_HEADERS:
-                    block = data[start:at]  # ordered: lengths are not negative
-                    handler.headers(stream, block, flags & END_STREAM != 0)
+                    payload = data[start:at]  # ordered: as above
+                    handler.headers(stream, payload, flags & END_STREAM != 0)
                     continue
-            if self._block_stream and kind != _CONTINUATION:
+            if block.stream and kind != _CONTINUATION:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside of a header block")
             if kind > _CONTINUATION:
                 handler.idle_frame()
@@ -190,11 +181,10 @@ class FrameReader:
                 take(self, flags, stream, data[start:at])  # ordered: as above
             else:
                 self._wrong_length(FrameType(kind), stream, length, spares)
+        self.unfinished = block.stream > 0 or not self._settled
         if at < end:
             self._held = data[at:]
-        self.unfinished = (
-            self._block_stream > 0 or self._held[3:4] in _UNFINISHED or not self._settled
-        )
+            self.unfinished = self.unfinished or self._held[3:4] in _UNFINISHED
 
     def _begin(self, data: bytes) -> int:
         """Check what a connection begins with (section 3.4): the preface, and settings.
@@ -223,36 +213,26 @@ class FrameReader:
     def _data(self, flags: int, stream: int, payload: bytes) -> None:
         length = len(payload)
         if flags & PADDED:
-            payload = _without_padding(payload)
+            payload = without_padding(payload)
         self._handler.data(stream, payload, length, flags & END_STREAM != 0)
 
     def _headers(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & (PADDED | PRIORITY):
-            payload = _fragment(flags, stream, payload)
+            payload = fragment(flags, stream, payload)
         if flags & END_HEADERS:
             self._handler.headers(stream, payload, flags & END_STREAM != 0)
         else:
-            self._block_stream = stream
-            self._block_ended = flags & END_STREAM != 0
-            self._block = [payload]
-            self._block_size = len(payload)
+            self._block.begin(stream, payload, flags & END_STREAM != 0)
 
     def _continuation(self, flags: int, stream: int, payload: bytes) -> None:
-        if stream != self._block_stream:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
-        self._block.append(payload)
-        self._block_size += len(payload)
-        if self._block_size > MAX_BLOCK or len(self._block) > MAX_BLOCK_FRAMES:
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block without end")
+        block = self._block
+        block.add(stream, payload)
         if flags & END_HEADERS:
-            block = b"".join(self._block)
-            self._block_stream = 0
-            self._block = []
-            self._handler.headers(stream, block, self._block_ended)
+            self._handler.headers(stream, block.end(), block.ended)
 
     def _priority(self, flags: int, stream: int, payload: bytes) -> None:
-        if _depends_on(payload) == stream:
-            self._handler.stream_error(stream, ErrorCode.PROTOCOL_ERROR, _ITS_OWN_PARENT)
+        if parent(payload) == stream:
+            self._handler.stream_error(stream, ErrorCode.PROTOCOL_ERROR, ITS_OWN_PARENT)
         else:
             self._handler.idle_frame()
 
@@ -268,7 +248,7 @@ class FrameReader:
         self._handler.settings(read_settings(payload))
 
     def _push_promise(self, flags: int, stream: int, payload: bytes) -> None:
-        # Clients never may, and pods are told not to (SETTINGS_ENABLE_PUSH 0).
+        # Clients never may, and our settings forbid it to pods (SETTINGS_ENABLE_PUSH 0).
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE")
 
     def _ping(self, flags: int, stream: int, payload: bytes) -> None:
@@ -297,7 +277,7 @@ class Rule(NamedTuple):
         on_stream: whether it belongs to a stream; False: to the connection, None: to either.
         length: bytes of its payload; None: any number.
         spares: whether a wrong length is an error of its stream alone.
-        take: what else there is to check, and whom to tell.
+        take: checks the rest, and calls the handler.
     """
 
     on_stream: bool | None
@@ -310,7 +290,7 @@ class Rule(NamedTuple):
 RULES: Final[tuple[Rule, ...]] = (
     Rule(True, None, False, FrameReader._data),
     Rule(True, None, False, FrameReader._headers),
-    Rule(True, _PRIORITY_BYTES, True, FrameReader._priority),
+    Rule(True, PRIORITY_BYTES, True, FrameReader._priority),
     Rule(True, 4, False, FrameReader._rst_stream),
     Rule(False, None, False, FrameReader._settings),
     Rule(True, None, False, FrameReader._push_promise),
@@ -319,36 +299,3 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(None, 4, False, FrameReader._window_update),
     Rule(True, None, False, FrameReader._continuation),
 )
-
-
-def _depends_on(priority: bytes) -> int:
-    """Return the stream that another depends on (RFC 7540 section 6.3)."""
-    return int(_NUMBER.unpack_from(priority)[0]) & MAX_31_BITS
-
-
-def _fragment(flags: int, stream: int, payload: bytes) -> bytes:
-    """Take padding and priority out of HEADERS (section 6.2).
-
-    A stream that depends on itself ends the connection, where RFC 7540 section 5.3.1 asks for the
-    stream alone: no client does so by mistake, and its request must not reach a pod.
-    """
-    priority = _PRIORITY_BYTES if flags & PRIORITY else 0
-    if len(payload) < priority + (1 if flags & PADDED else 0):
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without its fields")
-    if flags & PADDED:
-        payload = _without_padding(payload)
-    if len(payload) < priority:
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
-    if priority and _depends_on(payload) == stream:
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, _ITS_OWN_PARENT)
-    return payload[priority:]
-
-
-def _without_padding(payload: bytes) -> bytes:
-    """Take out the padding (section 6.1), which is at most what stands behind its length."""
-    if not payload:
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "padding without its length")
-    padding = payload[0]
-    if padding >= len(payload):
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
-    return payload[1 : len(payload) - padding]  # ordered: as was checked
