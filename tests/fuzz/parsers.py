@@ -58,7 +58,7 @@ def request_head(pieces: Sequence[bytes]) -> Any:
     """Read a head, and write what follows from it."""
     (head,) = pieces
     request = read_request(head + b"\r\n\r\n", LIMITS)
-    seen = [dict(request.fields), request.counted_as(), wants_trailers(request)]
+    seen = [dict(request.fields), request.counted_as, wants_trailers(request)]
     return [request, *seen, contradiction(request.fields), pod_head(request, b"10.0.0.1")]
 
 
@@ -75,7 +75,7 @@ def partial_head(pieces: Sequence[bytes]) -> Any:
 
 def _response(head: bytes, to_head: bool) -> Any:
     response = read_response(head + b"\r\n\r\n", to_head=to_head)
-    claim = claim_of(response)
+    claim = claim_of(response, bodiless=to_head)
     heads = [
         client_head(response, version=version, chunk=chunk, close=close, date=b"now")
         for version, chunk, close in _CLIENTS
