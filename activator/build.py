@@ -104,6 +104,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.message.fields",
     "activator.proxy.message.grammar",
     "activator.proxy.message.grpc",
+    "activator.proxy.message.head",
     "activator.proxy.message.problem",
     "activator.proxy.message.reframed",
     "activator.proxy.message.replies",

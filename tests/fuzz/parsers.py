@@ -24,6 +24,7 @@ from activator.proxy.message import fields as http1_fields
 from activator.proxy.message import grpc
 from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.body import ChunkedBody, LengthBody, PodChunkedBody
+from activator.proxy.message.head import REQUEST_LINES, RESPONSE_LINES, Head
 from activator.proxy.message.replies import unexpected_probe
 from activator.proxy.message.request import RequestLimits, pod_head, read_request, wants_trailers
 from activator.proxy.message.response import client_head, interim_head, read_response, with_crlf
@@ -200,9 +201,6 @@ def settings(pieces: Sequence[bytes]) -> Any:
     return read_settings(pieces[0])
 
 
-_NAMES: Final = (http1_fields.REQUEST_FIELDS, http1_fields.RESPONSE_FIELDS)
-
-
 def field_lines(pieces: Sequence[bytes]) -> Any:
     """Read lines of fields for what is looked at now and then."""
     block = b"\r\n" + pieces[0]
@@ -211,7 +209,7 @@ def field_lines(pieces: Sequence[bytes]) -> Any:
         prefers_json(block),
         named,
         http1_fields.without_named(block, named),
-        [http1_fields.split_head(names, block) for names in _NAMES],
+        [Head(known, block + b"\r\n\r\n") for known in (REQUEST_LINES, RESPONSE_LINES)],
         block_of(block),
         unexpected_probe(pieces[0]),
     ]

@@ -441,7 +441,7 @@ class Http1Client(ClientSide):
             and not exchange.notes
             and self._version is not HTTP_1_0
         ):
-            self.write(raw.replace(response.cut, b"", 1) if response.cut else raw)
+            self.write(response.as_it_came(raw))
         else:
             self.write(self._reframed(response, exchange.notes, payload, ended, trailers))
 

@@ -123,7 +123,7 @@ def _of_request(name: bytes) -> Treatment:
     found = _REQUEST_CHECKS.get(name)
     if found is not None:
         return found
-    if name in REQUEST_FIELDS.names or is_lookalike(name):
+    if name in REQUEST_FIELDS or is_lookalike(name):
         return Treatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 
@@ -132,7 +132,7 @@ def _of_response(name: bytes) -> Treatment:
     found = _RESPONSE_CHECKS.get(name)
     if found is not None:
         return found
-    if name in RESPONSE_FIELDS.names:
+    if name in RESPONSE_FIELDS:
         return Treatment(b"", kept=name not in SENSITIVE)
     return _passing(name)
 

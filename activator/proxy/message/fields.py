@@ -53,69 +53,19 @@ _NOT_IN_TRAILERS: Final = frozenset(
     )
 )
 
-#: What a field's name means that only looks like one of ours: it never passes.
-_LOOKALIKE: Final = b"_"
-#: Most field names in a memo beyond our own, and most bytes of one name: 50 KiB in all.
-MEMO_NAMES: Final = 512
-MEMO_NAME_BYTES: Final = 64
-
-
-class FieldNames:
-    """The names of the fields that mean something to us.
-
-    It remembers what a name means as its sender spells it: a peer spells its names alike from one
-    message to the next. It remembers no value: values are new each time, or secret.
-
-    Arguments:
-        names: in lower case.
-        bars_lookalikes: fields whose names only look like ours are taken out, see is_lookalike.
-
-    Attributes:
-        names: the same.
-        meanings: by a name as it is spelled: itself in lower case, empty where it means nothing to
-            us. Holds our own names and at most ``MEMO_NAMES`` others.
-    """
-
-    __slots__ = ("_bars_lookalikes", "_own", "meanings", "names")
-
-    def __init__(self, names: Iterable[bytes], *, bars_lookalikes: bool = False) -> None:
-        self.names = frozenset(names)
-        self._bars_lookalikes = bars_lookalikes
-        self._own = {spelled: name for name in self.names for spelled in (name, name.title())}
-        self.meanings = self._own.copy()
-
-    def learn(self, name: bytes) -> bytes:
-        """Return what a name means that ``meanings`` lacks, and remember it.
-
-        A full memo forgets all names but our own: to weigh names would cost each message.
-        """
-        lower = name.lower()
-        meaning = b""
-        if lower in self.names:
-            meaning = lower
-        elif self._bars_lookalikes and is_lookalike(lower):
-            meaning = _LOOKALIKE
-        if len(name) <= MEMO_NAME_BYTES:
-            if len(self.meanings) >= len(self._own) + MEMO_NAMES:
-                self.meanings = self._own.copy()
-            self.meanings[name] = meaning
-        return meaning
-
-
 #: The fields of a request that we read, take out or rewrite.
-REQUEST_FIELDS: Final = FieldNames(
+REQUEST_FIELDS: Final = frozenset(
     (
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
         *(b"knative-serving-namespace", b"knative-serving-revision", b"k-kubelet-probe"),
         *(b"k-network-hash", b"k-network-probe", b"k-original-host", b"k-proxy-request"),
         *(b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer"),
         *(b"transfer-encoding", b"upgrade", b"x-forwarded-for"),
-    ),
-    bars_lookalikes=True,
+    )
 )
 
 #: The same of a response.
-RESPONSE_FIELDS: Final = FieldNames(
+RESPONSE_FIELDS: Final = frozenset(
     (
         *(b"connection", b"content-length", b"date", b"keep-alive", b"proxy-authenticate"),
         *(b"proxy-authorization", b"proxy-connection", b"trailer", b"transfer-encoding"),
@@ -123,55 +73,27 @@ RESPONSE_FIELDS: Final = FieldNames(
     )
 )
 
+#: The fields that frame a message or end its connection; llhttp reads them too.
+FRAMING: Final = frozenset(
+    (b"connection", b"content-length", b"proxy-connection", b"transfer-encoding", b"upgrade")
+)
 
-def split_head(names: FieldNames, head: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
-    """Take a message head apart.
-
-    Arguments:
-        names: REQUEST_FIELDS or RESPONSE_FIELDS.
-        head: start line and fields, without the empty line; each line but the first is preceded
-            by its CRLF.
-
-    Returns:
-        The start line; the fields of ``names``, by lower-case name, values of equal names joined
-        by ``, `` (RFC 9110 section 5.3); all other fields as they came, each preceded by its CRLF,
-        but for lookalikes in a request.
-    """
-    meanings = names.meanings
-    lines = head.split(b"\r\n")
-    fields: dict[bytes, bytes] = {}
-    others = [b""]
-    repeated: list[tuple[bytes, bytes]] = []
-    for line in lines[1:]:
-        name, _, value = line.partition(b":")
-        meaning = meanings.get(name)
-        if meaning is None:
-            meaning = names.learn(name)
-        if not meaning:
-            others.append(line)
-        elif meaning is _LOOKALIKE:
-            pass
-        elif meaning in fields:
-            repeated.append((meaning, value.lstrip(b" \t")))
-        else:
-            fields[meaning] = value.lstrip(b" \t")
-    if repeated:
-        _join(fields, repeated)
-    return lines[0], fields, b"\r\n".join(others)
-
-
-def _join(fields: dict[bytes, bytes], repeated: list[tuple[bytes, bytes]]) -> None:
-    """Add further values of names that ``fields`` has, in time linear in all their bytes."""
-    pieces: dict[bytes, list[bytes]] = {}
-    for name, value in repeated:
-        if name in pieces:
-            said = pieces[name]
-            said[-1] = said[-1].rstrip(b" \t")
-        else:
-            said = pieces[name] = [fields[name].rstrip(b" \t")]
-        said.append(b", " + value)
-    for name, said in pieces.items():
-        fields[name] = b"".join(said)
+#: Fields whose values come again in other messages, and are never secret.
+RECURRING: Final = frozenset(
+    (
+        *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"accept-ranges"),
+        *(b"access-control-allow-origin", b"alt-svc", b"cache-control", b"connection", b"date"),
+        *(b"content-encoding", b"content-language", b"content-length", b"content-type", b"dnt"),
+        *(b"expect", b"expires", b"host", b"k-network-probe", b"k-original-host", b"keep-alive"),
+        *(b"knative-serving-namespace", b"knative-serving-revision", b"pragma", b"priority"),
+        *(b"referrer-policy", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),
+        *(b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-user", b"server"),
+        *(b"strict-transport-security", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
+        *(b"upgrade-insecure-requests", b"user-agent", b"vary", b"via", b"x-content-type-options"),
+        *(b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-proto", b"x-frame-options"),
+        b"x-powered-by",
+    )
+)
 
 
 def tokens(value: bytes) -> list[bytes]:
@@ -206,7 +128,7 @@ def clean_trailers(trailers: bytes) -> bytes:
 
 def is_ours(name: bytes) -> bool:
     """Return whether a request's field of this name, in lower case, means something to us."""
-    return name in REQUEST_FIELDS.names
+    return name in REQUEST_FIELDS
 
 
 def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> bytes:

@@ -101,6 +101,25 @@ def check_request(head: bytes, *, ends: bool = False) -> None:
         raise FramingError(str(error)) from None
 
 
+def is_good_part(start: bytes, lines: list[bytes], *, ends: bool) -> bool:
+    """Return whether a part of a head is well-formed.
+
+    Arguments:
+        start: the start line of a request.
+        lines: some of the fields, none of which frames the message, behind a first item that is
+            none of them.
+        ends: see ``check_request``.
+    """
+    if len(lines) > 1:
+        lines[0] = start
+        start = b"\r\n".join(lines)
+    try:
+        check_request(start + b"\r\n\r\n", ends=ends)
+    except FramingError:
+        return False
+    return True
+
+
 def check_response(head: bytes) -> None:
     """Check a whole response head, up to and with the empty line.
 

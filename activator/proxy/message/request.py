@@ -13,15 +13,14 @@ from typing import Final
 
 from activator.proxy.message.body import Body, ChunkedBody, LengthBody
 from activator.proxy.message.fields import (
-    REQUEST_FIELDS,
     clean_trailers,
     is_ours,
     lines_of,
-    split_head,
     tokens,
     without_named,
 )
-from activator.proxy.message.grammar import FramingError, check_request
+from activator.proxy.message.grammar import FramingError, check_request, is_good_part
+from activator.proxy.message.head import REQUEST_LINES, Head
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 
 #: Methods that llhttp may see. Any other token is as good to us (RFC 9110 section 16.1.1), so it
@@ -39,15 +38,11 @@ HOST: Final = re.compile(rb"(?:[!$&'()*+,;=._~%0-9A-Za-z-]+|\[[0-9A-Fa-f:.]+\])(
 #: As a number: whether bytes are in bytes, CPython asks by way of an exception, which takes 0.6 us.
 _HASH: Final = ord("#")
 #: Hosts that were found to be plain names, how many of them are remembered, and bytes of one.
-plain_hosts: set[bytes] = set()
+plain_hosts: Final[set[bytes]] = set()
 MEMO_HOSTS: Final = 1024
 MEMO_HOST_BYTES: Final = 255
 #: Bytes of the shortest field with its line end.
 _SHORTEST_FIELD: Final = 4
-#: The fields by which llhttp frames a message or ends its connection (grammar.check_request).
-FRAMING: Final = frozenset(
-    (b"connection", b"content-length", b"proxy-connection", b"transfer-encoding", b"upgrade")
-)
 _NEWER: Final = re.compile(rb"HTTP/1\.[2-9]")
 _KEEP_ALIVE: Final = (b"", b"keep-alive", b"Keep-Alive")
 _NONE: Final[list[bytes]] = []
@@ -169,22 +164,28 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
     most = limits.max_fields
     if len(head) > _SHORTEST_FIELD * most and head.count(b"\n") - 2 > most:
         raise FramingError("too many header fields", 431)
-    line, fields, block = split_head(REQUEST_FIELDS, head[:-4])
-    method, target, version, is_newer = _start_line(line, head, limits)
-    if is_newer:
-        head = head.replace(line, b"%b %b HTTP/1.1" % (method, target), 1)
-    if method not in _CHECKED_AS_IS:
-        head = b"POST" + head[len(method) :]
-    check_request(head, ends=version is HTTP_1_1 and FRAMING.isdisjoint(fields))
-    host = _host(fields.pop(b"host", None), version)
+    parts = Head(REQUEST_LINES, head)
+    fields, block, length = parts.fields, parts.block, parts.length
+    method, target, version, line = _start_line(parts.start, limits, block)
+    if parts.is_odd or not is_good_part(line, parts.unchecked, ends=version is HTTP_1_1):
+        check_request(line + head[len(parts.start) :])
+    if parts.new:
+        REQUEST_LINES.remember(parts.new)
+    host = _host(parts.single, parts.singles, version)
     if target[:1] != b"/":
         target, host = _other_form(method, target, host)
+    has_body = length > 0
     if not fields:
-        return Request(method, target, version, host, fields, block, version is HTTP_1_1)
-    length, has_body = 0, False
-    if b"content-length" in fields or b"transfer-encoding" in fields:
-        length = _framing(version, fields)
-        has_body = length != 0
+        length = max(length, 0)
+        return Request(
+            method, target, version, host, fields, block, version is HTTP_1_1, has_body, length
+        )
+    if b"transfer-encoding" in fields or b"content-length" in fields:
+        _check_coding(fields, length, version)
+        has_body = True
+        length = -1
+    elif length < 0:
+        length = 0
     connection = fields.pop(b"connection", b"")
     named = _NONE if connection in _KEEP_ALIVE and version else tokens(connection)
     keep_alive = b"close" not in named if version else b"keep-alive" in named
@@ -199,8 +200,17 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
         if others := [name for name in named if name not in _OWN_OPTIONS]:
             block = without_named(block, others)
     return Request(
-        *(method, target, version, host, fields, block),
-        *(keep_alive, has_body, length, upgrade, expects),
+        method,
+        target,
+        version,
+        host,
+        fields,
+        block,
+        keep_alive,
+        has_body,
+        length,
+        upgrade,
+        expects,
     )
 
 
@@ -210,34 +220,32 @@ def body_of(request: Request) -> Body:
 
 
 def _start_line(
-    line: bytes, head: bytes, limits: RequestLimits
-) -> tuple[bytes, bytes, Version, bool]:
-    """Return method, target and version, and whether that is to be read as an older one."""
+    line: bytes, limits: RequestLimits, block: bytes
+) -> tuple[bytes, bytes, Version, bytes]:
+    """Return method, target and version, and the line in words that llhttp knows."""
     try:
         method, target, version = line.split(b" ")
     except ValueError:
         raise FramingError("malformed request line") from None
-    is_newer = False
-    if version == b"HTTP/1.1":
-        spoken = HTTP_1_1
-    elif version == b"HTTP/1.0":
-        spoken = HTTP_1_0
-    elif _NEWER.fullmatch(version):
-        spoken = HTTP_1_1
-        is_newer = True
-    else:
-        raise _bad_version(version)
+    spoken = HTTP_1_1
+    if version != b"HTTP/1.1":
+        if version == b"HTTP/1.0":
+            spoken = HTTP_1_0
+        elif _NEWER.fullmatch(version):
+            line = b"%b %b HTTP/1.1" % (method, target)
+        else:
+            raise _bad_version(version)
     if len(target) > limits.max_target:
         raise FramingError("the request target is too long", 414)
     if method not in _CHECKED_AS_IS:
         if METHOD.fullmatch(method) is None:
             raise FramingError("malformed method")
         if method == b"CONNECT":
-            block = head[len(line) : -4]  # ordered: the head has an empty line behind this one
             raise FramingError("CONNECT is not offered", 405, block)
+        line = b"POST" + line[len(method) :]
     if _HASH in target:
         raise FramingError("a fragment in the request target")
-    return method, target, spoken, is_newer
+    return method, target, spoken, line
 
 
 def _bad_version(version: bytes) -> FramingError:
@@ -247,11 +255,11 @@ def _bad_version(version: bytes) -> FramingError:
     return FramingError("malformed HTTP version")
 
 
-def _host(host: bytes | None, version: Version) -> bytes:
+def _host(host: bytes, count: int, version: Version) -> bytes:
     """Return the one Host value; RFC 9112 section 3.2 wants 400 for none, several, or nonsense."""
-    if host is None:
-        if version is not HTTP_1_0:
-            raise FramingError("missing Host header")
+    if count != 1:
+        if count or version is not HTTP_1_0:
+            raise FramingError("more than one Host header" if count else "missing Host header")
         return b""
     if host in plain_hosts:
         return host
@@ -287,30 +295,17 @@ def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes
     return b"/" + path, authority
 
 
-def _framing(version: Version, fields: dict[bytes, bytes]) -> int:
-    """Take out the framing (RFC 9112 section 6.3); llhttp has refused what contradicts.
-
-    Returns:
-        The body's length: 0 for none, -1 for chunks.
-    """
-    coding = fields.pop(b"transfer-encoding", None)
-    length = fields.pop(b"content-length", None)
-    if coding is not None:
-        if coding.strip(b" \t").lower() != b"chunked":
-            raise FramingError("only the transfer coding chunked is supported", 501)
-        if version is HTTP_1_0:
-            raise FramingError("Transfer-Encoding in HTTP/1.0")
-        return -1
-    assert length is not None
-    return _content_length(length)
-
-
-def _content_length(value: bytes) -> int:
-    # int() would take '+5', '1_0' and Arabic digits.
-    digits = value.strip(b" \t")
-    if not digits.isdigit() or len(digits) > 19:
+def _check_coding(fields: dict[bytes, bytes], length: int, version: Version) -> None:
+    """Take out Transfer-Encoding; refuse all but chunks alone (RFC 9112 section 6.3)."""
+    if fields.pop(b"content-length", None) is not None:
         raise FramingError("malformed Content-Length")
-    return int(digits)
+    coding = fields.pop(b"transfer-encoding")
+    if coding != b"chunked" and coding.strip(b" \t").lower() != b"chunked":
+        raise FramingError("only the transfer coding chunked is supported", 501)
+    if version is HTTP_1_0:
+        raise FramingError("Transfer-Encoding in HTTP/1.0")
+    if length >= 0:
+        raise FramingError("Content-Length beside Transfer-Encoding")
 
 
 def _upgrade(protocol: bytes, named: list[bytes], *, possible: bool) -> bytes:

@@ -10,14 +10,18 @@ import re
 from typing import Final
 
 from activator.proxy.message.body import Body, CloseBody, LengthBody, PodChunkedBody
-from activator.proxy.message.fields import RESPONSE_FIELDS, split_head, tokens, without_named
-from activator.proxy.message.grammar import FramingError, check_response
+from activator.proxy.message.fields import tokens, without_named
+from activator.proxy.message.grammar import FramingError, check_response, is_good_part
+from activator.proxy.message.head import RESPONSE_LINES, Head
 from activator.proxy.message.version import HTTP_1_0, Version
 
+#: Fields are read alike in requests and responses.
+_ANY_START: Final = b"GET / HTTP/1.1"
 _NO_BODY: Final = (204, 304)
 _BEFORE_REASON: Final = (b"", b" ")
 #: What says nothing in HTTP/1.1, and what many servers say all the same.
-_IDLE_TALK: Final = b"\r\nConnection: keep-alive"
+_IDLE_TALK: Final = b"Connection: keep-alive"
+_IDLE_LINE: Final = b"\r\n" + _IDLE_TALK
 _VERSIONS: Final = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
 #: The end of a line and an empty line, each with or without its CR (RFC 9112 section 2.2).
 _EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
@@ -79,6 +83,17 @@ class Response:
         self.chunked = False
         self.upgrade = b""
 
+    def as_it_came(self, raw: bytes) -> bytes:
+        """Return a plain response as the client sees it.
+
+        Arguments:
+            raw: the head, and what came behind it.
+        """
+        if not self.cut:
+            return raw
+        before, _, behind = raw.partition(self.cut)
+        return before + behind
+
 
 def with_crlf(data: bytes) -> bytes | None:
     """End each line of a head with CRLF, where some end with a bare LF.
@@ -110,26 +125,38 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
     Raises:
         FramingError: it is malformed.
     """
-    check_response(head)
-    start, fields, block = split_head(RESPONSE_FIELDS, head[:-4])
-    line = status_lines.get(start) or _status_line(start)
+    parts = Head(RESPONSE_LINES, head)
+    line = status_lines.get(parts.start)
+    if line is None or parts.is_odd or not _has_good_fields(parts):
+        check_response(head)
+        line = line or _status_line(parts.start)
+    if parts.new:
+        RESPONSE_LINES.remember(parts.new)
+    fields, date = parts.fields, parts.single
     status = line.status
-    date = fields.pop(b"date", b"")
-    said = fields.pop(b"content-length", None)
-    length = -1 if said is None else int(said)
+    length = parts.length
     alive = line.alive
-    plain = line.plain and length >= 0 and date != b""
-    response = Response(status, line.reason, block, date, length, alive, plain)
+    plain = line.plain and length >= 0 and date != b"" and parts.singles == 1
+    response = Response(status, line.reason, parts.block, date, length, alive, plain)
     if fields:
-        if len(fields) == 1 and fields.get(b"connection") == b"keep-alive" and _IDLE_TALK in head:
-            response.cut = _IDLE_TALK
-            response.keep_alive = True
+        if (
+            len(fields) == 1
+            and fields.get(b"connection") == b"keep-alive"
+            and alive
+            and _IDLE_TALK in parts.lines
+        ):
+            response.cut = _IDLE_LINE
         else:
             response.plain = False
             _connection(response, fields, alive)
     if not (to_head or status < 200 or status in _NO_BODY):
         _framing(response)
     return response
+
+
+def _has_good_fields(parts: Head) -> bool:
+    """Return whether the fields are well-formed, none of which frames the response."""
+    return len(parts.unchecked) == 1 or is_good_part(_ANY_START, parts.unchecked, ends=True)
 
 
 class _StatusLine:
@@ -151,7 +178,7 @@ class _StatusLine:
 
 
 #: By the line itself, see _status_line.
-status_lines: dict[bytes, _StatusLine] = {}
+status_lines: Final[dict[bytes, _StatusLine]] = {}
 #: Status lines that are remembered, and bytes of one: pods may make up any.
 MEMO_STATUS_LINES: Final = 256
 MEMO_STATUS_LINE_BYTES: Final = 64
@@ -171,7 +198,7 @@ def _status_line(start: bytes) -> _StatusLine:
     printable = reason.translate(None, _CONTROLS)
     plain = minor == 1 and status != 204 and printable == reason
     line = _StatusLine(status, printable, minor == 1, plain)
-    if len(start) <= MEMO_STATUS_LINE_BYTES:
+    if status >= 200 and len(start) <= MEMO_STATUS_LINE_BYTES:  # llhttp judges 101 by its fields
         if len(status_lines) >= MEMO_STATUS_LINES:
             status_lines.clear()
         status_lines[start] = line
@@ -184,13 +211,18 @@ def _connection(response: Response, fields: dict[bytes, bytes], alive: bool) -> 
     Arguments:
         alive: whether the connection lives on where nothing is said: HTTP/1.1.
     """
-    named = tokens(fields.get(b"connection", b""))
+    if b"content-length" in fields:
+        raise FramingError("malformed Content-Length", 502)
+    connection = fields.get(b"connection", b"")
+    named = tokens(connection) if connection else []
     response.keep_alive = b"close" not in named if alive else b"keep-alive" in named
     if b"upgrade" in named:
         response.upgrade = fields.get(b"upgrade", b"").strip(b" \t")
     coding = fields.get(b"transfer-encoding")
     if coding is not None:
-        if coding.strip(b" \t").lower() != b"chunked" or not alive:
+        if coding != b"chunked" and coding.strip(b" \t").lower() != b"chunked":
+            raise FramingError("only the transfer coding chunked is supported", 502)
+        if not alive:
             raise FramingError("only the transfer coding chunked is supported", 502)
         if response.length >= 0:
             raise FramingError("Content-Length beside Transfer-Encoding", 502)
