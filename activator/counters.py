@@ -56,7 +56,7 @@ class HttpCounters:
         self.response_size = Histogram(SIZE_BOUNDS)
 
     def observe_head(self, seconds: float, request_size: int) -> None:
-        """Count one request whose answer has only begun; as ``observe``."""
+        """Count one request whose response has only begun; as ``observe``."""
         duration, requests = self.duration, self.request_size
         if seconds <= _SHORT:  # nearly all are: one comparison in place of four
             duration.counts[0] += 1
@@ -71,7 +71,7 @@ class HttpCounters:
 
     def observe(self, seconds: float, request_size: int, response_size: int) -> None:
         """Count one request; sizes in bytes, -1 if unknown. Histogram.observe, without its calls:
-        it is paid on every request."""
+        each request pays it."""
         self.observe_head(seconds, request_size)
         responses = self.response_size
         responses.counts[bisect_left(SIZE_BOUNDS, response_size)] += 1
@@ -134,6 +134,39 @@ class RevisionCounters:
         if counters is None:
             counters = self.client[key] = HttpCounters()
         return counters
+
+    def responded(
+        self, key: tuple[str, bytes, int, int], seconds: float, request_size: int
+    ) -> None:
+        """Count the beginning of a pod's response; the key is that of ``client``.
+
+        Arguments:
+            seconds: since the request was sent; request_size: bytes of its body, -1 if unknown.
+        """
+        counters = self.client.get(key)
+        if counters is None:
+            counters = self.client_of(key)
+        counters.observe_head(seconds, request_size)
+
+    def ended(
+        self,
+        key: tuple[bytes, int, int],
+        outcome: str,
+        seconds: float,
+        request_size: int,
+        response_size: int,
+    ) -> None:
+        """Count the end of a request; the key is that of ``server``.
+
+        Arguments:
+            outcome: one of OUTCOMES; seconds: since the request came.
+            request_size, response_size: bytes of the bodies, -1 if unknown.
+        """
+        self.outcomes[outcome] += 1
+        counters = self.server.get(key)
+        if counters is None:
+            counters = self.server_of(key)
+        counters.observe(seconds, request_size, response_size)
 
     def requeued(self, cause: str) -> None:
         """Count a request that is given to a pod once more."""

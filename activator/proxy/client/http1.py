@@ -494,6 +494,7 @@ class Http1Client(ClientSide):
 
     def finished(self, now: float) -> None:
         """See ClientSide."""
+        self.base.idle_since = now
         exchange = self._exchange
         complete = exchange is not None and exchange.body.complete
         self.exchange_done(self._keep_alive and complete)

@@ -217,6 +217,7 @@ class ClientStream(ClientSide):
 
     def finished(self, now: float) -> None:
         """See ClientSide."""
+        self._home.base.idle_since = now
         self._done()
 
     def break_off(self, outcome: str, code: int) -> None:

@@ -1,8 +1,9 @@
 """What an exchange asks of its two sides: of the client's, and of the pod's.
 
-Each side is a connection in HTTP/1 or a stream in HTTP/2. The classes have no state, so that a
-compiled exchange finds their methods by number. Payload is a list of pieces in both directions;
-trailers are lines in HTTP/1 and a header block in HTTP/2 (``proxy.exchange.crossing`` translates).
+Each side is a connection in HTTP/1 or a stream in HTTP/2. These classes hold no state of their own,
+so that a compiled exchange finds their methods by number. Payload is a list of pieces in both
+directions; trailers are lines in HTTP/1 and a header block in HTTP/2 (``proxy.exchange.crossing``
+translates).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from throttler.pod import PodTracker
 
 class ClientSide(ABC):
     """Who sent the request."""
+
+    __slots__ = ()
 
     @abstractmethod
     def address(self) -> bytes:
@@ -58,7 +61,7 @@ class ClientSide(ABC):
 
     @abstractmethod
     def set_idle_since(self, now: float) -> None:
-        """Record when its last request ended."""
+        """Record when its last request ended, where ``finished`` does not follow."""
 
     @abstractmethod
     def respond(
@@ -102,7 +105,7 @@ class ClientSide(ABC):
 
     @abstractmethod
     def finished(self, now: float) -> None:
-        """The exchange has ended, and the response is written to its end."""
+        """The exchange has ended at ``now``, and the response is written to its end."""
 
     @abstractmethod
     def break_off(self, outcome: str, code: int) -> None:
@@ -129,9 +132,7 @@ class ClientSide(ABC):
 class PodSide(ABC):
     """The pod that has the request."""
 
-    @abstractmethod
-    def is_http2(self) -> bool:
-        """Return whether it speaks HTTP/2."""
+    __slots__ = ()
 
     @abstractmethod
     def is_reused(self) -> bool:
@@ -145,8 +146,12 @@ class PodSide(ABC):
         request: Request,
         body: RequestBody,
         trace: Trace | None,
-    ) -> None:
-        """Send the request's head and what is held of its body; the response goes to ``asker``."""
+    ) -> bool:
+        """Send the request's head and what is held of its body; the response goes to ``asker``.
+
+        Returns:
+            Whether it went out in HTTP/2.
+        """
 
     @abstractmethod
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
@@ -186,7 +191,15 @@ class PodSide(ABC):
 
 
 class Asker(ABC):
-    """Who sends a request to a pod and takes what comes of it: an exchange."""
+    """Who sends a request to a pod and takes what comes of it: an exchange.
+
+    Attributes:
+        to_head: the request is a HEAD, so that its response has no body.
+    """
+
+    __slots__ = ()
+
+    to_head: bool
 
     @property
     @abstractmethod

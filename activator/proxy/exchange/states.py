@@ -1,4 +1,9 @@
-"""The states of an exchange, and which may follow which."""
+"""The states of an exchange, and which may follow which.
+
+An exchange assigns its state plainly: a warm request does so three times, and a look at the table
+takes three calls each. The tests of the byte path check each change of each exchange against it
+(tests/activator/proxy/conftest.py).
+"""
 
 from __future__ import annotations
 

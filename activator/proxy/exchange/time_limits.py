@@ -11,14 +11,14 @@ from __future__ import annotations
 from math import inf
 
 from throttler.model import Revision
+from throttler.ticket import Ticket
 
 #: Seconds that a client waits for the pod's 100 before it gets ours (Go's transport: 1).
 CONTINUE_AFTER = 1.0
 
 
 def answer_within(revision: Revision, idle_from_arrival: bool) -> float:
-    """Return within how many seconds after its arrival a request must get an answer, or the
-    beginning of one.
+    """Return within how many seconds after its arrival a request must get the head of a response.
 
     Arguments:
         idle_from_arrival: whether silence counts from the arrival, as in Knative, where a cold
@@ -35,25 +35,33 @@ def answer_within(revision: Revision, idle_from_arrival: bool) -> float:
 class TimeLimits:
     """The limits of one request that move; requests of most revisions have none."""
 
-    __slots__ = ("_active_at", "_continue_at", "_idle_timeout")
+    __slots__ = ("_active_at", "_continue_at", "_continued", "_idle_timeout")
 
     def __init__(self, revision: Revision) -> None:
         self._idle_timeout = revision.idle_timeout or inf
         self._active_at = inf
         self._continue_at = inf
+        self._continued = False
 
     def sent(self, now: float, expects_continue: bool) -> None:
-        """A pod has the request; a wait for a connection was no silence of its own."""
+        """Record that a pod has the request; a wait for a connection was no silence of its own.
+
+        Arguments:
+            expects_continue: whether the client waits for a 100, unless it has got one.
+        """
         self._active_at = now
-        self._continue_at = now + CONTINUE_AFTER if expects_continue else inf
+        waits = expects_continue and not self._continued
+        self._continue_at = now + CONTINUE_AFTER if waits else inf
 
     def touch(self, now: float) -> None:
-        """Bytes pass, or could pass: silence begins anew."""
+        """Record that bytes pass, or could pass: the silence ends."""
         self._active_at = now
 
-    def continued(self) -> None:
-        """The client waits for no 100 any more."""
+    def continued(self) -> bool:
+        """Record that the client waits for no 100; return whether it did until now."""
+        did, self._continued = not self._continued, True
         self._continue_at = inf
+        return did
 
     def next(self) -> float:
         """Return when to look again, infinite for not at all."""
@@ -66,6 +74,18 @@ class TimeLimits:
     def wants_continue(self, now: float) -> bool:
         """Whether the client has waited for a 100 for long enough."""
         return now >= self._continue_at
+
+
+def limit_of(revision: Revision, ticket: Ticket, patience: float, *, idle: bool) -> str:
+    """Return which limit ended a request, with its value.
+
+    Arguments:
+        patience: seconds that the client waits; infinite where it does not say.
+        idle: whether it was the silence of the pod.
+    """
+    if not idle and ticket.deadline >= ticket.arrived + patience:
+        return f"grpc-timeout {patience:g}"
+    return name_of(revision, idle=idle)
 
 
 def name_of(revision: Revision, *, idle: bool) -> str:

@@ -1,7 +1,7 @@
-"""After a 101: bytes both ways, as they come, each side no faster than the other reads.
+"""A 101, and behind it bytes both ways, as they come, each side no faster than the other reads.
 
-Knows no HTTP. Each end keeps its direction open after the other has closed its own (a half-close
-passes on, but not where TLS is); when both have, or one breaks, the exchange ends.
+Knows no HTTP beyond the 101. Each end keeps its direction open after the other has closed its own
+(a half-close passes on, but not where TLS is); when both have, or one breaks, the exchange ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import cast, final
 
-from activator.proxy.exchange.sides import SwitchingSide
+from activator.proxy.exchange.sides import ClientSide, PodSide, SwitchingSide
+from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response
 from activator.proxy.transport import presence
 from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, received
 from activator.proxy.transport.unread import Peer
@@ -94,6 +96,31 @@ class _PodEnd(_End):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         self.data_received(received(nbytes))
+
+
+def is_wanted(request: Request, response: Response) -> bool:
+    """Return whether a 101 changes to the protocol that the request asks for."""
+    return bool(request.upgrade) and response.upgrade.lower() == request.upgrade.lower()
+
+
+def switch(
+    client: ClientSide,
+    pod: PodSide | None,
+    response: Response,
+    notes: bytes,
+    touch: Callable[[], None],
+    closed: Callable[[], None],
+) -> None:
+    """Pass on the pod's 101, and join the two connections.
+
+    Arguments:
+        notes: field lines of ours for the response; the others: see ``tunnel``.
+    """
+    at_client, at_pod = client.switching(), None if pod is None else pod.switching()
+    assert at_client is not None
+    assert at_pod is not None
+    at_client.switch(response, notes)
+    tunnel(at_client, at_pod, touch, closed)
 
 
 def tunnel(

@@ -90,10 +90,6 @@ class Http1Pod(PodSide):
 
     # -- the request ----------------------------------------------------------------------------
 
-    def is_http2(self) -> bool:
-        """See PodSide."""
-        return False
-
     def is_reused(self) -> bool:
         """See PodSide."""
         return self.reused
@@ -117,7 +113,7 @@ class Http1Pod(PodSide):
         request: Request,
         body: RequestBody,
         trace: Trace | None,
-    ) -> None:
+    ) -> bool:
         """See PodSide."""
         target = self.pool.target
         if trace is None:
@@ -140,6 +136,7 @@ class Http1Pod(PodSide):
         self.transport.write(head)
         if request.has_body and not 0 <= request.length <= _FITS_ANY_WINDOW:
             self.expect_slow_reading(True)
+        return False
 
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See PodSide."""

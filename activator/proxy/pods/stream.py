@@ -67,10 +67,6 @@ class PodStream(PodSide):
         self.to_head = False
         self._interim = 0
 
-    def is_http2(self) -> bool:
-        """See PodSide."""
-        return True
-
     def is_reused(self) -> bool:
         """See PodSide."""
         return self._carrier.used
@@ -82,7 +78,7 @@ class PodStream(PodSide):
         request: Request,
         body: RequestBody,
         trace: Trace | None,
-    ) -> None:
+    ) -> bool:
         """See PodSide."""
         self.asker = asker
         self.to_head = request.method == b"HEAD"
@@ -106,11 +102,11 @@ class PodStream(PodSide):
         link.opened += 1
         link.streams[stream.id] = stream
         link.write_headers(stream, head, ended=ended)
-        if ended:
-            return
-        stream.on_sent = client.took
-        if body.pieces or body.complete:
-            stream.send(b"".join(body.pieces), trailers if body.complete else None)
+        if not ended:
+            stream.on_sent = client.took
+            if body.pieces or body.complete:
+                stream.send(b"".join(body.pieces), trailers if body.complete else None)
+        return True
 
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See PodSide."""

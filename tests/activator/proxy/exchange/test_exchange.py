@@ -15,8 +15,6 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
-from throttler.reason import Reason
-from throttler.throttler import Limits
 
 #: More than the kernel's buffers between two sockets of this machine take.
 LARGE = 12 << 20
@@ -232,30 +230,6 @@ async def test_a_pod_that_closes_anywhere_in_its_answer(world, end):
         client.abort()
 
 
-async def test_why_a_request_failed_is_remembered_of_its_revision(world):
-    pod = await world.serving()
-    client = await world.client()
-    pod.on_data = lambda connection: connection.close()
-    client.send(request(b"/", b"POST", body=b"x"))
-    assert (await client.answer()).status == 502
-    last = world.failures().last
-    assert (last.status, last.reason) == (502, Reason.UPSTREAM_FAILED)
-    assert last.detail.startswith(f"{pod.dest.address}: ")
-
-    def begin(connection: PodConnection) -> None:
-        connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
-        world.loop.call_later(0.001, connection.close)
-
-    pod.on_data = begin
-    client = await world.client()
-    client.send(request())
-    await client.ended()
-    last = world.failures().last
-    assert (last.status, last.reason) == (200, Reason.UPSTREAM_FAILED)
-    assert last.detail.endswith("; the answer had begun")
-    assert world.failures().by_reason == {Reason.UPSTREAM_FAILED: 2}
-
-
 async def test_a_pod_that_always_closes_ends_in_502_after_some_tries(world):
     pod = await world.serving()
     world.healthy = lambda tracker: True
@@ -353,22 +327,6 @@ async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(wor
     assert (await client.answer()).status == 504
 
 
-async def test_after_the_answer_has_begun_the_deadline_breaks_it_off(world):
-    pod = await world.serving(timeout=0.25)
-
-    def begin(connection: PodConnection) -> None:
-        connection.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
-
-    pod.on_data = begin
-    client = await world.client()
-    client.send(request())
-    await client.ended()
-    assert b"half" in client.received
-    assert b"timeout" not in client.received
-    assert b"0\r\n\r\n" not in client.received
-    await until(lambda: not pod.open)
-
-
 @pytest.mark.parametrize(
     ("stage", "leave"),
     [
@@ -436,63 +394,6 @@ async def test_a_free_slot_goes_to_the_next_in_line(world):
     assert [seen.target for seen in pod.requests] == [b"/first", b"/second"]
 
 
-async def test_a_full_queue_is_answered_503_at_once(new_world):
-    world = await new_world(queue=Limits(queue_depth=1))
-    world.revise()
-    first = await world.client()
-    first.send(request())
-    await until(lambda: world.waiting == 1)
-
-    second = await world.client()
-    second.send(request())
-    answer = await second.answer()
-
-    assert (answer.status, answer.body) == (503, b"pending request queue full\n")
-    assert answer.get(b"activator-reason") == b"queue-full; revision-depth"
-    assert answer.get(b"retry-after") == b"4"
-    assert not second.eof
-    first.abort()
-
-
-async def test_who_is_refused_is_told_when_to_come_again_by_how_long_it_took(new_world):
-    world = await new_world(queue=Limits(queue_depth=2))
-    pod = await world.serving(container_concurrency=1)
-    pod.on_data = lambda connection: None
-    clients = [await world.client() for _ in range(4)]
-    for number, client in enumerate(clients):
-        client.send(request())
-        await until(lambda number=number: world.waiting == min(number, 2))
-    assert (await clients[3].answer()).get(b"retry-after") == b"4", "nothing is known yet"
-    world.revision().forecast.turnovers.add(20.0)
-
-    again = await world.ask()
-
-    # Two wait, the third turn is expected after 60 s; the luck of these tests takes off a fifth.
-    assert (again.status, again.get(b"retry-after")) == (503, b"48")
-    for client in clients[:3]:
-        client.abort()
-
-
-async def test_with_early_shedding_who_would_wait_in_vain_is_told_at_once(new_world):
-    world = await new_world(queue=Limits(shed_early=True))
-    pod = await world.serving(container_concurrency=1, timeout=50.0)
-    pod.on_data = lambda connection: None
-    world.revision().forecast.turnovers.add(30.0)
-    clients = [await world.client() for _ in range(3)]
-    for number, client in enumerate(clients):
-        client.send(request())
-        await until(lambda number=number: world.waiting == min(number, 1) and pod.requests)
-
-    answer = await clients[2].answer()
-
-    assert (answer.status, answer.body) == (503, b"expected wait exceeds the time-out\n")
-    assert answer.get(b"activator-reason") == b"wait-too-long; 60.0 s expected, 50.0 s left"
-    assert answer.get(b"retry-after") == b"48"
-    assert world.counters().outcomes["shed"] == 1
-    for client in clients[:2]:
-        client.abort()
-
-
 async def test_a_drain_answers_those_who_have_no_pod(world):
     pod = await world.serving(container_concurrency=1)
     pod.on_data = lambda connection: None
@@ -510,26 +411,6 @@ async def test_a_drain_answers_those_who_have_no_pod(world):
     await waiting.ended()
     pod.connections[0].write(ok())
     assert (await busy.answer()).status == 200
-
-
-async def test_who_is_refused_while_this_activator_ends_may_come_to_another_at_once(new_world):
-    world = await new_world(queue=Limits(queue_depth=1, shed_early=True))
-    pod = await world.serving(container_concurrency=1, timeout=0.25)
-    pod.on_data = lambda connection: None
-    busy, waiting = await world.client(), await world.client()
-    busy.send(request())
-    await until(lambda: pod.requests)
-    waiting.send(request())
-    await until(lambda: world.waiting == 1)
-    world.proxy.draining = True
-    full = await world.ask()
-    world.revision().forecast.turnovers.add(30.0)
-    shed = await world.ask()
-    answers = [full, shed, await busy.answer(), await waiting.answer()]
-    assert [answer.status for answer in answers] == [503, 503, 504, 504]
-    assert shed.get(b"activator-reason").startswith(b"wait-too-long")
-    assert [answer.get(b"retry-after") for answer in answers] == [b"0"] * 4
-    assert world.proxy.too_many_connections().retry_after == 0
 
 
 async def test_two_revisions_do_not_share_pods(world):

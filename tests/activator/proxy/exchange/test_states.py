@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from types import GetSetDescriptorType
+
+import pytest
+
+from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.states import ANSWERING, DONE, FOLLOWS, NEW, SENT, State
 
 
@@ -19,3 +24,16 @@ def test_no_request_is_sent_again_once_its_response_has_begun():
     for state in ANSWERING:
         assert FOLLOWS[state] == {DONE}
     assert SENT in FOLLOWS[SENT]
+
+
+@pytest.mark.skipif(
+    isinstance(Exchange.__dict__["state"], GetSetDescriptorType),
+    reason="a compiled exchange has no attributes that Python could watch",
+)
+def test_the_tests_check_each_change_of_an_exchange_against_the_table():
+    exchange = Exchange.__new__(Exchange)
+    exchange.state = NEW
+    exchange.state = DONE
+    with pytest.raises(AssertionError, match=r"from State\.DONE to State\.SENT"):
+        exchange.state = SENT
+    assert exchange.state is DONE

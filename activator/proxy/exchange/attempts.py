@@ -1,0 +1,238 @@
+"""What has failed of one request, and what follows for it and its pod: by the table of ``retry``.
+
+Made when the first attempt is in doubt: a request that is served at once pays nothing for it. Acts
+on its exchange by three verbs: send again, requeue, stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, final
+
+from activator.driver import Driver
+from activator.entries import Entry
+from activator.proxy.exchange import own_replies, retry
+from activator.proxy.exchange.observers import Trace
+from activator.proxy.exchange.queue_proxy import DOUBTFUL, claim_of, complaint, own_failure
+from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.exchange.retry import Blame, Failure, Then
+from activator.proxy.exchange.states import ANSWERING, DONE, State
+from activator.proxy.http2.errors import ErrorCode, name_of_code
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message.grpc import is_grpc
+from activator.proxy.message.replies import Reply
+from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response
+from throttler.pod import PodTracker
+from throttler.ticket import Ticket
+
+_REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
+
+
+class Retrying(Protocol):
+    """An exchange, as its attempts see it."""
+
+    state: State
+    request: Request
+    body: RequestBody
+    entry: Entry
+    ticket: Ticket
+    trace: Trace | None
+    to_head: bool
+
+    def send_again(self) -> None:
+        """Send the request to the pod that has its slot."""
+
+    def requeue(self, cause: str) -> None:
+        """Put the request back to the front of the queue; ``cause`` is one of counters.CAUSES."""
+
+    def stop(self, reply: Reply, ended: str) -> None:
+        """End the request with a reply, or break off its response where that has begun."""
+
+    def detach(self) -> None:
+        """Leave the pod behind its response."""
+
+
+@final
+class Withheld:
+    """A response that may be queue-proxy's own, until all of it is here: 512 bytes at most.
+
+    Attributes:
+        response: its head; pieces: what has come of its body.
+    """
+
+    __slots__ = ("pieces", "response")
+
+    def __init__(self, response: Response | ResponseFields, pieces: list[bytes]) -> None:
+        self.response = response
+        self.pieces = pieces
+
+
+@final
+class Attempts:
+    """The attempts to have one request served.
+
+    Attributes:
+        made: how often the request was given to a pod.
+        fresh: the next connection has to be new.
+        broken_by: the error code by which a pod broke off its response; 0 where none did.
+        withheld: the response in doubt; None while there is none.
+    """
+
+    __slots__ = (
+        "_crossed",
+        "_driver",
+        "_refused",
+        "_repeats",
+        "broken_by",
+        "fresh",
+        "made",
+        "withheld",
+    )
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._repeats = 0  # failures after which a pod may have seen the request
+        self._crossed = False  # a pod did not understand the client's version of HTTP
+        # Which pod refused it last, how many responses that had given by then, how often in a row.
+        self._refused: tuple[PodTracker | None, int, int] = (None, 0, 0)
+        self.made = 1
+        self.fresh = False
+        self.broken_by = 0
+        self.withheld: Withheld | None = None
+
+    # -- a response that may speak against its pod -------------------------------------------------
+
+    def passes(
+        self,
+        exchange: Retrying,
+        response: Response | ResponseFields,
+        payload: list[bytes],
+        complete: bool,
+    ) -> bool:
+        """Judge a pod by its response; return whether the client gets the response now.
+
+        What may be queue-proxy's own response waits until all of it is here.
+        """
+        claim = claim_of(response, bodiless=exchange.to_head)
+        if claim is not None and not complete:
+            self.withheld = Withheld(response, payload)
+            return False
+        pod = pod_of(exchange.ticket)
+        failure = own_failure(claim, payload)
+        if failure is Failure.UNTOUCHED and pod.is_service:
+            # The ClusterIP is never ejected for it: bounded by number, not by time.
+            failure = Failure.APPLICATION_LOST
+        if failure is None or not self._may_go_again(exchange, pod, failure):
+            self._judge(pod, response.status, failure, payload)
+            return True
+        exchange.detach()
+        self.failed(exchange, failure, complaint(response.status, payload), failure.value)
+        return False
+
+    def _judge(
+        self, pod: PodTracker, status: int, failure: Failure | None, body: Sequence[bytes]
+    ) -> None:
+        """Report what a response that goes to the client says of its pod."""
+        if status not in DOUBTFUL:
+            self._driver.answered_well(pod)
+            return
+        text = complaint(status, body if failure else None)
+        self._driver.answered_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
+
+    # -- a failed attempt --------------------------------------------------------------------------
+
+    def reset(self, exchange: Retrying, code: int, answered: bool, responses: int) -> None:
+        """A pod ended the stream; the other arguments are those of ``Asker`` and ``refused``."""
+        error = f"the pod reset the stream: {name_of_code(code)}"
+        if answered:
+            self.broken_by = code
+        elif code == _REFUSED_STREAM:
+            self.refused(exchange, responses, error)
+            return
+        self.failed(exchange, Failure.ANSWER_LOST, error)
+
+    def refused(self, exchange: Retrying, responses: int, error: str) -> None:
+        """A pod has not looked at the request.
+
+        Arguments:
+            responses: how many responses the pod has given.
+        """
+        pod = pod_of(exchange.ticket)
+        before, given, refusals = self._refused
+        refusals = 1 if pod is before and responses > given else refusals + 1
+        self._refused = pod, responses, refusals
+        self.failed(exchange, retry.refused(refusals, on_trial=pod.on_trial), error)
+
+    def misunderstood(self, exchange: Retrying, error: str) -> None:
+        """A pod does not speak the version of HTTP in which the request came: send the other.
+
+        Once at most: a pod may understand neither. gRPC has HTTP/2 alone.
+        """
+        if self._crossed or not exchange.body.replayable or is_grpc(exchange.request.fields):
+            self._pass_on(exchange, error)
+            return
+        self._crossed = True
+        self.made -= 1
+        exchange.send_again()
+
+    def failed(
+        self, exchange: Retrying, failure: Failure, error: str, cause: str = "connection-lost"
+    ) -> None:
+        """Do what the rules say of a failed attempt.
+
+        Arguments:
+            error: what happened, for people; cause: one of ``counters.CAUSES``.
+        """
+        if exchange.trace is not None:
+            exchange.trace.failed(error)
+        if exchange.state in ANSWERING:
+            self._pass_on(exchange, error)
+            return
+        then = self._blame(exchange, pod_of(exchange.ticket), failure, error)
+        if exchange.state is DONE:
+            return
+        if then is Then.PASS_ON:
+            self._pass_on(exchange, error)
+        elif then is Then.SAME_POD:
+            self.fresh = True
+            exchange.entry.counters.requeued("connection-closed")
+            exchange.send_again()
+        else:
+            exchange.requeue(cause)
+
+    def _blame(self, exchange: Retrying, pod: PodTracker, failure: Failure, error: str) -> Then:
+        """Report what a failure says of the pod; return what follows for the request."""
+        seen = failure in retry.SEEN
+        repeatable = _may_repeat(exchange, pod, failure)
+        then, blame = retry.judge(failure, repeatable=repeatable, repeats=self._repeats)
+        self._repeats += seen
+        if blame is Blame.UNREACHABLE:
+            self._driver.connect_failed(pod, error, sent=seen)
+        elif blame is Blame.ANSWER:
+            self._driver.answered_badly(pod, error, untouched=failure in retry.UNTOUCHING)
+        return then
+
+    def _may_go_again(self, exchange: Retrying, pod: PodTracker, failure: Failure) -> bool:
+        return retry.again(failure, _may_repeat(exchange, pod, failure), self._repeats)
+
+    @staticmethod
+    def _pass_on(exchange: Retrying, error: str) -> None:
+        reply = own_replies.failed(pod_of(exchange.ticket), error)
+        exchange.stop(reply, "upstream-failed")
+
+
+def pod_of(ticket: Ticket) -> PodTracker:
+    """Return the pod that has a request, or is about to get it."""
+    assert ticket.pod is not None
+    return ticket.pod
+
+
+def _may_repeat(exchange: Retrying, pod: PodTracker, failure: Failure) -> bool:
+    """Return whether a request can be sent again, in view of what became of it."""
+    if failure is Failure.REFUSED:
+        return exchange.body.replayable
+    if failure is Failure.REFUSED_STILL:
+        # The ClusterIP is never ejected for it: bounded by number, not by time.
+        return exchange.body.replayable and not pod.is_service
+    return retry.may_repeat(exchange.request, exchange.body, failure)

@@ -1,0 +1,134 @@
+"""How a request ends that is not served to its end: its client, its failures and the log get why.
+
+A request that is served, and not logged, needs nothing of this.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from activator.entries import Entry
+from activator.failures import Failed
+from activator.proxy.exchange.observers import RequestLog, Trace, record_of
+from activator.proxy.exchange.services import Services
+from activator.proxy.exchange.sides import ClientSide
+from activator.proxy.exchange.wait import Wait
+from activator.proxy.message.problem import fitted, unknown
+from activator.proxy.message.replies import Reply, printable
+from activator.proxy.message.request import Request
+from throttler.errors import RevisionNotFound
+from throttler.reason import Reason
+from throttler.ticket import Ticket
+
+
+class Ending(Protocol):
+    """An exchange that ends, as this module sees it."""
+
+    client: ClientSide
+    entry: Entry
+    notes: bytes
+    request: Request
+    services: Services
+    ticket: Ticket
+    trace: Trace | None
+    wait: Wait | None
+
+    def end(self, ended: str, status: int, size: int, now: float, why: str = "") -> None:
+        """Give the place back and count; once.
+
+        Arguments:
+            ended: one of ``counters.OUTCOMES``; status: what the client gets.
+            size: bytes of the response's body; why: the Activator-Reason of a response of ours.
+        """
+
+
+def reply_not_found(
+    services: Services,
+    client: ClientSide,
+    request: Request,
+    trace: Trace | None,
+    error: RevisionNotFound,
+) -> None:
+    """Respond to a request for a revision that is not known."""
+    services.counters.unknown_revisions += 1
+    reply = unknown(error, request.lines)
+    if trace is not None:
+        trace.held(Reason.UNKNOWN_REVISION.value)
+        trace.ended(reply.status, "unknown-revision")
+    client.reply(reply)
+
+
+def reply_with(exchange: Ending, reply: Reply, ended: str, attempts: int) -> None:
+    """Respond ourselves.
+
+    Arguments:
+        ended: one of ``counters.OUTCOMES``.
+        attempts: how often the request was given to a pod.
+    """
+    services, client, request = exchange.services, exchange.client, exchange.request
+    trace, notes, now = exchange.trace, exchange.notes, services.driver.clock()
+    revision = exchange.entry.throttler.revision.id
+    if attempts > 1:
+        notes += attempts_note(attempts)
+    if exchange.wait is not None:
+        notes += exchange.wait.fields(now)
+    about = (revision.namespace, revision.name, now - exchange.ticket.arrived, attempts)
+    reply = fitted(reply, request.lines, notes, *about)
+    reason = reply.reason
+    assert reason is not None
+    if trace is not None:
+        trace.held(reason.value)
+    client.set_idle_since(now)
+    exchange.end(ended, reply.status, len(client.body_of(reply)), now, reply.why)
+    remember(exchange, reply.status, reason, reply.detail)
+    services.log_reply(revision, reply)
+    client.reply(reply)
+
+
+def break_off(
+    exchange: Ending, reply: Reply, ended: str, status: int, size: int, code: int
+) -> None:
+    """End a response that has begun, so that the client does not take it for whole.
+
+    Arguments:
+        reply: what the client would have got in its place; status: of the response.
+        size: bytes of its body; code: see ``ClientSide.break_off``.
+    """
+    end_now(exchange, ended, status, size)
+    exchange.client.break_off(ended, code)
+    assert reply.reason is not None
+    remember(exchange, status, reply.reason, f"{reply.detail}; the answer had begun")
+
+
+def end_now(exchange: Ending, ended: str, status: int, size: int) -> None:
+    """End a request to which nothing more is sent."""
+    now = exchange.services.driver.clock()
+    exchange.client.set_idle_since(now)
+    exchange.end(ended, status, size, now)
+
+
+def remember(exchange: Ending, status: int, reason: Reason, detail: str) -> None:
+    """Keep why a request failed, for the people who look after its service."""
+    driver = exchange.services.driver
+    failed = Failed(driver.clock(), status, reason, printable(detail))
+    driver.failed(exchange.entry, failed)
+
+
+def attempts_note(attempts: int) -> bytes:
+    """Return the field line that says how often a request was given to a pod."""
+    return b"\r\nActivator-Attempts: %d" % attempts
+
+
+def log(
+    exchange: Ending, request_log: RequestLog, status: int, size: int, duration: float, why: str
+) -> None:
+    """Write a request that has ended to the request log.
+
+    Arguments:
+        size: bytes of the response's body; duration: seconds.
+        why: the Activator-Reason of a response of ours; empty where a pod responded.
+    """
+    trace = exchange.trace
+    trace_id = "" if trace is None else trace.trace_id
+    about = (exchange.client.peer(), exchange.entry.throttler.revision, trace_id, why)
+    request_log.ended(record_of(exchange.request, status, size, duration, *about))
