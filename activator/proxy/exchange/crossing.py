@@ -15,12 +15,12 @@ from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.http2.hpack import Decoder, line
 from activator.proxy.http2.section import block_of
 from activator.proxy.message.body import CloseBody
-from activator.proxy.message.fields import clean_trailers, lines_of
+from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.response import Response
 
 _REASONS: Final = {each.value: b" " + each.phrase.encode() for each in HTTPStatus}
-#: Fields of a response that the other form has in a place of its own.
-_PLACED: Final = frozenset((b"date", b"content-length", b"trailer"))
+#: What of a response's head the other form has in a place of its own.
+_PLACED: Final = frozenset((b":status", b"date", b"content-length", b"trailer"))
 _NO_CONTENT: Final = (204, 304)
 
 
@@ -62,11 +62,17 @@ class Crossing:
 
     # -- the response ---------------------------------------------------------------------------
 
-    def response(self, response: Response | ResponseFields) -> Response | ResponseFields:
-        """Return a response's head as the client's version has it."""
+    def response(
+        self, response: Response | ResponseFields, *, to_head: bool
+    ) -> Response | ResponseFields:
+        """Return a response's head as the client's version has it.
+
+        Arguments:
+            to_head: whether the request is a HEAD, so that no body follows.
+        """
         if isinstance(response, Response):
             return as_section(response)
-        return as_head(response)
+        return as_head(response, to_head=to_head)
 
     def response_trailers(self, trailers: bytes) -> bytes:
         """Return a response's trailers as the client's version writes them."""
@@ -119,19 +125,39 @@ def as_section(response: Response) -> ResponseFields:
     return ResponseFields(response.status, fields, length, block)
 
 
-def as_head(fields: ResponseFields) -> Response:
-    """Return the head of a response in HTTP/2 as HTTP/1 has it."""
-    by_name = fields.fields
+def trailers_of(response: Response | ResponseFields) -> bytes:
+    """Return the trailers of a response that came whole, with its head."""
+    if isinstance(response, Response) and response.body is not None:
+        return response.body.trailers
+    return b""
+
+
+def as_head(fields: ResponseFields, *, to_head: bool) -> Response:
+    """Return the head of a response in HTTP/2 as HTTP/1 has it.
+
+    Arguments:
+        to_head: whether the request is a HEAD, so that no body follows.
+    """
     status = fields.status
     response = Response(
         status,
         _REASONS.get(status, b" "),
-        lines_of(by_name, without=_PLACED),
-        by_name.get(b"date", b""),
+        _lines(fields.block),
+        fields.fields.get(b"date", b""),
         fields.length,
         keep_alive=True,
         plain=False,
     )
-    if status >= 200 and status not in _NO_CONTENT:
+    if status >= 200 and status not in _NO_CONTENT and not to_head:
         response.body = CloseBody()
     return response
+
+
+def _lines(block: bytes) -> bytes:
+    """Return the fields of a response's head as lines, each behind its CRLF.
+
+    Fields of one name stay apart: Set-Cookie cannot be joined (RFC 9110 section 5.3).
+    """
+    return b"".join(
+        b"\r\n%b: %b" % field for field in Decoder().decode(block) if field[0] not in _PLACED
+    )

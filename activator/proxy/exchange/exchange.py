@@ -15,7 +15,7 @@ from typing import final
 from activator.entries import Entry
 from activator.proxy.exchange import outcome, own_replies, retry
 from activator.proxy.exchange.attempts import Attempts, pod_of
-from activator.proxy.exchange.crossing import Crossing
+from activator.proxy.exchange.crossing import Crossing, trailers_of
 from activator.proxy.exchange.lookup import find
 from activator.proxy.exchange.observers import Trace, begin_trace
 from activator.proxy.exchange.queue_proxy import DOUBTFUL
@@ -239,13 +239,13 @@ class Exchange(Asker):
         elif self._crossing is not None:
             self._crossing = None
         if body is not NO_BODY:
-            self._sent_body(body)
+            self._sent_body(body, to_http2)
 
-    def _sent_body(self, body: RequestBody) -> None:
+    def _sent_body(self, body: RequestBody, to_http2: bool) -> None:
         """Record that a pod has what is held of the body; have the client send the rest."""
         if self._crossing is not None:
             self._crossing.sent(sum(map(len, body.pieces)))
-        body.on_sent()
+        body.sent(to_http2=to_http2)
         if not body.complete:
             self.client.regulate()
 
@@ -288,7 +288,7 @@ class Exchange(Asker):
         if ticket.state is not QUEUED:
             ticket.size += size
             if self.pod_side is not None:
-                body.on_sent()
+                body.trim()
         elif body.replayable:
             body.replayable = self.services.driver.hold(ticket, size)
 
@@ -314,7 +314,7 @@ class Exchange(Asker):
         elif self.request.version is not HTTP_1_0:
             self._response_began(self.services.driver.clock())
             if self._crossing is not None:
-                response = self._crossing.response(response)
+                response = self._crossing.response(response, to_head=self.to_head)
             self.client.interim(response)
 
     def _continue(self) -> None:
@@ -363,8 +363,9 @@ class Exchange(Asker):
         if self._crossing is not None:
             raw = None
             version = HTTP_2 if self._crossing.to_http2 else HTTP_1_1
-            response = self._crossing.response(response)
-            trailers = self._crossing.response_trailers(trailers)
+            if complete:
+                trailers = self._crossing.response_trailers(trailers or trailers_of(response))
+            response = self._crossing.response(response, to_head=self.to_head)
         self.entry.counters.responded(
             (pod.address, request.counted_as, version, status), now - self._sent_at, request.length
         )

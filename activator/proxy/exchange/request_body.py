@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from activator.proxy.message.body import pile
 from activator.proxy.message.request import IDEMPOTENT, Request
-from activator.proxy.message.version import HTTP_1_1, HTTP_2
+from activator.proxy.message.version import HTTP_1_1
 
 
 class RequestBody:
@@ -21,12 +21,19 @@ class RequestBody:
         replayable: all that was read is held, so that it can be sent (again) from the start.
     """
 
-    __slots__ = ("_keeps", "_limit", "complete", "pieces", "replayable", "size", "trailers")
+    __slots__ = (
+        "_idempotent",
+        "_keeps",
+        "_limit",
+        "complete",
+        "pieces",
+        "replayable",
+        "size",
+        "trailers",
+    )
 
     def __init__(self, request: Request, limit: int) -> None:
-        # A pod may say in HTTP/2 that it has not looked at a request, of whatever method (RFC 9113
-        # section 8.7).
-        self._keeps = request.version is HTTP_2 or request.method in IDEMPOTENT
+        self._keeps = self._idempotent = request.method in IDEMPOTENT
         self._limit = limit
         self.pieces: list[bytes] = []
         self.size = 0
@@ -44,8 +51,18 @@ class RequestBody:
         pile(self.pieces, data)
         self.size += len(data)
 
-    def on_sent(self) -> None:
-        """A pod has all that is held: keep it only where it may be sent once more."""
+    def sent(self, *, to_http2: bool) -> None:
+        """Record that a pod has all that is held: keep it only where it may be sent once more.
+
+        Arguments:
+            to_http2: whether the pod speaks HTTP/2: such a pod may say of a request, of whatever
+                method, that it has not looked at it (RFC 9113 section 8.7).
+        """
+        self._keeps = to_http2 or self._idempotent
+        self.trim()
+
+    def trim(self) -> None:
+        """Forget what is held where it cannot be sent once more."""
         if self.size > self._limit or (self.size and not self._keeps):
             self.forget()
 

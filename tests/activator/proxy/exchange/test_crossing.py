@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.message.version import HTTP_1_1
-from tests.activator.proxy.http2.peers import Http2Pod, Http2World, Message, Peer, echo
+from tests.activator.proxy.http2.peers import (
+    Http2Pod,
+    Http2World,
+    Message,
+    Peer,
+    answer_hello,
+    echo,
+)
 from tests.activator.proxy.world import Pod, PodConnection, Seen, World, ok, request, turns, until
 
 LARGE = 3_000_000
@@ -186,6 +195,162 @@ async def test_a_client_that_reads_nothing_stops_a_pod_of_http1(http2):
     assert len((await client.answer(stream)).body) == sent
 
 
+def in_steps(answer: bytes, size: int):
+    """Have a pod of HTTP/1 send its response in pieces of that size, each read by itself."""
+
+    def data(connection: PodConnection) -> None:
+        if connection.answered < len(connection.requests) and connection.requests[-1].whole:
+            connection.answered += 1
+            connection.pod.world.tasks.start(drip(connection))
+
+    async def drip(connection: PodConnection) -> None:
+        for at in range(0, len(answer), size):
+            connection.write(answer[at : at + size])
+            await turns(4)
+
+    return data
+
+
+@pytest.mark.parametrize("size", [1, 1000], ids=["byte-by-byte", "whole"])
+async def test_trailers_of_a_chunked_response_pass(http2, size):
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+    answer = head + b"4\r\nbody\r\n0\r\nX-Sum: 7\r\nContent-Length: 9\r\n\r\n"
+    await http1_pod(http2, on_data=in_steps(answer, size))
+    client = await http2.client()
+    for _ in range(2):
+        got = await client.answer(client.ask())
+        assert (got.status, got.body, got.reset) == (200, b"body", None)
+        assert got.trailers == [(b"x-sum", b"7")]
+
+
+@pytest.mark.parametrize("size", [1, 1000], ids=["byte-by-byte", "whole"])
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        (b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
+        (b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 204 No Content\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ],
+    ids=["head", "head-chunked", "204", "304", "empty"],
+)
+async def test_a_response_of_http1_without_a_body_ends_with_its_head(http2, method, answer, size):
+    await http1_pod(http2, on_data=in_steps(answer, size))
+    client = await http2.client()
+    for _ in range(2):
+        got = await client.answer(client.ask(b"/", method))
+        assert (b"%d" % got.status) == answer[9:12]
+        assert (got.body, got.ended, got.reset) == (b"", True, None)
+
+
+async def test_a_response_that_ends_with_its_connection_ends_its_stream(http2):
+    def until_the_end(connection: PodConnection) -> None:
+        connection.write(b"HTTP/1.0 200 OK\r\n\r\nall of it")
+        connection.close()
+
+    await http1_pod(http2, on_data=until_the_end)
+    client = await http2.client()
+    answer = await client.answer(client.ask())
+    assert (answer.status, answer.body, answer.ended) == (200, b"all of it", True)
+
+
+async def test_more_than_a_pod_of_http1_announced_reaches_no_client(http2):
+    pod = await http1_pod(http2, ok(b"hello") + b"and more")
+    client = await http2.client()
+    for _ in range(2):
+        answer = await client.answer(client.ask())
+        assert (answer.body, answer.ended) == (b"hello", True)
+    assert len(asked(pod)) == 2
+    assert all(len(each.requests) == 1 for each in pod.connections), "none is used again"
+
+
+async def test_a_pod_of_http1_that_changes_its_protocol_unasked_gets_no_more(http2):
+    switching = b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    pod = await http1_pod(http2, switching)
+    client = await http2.client()
+    assert (await client.answer(client.ask())).status == 502
+    await until(lambda: pod.connections[-1].closed)
+
+
+async def test_a_client_of_http2_that_waits_for_100_gets_it_from_a_pod_of_http1(http2):
+    def on_data(connection: PodConnection) -> None:
+        seen = connection.requests[-1]
+        if seen.whole:
+            connection.write(ok(seen.body))
+        elif not connection.answered:
+            connection.answered += 1
+            assert seen.all(b"expect") == [b"100-continue"]
+            connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    await http1_pod(http2, on_data=on_data)
+    client = await http2.client()
+    fields = ((b"expect", b"100-continue"), (b"content-length", b"4"))
+    stream = client.ask(b"/", b"PUT", *fields, end=False)
+    await until(lambda: stream in client.messages and client.messages[stream].interim)
+    assert dict(client.messages[stream].interim[0]) == {b":status": b"100"}
+    client.data(stream, b"body", end=True)
+    answer = await client.answer(stream)
+    assert (answer.status, answer.body, len(answer.interim)) == (200, b"body", 1)
+
+
+@pytest.mark.parametrize("sent", [b"", b"half"])
+async def test_a_client_of_http2_that_resets_in_its_body_ends_the_pods_connection(http2, sent):
+    pod = await http1_pod(http2)
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", (b"content-length", b"8"), end=False)
+    client.data(stream, sent)
+    await until(lambda: asked(pod) and asked(pod)[0].body == sent)
+    client.h2.reset_stream(stream, ErrorCode.CANCEL)
+    client.flush()
+    await until(lambda: pod.connections[-1].closed)
+    assert not asked(pod)[0].whole
+    assert (await client.answer(client.ask())).body == b"hello", "its other streams go on"
+
+
+async def test_a_pod_of_http1_that_reads_nothing_stops_a_client_of_http2(http2):
+    world = http2.world
+    pod = await http1_pod(http2)
+    usual = pod.on_data
+
+    def stop_reading(connection: PodConnection) -> None:
+        usual(connection)
+        if asked(pod) and not asked(pod)[0].whole and not stopped:
+            connection.transport.pause_reading()
+            stopped.append(connection)
+
+    stopped: list[PodConnection] = []
+    pod.on_data = stop_reading
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    await until(lambda: stopped)
+    client.data(stream, bytes(4 * LARGE), end=True)
+    await turns(500)
+    assert len(client.unsent[stream][0]) > LARGE
+    assert world.proxy.unread.bytes < 1 << 20
+    client.h2.reset_stream(stream, ErrorCode.CANCEL)
+    client.flush()
+    await world.idle()
+
+
+@pytest.mark.parametrize("pieces", [[b"body" * 100], [b"body"] * 100], ids=["whole", "in-pieces"])
+async def test_a_body_of_http2_that_a_pod_already_has_costs_no_budget(http2, pieces):
+    world = http2.world
+    pod = await http1_pod(http2, on_data=lambda _: None)
+    client = await http2.client()
+    stream = client.ask(b"/", b"POST", end=False)
+    for piece in pieces:
+        client.data(stream, piece)
+        await turns(3)
+    await until(lambda: asked(pod) and asked(pod)[0].body == b"".join(pieces))
+    assert world.driver.throttler.total.bytes == 0
+    assert set(world.busy) == {"loads", "in flight", pod.dest.address}
+    client.data(stream, b"", end=True)
+    await until(lambda: asked(pod)[0].whole)
+    pod.connections[-1].write(ok())
+    assert (await client.answer(stream)).status == 200
+
+
 # -- HTTP/1 to HTTP/2 -------------------------------------------------------------------------
 
 
@@ -253,6 +418,8 @@ async def test_a_client_of_http1_that_reads_nothing_stops_a_pod_of_http2(http2):
     await turns(2000)
     assert pod.connections[-1].unsent
     assert world.proxy.unread.bytes < 1 << 19
+    sock = client.transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)  # 4 KiB would take seconds
     client.transport.resume_reading()
     assert len((await client.answer()).body) == LARGE
 
@@ -310,3 +477,197 @@ async def test_a_pod_that_understands_neither_is_not_tried_for_ever(http2):
     client = await http2.client()
     assert (await client.answer(client.ask())).status == 502
     assert (await world.ask()).status == 502
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "more", "said"),
+    [
+        (b"HEAD", b"200", [], None),
+        (b"HEAD", b"200", [(b"content-length", b"5")], b"5"),
+        (b"GET", b"204", [], None),
+        (b"GET", b"304", [], None),
+        (b"GET", b"304", [(b"content-length", b"5")], b"5"),
+    ],
+)
+async def test_a_response_of_http2_without_a_body_ends_with_its_head(
+    http2, method, status, more, said
+):
+    def bare(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", status), *more], end=True)
+
+    pod = await http2_pod(http2)
+    pod.on_message = bare
+    client = await http2.world.client()
+    client.send(request(method=method) * 2)
+    for _ in range(2):
+        answer = await client.answer(method)
+        assert (b"%d" % answer.status, answer.body) == (status, b"")
+        assert answer.get(b"content-length") == said
+        assert answer.get(b"transfer-encoding") is None
+    assert not client.unread
+    assert bytes(client.received).count(b"\r\n\r\n") == 2
+
+
+async def test_each_cookie_of_a_pod_of_http2_is_a_line_of_its_own(http2):
+    def with_cookies(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            cookies = [(b"set-cookie", b"a=1; Expires=Mon, 01 Jan"), (b"set-cookie", b"b=2")]
+            peer.headers(stream, [(b":status", b"200"), *cookies], end=True)
+
+    pod = await http2_pod(http2)
+    pod.on_message = with_cookies
+    answer = await http2.world.ask()
+    cookies = [value for name, value in answer.headers if name == b"set-cookie"]
+    assert cookies == [b"a=1; Expires=Mon, 01 Jan", b"b=2"]
+
+
+@pytest.mark.parametrize(
+    ("target", "path"), [(b"http://example.com/a?b", b"/a?b"), (b"http://example.com", b"/")]
+)
+async def test_a_target_in_absolute_form_becomes_a_path(http2, target, path):
+    pod = await http2_pod(http2)
+    assert (await http2.world.ask(request(target))).status == 200
+    assert pod.requests[1].all(b":path") == [path]
+
+
+async def test_a_client_of_http1_that_waits_for_100_gets_it_from_a_pod_of_http2(http2):
+    def on_message(peer: Peer, stream: int, message: Message) -> None:
+        if not message.body and not message.ended:
+            assert message.all(b"expect") == [b"100-continue"]
+            peer.headers(stream, [(b":status", b"100")])
+        echo(peer, stream, message)
+
+    pod = await http2_pod(http2)
+    pod.on_message = on_message
+    client = await http2.world.client()
+    head, _, _ = request(b"/", b"PUT", b"Expect: 100-continue\r\n", b"body").rpartition(b"body")
+    client.send(head)
+    await client.size(25)
+    assert client.received == b"HTTP/1.1 100 Continue\r\n\r\n"
+    client.send(b"body")
+    answer = await client.answer()
+    assert (answer.status, answer.body, answer.interim) == (200, b"body", [100])
+
+
+async def test_an_interim_response_of_http2_passes(http2):
+    def hint(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"103"), (b"link", b"</a>")])
+            peer.headers(stream, [(b":status", b"200"), (b"content-length", b"5")])
+            peer.data(stream, b"hello", end=True)
+
+    pod = await http2_pod(http2)
+    pod.on_message = hint
+    client = await http2.world.client()
+    client.send(request())
+    answer = await client.answer()
+    assert (answer.body, answer.interim) == (b"hello", [103])
+    assert client.received.startswith(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
+    old = await http2.world.client()
+    old.send(request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    answer = await old.answer()
+    assert (answer.body, answer.interim) == (b"hello", []), "HTTP/1.0 knows none"
+
+
+@pytest.mark.parametrize("length", [b"9", b"3"])
+async def test_a_pod_of_http2_that_sends_not_what_it_announced_breaks_the_connection(http2, length):
+    def lie(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200"), (b"content-length", length)])
+            peer.data(stream, b"hello", end=True)
+
+    pod = await http2_pod(http2)
+    pod.on_message = lie
+    client = await http2.world.client()
+    client.send(request())
+    await client.ended()
+    assert b"hello" not in client.received or length == b"9"
+    assert client.received.count(b"HTTP/1.1 ") <= 1
+
+
+async def test_a_pod_of_http2_whose_connection_ends_in_a_body_breaks_the_response(http2):
+    def die(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.headers(stream, [(b":status", b"200")])
+            peer.data(stream, b"half")
+            peer.transport.close()
+
+    pod = await http2_pod(http2)
+    pod.on_message = die
+    client = await http2.world.client()
+    client.send(request())
+    await client.ended()
+    assert b"0\r\n\r\n" not in client.received
+    assert http2.world.counters().outcomes["upstream-failed"] == 1
+
+
+@pytest.mark.parametrize("size", [1, 1000], ids=["byte-by-byte", "whole"])
+@pytest.mark.parametrize("how", ["refused", "goaway"])
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+async def test_what_a_pod_of_http2_has_not_looked_at_goes_out_again(http2, method, how, size):
+    refusals = 0
+
+    def refuse(peer: Peer, stream: int, message: Message) -> None:
+        nonlocal refusals
+        if not message.ended or message.reset is not None:
+            return
+        if refusals:
+            echo(peer, stream, message)
+            return
+        refusals += 1
+        if how == "refused":
+            peer.h2.reset_stream(stream, ErrorCode.REFUSED_STREAM)
+        else:
+            peer.h2.close_connection(last_stream_id=stream - 2)
+        peer.flush()
+
+    pod = await http2_pod(http2)
+    pod.on_message = refuse
+    client = await http2.world.client()
+    body = b"" if method == b"GET" else b"small body"
+    await client.drip(request(b"/", method, body=body), size)
+    answer = await client.answer()
+    assert (answer.status, answer.body, refusals) == (200, body, 1)
+    assert answer.get(b"activator-attempts") == b"2"
+
+
+async def test_a_client_of_http1_that_leaves_in_its_body_resets_the_pods_stream(http2):
+    pod = await http2_pod(http2)
+    client = await http2.world.client()
+    client.send(request(b"/", b"POST", b"Content-Length: 8\r\n") + b"half")
+    await until(lambda: len(pod.requests) == 2 and pod.requests[1].body == b"half")
+    client.abort()
+    await until(lambda: pod.requests[1].reset == ErrorCode.CANCEL)
+
+
+async def test_a_pod_of_http2_that_reads_nothing_stops_a_client_of_http1(http2):
+    pod = await http2_pod(http2)
+    world = http2.world
+    client = await world.client()
+    client.send(request(b"/", b"POST", b"Content-Length: %d\r\n" % (4 * LARGE)))
+    await until(lambda: len(pod.requests) == 2)
+    peer = pod.connections[-1]
+    peer.reads = False
+    client.send(bytes(4 * LARGE))
+    await turns(500)
+    assert client.transport.get_write_buffer_size() > LARGE
+    assert world.proxy.unread.bytes < 1 << 20
+    peer.h2.reset_stream(max(peer.messages), ErrorCode.CANCEL)
+    peer.flush()
+    assert (await client.answer()).status == 502
+
+
+@pytest.mark.parametrize("size", [1, 1000], ids=["byte-by-byte", "whole"])
+async def test_a_body_of_http1_that_a_pod_already_has_costs_no_budget(http2, size):
+    world = http2.world
+    pod = await http2_pod(http2)
+    pod.on_message = lambda *_: None
+    client = await world.client()
+    await client.drip(request(b"/", b"POST", body=b"body" * 50), size)
+    await until(lambda: len(pod.requests) == 2 and pod.requests[1].ended)
+    assert pod.requests[1].body == b"body" * 50
+    assert world.driver.throttler.total.bytes == 0
+    assert set(world.busy) == {"loads", "in flight", pod.dest.address}
+    answer_hello(pod.connections[-1], 3, pod.requests[1])
+    assert (await client.answer()).body == b"hello"

@@ -38,20 +38,22 @@ def test_what_comes_two_bytes_at_a_time_takes_hardly_more_than_it_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("method", "data", "kept"),
+    ("method", "data", "to_http2", "kept"),
     [
-        (b"PUT", b"small", True),
-        (b"PUT", b"larger than the limit", False),
-        (b"POST", b"small", False),
-        (b"FROB", b"small", False),
-        (b"POST", b"", True),
+        (b"PUT", b"small", False, True),
+        (b"PUT", b"larger than the limit", False, False),
+        (b"PUT", b"larger than the limit", True, False),
+        (b"POST", b"small", False, False),
+        (b"POST", b"small", True, True),
+        (b"FROB", b"small", False, False),
+        (b"POST", b"", False, True),
     ],
 )
-def test_after_sending_only_what_may_be_sent_again_is_kept(method, data, kept):
+def test_after_sending_only_what_may_be_sent_again_is_kept(method, data, to_http2, kept):
     body = held(method=method)
     if data:
         body.keep(data)
-    body.on_sent()
+    body.sent(to_http2=to_http2)
     assert body.replayable is kept
     assert body.pieces == ([data] if kept and data else [])
 
