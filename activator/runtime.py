@@ -244,10 +244,10 @@ class Runtime:
         """Take what operators want to see."""
         self.otel.apply(config)
         logs_requests = self.request_log.configure(config.request_log)
-        self.proxy.request_log = self.request_log if logs_requests else None
+        self.proxy.services.request_log = self.request_log if logs_requests else None
 
     def _set_tracer(self, tracer: RequestTracer | None) -> None:
-        self.proxy.tracer = tracer
+        self.proxy.services.tracer = tracer
 
     # -- for the admin side ---------------------------------------------------------------------
 
@@ -406,4 +406,4 @@ class Runtime:
     def begin_drain(self, why: str) -> None:
         """Say from now on that we are not ready, and why."""
         self._draining = why
-        self.proxy.draining = True
+        self.proxy.services.draining = True

@@ -96,10 +96,18 @@ class Files(Protocol):
         """How many connections to pods wait for a file."""
 
 
+class Services(Protocol):
+    """What exchanges share."""
+
+    draining: bool
+
+
 class Proxy(Protocol):
     """Where that is found."""
 
-    draining: bool
+    @property
+    def services(self) -> Services:
+        """What exchanges share."""
 
     @property
     def files(self) -> Files:

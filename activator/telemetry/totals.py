@@ -47,7 +47,7 @@ class Totals(Generic[L, P]):
         sources = self._sources
         yield from self._one(f.BUILD_INFO, 1, ("version", __version__))
         yield from self._one(f.READY, int(not sources.ready()))
-        yield from self._one(f.DRAINING, int(sources.proxy.draining))
+        yield from self._one(f.DRAINING, int(sources.proxy.services.draining))
         yield from self._histogram(f.LOOP_LAG, sources.loop_lag.seconds)
 
     def _limits(self) -> Iterator[P]:

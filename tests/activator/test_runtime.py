@@ -102,7 +102,7 @@ async def test_answers_say_of_their_wait_what_the_settings_say(
     tmp_path: Path, flags: dict[str, str], seen: tuple[bool, bytes]
 ) -> None:
     proxy = Runtime(settings(tmp_path, **flags)).proxy
-    assert (proxy.server_timing, proxy.notes) == seen
+    assert (proxy.services.server_timing, proxy.services.notes) == seen
 
 
 async def test_a_broken_file_is_told_of_and_the_rest_is_served(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_readiness_says_what_is_missing_in_knatives_words(tmp_path: Path) 
     assert runtime.ready() == "connection has not yet been established"
     runtime.begin_drain("received SIGTERM from kubelet")
     assert runtime.ready() == "received SIGTERM from kubelet"
-    assert runtime.proxy.draining
+    assert runtime.proxy.services.draining
 
 
 class Link:
@@ -320,6 +320,6 @@ async def test_last_line_of_the_request_log_is_written_before_the_end(
     data = {"logging.enable-request-log": "true", "logging.request-log-template": "{{.TraceID}}"}
     async with runtime.lifespan():
         runtime.driver.set_config_map("config-observability", data)
-        assert runtime.proxy.request_log is not None
-        runtime.proxy.request_log.ended(record(trace_id="the-last"))
+        assert runtime.proxy.services.request_log is not None
+        runtime.proxy.services.request_log.ended(record(trace_id="the-last"))
     assert capfd.readouterr().out == "the-last\n"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from activator.proxy.client.head_reader import PartialHead
+from activator.proxy.client.head_reader import HeadInProgress
+from activator.proxy.client.unfinished_heads import UnfinishedHeads
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.queue_proxy import claim_of, own_failure
 from activator.proxy.http2 import fields as http2_fields
@@ -63,15 +64,15 @@ def request_head(pieces: Sequence[bytes]) -> Any:
     return [request, *seen, contradiction(request.fields), pod_head(request, b"10.0.0.1")]
 
 
-def partial_head(pieces: Sequence[bytes]) -> Any:
+def head_in_progress(pieces: Sequence[bytes]) -> Any:
     """Feed a head as it comes, up to its end."""
-    head = PartialHead(LIMITS, 0.0)
+    head = HeadInProgress(LIMITS, UnfinishedHeads(1 << 30), 0.0)
     found = []
     for piece in pieces:
         found.append(head.feed(piece))
         if found[-1]:
             break
-    return [found, head.size]
+    return found
 
 
 def _response(head: bytes, to_head: bool) -> Any:
@@ -217,7 +218,7 @@ def field_lines(pieces: Sequence[bytes]) -> Any:
 
 PARSERS: Final[dict[str, Parser]] = {
     "request head": Parser(request_head, "requests"),
-    "partial head": Parser(partial_head, "requests", in_pieces=True),
+    "head in progress": Parser(head_in_progress, "requests", in_pieces=True),
     "response head": Parser(response_head, "responses"),
     "response to HEAD": Parser(response_to_head, "responses"),
     "response with bare LF": Parser(response_with_bare_lf, "responses"),

@@ -1,7 +1,7 @@
-"""What every client connection has, whatever is spoken on it: its place among the others, its end.
+"""What every client connection has in either version: its place among the others, and its end.
 
-Knows no HTTP. What is read from it and written on it is up to its speaker: ``proxy.client.http1``,
-or ``proxy.client.http2`` once its client turns out to speak that.
+Knows no HTTP. Its speaker reads and writes: ``proxy.client.http1``, or ``proxy.client.http2`` once
+the client turns out to speak that.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from activator.proxy.transport.unread import Peer
 _NEW = 5.0
 #: Seconds for a client for which there is no room to bring its request.
 _TURNED_AWAY = 2.0
-#: Seconds for a client to answer the end of TLS.
+#: Seconds for a client to end TLS after we did.
 _TLS_END = 1.0
-#: Seconds for a client of HTTP/2 to go when its connection has ended and it has taken all.
+#: Seconds for a client of HTTP/2 to close when its connection has ended and it has taken all.
 _END_SECONDS: Final = MAX_SECONDS + 1.0
 
 
@@ -39,10 +39,10 @@ class Speaker(Protocol):
         """See eviction.Guest."""
 
     def shutdown(self) -> None:
-        """Answer what was asked, and no more: the server stops."""
+        """Respond to the present requests, and to no more: the server stops."""
 
     def drain(self) -> None:
-        """Answer requests that have no pod: the time to wait is over."""
+        """Respond to requests that have no pod: the time to wait is over."""
 
     def cut(self) -> None:
         """End whatever runs: the time to finish is over."""
@@ -93,7 +93,6 @@ class ClientConnection:
         idle_since: see eviction.Guest.
         new_since: while no request has come: when the connection was made; else -inf.
         stopping: the server stops: no request follows the present one.
-        closed: the last response has been written.
     """
 
     __slots__ = (
@@ -101,7 +100,6 @@ class ClientConnection:
         "_unsent_at",
         "address",
         "armed",
-        "closed",
         "idle_since",
         "new_since",
         "proxy",
@@ -122,7 +120,6 @@ class ClientConnection:
         self.idle_since = -inf
         self.new_since = -inf
         self.stopping = False
-        self.closed = False
         self._unsent = 0  # bytes that the client had not taken when we looked last
         self._unsent_at = inf  # since when it takes none
 
@@ -131,8 +128,8 @@ class ClientConnection:
     # -- the beginning --------------------------------------------------------------------------
 
     def made(self, transport: asyncio.Transport) -> None:
-        """Take a place. A client for which there is no room may bring one request, which is
-        answered 503 unless it is a probe. To answer before it has come would reset it."""
+        """Take a place. A client for which there is no room may bring one request. It gets 503,
+        unless it is a probe. A response before the request would be lost by a reset."""
         self.transport = transport
         peer = transport.get_extra_info("peername")
         self.address = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
@@ -148,7 +145,7 @@ class ClientConnection:
             proxy.turn_away(self)
         else:
             proxy.eviction.came(self)
-        proxy.timers.arm(self, now + self.head_timeout)
+        proxy.timers.arm(self, now + self.head_timeout())
 
     def speak_http2(self, speaker: Speaker) -> None:
         """Leave the connection to another speaker, from before the first request."""
@@ -159,15 +156,14 @@ class ClientConnection:
         if not self.turned_away:
             proxy.eviction.came(self, http2=True)
 
-    def asked(self) -> None:
+    def on_first_request(self) -> None:
         """Record that the client has sent its first request."""
         self.new_since = -inf
         if not self.turned_away:
             self.proxy.eviction.asked(self)
 
-    @property
     def head_timeout(self) -> float:
-        """Seconds for a request head to arrive."""
+        """Return the seconds for a request head to arrive."""
         timeout = self.proxy.header_timeout
         return min(timeout, _TURNED_AWAY) if self.turned_away else timeout
 
@@ -197,13 +193,15 @@ class ClientConnection:
         """See timers.Timed."""
         return self.speaker.on_time(now)
 
-    def end_unused(self, now: float) -> float:
-        """Close a connection on which no first request has begun in the time for its head, as Go
-        does; or any that is idle, where the server stops."""
-        late_at = self.new_since + self.head_timeout
-        if self.stopping or -inf < late_at <= now:
-            self.end()
-            return inf
+    def unused_until(self, now: float) -> float:
+        """Return when to close the connection if no request begins; ``now`` for at once.
+
+        A connection ends in the time for its first head, as in Go; where the server stops, an idle
+        one ends at once. Infinite for any other.
+        """
+        if self.stopping:
+            return now
+        late_at = self.new_since + self.head_timeout()
         return max(late_at, now) if late_at > -inf else inf
 
     # -- what the client does not take ----------------------------------------------------------
@@ -216,11 +214,18 @@ class ClientConnection:
             self._unsent_at = self.proxy.clock()
             self.arm(self._unsent_at + self.proxy.header_timeout)
 
-    def give_up_unsent(self, now: float) -> float:
-        """Drop a client that has taken nothing for too long, or has all and does not say so."""
+    def expire_unsent(self, now: float, *, ended: bool) -> float:
+        """Drop a client that has taken nothing for too long, or that has all and does not close.
+
+        Arguments:
+            ended: whether the last response has been written.
+
+        Returns:
+            When to look next.
+        """
         unsent = presence.count_unsent(self.transport)
         if not unsent:
-            if self.closed and self.secure:
+            if ended and self.secure:
                 self.transport.abort()
             return inf
         if unsent < self._unsent or not self._unsent:
@@ -232,26 +237,26 @@ class ClientConnection:
             return inf
         return min(now + _TLS_END, late_at) if self.secure else late_at
 
-    def watch_all_unsent(self) -> None:
+    def watch_all_unsent(self, *, ended: bool) -> None:
         """Watch over what waits for a client of HTTP/2 whose connection is full, or ends."""
         self._unsent = presence.count_unsent(self.transport)
         self._unsent_at = now = self.proxy.clock()
-        self.arm(now + (_END_SECONDS if self.closed else self.proxy.header_timeout))
+        self.arm(now + (_END_SECONDS if ended else self.proxy.header_timeout))
 
     def watch_no_more(self) -> None:
         """The client takes what is written, or has another limit."""
         self._unsent_at = inf
 
-    def give_up_all_unsent(self, now: float) -> float:
+    def expire_all_unsent(self, now: float, *, ended: bool) -> float:
         """Drop a client of HTTP/2 that has taken nothing for too long, or that has all and does
-        not go; return when to look next."""
+        not close; return when to look next."""
         if self._unsent_at == inf:
             return inf
         unsent = presence.count_unsent(self.transport)
         if unsent < self._unsent:
             self._unsent_at = now
         self._unsent = unsent
-        all_taken = self.closed and not unsent
+        all_taken = ended and not unsent
         patience = _END_SECONDS if all_taken else self.proxy.header_timeout
         if now >= self._unsent_at + patience:
             self.transport.abort()
@@ -261,7 +266,6 @@ class ClientConnection:
     def end_unread(self) -> tuple[Peer, str]:
         """Break the connection, with what the kernel has not sent; see unread.Reader."""
         peer = self.peer()
-        self.closed = True
         presence.reset(self.transport)
         self.transport.abort()
         return Peer.CLIENT, peer
@@ -269,9 +273,8 @@ class ClientConnection:
     # -- the end --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Close. The end of TLS wants an answer, for which the loop waits a minute; a client that
-        has taken all we sent need not be waited for."""
-        self.closed = True
+        """Close. The loop waits a minute for the client's end of TLS; a client that has taken all
+        we sent need not be waited for."""
         self.transport.close()
         if self.secure:
             self._unsent_at = self.proxy.clock()
@@ -285,20 +288,17 @@ class ClientConnection:
         self.transport.set_protocol(cast(asyncio.BaseProtocol, lingering))
 
     def await_tls_end(self) -> None:
-        """Drop a client that does not answer the end of TLS behind its last bytes."""
+        """Drop a client that does not end TLS behind its last bytes."""
         if self.secure:
             self.arm(self.proxy.clock() + MAX_SECONDS + _TLS_END)
 
-    def end_unless_new(self) -> None:
-        """Close a connection on which nothing runs, where the server stops, unless a request may
-        be on its way."""
-        if self.closed or self.transport.is_closing():
-            return
+    def is_awaited(self) -> bool:
+        """Return whether a request may be on its way where the server stops; then look again."""
         now = self.proxy.clock()
         if presence.count_unread(self.transport) or now < self.new_since + _NEW:
             self.arm(now + _NEW)  # it has come and is not read, or is still on the wire
-        else:
-            self.end()
+            return True
+        return False
 
     def may_leave(self) -> bool:
         """See eviction.Guest."""

@@ -1,48 +1,56 @@
-"""A request head that has not come to its end.
+"""A request head in progress: a part of it has arrived.
 
-Collects it, looking at each byte once, and gives it up as soon as it cannot become a good one.
+Collects the head, looks at each byte once, and fails as soon as no good head can come of it.
 Knows no socket and no clock.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Final, final
 
+from activator.proxy.client.unfinished_heads import HeadShare, UnfinishedHeads
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import RequestLimits
 
 #: The beginning of anything that can become a request line.
-_METHOD_BEGINS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: |\Z)|\r?\n?\Z")
+_METHOD_BEGINS: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: |\Z)|\r?\n?\Z")
 #: Bytes of a request line besides its target: the longest method and the version.
-_LINE_WITHOUT_TARGET = 80
+_LINE_WITHOUT_TARGET: Final = 80
 
 
-class PartialHead:
-    """What has come of one head.
+@final
+class HeadInProgress:
+    """What has arrived of one head.
+
+    Arguments:
+        heads: counts the bytes of all such heads.
 
     Attributes:
-        since: when its first byte came, seconds.
-        size: bytes that have come; counted: how many of them count in unfinished.UnfinishedHeads.
+        since: when its first byte arrived, seconds.
     """
 
-    __slots__ = ("_bytes", "_limits", "counted", "since")
+    __slots__ = ("_bytes", "_limits", "_share", "since")
 
-    def __init__(self, limits: RequestLimits, since: float) -> None:
+    def __init__(self, limits: RequestLimits, heads: UnfinishedHeads, since: float) -> None:
         self._bytes = bytearray()
         self._limits = limits
-        self.counted = 0
+        self._share = HeadShare(heads)
         self.since = since
 
-    @property
-    def size(self) -> int:
-        """See above."""
-        return len(self._bytes)
+    def count(self) -> bool:
+        """Count what has arrived; return whether there is room for it."""
+        return self._share.grow(len(self._bytes))
+
+    def end(self) -> None:
+        """Count nothing any more: the head is complete, refused or of no use."""
+        self._share.end()
 
     def feed(self, data: bytes) -> bytes:
-        """Add what came.
+        """Add bytes.
 
         Returns:
-            All that has come, once that holds a whole head; else nothing.
+            All bytes so far, once they hold a whole head; else nothing.
 
         Raises:
             FramingError: no good head can begin like this.

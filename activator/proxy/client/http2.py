@@ -1,41 +1,42 @@
 """A client's connection in HTTP/2: each stream of it is a request.
 
 Takes the place of ``proxy.client.http1`` once the preface has come. A client that breaks a rule on
-a stream loses that stream; a flood costs the connection, with the number of the last stream that
-was looked at, so that an ingress may ask the rest again.
+a stream loses that stream. A flood costs the connection; GOAWAY then names the last stream that
+was served, so that an ingress may send the rest again. How connections end is in ``http2_end``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
 from http import HTTPStatus
 from math import inf
 from typing import Final, cast, final
 
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.linger import MAX_SECONDS
-from activator.proxy.client.stream import ClientStream, request_of
+from activator.proxy.client.goaway import DISMISSED, LAST_SENT, NOT_SENT
+from activator.proxy.client.http2_end import Http2End
+from activator.proxy.client.stream import ClientStream, Home, request_of
+from activator.proxy.client.unfinished_heads import HeadShare
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.probe_replies import probe_reply
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
-from activator.proxy.http2.connection import PART_SECONDS, Connection
+from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.recurring import Recurring
 from activator.proxy.http2.section import reply_block
 from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.side import ConnectionSide
-from activator.proxy.http2.states import ENDING, GOAWAY_DUE, OPEN
+from activator.proxy.http2.states import ENDING
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
 from activator.proxy.message import grpc, replies
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.problem import negotiated
 from activator.proxy.message.replies import Reply
 from activator.proxy.message.request import Request
-from activator.proxy.transport import presence
 from activator.proxy.transport.unread import Peer
+from activator.tls import agreed
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250
@@ -45,24 +46,6 @@ _RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
 #: Seconds for which a stream is young. Older ones cannot be reset faster than MAX_STREAMS lets
 #: them be opened, 2,500 a second, which any client may ask: a mass time-out is no flood.
 _YOUNG: Final = 0.1
-#: Seconds for a client to learn that it is to open no more streams (Go: the same).
-_LEAVE_SECONDS: Final = 1.0
-
-
-class Leaving(Enum):
-    """What a client knows of the end of its connection.
-
-    NO: nothing. ANNOUNCED: it is to open no more streams. LAST_SENT: and which was the last.
-    """
-
-    NO = "no"
-    ANNOUNCED = "announced"
-    LAST_SENT = "last-sent"
-
-
-_NO: Final = Leaving.NO
-_ANNOUNCED: Final = Leaving.ANNOUNCED
-_LAST_SENT: Final = Leaving.LAST_SENT
 
 
 @final
@@ -77,15 +60,15 @@ class Http2Client(ConnectionSide):
     """
 
     __slots__ = (
-        "_counted",
-        "_deaf",
-        "_dismissed",
-        "_late_behind",
-        "_leaving",
-        "_multiplexed",
+        "_block_behind",
+        "_block_share",
+        "_end",
+        "_goaway",
+        "_home",
+        "_ordinary",
+        "_paused",
         "_requests",
         "_resets",
-        "_stuck",
         "base",
         "link",
         "proxy",
@@ -97,38 +80,32 @@ class Http2Client(ConnectionSide):
         link = self.link = Connection(self, proxy.clock, proxy.unread, server=True)
         link.transport = base.transport
         link.queue.full = full
+        self._home = Home(base, link)
+        self._end = Http2End(base, link)
+        self._goaway = self._end.goaway
         self._requests = Recurring(link.decoder, read_request)
-        # Streams whose responses wait to be taken: bytes that are left, and since when they are; or
-        # whose responses are taken and whose requests do not end: none.
-        self._stuck: dict[Stream, tuple[int, float]] = {}
-        self._late_behind = 0  # the stream before the header block that has begun
-        self._counted = 0  # bytes of that block, in UnfinishedHeads
-        self._deaf = False  # it is not read from, since it takes no responses
-        self._dismissed = False  # it was turned away, and is about to get GOAWAY
-        self._multiplexed = False  # two streams have been open at a time
-        self._leaving = _NO
+        self._ordinary: Request | None = None  # the last recurring request that was no probe
+        self._block_behind = 0  # the stream before the header block in progress
+        self._block_share = HeadShare(proxy.unfinished_heads)
+        self._paused = False  # nothing is read, since the client takes no responses
         self._resets = Budget(*_RESETS)
 
-    def begin(self) -> None:
-        """Send our settings; the first header block has as long as in HTTP/1."""
-        self.link.late_at = self.base.idle_since + self.base.head_timeout
-        self.base.arm(self.link.late_at)
-        self.link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
-        if self.link.queue.full:
-            self._watch_unsent()
-
-    def protocol(self) -> asyncio.BaseProtocol:
-        """Return the loop's protocol object."""
+    def take_over(self, data: bytes) -> None:
+        """Speak from now on; ``data`` is what has arrived of it."""
+        base, link = self.base, self.link
+        base.speak_http2(self)
         # The loops look methods up by name: a compiled class has no base of theirs.
-        return cast(asyncio.BaseProtocol, self.link)
-
-    def received(self, data: bytes) -> None:
-        """Handle what came before HTTP/2 had the connection."""
-        self.link.data_received(data)
-
-    def fail(self, fault: ConnectionFault) -> None:
-        """Say what is wrong, and close."""
-        self.link.fail(fault)
+        base.transport.set_protocol(cast(asyncio.BaseProtocol, link))
+        # The first header block has as long as in HTTP/1.
+        link.late_at = base.idle_since + base.head_timeout()
+        base.arm(link.late_at)
+        link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
+        if link.queue.full:
+            self._end.watch_unsent()
+        if base.secure and not agreed.is_adequate(base.transport):
+            link.fail(ConnectionFault(ErrorCode.INADEQUATE_SECURITY, "a weak cipher suite"))
+        elif data:
+            link.data_received(data)
 
     # -- for the loop ---------------------------------------------------------------------------
 
@@ -139,29 +116,29 @@ class Http2Client(ConnectionSide):
     def lost(self, exc: Exception | None) -> None:
         """See ConnectionSide."""
         self.base.lost()
-        self._end_counting()
-        self._end_all()
+        self._block_share.end()
+        self._cancel_all()
 
-    def _end_all(self) -> None:
+    def _cancel_all(self) -> None:
         for stream in list(self.link.streams.values()):
             self.link.forget(stream)
             self._cancel(stream)
 
     def on_full(self) -> None:
         """See ConnectionSide."""
-        self._watch_unsent()
+        self._end.watch_unsent()
 
     def on_backlog(self) -> None:
-        """See ConnectionSide: whoever takes no answers is not asked for more requests."""
-        if not self._deaf and not self.link.is_ending():
-            self._deaf = True
+        """See ConnectionSide: read no more requests of a client that takes no responses."""
+        if not self._paused and not self.link.is_ending():
+            self._paused = True
             self.link.transport.pause_reading()
 
     def on_room(self) -> None:
         """See ConnectionSide."""
         self.base.watch_no_more()
-        if self._deaf:
-            self._deaf = False
+        if self._paused:
+            self._paused = False
             if not self.link.transport.is_closing():
                 self.link.transport.resume_reading()
         for exchange in self._exchanges():
@@ -170,7 +147,7 @@ class Http2Client(ConnectionSide):
     def end_unread(self) -> tuple[Peer, str]:
         """See ConnectionSide."""
         self.link.move(ENDING)
-        self._end_all()
+        self._cancel_all()
         return self.base.end_unread()
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
@@ -186,9 +163,9 @@ class Http2Client(ConnectionSide):
     # -- frames ---------------------------------------------------------------------------------
 
     def is_idle(self, stream: int) -> bool:
-        """See ConnectionSide. Behind the last that we look at, a client may have begun others."""
+        """See ConnectionSide. A client may have begun streams behind the last that is served."""
         return not stream & 1 or (
-            stream > self.link.last_stream and self._leaving is not _LAST_SENT
+            stream > self.link.last_stream and self._goaway.state is not LAST_SENT
         )
 
     def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
@@ -199,7 +176,9 @@ class Http2Client(ConnectionSide):
             return
         try:
             fields = self._requests.read(block)
-            request = request_of(fields, self.base.address, ended=ended)
+            request = fields.bodiless if ended else None  # made before, where a block recurs
+            if request is None:
+                request = request_of(fields, self.base.address, ended=ended)
         except FramingError as error:
             if self._opens(stream):
                 self._refuse(stream, error, ended=ended)
@@ -221,44 +200,47 @@ class Http2Client(ConnectionSide):
 
     def on_stray(self, stream: int) -> None:
         """See ConnectionSide. Frames that crossed our own RST_STREAM are ignored, as are those for
-        streams behind the last one that we look at."""
+        streams behind the last one that is served."""
         if not self.link.flow.late and stream <= self.link.last_stream:
             self.link.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
 
     def _opens(self, stream: int) -> bool:
-        """Whether a stream begins here that somebody is to look at."""
+        """Return whether a stream begins here that is to be served."""
+        link, goaway = self.link, self._goaway
         if not stream & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's stream is odd")
-        if stream <= self.link.last_stream or self._leaving is _LAST_SENT:
-            self.link.stray(stream)
+        if stream <= link.last_stream or goaway.state is LAST_SENT:
+            link.stray(stream)
             return False
-        self.link.last_stream = stream
-        self.link.opened += 1
+        link.last_stream = stream
+        link.opened += 1
         if self.base.stopping:
-            self._say_leaving()
-        if self.link.streams:
-            self._multiplexed = True
-        if len(self.link.streams) >= MAX_STREAMS:
-            self.link.expect_late(STREAM_WINDOW)  # it may know neither our settings nor this
-            self.link.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
+            self._end.announce()
+        if link.streams:
+            goaway.multiplexed = True
+        if len(link.streams) >= MAX_STREAMS:
+            link.expect_late(STREAM_WINDOW)  # it may know neither our settings nor this
+            link.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
             return False
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Answer what is malformed or refused as in HTTP/1: the response says what is wrong.
+        """Respond to what is malformed or refused as in HTTP/1: the response says what is wrong.
 
-        To a malformed request RST_STREAM follows, as RFC 9113 section 8.1.1 asks: behind the whole
-        response, and behind the request if that ends soon, see ``on_half_closed``.
+        Behind the response to a malformed request RST_STREAM follows (RFC 9113 section 8.1.1), and
+        behind the request if that ends soon, see ``on_half_closed``.
         """
         self.proxy.counters.bad_requests += 1
         stream = self._stream(number, ended=ended)
         if error.status == HTTPStatus.BAD_REQUEST:
             stream.fault = ErrorCode.PROTOCOL_ERROR
         reply = negotiated(replies.refused(error.status, str(error)), error.block)
-        self.link.write_headers(stream, reply_block(reply, self.proxy.date()), ended=error.to_head)
+        self.link.write_headers(
+            stream, reply_block(reply, self.proxy.services.date()), ended=error.to_head
+        )
         if not error.to_head:
             stream.send(reply.body, b"")
-        self.exchange_done(stream)
+        self._home.exchange_done(stream)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
 
@@ -270,44 +252,44 @@ class Http2Client(ConnectionSide):
 
     def _begin(self, number: int, request: Request, ended: bool) -> None:
         stream = self._stream(number, ended=ended)
-        if self.base.turned_away:
-            self._turn_away(stream, request)
-            return
-        proxy = self.proxy
-        reply = probe_reply(request, proxy.unhealthy)
-        if reply is not None:
-            self._reply(stream, request, negotiated(reply, request.lines))
-            return
+        if request is not self._ordinary:
+            if self._reply_early(stream, request):
+                return
+            if ended:
+                self._ordinary = request
         patience = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
-        side = ClientStream(self, stream)
+        side = ClientStream(self._home, stream)
         stream.owner = side
         if request.has_body:
             stream.missing = request.length
-        exchange = side.exchange = Exchange(proxy.services, side, request, patience)
+        exchange = side.exchange = Exchange(self.proxy.services, side, request, patience)
         exchange.body.complete = ended
         exchange.begin()
 
+    def _reply_early(self, stream: Stream, request: Request) -> bool:
+        """Respond ourselves to a probe, or to a client for which there is no room.
+
+        Returns:
+            Whether the request was one of these.
+        """
+        if self.base.turned_away:
+            self._end.dismiss()
+            self._reply(stream, request, self.proxy.too_many_connections())
+            return True
+        reply = probe_reply(request, self.proxy.unhealthy)
+        if reply is not None:
+            self._reply(stream, request, reply)
+        return reply is not None
+
     def _reply(self, stream: Stream, request: Request, reply: Reply) -> None:
-        """Answer a request ourselves that is for no revision."""
+        """Respond ourselves to a request that is for no revision."""
+        reply = negotiated(reply, request.lines)
         bodiless = request.method == b"HEAD" or not reply.body
-        self.link.write_headers(stream, reply_block(reply, self.proxy.date()), ended=bodiless)
+        block = reply_block(reply, self.proxy.services.date())
+        self.link.write_headers(stream, block, ended=bodiless)
         if not bodiless:
             stream.send(reply.body, b"")
-        self.exchange_done(stream)
-
-    def _turn_away(self, stream: Stream, request: Request) -> None:
-        """Answer that there is no room for this client, and have it leave.
-
-        GOAWAY follows as in ``_on_idle``: in one write with the answer to a client that has asked
-        once, so that it begins no other request. A client that has asked more gets each answer
-        first, and GOAWAY within a second, even if it begins more until then.
-        """
-        self.link.move(OPEN if self._dismissed else GOAWAY_DUE)
-        if not self._dismissed:
-            self._dismissed = True
-            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_leaving)
-        reply = negotiated(self.proxy.too_many_connections(), request.lines)
-        self._reply(stream, request, reply)
+        self._home.exchange_done(stream)
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR
@@ -331,19 +313,17 @@ class Http2Client(ConnectionSide):
             stream.credit(len(payload))
 
     def on_half_closed(self, stream: Stream) -> None:
-        """See ConnectionSide: the answer is complete, the rest of the request of no use.
+        """See ConnectionSide: the response is complete, the rest of the request of no use.
 
-        RFC 9113 section 8.1 lets us ask for its end at once. But clients lose answers by a reset
+        RFC 9113 section 8.1 lets us reset the stream at once. But clients lose responses by a reset
         that comes with them (curl 7.88 does, one in six of small POSTs), as they do by TCP's in
-        HTTP/1: so it may end by itself, in as much time and room as there, see linger.
+        HTTP/1. So the request may end by itself, in as much time and room as there, see linger.
         """
-        now = self.proxy.clock()
-        self._stuck[stream] = (0, now)
-        self.base.arm(now + MAX_SECONDS)
+        self.base.arm(self._home.blocked.watch(stream, self.proxy.clock()))
 
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
         """See ConnectionSide."""
-        self._give_up(stream)
+        self._on_ended_early(stream)
 
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """See ConnectionSide."""
@@ -355,7 +335,7 @@ class Http2Client(ConnectionSide):
             self._count_reset()
             return
         self.link.forget(found)
-        self._give_up(found)
+        self._on_ended_early(found)
 
     @staticmethod
     def _cancel(stream: Stream) -> None:
@@ -363,190 +343,102 @@ class Http2Client(ConnectionSide):
         if isinstance(owner, ClientStream):
             owner.cancel()
 
-    def _give_up(self, stream: Stream) -> None:
-        """A stream was reset. It counts if it had hardly begun: else work could be asked for faster
-        than MAX_STREAMS allows. One that has its answer has cost what any request does."""
-        owner = stream.owner
+    def _on_ended_early(self, stream: Stream) -> None:
+        """Cancel the request of a stream that was reset, and count it if it had hardly begun.
+
+        Else work could be requested faster than MAX_STREAMS allows. A stream that has its response
+        has cost what any request does.
+        """
+        owner, young = stream.owner, False
+        if isinstance(owner, ClientStream):
+            young = self.proxy.clock() < owner.exchange.ticket.arrived + _YOUNG
         self._cancel(stream)
-        if not isinstance(owner, ClientStream):
-            return
-        if self.proxy.clock() < owner.began + _YOUNG:
+        if young:
             self._count_reset()
 
     def _count_reset(self) -> None:
-        """Look at no more streams where too many are reset. Those that run may be of others, whose
-        requests an ingress sends on the same connection: they are finished first."""
-        if self._resets.take(self.proxy.clock(), self.link.opened):
+        """Serve no more streams of a client that has too many of them reset.
+
+        An ingress sends requests of others on the same connection: those that run are finished.
+        """
+        link = self.link
+        if self._resets.take(self.proxy.clock(), link.opened):
             return
-        if self._leaving is _LAST_SENT:
-            self.link.idle_frame()
+        if self._goaway.state is LAST_SENT:
+            link.idle_frame()
             return
         calm, reason = ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset"
-        if not self.link.streams:
+        if not link.streams:
             raise ConnectionFault(calm, reason)
-        self._leaving = _LAST_SENT
-        self.link.write(frames.goaway(self.link.last_stream, calm, reason.encode()))
+        self._end.send_last(calm, reason.encode())
 
     # -- the end --------------------------------------------------------------------------------
 
     def on_forgotten(self, stream: Stream) -> None:
         """See ConnectionSide."""
-        if self._stuck:
-            self._stuck.pop(stream, None)
-        if not self.link.streams:
-            if self._leaving is _LAST_SENT:
-                self._close()
-            elif (self.base.stopping or self.proxy.draining) and not (
-                self._leaving is _ANNOUNCED or self.link.is_ending()
-            ):
-                self._on_idle()
-
-    def exchange_done(self, stream: Stream) -> None:
-        """An answer is written; some of it may wait for its client."""
-        stream.owner = None
-        if stream.id in self.link.streams:
-            now = self.proxy.clock()
-            self._stuck[stream] = (stream.left, now)
-            self.base.arm(now + self.proxy.header_timeout)
+        if self._home.blocked.streams:
+            self._home.blocked.forget(stream)
+        if self.link.streams:
+            return
+        goaway, ends = self._goaway.state, self.base.stopping or self.proxy.services.draining
+        if goaway is LAST_SENT:
+            self._end.close()
+        elif ends and (goaway is NOT_SENT or goaway is DISMISSED) and not self.link.is_ending():
+            self._end.on_last_stream_ended()
 
     def on_time(self, now: float) -> float:
         """See timers.Timed. One entry serves all requests of the connection: nearly all end long
         before their deadlines, and each deadline is later than the one before."""
-        exchanges = self._exchanges()
-        if self.link.is_ending() or (self.link.queue.full and not exchanges):
-            return self.base.give_up_all_unsent(now)
-        if now >= self.link.late_at:
-            self.link.fail(
-                ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long")
-            )
+        link, exchanges = self.link, self._exchanges()
+        when = self._end.on_time(now)
+        if link.is_ending() or (link.queue.full and not exchanges):
+            return min(when, self.base.expire_all_unsent(now, ended=link.is_ending()))
+        if now >= link.late_at:
+            link.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long"))
             return inf
-        when = min([each.on_time(now) for each in exchanges], default=inf)
-        when = min(when, self.link.late_at, self._end_stuck(now))
-        return min(when, now + self.proxy.header_timeout) if self.link.queue.full else when
+        when = min([each.on_time(now) for each in exchanges] + [when])
+        blocked = self._home.blocked
+        for stream in blocked.late(now):
+            link.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
+        when = min(when, link.late_at, blocked.next())
+        return min(when, now + self.proxy.header_timeout) if link.queue.full else when
 
     def on_unfinished(self, size: int) -> None:
         """See ConnectionSide: a head has as long as in HTTP/1, however its pieces come. Since
-        requests come in order, the last stream tells whether it is still the same."""
-        if self._late_behind != self.link.last_stream or self.link.late_at == inf:
-            self._late_behind = self.link.last_stream
-            self.link.late_at = self.proxy.clock() + self.proxy.header_timeout
-            self.base.arm(self.link.late_at)
-        if size == self._counted or self.link.is_ending():
+        requests come in order, the last stream shows whether it is still the same."""
+        link = self.link
+        if self._block_behind != link.last_stream or link.late_at == inf:
+            self._block_behind = link.last_stream
+            link.late_at = self.proxy.clock() + self.proxy.header_timeout
+            self.base.arm(link.late_at)
+        if link.is_ending() or self._block_share.grow(size):
             return
-        if self.proxy.unfinished_heads.grow(self._counted, size):
-            self._counted = size
-        else:
-            self.proxy.tell_too_many_unfinished()
-            calm = ErrorCode.ENHANCE_YOUR_CALM
-            self.link.fail(ConnectionFault(calm, "too many unfinished header blocks"))
+        self.proxy.log_too_many_unfinished()
+        calm = ErrorCode.ENHANCE_YOUR_CALM
+        link.fail(ConnectionFault(calm, "too many unfinished header blocks"))
 
     def on_finished(self) -> None:
         """See ConnectionSide."""
-        self._end_counting()
-
-    def _end_counting(self) -> None:
-        if self._counted:
-            self.proxy.unfinished_heads.end(self._counted)
-            self._counted = 0
-
-    def _end_stuck(self, now: float) -> float:
-        """End streams of whose answers nobody has taken a byte for too long, and those that have
-        all of theirs and do not end; return when the next is due."""
-        for stream, (left, since) in list(self._stuck.items()):
-            if stream.left < left:
-                self._stuck[stream] = (stream.left, now)
-            elif now >= since + self._patience(stream):
-                self.link.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
-        stuck = self._stuck.items()
-        return min((since + self._patience(each) for each, (_, since) in stuck), default=inf)
-
-    def _patience(self, stream: Stream) -> float:
-        return MAX_SECONDS if stream.closed else self.proxy.header_timeout
-
-    def _watch_unsent(self) -> None:
-        self.base.closed = self.link.is_ending()
-        self.base.watch_all_unsent()
+        self._block_share.end()
 
     def shutdown(self) -> None:
-        """See Speaker: the streams that are open are finished.
-
-        GOAWAY waits for the end of the last stream, or for a client that begins another one. To
-        some clients (the Python library h2, and so httpx) GOAWAY is the end of the connection:
-        they lose each response that is not complete by then.
-        """
-        self.base.stopping = True
-        self._leave_if_idle()
-
-    def _on_idle(self) -> None:
-        """The last stream has ended while the server drains or stops.
-
-        A client that has one stream at a time gets GOAWAY in one write with the end of that stream:
-        it knows before its next request. httpx loses responses to requests at a time by a GOAWAY
-        that it reads together with them. It has a second to read them, and while the ports are
-        open its connection goes on.
-        """
-        if not self._multiplexed:
-            self.link.move(GOAWAY_DUE)
-        if self.base.stopping:
-            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._leave_if_idle)
+        """See Speaker."""
+        self._end.shutdown()
 
     def on_goaway_due(self) -> None:
-        """See ConnectionSide. If bytes of the client are not read yet, its next request may be
-        among them, and GOAWAY waits for the end of that, or for a second when the server stops."""
-        self.link.move(OPEN)
-        if not presence.count_unread(self.link.transport):
-            self._leave_if_idle()
-
-    def _leave_if_idle(self) -> None:
-        if not (self.link.streams or self.link.is_ending()):
-            self._say_leaving()
-
-    def _say_leaving(self) -> None:
-        """Tell the client to open no more streams (RFC 9113 section 6.8).
-
-        The number of the last stream follows when the client has learned this, so that no stream
-        that crosses is lost. A PING would tell when. But for h2 any frame but GOAWAY behind a
-        GOAWAY is an error, by which it loses all that came with it.
-        """
-        if self._leaving is _NO and not self.link.is_ending():
-            self._leaving = _ANNOUNCED
-            self.link.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
-            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self._say_last)
-
-    def _say_last(self) -> None:
-        if self._leaving is not _LAST_SENT and not self.link.is_ending():
-            self._leaving = _LAST_SENT
-            self.link.write(frames.goaway(self.link.last_stream, ErrorCode.NO_ERROR))
-            if not self.link.streams:
-                self._close()
-
-    def _close(self) -> None:
-        self.link.move(ENDING)
-        asyncio.get_running_loop().call_soon(self._flush_and_close)
-
-    def _flush_and_close(self) -> None:
-        self.link.flush()
-        self._watch_unsent()
-        self._linger()
+        """See ConnectionSide."""
+        self._end.on_goaway_due()
 
     def on_failed(self, fault: ConnectionFault) -> None:
-        """See ConnectionSide; what the client still sends is no reason to lose our GOAWAY."""
-        self._end_all()
-        self.base.watch_no_more()
-        self._linger()
-        asyncio.get_running_loop().call_later(PART_SECONDS, self.link.transport.abort)
-
-    def _linger(self) -> None:
-        if not self.link.transport.is_closing():
-            self.base.linger()
+        """See ConnectionSide."""
+        self._cancel_all()
+        self._end.fail(fault)
 
     def may_leave(self) -> bool:
         """See eviction.Guest."""
-        return not (
-            self.link.streams
-            or self.link.is_ending()
-            or self._leaving is not _NO
-            or self.link.queue.full
+        link = self.link
+        return self._goaway.state is NOT_SENT and not (
+            link.streams or link.is_ending() or link.queue.full
         )
 
     def leave(self) -> bool:
@@ -563,7 +455,5 @@ class Http2Client(ConnectionSide):
         """See Speaker."""
         for exchange in self._exchanges():
             exchange.cut()
-        if self._leaving is not _LAST_SENT and not self.link.is_ending():
-            self._leaving = _LAST_SENT
-            self.link.write(frames.goaway(self.link.last_stream, ErrorCode.NO_ERROR))
-        self._flush_and_close()
+        self._end.send_last()
+        self._end.flush_and_close()

@@ -1,4 +1,4 @@
-"""What all connections of clients share: settings, bounds, counters, and what is logged of them."""
+"""What all connections of clients share: settings, bounds, counters, and log lines about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from activator.driver import Driver
 from activator.logs import Repeats
 from activator.proxy.client.eviction import Eviction
 from activator.proxy.client.unfinished_heads import UnfinishedHeads
-from activator.proxy.exchange.observers import RequestLog, Tracer
 from activator.proxy.exchange.services import ProxyCounters, Services
 from activator.proxy.exchange.sides import PodPools
 from activator.proxy.exchange.wait import WARM
@@ -30,13 +29,13 @@ _SHARE_FOR_HANDSHAKES = 0.5
 
 
 class Connected(Protocol):
-    """A client's connection, as much of it as ends with all others."""
+    """A client's connection, as it ends with all others."""
 
     def drain(self) -> None:
-        """The time to wait is over: a request that has no pod is told so."""
+        """Respond to requests that have no pod: the time to wait is over."""
 
     def cut(self) -> None:
-        """The time to finish is over: whatever runs ends."""
+        """End each request that runs: the time to finish is over."""
 
 
 class Proxy:
@@ -45,14 +44,15 @@ class Proxy:
     Arguments:
         hold_bytes: bytes of a body that are read while its request waits, or kept to repeat it.
         header_timeout: seconds for a request head to arrive.
-        unfinished_header_bytes: bytes of all heads that have not come to their end.
+        unfinished_header_bytes: bytes of all in-progress request heads.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         unhealthy: says why we are not ready, or nothing.
-        server_timing: whether answers that waited say for how long, in ``Server-Timing``.
-        cold_start_header: whether answers say whether they waited for a pod to start.
+        server_timing: whether responses that waited say for how long, in ``Server-Timing``.
+        cold_start_header: whether responses say whether they waited for a pod to start.
 
     Attributes:
-        services: what exchanges use of it.
+        services: what exchanges use, and what may change at any time: tracer, request log,
+            draining.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Proxy:
         )
         self.header_timeout = header_timeout
         self.unread = pools.unread
-        self.unread.on_ended = self._tell_ended
+        self.unread.on_ended = self._log_ended
         self.unfinished_heads = UnfinishedHeads(unfinished_header_bytes)
         self.unhealthy = unhealthy
         self.counters: ProxyCounters = self.services.counters
@@ -95,63 +95,12 @@ class Proxy:
         self.max_connections = files.shares.clients
         self.connections: set[Connected] = set()
         self.eviction = Eviction()
-        #: Connections for which there is no room; each gets one answer.
+        #: Connections for which there is no room; each gets one response.
         self.turned_away: set[Connected] = set()
         #: Clients that are no connections yet; and how many of them are in a TLS handshake.
         self.arrivals = Tasks()
         self.handshakes = 0
         self._repeats: Repeats = self.services.repeats
-
-    # -- what exchanges use ----------------------------------------------------------------------
-
-    @property
-    def tracer(self) -> Tracer | None:
-        """Makes traces; None while that is off. May change at any time."""
-        return self.services.tracer
-
-    @tracer.setter
-    def tracer(self, tracer: Tracer | None) -> None:
-        self.services.tracer = tracer
-
-    @property
-    def request_log(self) -> RequestLog | None:
-        """Gets a record of each request; None while that is off. May change at any time."""
-        return self.services.request_log
-
-    @request_log.setter
-    def request_log(self, log: RequestLog | None) -> None:
-        self.services.request_log = log
-
-    @property
-    def draining(self) -> bool:
-        """Whether each response is the last on its connection: the process is to end."""
-        return self.services.draining
-
-    @draining.setter
-    def draining(self, on: bool) -> None:
-        self.services.draining = on
-
-    @property
-    def notes(self) -> bytes:
-        """Field lines of ours for each response, unless something else becomes known of it."""
-        return self.services.notes
-
-    @notes.setter
-    def notes(self, notes: bytes) -> None:
-        self.services.notes = notes
-
-    @property
-    def server_timing(self) -> bool:
-        """Whether responses that waited say for how long, in ``Server-Timing``."""
-        return self.services.server_timing
-
-    @server_timing.setter
-    def server_timing(self, on: bool) -> None:
-        self.services.server_timing = on
-
-    def date(self) -> bytes:
-        """Return the present date as a Date field has it."""
-        return self.services.date()
 
     # -- room ------------------------------------------------------------------------------------
 
@@ -223,21 +172,21 @@ class Proxy:
             )
 
     def too_many_connections(self) -> Reply:
-        """Return the answer to a client for which there is no room."""
-        return too_many_connections(self.retry_after())
+        """Return the response to a client for which there is no room."""
+        return too_many_connections(self.services.retry_after())
 
     def too_many_unfinished(self) -> Reply:
-        """Return the answer to a head for whose rest there is no room, and log it now and then."""
-        self.tell_too_many_unfinished()
-        return too_many_unfinished(self.retry_after())
+        """Return the response to a head that has no room, and log it now and then."""
+        self.log_too_many_unfinished()
+        return too_many_unfinished(self.services.retry_after())
 
-    def tell_too_many_unfinished(self) -> None:
-        """Log now and then that somebody's head was refused for want of room."""
+    def log_too_many_unfinished(self) -> None:
+        """Log now and then that an in-progress head was refused for want of room."""
         if self._repeats.admit("unfinished heads", self.clock()) is not None:
             used = self.unfinished_heads.bytes
             logger.warning("%d bytes of unfinished request heads, more are refused", used)
 
-    def _tell_ended(self, peer: Peer, address: str) -> None:
+    def _log_ended(self, peer: Peer, address: str) -> None:
         """Log now and then that a peer which does not read was ended; see unread."""
         more = self._repeats.admit(("unread", peer), self.clock())
         if more is not None:
@@ -247,12 +196,8 @@ class Proxy:
                 *(self.unread.most, _NOT_READ[peer], address, more),
             )
 
-    def retry_after(self) -> int:
-        """Return when a client that is refused now may come again: whole seconds."""
-        return self.services.retry_after()
-
     def drain(self) -> None:
-        """Answer what still waits for a pod: the time to wait is over."""
+        """Respond to what still waits for a pod: the time to wait is over."""
         for downstream in list(self.connections):
             downstream.drain()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import Final, final
 
+from activator.proxy.client.blocked import BlockedStreams
+from activator.proxy.client.connection import ClientConnection
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.exchange.sides import ClientSide, SwitchingSide
 from activator.proxy.http2 import section
+from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import RequestFields, ResponseFields, about
 from activator.proxy.http2.hpack import line, name_prefix, string
@@ -18,18 +21,13 @@ from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_2
 
-if TYPE_CHECKING:
-    from activator.proxy.client.connection import ClientConnection
-    from activator.proxy.client.shared import Proxy
-    from activator.proxy.http2.connection import Connection
-
 _CONTINUE: Final = line(b":status", b"100")
 _DATE: Final = name_prefix(b"date")
 _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
 
 def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
-    """Return what a header section asks for.
+    """Return the request of a header section.
 
     Arguments:
         client: the client's IP address; ended: whether nothing follows on its stream.
@@ -61,26 +59,40 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
     return request
 
 
-class Home(Protocol):
-    """The connection that a stream is of."""
+@final
+class Home:
+    """What all streams of one connection use of it.
 
-    proxy: Proxy
-    base: ClientConnection
-    link: Connection
+    Arguments:
+        base: what every client connection has; link: what every HTTP/2 connection has.
+
+    Attributes:
+        blocked: streams that have their response and do not end.
+    """
+
+    __slots__ = ("base", "blocked", "clock", "link", "services", "timers")
+
+    def __init__(self, base: ClientConnection, link: Connection) -> None:
+        proxy = base.proxy
+        self.base = base
+        self.link = link
+        self.blocked = BlockedStreams(proxy.header_timeout)
+        self.clock = proxy.clock
+        self.services = proxy.services
+        self.timers = proxy.timers
 
     def exchange_done(self, stream: Stream) -> None:
-        """A response is written; some of it may wait for its client."""
+        """Watch over a stream whose response is written, unless the stream is over."""
+        stream.owner = None
+        if stream.id in self.link.streams:
+            self.base.arm(self.blocked.watch(stream, self.clock()))
 
 
 @final
 class ClientStream(ClientSide):
-    """One request of a client.
+    """One request of a client."""
 
-    Attributes:
-        began: when its head came.
-    """
-
-    __slots__ = ("_home", "_stream", "_uncredited", "began", "exchange")
+    __slots__ = ("_home", "_stream", "_uncredited", "exchange")
     __deletable__ = ("exchange",)  # read by mypyc
 
     exchange: Exchange
@@ -89,9 +101,8 @@ class ClientStream(ClientSide):
         self._home = home
         self._stream = stream
         self._uncredited = 0  # bytes of the request's body that no pod has taken
-        self.began = home.proxy.clock()
 
-    # -- who asked ------------------------------------------------------------------------------
+    # -- the client -----------------------------------------------------------------------------
 
     def address(self) -> bytes:
         """See ClientSide."""
@@ -110,7 +121,7 @@ class ClientStream(ClientSide):
         return bool(self._stream.unsent)
 
     def may_send(self, now: float) -> bool:
-        """See ClientSide: the loop tells when a client of HTTP/2 leaves, since it is read from."""
+        """See ClientSide: we read from a client of HTTP/2, so the loop reports when it leaves."""
         return True
 
     def is_gone(self) -> bool:
@@ -126,9 +137,10 @@ class ClientStream(ClientSide):
 
     def arm(self, when: float) -> None:
         """See ClientSide."""
-        base = self._home.base
+        home = self._home
+        base = home.base
         if when < base.armed:
-            self._home.proxy.timers.arm(base, when)
+            home.timers.arm(base, when)
 
     # -- the request ----------------------------------------------------------------------------
 
@@ -162,7 +174,7 @@ class ClientStream(ClientSide):
         exchange, stream = self.exchange, self._stream
         block = response.block
         if b"date" not in response.fields:
-            block += _DATE + string(self._home.proxy.date())
+            block += _DATE + string(self._home.services.date())
         if exchange.notes:
             block += section.block_of(exchange.notes)
         bare = ended and not (payload or trailers)
@@ -170,7 +182,8 @@ class ClientStream(ClientSide):
             stream.on_sent = exchange.taker()
         self._home.link.write_headers(stream, block, ended=bare)
         if payload or (ended and not bare):
-            stream.send(b"".join(payload), trailers if ended else None)
+            data = payload[0] if len(payload) == 1 else b"".join(payload)
+            stream.send(data, trailers if ended else None)
 
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See ClientSide."""
@@ -181,8 +194,7 @@ class ClientStream(ClientSide):
         self._stream.send(data, trailers if ended else None)
 
     def interim(self, response: Response | ResponseFields) -> None:
-        """See ClientSide. It is only advice, and waits for no window: what nobody reads is not
-        piled up."""
+        """See ClientSide. It is only advice, and does not wait for a client that reads nothing."""
         assert isinstance(response, ResponseFields)
         link = self._home.link
         if not link.queue.full:
@@ -194,7 +206,7 @@ class ClientStream(ClientSide):
 
     def reply(self, reply: Reply) -> None:
         """See ClientSide."""
-        date = self._home.proxy.date()
+        date = self._home.services.date()
         body = self.body_of(reply)
         if grpc.is_grpc(self.exchange.request.fields):
             block = section.grpc_block(reply, date)
@@ -218,7 +230,12 @@ class ClientStream(ClientSide):
     def finished(self, now: float) -> None:
         """See ClientSide."""
         self._home.base.idle_since = now
-        self._done()
+        stream = self._stream
+        if stream.closed and stream.peer_closed:  # as nearly always: it is over
+            stream.owner = stream.on_sent = None
+            del self.exchange  # see cancel
+        else:
+            self._done()
 
     def break_off(self, outcome: str, code: int) -> None:
         """See ClientSide: as the pod did it, where it did; a gRPC client gets trailers of ours."""

@@ -1,20 +1,23 @@
-"""How many bytes of request heads may have come that are not at their end, of all clients together.
+"""How many bytes of in-progress request heads there may be, of all clients together.
 
-Each head has bounds of its own (``request.RequestLimits``), but nobody bounds how many are begun.
-A head that comes whole, as nearly all do, is not counted: it does not stay. Counts, and knows no
+Each head has bounds of its own (``request.RequestLimits``); nothing else bounds their number.
+A head that arrives whole, as nearly all do, is not counted: it does not stay. Counts, and knows no
 connection. Knative has no counterpart.
 """
 
 from __future__ import annotations
+
+from typing import Final, final
 
 from throttler.budget import RESERVED
 
 #: Bytes of a head that counts as small: the last part of the bound, as much as throttler.budget
 #: reserves, is open only to such. Most are, and those that have all of one line in other servers
 #: (nginx, Apache: 8 KiB); to use up the reserve of the default takes 1,024 clients.
-SMALL = 8 << 10
+SMALL: Final = 8 << 10
 
 
+@final
 class UnfinishedHeads:
     """The bytes of all of them.
 
@@ -43,5 +46,31 @@ class UnfinishedHeads:
         return True
 
     def end(self, counted: int) -> None:
-        """A head of which so many bytes were counted is whole, refused or given up."""
+        """Remove a head of which so many bytes were counted."""
         self.bytes -= counted
+
+
+@final
+class HeadShare:
+    """One connection's in-progress head, as UnfinishedHeads counts it."""
+
+    __slots__ = ("_counted", "_heads")
+
+    def __init__(self, heads: UnfinishedHeads) -> None:
+        self._heads = heads
+        self._counted = 0
+
+    def grow(self, size: int) -> bool:
+        """Count a head of so many bytes; return whether there is room. See UnfinishedHeads."""
+        if size == self._counted:
+            return True
+        if not self._heads.grow(self._counted, size):
+            return False
+        self._counted = size
+        return True
+
+    def end(self) -> None:
+        """Remove what was counted; does nothing the second time."""
+        if self._counted:
+            self._heads.end(self._counted)
+            self._counted = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from types import MemberDescriptorType
 from typing import Any
@@ -11,8 +11,11 @@ import pytest
 from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
+from activator.build import Build, running
+from activator.proxy.client import states as client_states
+from activator.proxy.client.http1_reader import Http1Reader
+from activator.proxy.exchange import states as exchange_states
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.states import FOLLOWS, NEW, State
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.observers import Records, Traces
 from tests.activator.proxy.world import World
@@ -44,14 +47,14 @@ async def world(new_world: Callable[..., Awaitable[World]]) -> World:
 def traces(world: World) -> Traces:
     """What the proxy's traces are told."""
     traces = Traces()
-    world.proxy.tracer = traces  # type: ignore[assignment] # a trace of its own
+    world.proxy.services.tracer = traces  # type: ignore[assignment] # a trace of its own
     return traces
 
 
 @pytest.fixture
 def records(world: World) -> Records:
     """What the proxy's request log is told."""
-    world.proxy.request_log = records = Records()
+    world.proxy.services.request_log = records = Records()
     return records
 
 
@@ -73,34 +76,52 @@ def each_string_is_coded_once() -> Iterator[None]:
 
 
 class _CheckedState:
-    """The attribute ``Exchange.state``, each change of which has to be in the table."""
+    """An attribute ``state``, each change of which has to be in a table."""
 
-    def __init__(self, plain: MemberDescriptorType) -> None:
+    def __init__(
+        self,
+        plain: MemberDescriptorType,
+        follows: Mapping[Any, Collection[Any]],
+        always: Any = None,
+    ) -> None:
         self._plain = plain
+        self._follows = follows
+        self._always = always
+        self.wrong: list[str] = []
 
-    def __get__(self, exchange: Any, owner: type[Any]) -> Any:
-        return self if exchange is None else self._plain.__get__(exchange, owner)
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else self._plain.__get__(owner, kind)
 
-    def __set__(self, exchange: Any, state: State) -> None:
+    def __set__(self, owner: Any, state: Any) -> None:
         try:
-            before = self._plain.__get__(exchange)
+            before = self._plain.__get__(owner)
         except AttributeError:
-            assert state is NEW
+            before = state  # the first one
         else:
-            assert state in FOLLOWS[before], f"an exchange went from {before} to {state}"
-        self._plain.__set__(exchange, state)
+            if state is not self._always and state not in self._follows[before]:
+                self.wrong.append(f"{type(owner).__name__} went from {before} to {state}")
+        self._plain.__set__(owner, state)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def each_change_of_state_is_in_the_table() -> Iterator[None]:
-    """An exchange assigns its state plainly: here each assignment is checked.
+_EXCHANGE = _CheckedState(vars(Exchange)["state"], exchange_states.FOLLOWS)
+_READER = _CheckedState(
+    vars(Http1Reader)["state"],
+    {before: {*after, before} for before, after in client_states.FOLLOWS.items()},
+    client_states.CLOSED,
+)
 
-    A compiled exchange is left alone: its attributes are no Python objects.
+
+@pytest.fixture(autouse=True)
+def each_change_of_state_is_in_its_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The byte path assigns states plainly: here each assignment is compared with the table.
+
+    A compiled class is left alone: its attributes are no Python objects.
     """
-    plain = Exchange.__dict__["state"]
-    if not isinstance(plain, MemberDescriptorType):
-        yield
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Exchange, "state", _CheckedState(plain))
-        yield
+    if running() is Build.PURE:
+        monkeypatch.setattr(Exchange, "state", _EXCHANGE)
+        monkeypatch.setattr(Http1Reader, "state", _READER)
+    _EXCHANGE.wrong.clear()
+    _READER.wrong.clear()
+    yield
+    assert not _EXCHANGE.wrong
+    assert not _READER.wrong

@@ -15,7 +15,7 @@ POD = (1, 15, 1, 5, 20_000)
 async def sockets_to_pods(world: World) -> list[socket.socket]:
     """Return our ends of the connections to pods, which are all in use."""
     return [
-        each.speaker._exchange.pod_side.transport.get_extra_info("socket")
+        each.speaker.exchange.pod_side.transport.get_extra_info("socket")
         for each in world.proxy.connections
     ]
 

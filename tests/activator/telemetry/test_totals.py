@@ -25,7 +25,7 @@ def test_readiness_and_the_end_are_seen() -> None:
     assert values(world)["activator_ready", ""] == 1
     assert values(world)["activator_draining", ""] == 0
     world.not_ready = "connection has not yet been established"
-    world.proxy.draining = True
+    world.proxy.services.draining = True
     assert values(world)["activator_ready", ""] == 0
     assert values(world)["activator_draining", ""] == 1
 

@@ -29,7 +29,9 @@ def anyio_backend():
 
 def made(proxy, endpoints=None, **settings) -> Traces:
     choice = TraceSettings(IDENTITY, endpoints or Endpoints(), **settings)
-    return Traces(choice, lambda tracer: setattr(proxy, "tracer", tracer), asyncio.ensure_future)
+    return Traces(
+        choice, lambda tracer: setattr(proxy.services, "tracer", tracer), asyncio.ensure_future
+    )
 
 
 def http(collector, rate: float = 1.0) -> TracingConfig:
@@ -79,7 +81,7 @@ async def test_off_is_nothing_at_all_and_leaves_the_head_alone(world):
     pod = await world.serving()
     before = set(threading.enumerate())
     traces.apply(TracingConfig(NONE))
-    assert world.proxy.tracer is None
+    assert world.proxy.services.tracer is None
     await world.ask(request(fields=b"TraceParent: not ours\r\n"))
     assert (b"TraceParent", b"not ours") in pod.requests[0].headers
     assert "traces" not in {thread.name for thread in set(threading.enumerate()) - before}

@@ -51,7 +51,7 @@ class World:
         files = SimpleNamespace(shares=shares, clients=lambda: 71, pods=73, waiting=79)
         self.proxy = SimpleNamespace(
             counters=counters,
-            draining=False,
+            services=SimpleNamespace(draining=False),
             unfinished_heads=heads,
             unread=unread,
             files=files,

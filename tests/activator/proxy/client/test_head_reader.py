@@ -6,7 +6,8 @@ from collections import deque
 
 import pytest
 
-from activator.proxy.client.head_reader import PartialHead
+from activator.proxy.client.head_reader import HeadInProgress
+from activator.proxy.client.unfinished_heads import UnfinishedHeads
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import RequestLimits
 
@@ -14,19 +15,23 @@ HEAD = b"GET /a?b HTTP/1.1\r\nHost: x\r\nX-Long: y\r\n\r\n"
 LIMITS = RequestLimits(max_head=1000, max_target=100)
 
 
+def head_in_progress() -> HeadInProgress:
+    return HeadInProgress(LIMITS, UnfinishedHeads(1 << 20), 0.0)
+
+
 @pytest.mark.parametrize("size", range(1, len(HEAD) + 1))
 @pytest.mark.parametrize("before", [b"", b"\r\n"])
 def test_a_head_is_handed_over_when_it_is_whole(size, before):
-    head = before + HEAD
-    partial = PartialHead(LIMITS, 0.0)
-    pieces = [head[at : at + size] for at in range(0, len(head), size)]
-    assert [partial.feed(piece) for piece in pieces] == [b""] * (len(pieces) - 1) + [head]
+    wire = before + HEAD
+    head = head_in_progress()
+    pieces = [wire[at : at + size] for at in range(0, len(wire), size)]
+    assert [head.feed(piece) for piece in pieces] == [b""] * (len(pieces) - 1) + [wire]
 
 
 def test_what_stands_behind_a_head_comes_with_it():
-    partial = PartialHead(LIMITS, 0.0)
-    assert partial.feed(HEAD[:20]) == b""
-    assert partial.feed(HEAD[20:] + b"body") == HEAD + b"body"
+    head = head_in_progress()
+    assert head.feed(HEAD[:20]) == b""
+    assert head.feed(HEAD[20:] + b"body") == HEAD + b"body"
 
 
 @pytest.mark.parametrize(
@@ -46,13 +51,13 @@ def test_what_stands_behind_a_head_comes_with_it():
 )
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_cannot_become_a_head_is_refused_at_once(beginning, status, reason, whole):
-    partial = PartialHead(LIMITS, 0.0)
+    head = head_in_progress()
     pieces = [beginning] if whole else [bytes((byte,)) for byte in beginning]
     with pytest.raises(FramingError, match=reason) as raised:
-        deque(map(partial.feed, pieces), maxlen=0)
+        deque(map(head.feed, pieces), maxlen=0)
     assert raised.value.status == status
 
 
 def test_a_head_beyond_the_limit_is_refused_though_it_is_whole():
     with pytest.raises(FramingError, match="too large"):
-        PartialHead(LIMITS, 0.0).feed(b"GET / HTTP/1.1\r\nX: " + b"a" * 1000 + b"\r\n\r\n")
+        head_in_progress().feed(b"GET / HTTP/1.1\r\nX: " + b"a" * 1000 + b"\r\n\r\n")

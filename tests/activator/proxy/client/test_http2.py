@@ -138,7 +138,7 @@ async def in_the_lame_duck(http2, *, window: int = 65535) -> Peer:
     client = await http2.client(window=window)
     await client.answer(client.ask())
     assert client.goaway is None
-    http2.world.proxy.draining = True
+    http2.world.proxy.services.draining = True
     return client
 
 

@@ -132,7 +132,7 @@ async def test_a_new_connection_may_bring_its_first_request_while_the_server_sto
     server, port, task = await _served(world)
     new, silent = await _connected(world, port), await _connected(world, port)
     await until(lambda: len(world.proxy.connections) == 2)
-    world.proxy.draining = True
+    world.proxy.services.draining = True
     server.should_exit = True
     await world.clock_moves(0.3)
     with pytest.raises(ConnectionRefusedError):
@@ -167,7 +167,7 @@ async def test_who_is_in_the_middle_of_a_handshake_when_the_server_stops_has_a_s
     busy, silent = ByHand(await world.plain(), world.trusted), await world.plain()
     await until(lambda: world.proxy.handshakes == 2)
 
-    world.proxy.draining = server.should_exit = True
+    world.proxy.services.draining = server.should_exit = True
     while sock.fileno() >= 0:
         await world.clock_moves(0.02)
     with pytest.raises(ConnectionRefusedError):
@@ -207,9 +207,11 @@ async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered
     begin, end = request()[:20], request()[20:]
     client.send(begin)
     late.send(begin)
-    await until(lambda: sum(c.speaker._head is not None for c in world.proxy.connections) == 2)
+    await until(
+        lambda: sum(c.speaker._reader.head is not None for c in world.proxy.connections) == 2
+    )
 
-    world.proxy.draining = server.should_exit = True
+    world.proxy.services.draining = server.should_exit = True
     await asyncio.wait([task], timeout=0.5)
     assert len(world.proxy.connections) == 2
     client.send(end)

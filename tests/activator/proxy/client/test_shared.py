@@ -13,8 +13,8 @@ from throttler.model import RevisionID
 
 
 async def test_the_date_is_now_and_made_once_a_second(world):
-    date = world.proxy.date()
-    assert world.proxy.date() is date or world.proxy.date() != date
+    date = world.proxy.services.date()
+    assert world.proxy.services.date() is date or world.proxy.services.date() != date
     now = parsedate_to_datetime(date.decode()).timestamp()
     assert abs(time.time() - now) < 3
 
@@ -25,7 +25,7 @@ async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(
     client = await world.client()
     client.send(request())
     assert (await client.answer()).get(b"connection") is None
-    world.proxy.draining = True
+    world.proxy.services.draining = True
     client.send(request())
     answer = await client.answer()
     assert (answer.status, answer.get(b"connection")) == (200, b"close")

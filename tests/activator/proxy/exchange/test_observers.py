@@ -51,7 +51,7 @@ async def test_a_trace_hears_that_a_request_is_sent_again(world, traces):
 
 async def test_a_trace_hears_why_a_request_waits_and_why_it_waited_to_the_end(new_world):
     world = await new_world()
-    world.proxy.tracer = traces = Traces()
+    world.proxy.services.tracer = traces = Traces()
     world.revise(timeout=0.05)
 
     assert (await world.ask(request())).status == 504
@@ -110,7 +110,7 @@ async def test_a_relayed_103_is_not_the_status_that_is_logged(world, records):
 
 async def test_an_answer_of_ours_is_logged_with_its_size(new_world):
     world = await new_world()
-    world.proxy.request_log = records = Records()
+    world.proxy.services.request_log = records = Records()
     world.revise(timeout=0.0)
     assert (await world.ask(request())).status == 504
     assert [(r.status, r.response_size, r.trace_id) for r in records] == [(504, 25, "")]

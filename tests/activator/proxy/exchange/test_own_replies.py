@@ -72,7 +72,7 @@ async def test_who_is_refused_while_this_activator_ends_may_come_to_another_at_o
     await until(lambda: pod.requests)
     waiting.send(request())
     await until(lambda: world.waiting == 1)
-    world.proxy.draining = True
+    world.proxy.services.draining = True
     full = await world.ask()
     world.revision().forecast.turnovers.add(30.0)
     shed = await world.ask()

@@ -104,7 +104,7 @@ async def test_clients_that_leave_and_deadlines_end_a_wake_up(world):
 
 async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world):
     pod = await world.serving()
-    world.proxy.notes = WARM
+    world.proxy.services.notes = WARM
     await pod.refuse()
     client = await waiter(world)
     await world.clock_moves(0.1)
@@ -164,7 +164,7 @@ async def test_a_revision_may_wake_up_again(world):
 
 
 async def test_a_web_socket_that_waited_ends_its_wake_up_with_the_101(world):
-    world.proxy.notes, world.proxy.server_timing = WARM, True
+    world.proxy.services.notes, world.proxy.services.server_timing = WARM, True
     world.revise()
     client = await waiter(world, request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"))
     pod = await world.pod()
@@ -191,7 +191,7 @@ async def test_an_answer_says_nothing_of_it_unless_it_is_asked_to(world):
 
 
 async def test_a_cold_answer_says_where_its_time_went(world):
-    world.proxy.server_timing = True
+    world.proxy.services.server_timing = True
     world.healthy = lambda tracker: False
     world.revise()
     client = await waiter(world)
@@ -214,7 +214,7 @@ async def test_a_cold_answer_says_where_its_time_went(world):
 
 
 async def test_a_request_that_came_later_is_told_of_its_own_time_alone(world):
-    world.proxy.server_timing = True
+    world.proxy.services.server_timing = True
     world.healthy = lambda tracker: False
     world.revise()
     first = await waiter(world)
@@ -230,7 +230,7 @@ async def test_a_request_that_came_later_is_told_of_its_own_time_alone(world):
 
 
 async def test_a_wait_for_room_is_warm_and_one_that_did_not_wait_says_nothing(world):
-    world.proxy.server_timing = True
+    world.proxy.services.server_timing = True
     pod = await world.serving(container_concurrency=1)
     pod.on_data = lambda connection: None
     first = await world.client()
@@ -248,7 +248,7 @@ async def test_a_wait_for_room_is_warm_and_one_that_did_not_wait_says_nothing(wo
 
 
 async def test_the_pods_own_server_timing_stays_beside_ours(world):
-    world.proxy.server_timing = True
+    world.proxy.services.server_timing = True
     world.revise()
     client = await waiter(world)
     pod = await world.pod()
@@ -262,7 +262,7 @@ async def test_the_pods_own_server_timing_stays_beside_ours(world):
 
 
 async def test_our_own_answers_say_it_as_well(world):
-    world.proxy.notes, world.proxy.server_timing = WARM, True
+    world.proxy.services.notes, world.proxy.services.server_timing = WARM, True
     world.revise(timeout=0.25)
     answer = await (await waiter(world)).answer()
     assert (answer.status, answer.get(b"activator-cold-start")) == (504, b"true")
@@ -273,7 +273,7 @@ async def test_our_own_answers_say_it_as_well(world):
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 async def test_every_answer_says_whether_it_was_cold(world, version):
-    world.proxy.notes = WARM
+    world.proxy.services.notes = WARM
     data = request().replace(b"HTTP/1.1", b"HTTP/" + version)
     world.revise()
     client = await waiter(world, data)
@@ -284,7 +284,7 @@ async def test_every_answer_says_whether_it_was_cold(world, version):
 
 async def test_a_request_that_may_not_wait_was_not_cold(new_world):
     world = await new_world(queue=Limits(queue_depth=1))
-    world.proxy.notes, world.proxy.server_timing = WARM, True
+    world.proxy.services.notes, world.proxy.services.server_timing = WARM, True
     world.revise()
     await waiter(world)
     answer = await world.ask()

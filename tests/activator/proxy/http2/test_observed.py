@@ -51,9 +51,9 @@ async def test_a_context_passes_untouched_when_tracing_is_turned_off(http2, trac
     client = await http2.client()
     for _ in range(4):
         await client.answer(client.ask(b"/x", b"GET", (b"traceparent", b"theirs")))
-    http2.world.proxy.tracer = None
+    http2.world.proxy.services.tracer = None
     await client.answer(client.ask(b"/x", b"GET", (b"traceparent", b"theirs")))
-    http2.world.proxy.tracer = traces
+    http2.world.proxy.services.tracer = traces
     await client.answer(client.ask(b"/x", b"GET", (b"traceparent", b"theirs")))
     passed = [seen.all(b"traceparent") for seen in pod.requests]
     assert passed == [*[[b"ours"]] * 4, [b"theirs"], [b"ours"]]
@@ -66,7 +66,7 @@ async def test_identical_requests_that_run_at_a_time_have_the_same_records(http2
     client = await http2.client()
     given = ((b"traceparent", b"theirs"), (b"x-mine", b"2"))
     streams = [client.ask(b"/x", b"GET", *given) for _ in range(4)]
-    http2.world.proxy.tracer = None
+    http2.world.proxy.services.tracer = None
     streams += [client.ask(b"/x", b"GET", *given) for _ in range(2)]
     for stream in streams:
         await client.answer(stream)
@@ -111,7 +111,7 @@ async def test_the_line_that_knatives_pipelines_read_says_http2(http2):
     lines = Lines()
     log = RequestLog(lines, lambda: 5.0)
     log.configure(RequestLogConfig(True, DEFAULT_TEMPLATE))
-    http2.world.proxy.request_log = log
+    http2.world.proxy.services.request_log = log
     await http2.serving()
     client = await http2.client()
     given = ((b"user-agent", b"grpc-python/1"), (b"referer", b"there"))
@@ -129,7 +129,7 @@ async def test_the_log_tells_no_coding_and_no_body_that_were_not_there(http2):
     template = "{{.Request.ContentLength}} {{.Request.TransferEncoding}} {{.Response.Size}}"
     log = RequestLog(lines, lambda: 5.0)
     log.configure(RequestLogConfig(True, template))
-    http2.world.proxy.request_log = log
+    http2.world.proxy.services.request_log = log
     http2.list(timeout=0.05)
     client = await http2.client()
     stream = client.ask(b"/shop.Cart/Add", b"POST", GRPC, end=False)

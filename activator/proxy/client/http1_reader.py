@@ -1,0 +1,207 @@
+"""Cuts requests out of the bytes of a client's connection in HTTP/1.
+
+What a client sends ahead of its turn stays unread, or in one bounded buffer. Knows where a request
+ends, and no response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import Final, final
+
+from activator.proxy.client.connection import ClientConnection
+from activator.proxy.client.head_reader import HeadInProgress
+from activator.proxy.client.http1_home import Http1Home
+from activator.proxy.client.states import (
+    DISCARDING,
+    FOLLOWS,
+    HEAD_IN_PROGRESS,
+    READING_BODY,
+    READING_HEAD,
+    RESPONDING,
+    Http1State,
+)
+from activator.proxy.http2.frames import PREFACE
+from activator.proxy.message.body import Body, LengthBody
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.request import read_request
+from activator.tls import agreed
+
+#: Bytes that a client may send ahead of its turn before we stop reading.
+MAX_AHEAD: Final = 64 << 10
+#: The preface of HTTP/2 up to its first empty line: no request in HTTP/1 begins like this.
+_HTTP2_HEAD: Final = PREFACE[:18]
+
+
+@final
+class Http1Reader:
+    """What has arrived on one connection.
+
+    Attributes:
+        state: what the next bytes are; see ``states``.
+        ahead: what the client sent behind the present request.
+        body: the framing of a body that has not come to its end; None for no such body.
+        head: the request head that is in progress, if any.
+        eof: the client has ended its sending side.
+        paused: nothing is read from the transport.
+        transport: the connection's, set when it is made.
+    """
+
+    __slots__ = (
+        "_base",
+        "_home",
+        "ahead",
+        "body",
+        "eof",
+        "head",
+        "paused",
+        "state",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, home: Http1Home, base: ClientConnection) -> None:
+        self._home = home
+        self._base = base
+        self.state: Http1State = READING_HEAD
+        self.ahead = b""
+        self.body: Body | None = None
+        self.head: HeadInProgress | None = None
+        self.eof = False
+        self.paused = False
+
+    def enter(self, state: Http1State) -> None:
+        """Change the state. What each request changes is assigned instead, for speed."""
+        assert state in FOLLOWS[self.state], f"{state} behind {self.state}"
+        self.state = state
+
+    # -- heads ----------------------------------------------------------------------------------
+
+    def read(self, data: bytes) -> None:
+        """Begin requests as long as each gets its response at once; keep the rest of ``data``."""
+        home = self._home
+        while data:
+            end = data.find(b"\r\n\r\n") + 4
+            if end < 4 or data[:2] == b"\r\n":
+                data = self._read_odd_beginning(data)
+                continue
+            head = data if end == len(data) else data[:end]
+            if head == _HTTP2_HEAD and self._may_be_http2():
+                home.speak_http2(data)
+                return
+            try:
+                request = read_request(head, self._base.proxy.request_limits)
+            except FramingError as error:
+                home.refuse(error)
+                return
+            self.ahead = data[end:]
+            home.begin(request, head)
+            if self.state is not READING_HEAD or home.full or self.transport.is_closing():
+                break
+            data, self.ahead = self.ahead, b""
+        if self.ahead:
+            self.regulate()
+
+    def _may_be_http2(self) -> bool:
+        """Return whether this is the first request, and no handshake has settled on HTTP/1."""
+        base = self._base
+        return base.new_since > -inf and not (base.secure and agreed.protocol(self.transport))
+
+    def _read_odd_beginning(self, data: bytes) -> bytes:
+        """Skip an empty line before a request (RFC 9112 section 2.2), or begin to collect a head
+        that is not complete; return what is left to read."""
+        if data[:2] == b"\r\n" and len(data) > 2:
+            if data[2:4] == b"\r\n":
+                self._home.refuse(FramingError("more than one empty line before the request"))
+                return b""
+            return data[2:]
+        proxy = self._base.proxy
+        now = proxy.clock()
+        self.enter(HEAD_IN_PROGRESS)
+        self.head = HeadInProgress(proxy.request_limits, proxy.unfinished_heads, now)
+        self._base.arm(now + self._base.head_timeout())
+        self.read_in_head(data)
+        return b""
+
+    def read_in_head(self, data: bytes) -> None:
+        """Add to a head that is in progress."""
+        head = self.head
+        assert head is not None
+        try:
+            whole = head.feed(data)
+        except FramingError as error:
+            self._home.refuse(error)
+            return
+        if whole:
+            self.end_head()
+            self.enter(READING_HEAD)
+            self.read(whole)
+        elif not head.count():
+            self._home.refuse_head(self._base.proxy.too_many_unfinished())
+
+    def end_head(self) -> None:
+        """Forget a head that was in progress, and is complete or of no use."""
+        head, self.head = self.head, None
+        if head is not None:
+            head.end()
+
+    def discard(self) -> None:
+        """Drop all input from now on: where a request begins is unknown."""
+        self.end_head()
+        self.enter(DISCARDING)
+        self.ahead = b""
+
+    # -- bodies ---------------------------------------------------------------------------------
+
+    def read_body(self, data: bytes) -> None:
+        """Pass on a piece of the present request's body; keep what follows the body."""
+        body, exchange = self.body, self._home.exchange
+        assert body is not None
+        assert exchange is not None
+        payload: list[bytes] = []
+        try:
+            left = body.feed(data, payload)
+        except FramingError as error:
+            self._home.refuse(error)
+            return
+        complete = left is not None
+        if complete:
+            self.body = None
+            self.ahead = left or b""
+            if self.state is READING_BODY:
+                self.state = RESPONDING
+        exchange.on_request_body(payload, complete, body.trailers)
+        self.regulate()
+
+    def missing(self) -> int:
+        """Return how many bytes of the body were announced and not read."""
+        return self.body.remaining if isinstance(self.body, LengthBody) else 0
+
+    # -- back-pressure --------------------------------------------------------------------------
+
+    def keep(self, data: bytes) -> None:
+        """Keep what the client sent ahead of its turn."""
+        self.ahead += data
+        self.regulate()
+
+    def regulate(self) -> None:
+        """Read from the client as long as what it sends can be used."""
+        state, exchange = self.state, self._home.exchange
+        if state is READING_BODY:
+            wanted = exchange is not None and exchange.wants_body()
+        elif state is RESPONDING:
+            wanted = len(self.ahead) < MAX_AHEAD
+        elif state is READING_HEAD:
+            wanted = not self._home.full
+        else:
+            return
+        if wanted is not self.paused or self.eof or self.transport.is_closing():
+            return
+        self.paused = not wanted
+        if wanted:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+            self._home.on_paused()

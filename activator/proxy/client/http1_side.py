@@ -1,0 +1,235 @@
+"""A client's connection in HTTP/1, as the client's side of each exchange on it.
+
+Writes responses. Reading requests, and the order of both, is up to ``proxy.client.http1``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import final
+
+from activator.proxy.client.connection import ClientConnection
+from activator.proxy.client.http1_home import Http1Home
+from activator.proxy.client.http1_switch import Http1Switch
+from activator.proxy.exchange.sides import ClientSide, SwitchingSide
+from activator.proxy.http2.fields import ResponseFields
+from activator.proxy.message import replies
+from activator.proxy.message.reframed import Reframed
+from activator.proxy.message.request import Request
+from activator.proxy.message.response import Response, interim_head
+from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
+from activator.proxy.transport import presence
+
+
+@final
+class Http1Side(ClientSide):
+    """The client's side of the exchanges on one connection, one at a time.
+
+    Attributes:
+        transport: the connection's, set when it is made; address: the client's IP address.
+        version: of HTTP, as the last request has it.
+        keep_alive: whether another request may follow the present one.
+        reframed: how the present response goes out; None where it passes as it came.
+    """
+
+    __slots__ = (
+        "_base",
+        "_home",
+        "_services",
+        "_timers",
+        "keep_alive",
+        "reframed",
+        "transport",
+        "version",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, home: Http1Home, base: ClientConnection) -> None:
+        self._home = home
+        self._base = base
+        self._services = base.proxy.services
+        self._timers = base.proxy.timers
+        self.version: Version = HTTP_1_1
+        self.keep_alive = True
+        self.reframed: Reframed | None = None
+
+    # -- the client -----------------------------------------------------------------------------
+
+    def address(self) -> bytes:
+        """See ClientSide."""
+        return self._base.address
+
+    def peer(self) -> str:
+        """See ClientSide."""
+        return self._base.peer()
+
+    def is_secure(self) -> bool:
+        """See ClientSide."""
+        return self._base.secure
+
+    def is_full(self) -> bool:
+        """See ClientSide."""
+        return self._home.full
+
+    def may_send(self, now: float) -> bool:
+        """See ClientSide: look at the client right before a pod gets its request."""
+        return not presence.has_ended(self.transport) or self._home.is_there(now)
+
+    def is_gone(self) -> bool:
+        """See ClientSide."""
+        return presence.is_gone(self.transport)
+
+    def drop(self) -> None:
+        """See ClientSide."""
+        self.transport.abort()
+
+    def set_idle_since(self, now: float) -> None:
+        """See ClientSide."""
+        self._base.idle_since = now
+
+    def took(self, size: int) -> None:
+        """See ClientSide."""
+        self._home.regulate()
+
+    def regulate(self) -> None:
+        """See ClientSide."""
+        self._home.regulate()
+
+    def arm(self, when: float) -> None:
+        """See ClientSide."""
+        base = self._base
+        if when < base.armed:
+            self._timers.arm(base, when)
+
+    # -- the response ---------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the client; ``connection_lost`` follows where the client has left."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def respond(
+        self,
+        response: Response | ResponseFields,
+        raw: bytes | None,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> None:
+        """See ClientSide."""
+        assert isinstance(response, Response)
+        exchange = self._home.exchange
+        assert exchange is not None
+        if self._services.draining:
+            self.keep_alive = False
+        elif not exchange.body.complete:
+            revision = exchange.entry.throttler.revision
+            # The rest of the request is unread: what follows on this connection is its body.
+            self.keep_alive = self.keep_alive and not ended and revision.full_duplex
+        if (
+            raw is not None
+            and response.plain
+            and self.keep_alive
+            and not exchange.notes
+            and self.version is not HTTP_1_0
+        ):
+            data = response.as_it_came(raw)
+        else:
+            data = self._reframe(response, exchange.notes, payload, ended, trailers)
+        transport = self.transport
+        if not transport.is_closing():
+            transport.write(data)
+
+    def _reframe(
+        self,
+        response: Response,
+        notes: bytes,
+        payload: list[bytes],
+        ended: bool,
+        trailers: bytes,
+    ) -> bytes:
+        """Return a head that differs from the pod's, and the payload that came with it."""
+        reframed = self.reframed = Reframed(response, self.version, notes)
+        if reframed.ends_connection:
+            self.keep_alive = False
+        data = reframed.head(close=not self.keep_alive, date=self._services.date())
+        data += reframed.payload(payload)
+        if ended and response.body is not None:
+            data += reframed.end(trailers or response.body.trailers)
+        return data
+
+    def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
+        """See ClientSide."""
+        reframed = self.reframed
+        if reframed is None:
+            data = payload[0] if len(payload) == 1 else b"".join(payload)
+        else:
+            data = reframed.payload(payload)
+            if ended:
+                data += reframed.end(trailers)
+        if data:
+            self.write(data)
+
+    def interim(self, response: Response | ResponseFields) -> None:
+        """See ClientSide."""
+        assert isinstance(response, Response)
+        self.write(interim_head(response))
+
+    def send_continue(self) -> None:
+        """See ClientSide; a 100 may be sent at any time (RFC 9110 section 15.2), and costs a
+        living client nothing."""
+        self.write(replies.CONTINUE)
+
+    def reply(self, reply: replies.Reply) -> None:
+        """See ClientSide."""
+        exchange = self._home.exchange
+        request = None if exchange is None else exchange.request
+        self.send_reply(reply, request, keep_alive=self.keep_alive)
+
+    def send_reply(
+        self, reply: replies.Reply, request: Request | None, *, keep_alive: bool
+    ) -> None:
+        """Respond ourselves, and end the present request.
+
+        Arguments:
+            request: None where what arrived is no request.
+            keep_alive: whether the client keeps its connection for another request.
+        """
+        keep_alive = keep_alive and self._home.may_keep_alive()
+        self.write(
+            reply.render(
+                date=self._services.date(),
+                head_only=request is not None and request.method == b"HEAD",
+                keep_alive=keep_alive,
+                version=self.version,
+            )
+        )
+        self._home.exchange_done(keep_alive)
+
+    def body_of(self, reply: replies.Reply) -> bytes:
+        """See ClientSide."""
+        return reply.body
+
+    def finished(self, now: float) -> None:
+        """See ClientSide."""
+        self._base.idle_since = now
+        self._home.exchange_done(self.keep_alive)
+
+    def break_off(self, outcome: str, code: int) -> None:
+        """See ClientSide."""
+        self._home.abort()
+
+    # -- a change of the protocol ---------------------------------------------------------------
+
+    def switching(self) -> SwitchingSide | None:
+        """See ClientSide."""
+        return Http1Switch(self, self.transport, self._base.proxy.unread, self._base.peer())
+
+    def take_ahead(self) -> bytes:
+        """See http1_switch.Switched."""
+        return self._home.take_ahead()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See http1_switch.Switched."""
+        self._home.connection_lost(exc)

@@ -1,0 +1,68 @@
+"""A client's connection in HTTP/1 whose protocol changes: the tunnel takes it over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, final
+
+from activator.proxy.message.response import Response, switching_head
+from activator.proxy.transport.unread import Peer, UnreadBytes
+
+
+class Switched(Protocol):
+    """The connection that the tunnel takes over."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the client."""
+
+    def take_ahead(self) -> bytes:
+        """Return what the client sent behind its request; from now on the tunnel reads."""
+
+    def is_full(self) -> bool:
+        """Return whether the client does not take what has been written for it."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection; see asyncio.Protocol."""
+
+
+@final
+class Http1Switch:
+    """A sides.SwitchingSide.
+
+    Arguments:
+        peer: the client's ``ip:port``.
+    """
+
+    __slots__ = ("_client", "_peer", "_transport", "_unread")
+
+    def __init__(
+        self, client: Switched, transport: asyncio.Transport, unread: UnreadBytes, peer: str
+    ) -> None:
+        self._client = client
+        self._transport = transport
+        self._unread = unread
+        self._peer = peer
+
+    def switch(self, response: Response, notes: bytes) -> None:
+        """See SwitchingSide."""
+        self._client.write(switching_head(response, notes))
+
+    def take_over(self) -> tuple[asyncio.Transport, bytes]:
+        """See SwitchingSide."""
+        return self._transport, self._client.take_ahead()
+
+    def is_stopped(self) -> bool:
+        """See SwitchingSide."""
+        return self._client.is_full()
+
+    def unread_bytes(self) -> UnreadBytes:
+        """See SwitchingSide."""
+        return self._unread
+
+    def who(self) -> tuple[Peer, str]:
+        """See SwitchingSide."""
+        return Peer.CLIENT, self._peer
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See SwitchingSide."""
+        self._client.connection_lost(exc)
