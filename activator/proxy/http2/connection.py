@@ -389,7 +389,9 @@ class Connection:
         if self.queue.full:
             self._replies += 1
             if self._replies > _MAX_REPLIES:
-                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "answers that nobody reads")
+                raise ConnectionFault(
+                    ErrorCode.ENHANCE_YOUR_CALM, "replies that the peer does not read"
+                )
         self.queue.write(data)
 
     def window_update(self, stream: int, increment: int) -> None:

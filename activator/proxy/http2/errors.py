@@ -33,10 +33,10 @@ def name_of_code(code: int) -> str:
 
 
 class ConnectionFault(Exception):
-    """A connection error (RFC 9113 section 5.4.1): say it by GOAWAY, then close.
+    """A connection error (RFC 9113 section 5.4.1): send GOAWAY, then close.
 
     Attributes:
-        code: what the GOAWAY says; reason: what a log says.
+        code: of the GOAWAY; reason: for the log.
     """
 
     def __init__(self, code: ErrorCode, reason: str) -> None:

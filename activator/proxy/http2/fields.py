@@ -1,4 +1,4 @@
-"""What an HTTP/2 message's fields say, and the header block that goes on to the other side.
+"""The fields of an HTTP/2 message, and the header block that goes on to the other side.
 
 Which fields are read, dropped or refused follows ``proxy/message/fields.py``; what is malformed
 follows RFC 9113 section 8, with the grammar of HTTP/1 where that is stricter: the next server may
@@ -96,11 +96,10 @@ class ResponseFields:
 
 
 def read_request(fields: list[Field]) -> RequestFields:
-    """Read what a client's HEADERS say.
+    """Return the request of a client's HEADERS.
 
     Raises:
-        FramingError: the request is malformed (400), and its stream to be ended; or what it asks
-            for is refused.
+        FramingError: the request is malformed (400) and its stream to be ended, or it is refused.
     """
     by_name = {name: value for name, value in fields}  # noqa: C416 # compiled, dict() is slow
     repeated = len(by_name) != len(fields)
@@ -137,7 +136,7 @@ def about(error: FramingError, fields: Mapping[bytes, bytes]) -> FramingError:
 
 
 def read_response(fields: list[Field]) -> ResponseFields:
-    """Read what a pod's HEADERS say, but for trailers.
+    """Return the response of a pod's HEADERS; for trailers see ``read_trailers``.
 
     Raises:
         FramingError: the response is malformed; its client gets 502.
@@ -165,8 +164,8 @@ def read_trailers(fields: list[Field]) -> bytes:
 
 
 def _length(by_name: dict[bytes, bytes]) -> int:
-    said = by_name.get(b"content-length")
-    return -1 if said is None else int(said)
+    length = by_name.get(b"content-length")
+    return -1 if length is None else int(length)
 
 
 def _joined(fields: list[Field]) -> dict[bytes, bytes]:

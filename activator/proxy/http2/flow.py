@@ -7,16 +7,15 @@ from typing import Final, final
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.frames import DEFAULT_MAX_FRAME, DEFAULT_WINDOW, MAX_31_BITS
 
-#: Bytes that a peer may send on all streams beyond what has come. Streams are bounded each by
-#: itself, so that one that nobody reads does not stop the others; this bounds what comes in one
-#: turn.
+#: Bytes that a peer may send on all streams before it gets more room. Each stream has a bound of
+#: its own, so that one without a reader does not stop the others. This bounds one turn.
 CONNECTION_WINDOW: Final = 1 << 20
 #: Share of a window that is gone before its peer gets more room.
 TELL_AFTER: Final = 2
 LOW_WINDOW: Final = CONNECTION_WINDOW - CONNECTION_WINDOW // TELL_AFTER
-#: Bytes of room below which an increment is more work than room, and has what waits go out in
-#: crumbs (CVE-2019-9511), unless the peer gives back what it got in such pieces. Larger ones come
-#: as a client reads, and are less work than a request.
+#: Bytes of room below which an increment is more work than room: payload would go out in crumbs
+#: (CVE-2019-9511). A peer may return room for payload that it got in such pieces. Larger increments
+#: come as a client reads, and are less work than a request.
 _SMALL_INCREMENT: Final = 64
 
 

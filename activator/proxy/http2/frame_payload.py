@@ -23,8 +23,8 @@ def parent(priority: bytes) -> int:
 def fragment(flags: int, stream: int, payload: bytes) -> bytes:
     """Return the payload of HEADERS without padding and priority (section 6.2).
 
-    A stream that depends on itself ends the connection, where RFC 7540 section 5.3.1 asks for the
-    stream alone: no client does so by mistake, and its request must not reach a pod.
+    A stream that depends on itself ends the connection; RFC 7540 section 5.3.1 would end the
+    stream alone. No client does so by mistake, and its request must not reach a pod.
     """
     priority = PRIORITY_BYTES if flags & PRIORITY else 0
     if len(payload) < priority + (1 if flags & PADDED else 0):

@@ -56,7 +56,7 @@ class FrameHandler(Protocol):
         """Payload came. ``length`` counts in flow control: payload and padding."""
 
     def headers(self, stream: int, block: bytes, ended: bool) -> None:
-        """A whole header block came. It has to be decoded, even if nobody wants the stream."""
+        """A whole header block came. It has to be decoded, even if the stream is over."""
 
     def reset(self, stream: int, code: int) -> None:
         """The peer ended a stream by RST_STREAM."""
@@ -68,10 +68,10 @@ class FrameHandler(Protocol):
         """Our settings hold from here on."""
 
     def ping(self, opaque: bytes, ack: bool) -> None:
-        """A PING came, to be answered unless it is an answer (``ack``)."""
+        """A PING came; it wants a reply unless it is one (``ack``)."""
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
-        """Streams of ours beyond ``last_stream`` were not looked at."""
+        """The peer has ignored streams of ours beyond ``last_stream``."""
 
     def window_update(self, stream: int, increment: int) -> None:
         """So many bytes more may be sent on a stream, or on the connection (0)."""

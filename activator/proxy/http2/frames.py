@@ -10,9 +10,9 @@ from typing import Final
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #: Bytes of a frame's head.
 HEAD_BYTES: Final = 9
-#: SETTINGS_MAX_FRAME_SIZE as long as nothing else is said: what every peer takes, and our limit.
+#: SETTINGS_MAX_FRAME_SIZE by default: what every peer takes, and our limit.
 DEFAULT_MAX_FRAME: Final = 1 << 14
-#: SETTINGS_INITIAL_WINDOW_SIZE as long as nothing else is said, and a connection's first window.
+#: SETTINGS_INITIAL_WINDOW_SIZE by default, and a connection's first window.
 DEFAULT_WINDOW: Final = (1 << 16) - 1
 #: The largest window, window increment, and stream id.
 MAX_31_BITS: Final = (1 << 31) - 1
@@ -50,7 +50,7 @@ _HEADERS: Final = int(FrameType.HEADERS)
 _CONTINUATION: Final = int(FrameType.CONTINUATION)
 
 
-#: The answer to a peer's settings (section 6.5.3).
+#: The reply to a peer's settings (section 6.5.3).
 SETTINGS_ACK: Final = HEAD.pack(FrameType.SETTINGS, ACK, 0)
 
 
@@ -93,7 +93,7 @@ def settings(payload: bytes) -> bytes:
 
 
 def ping(opaque: bytes, *, ack: bool) -> bytes:
-    """Return a PING with 8 bytes of anything, or the answer to one."""
+    """Return a PING with 8 bytes of anything, or the reply to one."""
     return _frame(FrameType.PING, ACK if ack else 0, 0, opaque)
 
 

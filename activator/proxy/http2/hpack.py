@@ -19,7 +19,7 @@ from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.static_table import STATIC_TABLE
 from activator.proxy.message.grammar import FramingError
 
-#: SETTINGS_HEADER_TABLE_SIZE as long as nothing else is said (RFC 9113 section 6.5.2). Encoders
+#: SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 section 6.5.2). Encoders
 #: use no more if offered more (Go, nghttp2, Envoy), and it bounds what a connection may keep here.
 DEFAULT_TABLE_SIZE: Final = 4096
 #: What a field counts beside its name and value (RFC 7541 section 4.1).
@@ -64,7 +64,7 @@ class Decoder:
         self._table: list[Any] = [(b"", b""), *STATIC_TABLE]
 
     def decode(self, block: bytes) -> list[Field]:
-        """Return the fields of one whole header block, in order; NeverIndexed where it is said.
+        """Return the fields of one whole header block, in order; some are NeverIndexed.
 
         Raises:
             ConnectionFault: COMPRESSION_ERROR; the table is lost, and the connection with it.
@@ -137,8 +137,8 @@ class Decoder:
                 size = len(name) + len(value) + FIELD_OVERHEAD
                 used += size
                 while used > room and used > size:  # the oldest go (section 4.4)
-                    oldest, said = table.pop()
-                    used -= len(oldest) + len(said) + FIELD_OVERHEAD
+                    name_of_oldest, oldest = table.pop()
+                    used -= len(name_of_oldest) + len(oldest) + FIELD_OVERHEAD
                 if used <= room:
                     table.insert(_NEWEST, field)
                 else:

@@ -1,6 +1,6 @@
 """Fields as lines of HTTP/1 and as a header block of HTTP/2: for what is written once for both.
 
-Answers of our own, and requests that somebody looks at besides us.
+For replies of our own, and for traced or translated requests.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _CONTEXT: Final = frozenset((b"traceparent", b"tracestate"))
 _PASSING: Final = frozenset((b"content-length", b"te", b"trailer"))
 _ORIGINAL_HOST: Final = name_prefix(b"k-original-host")
 _FORWARDED_FOR: Final = name_prefix(b"x-forwarded-for")
-#: What nobody but the receiver should keep (RFC 7541 section 7.1.3): in no memo of ours, and not
-#: to be indexed by others.
+#: Fields that only the receiver should keep (RFC 7541 section 7.1.3): no memo of ours holds them,
+#: and no table of others.
 SENSITIVE: Final = frozenset((b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"))
 
 
@@ -36,7 +36,7 @@ def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:
 
 
 def reply_block(reply: Reply, date: bytes) -> bytes:
-    """Return the header block of an answer of our own, before its body."""
+    """Return the header block of a reply of our own, before its body."""
     return b"".join(
         (
             line(b":status", b"%d" % reply.status),
@@ -48,7 +48,7 @@ def reply_block(reply: Reply, date: bytes) -> bytes:
 
 
 def grpc_block(reply: Reply, date: bytes) -> bytes:
-    """Return the header block of an answer of our own to a gRPC client, which ends with it."""
+    """Return the header block of a reply of our own to a gRPC client, which ends with it."""
     lines = reply.fields + reply.reason_lines()
     return b"".join(
         (
@@ -67,7 +67,7 @@ def grpc_status(status: int, text: str) -> bytes:
 
 
 def forwarded(request_host: bytes, fields: Mapping[bytes, bytes], client: bytes) -> bytes:
-    """Return the fields that say who has sent a request, and for which host.
+    """Return the fields that name the client of a request, and its host.
 
     Arguments:
         fields: the request's, by lower-case name; client: its client's IP address.

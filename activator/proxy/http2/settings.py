@@ -1,4 +1,4 @@
-"""What the two sides of an HTTP/2 connection tell each other about themselves (RFC 9113 6.5)."""
+"""The settings that the two sides of an HTTP/2 connection announce (RFC 9113 section 6.5)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
 
 
 def write_settings(values: Iterable[tuple[int, int]]) -> bytes:
-    """Return the payload of a SETTINGS frame that says ``values`` in order."""
+    """Return the payload of a SETTINGS frame with ``values`` in order."""
     return b"".join(_SETTING.pack(*each) for each in values)
 
 
