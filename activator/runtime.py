@@ -400,6 +400,7 @@ class Runtime:
 
     async def _look_for_silence(self) -> None:
         while True:
+            await self._reporter.busy()  # a pod without requests cannot be silent
             await asyncio.sleep(silence.EVERY)
             self.driver.look_for_silence()
 

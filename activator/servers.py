@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
+from email.utils import formatdate
 from functools import partial
 from itertools import count
 from typing import Any, Final, cast
@@ -118,7 +119,8 @@ class Servers:
                 if not _is_listening(sock):
                     logger.error("the listener %s has failed: %s", name, self._addresses[name])
                     return
-            await asyncio.sleep(_LOOK_AT_LISTENERS)
+            now = asyncio.get_running_loop().time()
+            await asyncio.sleep(_LOOK_AT_LISTENERS - now % _LOOK_AT_LISTENERS)
 
     async def stop_data(self, drain_timeout: float) -> int:
         """Close the data ports, all at once, and finish what runs within the drain time, in
@@ -219,7 +221,13 @@ class _Asking(HttpToolsProtocol):
         if self._head > MOST_HEAD:
             self.transport.abort()
         else:
+            self._renew_date()
             super().data_received(data)
+
+    def _renew_date(self) -> None:
+        """Set the Date field of the responses to come. uvicorn's timer would wake an idle process."""
+        date = formatdate(usegmt=True).encode()
+        self.server_state.default_headers = [(b"date", date), *self.config.encoded_headers]
 
     def on_headers_complete(self) -> None:
         """See HttpToolsProtocol."""

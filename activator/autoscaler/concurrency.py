@@ -175,6 +175,10 @@ class ConcurrencyReporter:
                 del self._loads[load.revision_id]
         return stats
 
+    def is_dormant(self) -> bool:
+        """Return whether the next report is empty."""
+        return not self._awake
+
     def __len__(self) -> int:
         return len(self._loads)
 

@@ -1,4 +1,4 @@
-"""Hands the load of the revisions to whoever listens: pokes at once, a report every second.
+"""Passes the load of the revisions to its listeners: pokes at once, a report every second.
 
 Acts, and knows neither sockets nor the form of a frame: a listener is any callable. The link to
 the autoscaler is one (``wire.frame_sink(link.send, pod_name)``), the demo and the lab listen
@@ -19,6 +19,8 @@ from throttler.model import RevisionID
 
 # Knative's report period; the autoscaler keeps its windows in buckets of one second.
 PERIOD = 1.0
+#: Share of a period by which a timer may be early.
+_EARLY = 0.01
 
 Sink = Callable[[list[Stat]], None]
 
@@ -41,6 +43,7 @@ class StatReporter:
         self._clock = clock
         self._period = period
         self._concurrency = ConcurrencyReporter(self._poke)
+        self._busy = asyncio.Event()  # while a revision is not dormant
 
     def load(self, revision_id: RevisionID) -> RevisionLoad:
         """The load of this revision: see ``ConcurrencyReporter.load``."""
@@ -51,23 +54,37 @@ class StatReporter:
         self._concurrency.forget(revision_id)
 
     async def run(self) -> None:
-        """Report every period until cancelled; pokes need no running loop."""
+        """Report every period until cancelled; pokes need no running loop.
+
+        While every revision is dormant, there is nothing to report and no timer.
+        """
         loop = asyncio.get_running_loop()
-        due = loop.time() + self._period
+        began = loop.time()
         while True:
-            await asyncio.sleep(due - loop.time())
+            await self._busy.wait()
+            # Periods that passed in dormancy, or while the loop was busy, are skipped: the next
+            # report covers them.
+            passed = math.floor((loop.time() - began) / self._period + _EARLY)
+            await asyncio.sleep(began + (passed + 1) * self._period - loop.time())
             self.report()
-            # Ticks missed while the loop was busy are skipped: the report just made covers them.
-            missed = math.floor((loop.time() - due) / self._period)
-            due += (max(missed, 0) + 1) * self._period
+
+    async def busy(self) -> None:
+        """Return at once while a revision has requests, or had one in the last period.
+
+        Otherwise, return as soon as a revision gets a request.
+        """
+        await self._busy.wait()
 
     def report(self) -> None:
         """Close the period now and tell the sinks, unless every revision is dormant."""
         stats = self._concurrency.report(self._clock())
         if stats:
             self._tell(stats)
+        if self._concurrency.is_dormant():
+            self._busy.clear()
 
     def _poke(self, revision_id: RevisionID) -> None:
+        self._busy.set()
         self._tell([poke_of(revision_id)])
 
     def _tell(self, stats: list[Stat]) -> None:

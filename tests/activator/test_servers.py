@@ -331,3 +331,19 @@ async def test_a_connection_that_asks_often_is_not_cut_off(tmp_path: Path) -> No
         field = {"x": "y" * (MOST_HEAD // 4)}
         for _ in range(6):
             assert (await client.get(f"http://{at}/healthz", headers=field)).status_code == 200
+
+
+async def test_the_date_of_an_admin_response_is_current(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = Servers(runtime(tmp_path))
+    await servers.start()
+    at = servers.describe()["admin"]
+    dates: list[str] = []
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for shift in (0.0, 3600.0):  # on one connection, and much later
+            monkeypatch.setattr("time.time", lambda shift=shift: 1_700_000_000.0 + shift)
+            dates.append((await client.get(f"http://{at}/readyz")).headers["date"])
+    assert dates == ["Tue, 14 Nov 2023 22:13:20 GMT", "Tue, 14 Nov 2023 23:13:20 GMT"]
+    await servers.stop_data(1.0)
+    await servers.stop()

@@ -25,9 +25,6 @@ from activator.tasks import Tasks
 BACKLOG = 4096
 #: Seconds for handshakes that are under way when the ports close.
 _LAST_HANDSHAKES = 1.0
-#: Seconds between ticks, in which uvicorn renews the Date field. uvicorn counts tenths of a second.
-_TICK = 1.0
-_TENTHS = 10
 
 
 class QuietServer(uvicorn.Server):
@@ -73,20 +70,12 @@ class QuietServer(uvicorn.Server):
             self._stop.clear()
 
     async def main_loop(self) -> None:
-        """Tick once a second until the server is to stop.
+        """Wait until the server is to stop.
 
-        uvicorn wakes ten times a second for each server, only to see whether it is to stop. All
-        servers tick at the same moment, so that the process wakes once for all of them.
+        uvicorn wakes ten times a second for each server, to see whether it is to stop and to renew
+        the Date field. Protocols of this server renew that field themselves.
         """
-        clock = asyncio.get_running_loop().time
-        tick = 0
-        while not await self.on_tick(tick):
-            tick += _TENTHS
-            try:
-                async with asyncio.timeout_at((clock() // _TICK + 1) * _TICK):
-                    await self._stop.wait()
-            except TimeoutError:
-                pass
+        await self._stop.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn.Server."""
