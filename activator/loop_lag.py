@@ -37,7 +37,7 @@ class LoopLag:
             self._timer = None
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        # With the look at the listeners (activator.servers), so that the process wakes once for both.
+        # At the moment of the look at the listeners (activator.servers): one wake serves both.
         due = loop.time() // EVERY * EVERY + EVERY
         self._timer = loop.call_at(due, self._look, loop, due)
 

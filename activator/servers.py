@@ -225,7 +225,7 @@ class _Asking(HttpToolsProtocol):
             super().data_received(data)
 
     def _renew_date(self) -> None:
-        """Set the Date field of the responses to come. uvicorn's timer would wake an idle process."""
+        """Renew the Date field of responses; uvicorn's timer would wake an idle process."""
         date = formatdate(usegmt=True).encode()
         self.server_state.default_headers = [(b"date", date), *self.config.encoded_headers]
 

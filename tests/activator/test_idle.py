@@ -29,7 +29,7 @@ async def test_an_idle_activator_sets_at_most_three_timers_a_second(
     flags = {"manifests": str(tmp_path), "bind": "127.0.0.1", "profiling_port": "0", **ports}
     servers = Servers(Runtime(load("local", flags, {})))
     await servers.start()
-    watching = asyncio.create_task(servers.failed())
+    watching = asyncio.ensure_future(servers.failed())
     await asyncio.sleep(MINUTE)
 
     loop = asyncio.get_running_loop()
