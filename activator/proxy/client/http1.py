@@ -64,6 +64,7 @@ class Http1Client(Http1Home):
         "proxy",
         "transport",
     )
+    __deletable__ = ("_reader", "_side")  # read by mypyc
 
     transport: asyncio.Transport
 
@@ -93,6 +94,12 @@ class Http1Client(Http1Home):
         self._reader.end_head()
         self._reader.state = CLOSED
         self._cancel()
+        self._break_cycles()
+
+    def _break_cycles(self) -> None:
+        """Release what refers back to this connection, so that no garbage is left to collect."""
+        del self._reader
+        del self._side
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -228,6 +235,7 @@ class Http1Client(Http1Home):
         """See Http1Home."""
         self.proxy.unread.hold(self, 0)
         Http2Client(self.base, full=self.full).take_over(data)
+        self._break_cycles()
 
     def on_paused(self) -> None:
         """See Http1Home."""

@@ -19,7 +19,7 @@ from activator.proxy.http2.flow import CONNECTION_WINDOW, LOW_WINDOW, Flow
 from activator.proxy.http2.frame_reader import FrameReader
 from activator.proxy.http2.hpack import MAX_LIST_BYTES, NO_TABLE, Decoder
 from activator.proxy.http2.settings import Setting, write_settings
-from activator.proxy.http2.side import ConnectionSide
+from activator.proxy.http2.side import GONE, ConnectionSide
 from activator.proxy.http2.states import (
     CLOSED,
     ENDING,
@@ -85,6 +85,8 @@ class Connection:
         "transport",
     )
 
+    __deletable__ = ("_reader",)  # read by mypyc
+
     transport: asyncio.Transport
 
     def __init__(
@@ -95,7 +97,7 @@ class Connection:
         *,
         server: bool,
     ) -> None:
-        self.side = side
+        self.side: ConnectionSide = side
         self.state = OPEN
         self.flow = Flow()
         flush_soon = partial(asyncio.get_running_loop().call_soon, self.flush)
@@ -144,6 +146,11 @@ class Connection:
         self.move(CLOSED)
         self._unread.hold(self, 0)
         self.side.lost(exc)
+        # Release what refers back to this connection, so that no garbage is left to collect.
+        self.side = GONE
+        self.headers = GONE.on_headers
+        self.queue.close()
+        del self._reader
 
     def eof_received(self) -> bool:
         """See asyncio.Protocol: HTTP/2 has no half-closed connections (RFC 9113 section 9.1)."""

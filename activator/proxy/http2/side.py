@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Final, final
 
-if TYPE_CHECKING:
-    from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-    from activator.proxy.http2.stream import Stream
-    from activator.proxy.transport.unread import Peer
+from activator.proxy.http2.errors import ConnectionFault, ErrorCode
+from activator.proxy.http2.stream import Stream
+from activator.proxy.transport.unread import Peer
 
 
 class ConnectionSide(ABC):
@@ -102,3 +101,53 @@ class ConnectionSide(ABC):
 
     def on_goaway(self, last_stream: int) -> None:
         """Open no more streams; requeue those behind ``last_stream``."""
+
+
+@final
+class _Gone(ConnectionSide):
+    """The end of a connection that is lost: nothing is left to do for it."""
+
+    __slots__ = ()
+
+    def lost(self, exc: Exception | None) -> None:
+        """See ConnectionSide."""
+
+    def on_full(self) -> None:
+        """See ConnectionSide."""
+
+    def on_backlog(self) -> None:
+        """See ConnectionSide."""
+
+    def on_failed(self, fault: ConnectionFault) -> None:
+        """See ConnectionSide."""
+
+    def end_unread(self) -> tuple[Peer, str]:
+        """See ConnectionSide."""
+        return Peer.CLIENT, ""
+
+    def is_idle(self, stream: int) -> bool:
+        """See ConnectionSide."""
+        return False
+
+    def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
+        """See ConnectionSide."""
+
+    def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
+        """See ConnectionSide."""
+
+    def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
+        """See ConnectionSide."""
+
+    def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
+        """See ConnectionSide."""
+
+    def on_forgotten(self, stream: Stream) -> None:
+        """See ConnectionSide."""
+
+    def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
+        """See ConnectionSide."""
+        return Peer.CLIENT, ""
+
+
+#: In the place of a connection's side when the connection is lost.
+GONE: Final[ConnectionSide] = _Gone()

@@ -20,6 +20,19 @@ from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer, UnreadB
 STREAM_WINDOW: Final = WINDOW
 
 
+def _nothing() -> None:
+    """Write nothing."""
+
+
+def _ignore(stream: Stream) -> None:
+    """Forget that a stream has ended."""
+
+
+def _nobody(stream: Stream) -> tuple[Peer, str]:
+    """See unread.Reader: the peer is gone."""
+    return Peer.CLIENT, ""
+
+
 @final
 class SendQueue:
     """What waits to be sent on one connection: frames, and payload that has no room yet.
@@ -78,6 +91,12 @@ class SendQueue:
         if not self.is_due:
             self.is_due = True
             self._wake()
+
+    def close(self) -> None:
+        """Send nothing more: the connection is lost."""
+        self._wake = _nothing
+        self._on_ended = _ignore
+        self.on_unread = _nobody
 
     def report_passed(self) -> None:
         """Let the senders of payload that the kernel has send more."""

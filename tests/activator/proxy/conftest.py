@@ -100,6 +100,7 @@ class _CheckedState:
         else:
             if state is not self._always and state not in self._follows[before]:
                 self.wrong.append(f"{type(owner).__name__} went from {before} to {state}")
+                raise AssertionError(self.wrong[-1])
         self._plain.__set__(owner, state)
 
 

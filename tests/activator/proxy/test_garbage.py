@@ -111,11 +111,9 @@ async def test_connections_to_pods_that_end_are_freed(world: World) -> None:
             await gone(world)
 
 
-#: A connection of HTTP/2 and its side know each other, after their end as well.
-HTTP2_KEPT = pytest.mark.xfail(reason="the collector frees connections of HTTP/2", strict=True)
 LEAVING = [
     pytest.param(request(), id="http1"),
-    pytest.param(BEGIN + asked(1), id="http2", marks=HTTP2_KEPT),
+    pytest.param(BEGIN + asked(1), id="http2"),
 ]
 
 
@@ -136,7 +134,6 @@ async def test_clients_that_leave_while_they_wait_are_freed(world: World, data: 
             await leave()
 
 
-@HTTP2_KEPT
 async def test_clients_and_pods_of_http2_are_freed(http2: Http2World) -> None:
     async def ask() -> None:
         with connect(http2.world) as client:

@@ -90,11 +90,11 @@ async def test_requests_that_come_and_go_do_not_pile_up_for_a_pod_that_reads_not
     for _ in range(20):
         crowd = b"".join(frames.headers(n, head, ended=True) for n in range(1, 121, 2))
         client = await raw(http2, BEGIN + crowd)
-        await until(lambda: http2.world.in_flight == 61 or upstream.link.ending)
+        await until(lambda: http2.world.in_flight == 61 or upstream.link.is_ending())
         largest = max(largest, upstream.link.transport.get_write_buffer_size())
         client.abort()
         await until(lambda: http2.world.in_flight <= 1)
-        if upstream.link.ending:
+        if upstream.link.is_ending():
             break
     assert (await other.answer(waits)).status == 502
     assert (await other.answer(other.ask())).body == b"hello"
