@@ -9,12 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
+#: Seconds in which nearly all requests are served: the first bound of durations.
+_SHORT: Final = 0.005
 #: Seconds; the OpenTelemetry buckets for HTTP durations, as Knative's activator has them.
-DURATION_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-#: The first of them: nearly all requests take less.
-_SHORT: Final = DURATION_BOUNDS[0]
+#: Not a tuple of 14 by its type: compiled code would make a new one for each call.
+DURATION_BOUNDS: Final[tuple[float, ...]] = (
+    *(_SHORT, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1),
+    *(2.5, 5, 7.5, 10),
+)
 #: Bytes; the OpenTelemetry SDK's default buckets.
-SIZE_BOUNDS: Final = (0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000)
+SIZE_BOUNDS: Final[tuple[float, ...]] = (
+    *(0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000),
+)
 #: Seconds; up to the longest time-out that Knative allows by default, so that no cold start
 #: disappears in the last bucket.
 WAIT_BOUNDS: Final = (
@@ -36,46 +42,90 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count one value; one that is not above 0 (a size of -1 is unknown) counts as 0."""
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count one value; one that is not above 0 (a size of -1 is unknown) counts as 0.
+
+        Arguments:
+            times: how often the value came.
+        """
         if value <= 0:
-            self.counts[0] += 1
+            self.counts[0] += times
             return
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
 
 class HttpCounters:
-    """Requests of one kind (method, version, status …): durations and sizes."""
+    """Requests of one kind (method, version, status …): durations and sizes.
 
-    __slots__ = ("duration", "request_size", "response_size")
+    Nearly all requests are short, and as large as the one before. Those are counted by plain
+    numbers, which the histograms take over when they are read.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_asked_alike",
+        "_duration",
+        "_request_size",
+        "_responded",
+        "_responded_alike",
+        "_response_size",
+        "_short",
+        "_short_seconds",
+    )
 
     def __init__(self) -> None:
-        self.duration = Histogram(DURATION_BOUNDS)
-        self.request_size = Histogram(SIZE_BOUNDS)
-        self.response_size = Histogram(SIZE_BOUNDS)
+        self._duration = Histogram(DURATION_BOUNDS)
+        self._request_size = Histogram(SIZE_BOUNDS)
+        self._response_size = Histogram(SIZE_BOUNDS)
+        self._short = 0  # how many were short, and how long they took together
+        self._short_seconds = 0.0
+        self._asked = 0  # the last request's size, and how many in a row had it
+        self._asked_alike = 0
+        self._responded = 0  # the same of responses
+        self._responded_alike = 0
+
+    @property
+    def duration(self) -> Histogram:
+        """Seconds that requests took."""
+        self._duration.counts[0] += self._short
+        self._duration.total += self._short_seconds
+        self._short, self._short_seconds = 0, 0.0
+        return self._duration
+
+    @property
+    def request_size(self) -> Histogram:
+        """Bytes of requests' bodies."""
+        self._request_size.observe(self._asked, self._asked_alike)
+        self._asked_alike = 0
+        return self._request_size
+
+    @property
+    def response_size(self) -> Histogram:
+        """Bytes of responses' bodies."""
+        self._response_size.observe(self._responded, self._responded_alike)
+        self._responded_alike = 0
+        return self._response_size
 
     def observe_head(self, seconds: float, request_size: int) -> None:
         """Count one request whose response has only begun; as ``observe``."""
-        duration, requests = self.duration, self.request_size
-        if seconds <= _SHORT:  # nearly all are: one comparison in place of four
-            duration.counts[0] += 1
+        if seconds <= _SHORT:
+            self._short += 1
+            self._short_seconds += seconds
         else:
-            duration.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
-        duration.total += seconds
-        if request_size > 0:
-            requests.counts[bisect_left(SIZE_BOUNDS, request_size)] += 1
-            requests.total += request_size
-        else:
-            requests.counts[0] += 1
+            self._duration.observe(seconds)
+        if request_size != self._asked:
+            self._request_size.observe(self._asked, self._asked_alike)
+            self._asked, self._asked_alike = request_size, 0
+        self._asked_alike += 1
 
     def observe(self, seconds: float, request_size: int, response_size: int) -> None:
-        """Count one request; sizes in bytes, -1 if unknown. Histogram.observe, without its calls:
-        each request pays it."""
+        """Count one request; sizes in bytes, -1 if unknown."""
         self.observe_head(seconds, request_size)
-        responses = self.response_size
-        responses.counts[bisect_left(SIZE_BOUNDS, response_size)] += 1
-        responses.total += response_size
+        if response_size != self._responded:
+            self._response_size.observe(self._responded, self._responded_alike)
+            self._responded, self._responded_alike = response_size, 0
+        self._responded_alike += 1
 
 
 #: How a request can end, for RevisionCounters.outcomes.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from activator.counters import (
@@ -32,6 +34,24 @@ def test_a_request_is_counted_as_any_other_value(seconds):
     plain.observe(seconds)
     assert counters.duration.counts == plain.counts
     assert counters.duration.total == plain.total
+
+
+def test_any_mix_of_requests_is_counted_as_by_histograms_alone():
+    counters = HttpCounters()
+    plain = Histogram(DURATION_BOUNDS), Histogram(SIZE_BOUNDS), Histogram(SIZE_BOUNDS)
+    sizes = (0, 6, 6, 6, 12_000, 6, 0, 0, -1, 6)
+    for turn in range(3):
+        for seconds, request_size, size in product((0.001, 0.3), (-1, 0, 10), sizes):
+            counters.observe(seconds, request_size, size)
+            counters.observe_head(seconds, request_size)
+            for histogram, value in zip(plain, (seconds, request_size, size), strict=True):
+                histogram.observe(value)
+            plain[0].observe(seconds)
+            plain[1].observe(request_size)
+        if turn:  # counts are read, and counting goes on
+            found = counters.duration, counters.request_size, counters.response_size
+            assert [each.counts for each in found] == [each.counts for each in plain]
+            assert [each.total for each in found] == pytest.approx([each.total for each in plain])
 
 
 def test_the_total_is_the_sum_of_what_is_known():

@@ -265,7 +265,7 @@ class Exchange(Asker):
                 self._limits.continued()
         if self.state is DONE:
             return
-        size = sum(map(len, payload))
+        size = len(payload[0]) if len(payload) == 1 else sum(map(len, payload))
         if not (size or complete):
             return
         side = self.pod_side
@@ -391,7 +391,8 @@ class Exchange(Asker):
             self._withhold(self._attempts, payload, complete, trailers)
             return
         if not self._sized:
-            self._response_size += sum(map(len, payload))
+            for piece in payload:
+                self._response_size += len(piece)
         crossing = self._crossing
         if crossing is not None and trailers:
             trailers = crossing.response_trailers(trailers)

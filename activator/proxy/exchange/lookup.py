@@ -22,6 +22,8 @@ def find(entries: Entries, request: Request) -> Entry:
         RevisionNotFound: it names none, or none that exists.
     """
     fields = request.fields
+    if not fields:
+        return entries.find_host(request.host)
     namespace = fields.get(_NAMESPACE, b"")
     name = fields.get(_REVISION, b"")
     if namespace and name:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from activator.proxy.exchange.retry import Failure
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.response import Response
 
 #: What may mean that the application is not there: only these are looked at.
-DOUBTFUL = frozenset((502, 503))
+DOUBTFUL: Final = frozenset((502, 503))
 #: Bytes of an answer's body; queue-proxy's own have 60 as a rule, and 220 at most.
 MAX_BODY = 512
 _HERE = rb"(127\.0\.0\.1|\[::1\]):\d{1,5}"

@@ -6,6 +6,8 @@ time, and the body is small. Holds payload; how it is framed is up to each side.
 
 from __future__ import annotations
 
+from typing import Final
+
 from activator.proxy.message.body import pile
 from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.message.version import HTTP_1_1
@@ -58,8 +60,9 @@ class RequestBody:
             to_http2: whether the pod speaks HTTP/2: such a pod may say of a request, of whatever
                 method, that it has not looked at it (RFC 9113 section 8.7).
         """
-        self._keeps = to_http2 or self._idempotent
-        self.trim()
+        self._keeps = keeps = to_http2 or self._idempotent
+        if self.size > self._limit or (self.size and not keeps):
+            self.forget()
 
     def trim(self) -> None:
         """Forget what is held where it cannot be sent once more."""
@@ -73,4 +76,4 @@ class RequestBody:
 
 
 #: Of all requests without a body.
-NO_BODY = RequestBody(Request(b"GET", b"/", HTTP_1_1, b"", {}, b""), 1)
+NO_BODY: Final = RequestBody(Request(b"GET", b"/", HTTP_1_1, b"", {}, b""), 1)
