@@ -6,15 +6,19 @@ from math import inf
 
 from activator.proxy.client.blocked import BlockedStreams
 from activator.proxy.client.linger import MAX_SECONDS
-from activator.proxy.http2.connection import Connection
-from activator.proxy.http2.stream import Stream
+from activator.proxy.http2.flow import Flow
+from activator.proxy.http2.stream import SendQueue, Stream
+from activator.proxy.transport.unread import Peer, UnreadBytes
 
 NOW = 1000.0
 PATIENCE = 10.0
 
 
 def stream(left: int = 0, *, closed: bool = False) -> Stream:
-    made = Stream(Connection.__new__(Connection), 1, 0, None)
+    queue = SendQueue(
+        Flow(), UnreadBytes(), lambda: None, lambda stream: None, lambda stream: (Peer.CLIENT, "")
+    )
+    made = Stream(queue, 1, None)
     made.left = left
     made.closed = closed
     return made
