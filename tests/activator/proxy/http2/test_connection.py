@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import h2.settings
 
+from activator.proxy.client.stream import ClientStream
+from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.settings import Setting, write_settings
@@ -103,3 +107,22 @@ async def test_who_tells_of_each_small_message_that_it_is_read_is_no_flood(http2
     peer.headers(1, [(b":status", b"200")], end=True)
     assert (await client.answer(stream)).status == 200
     assert not peer.lost
+
+
+async def test_a_request_that_is_over_leaves_nothing_to_the_garbage_collector(http2):
+    """A collector that has hardly anything to do is set to look seldom."""
+    await http2.serving()
+    client = await http2.client()
+    await client.answer(client.ask())
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            await client.answer(client.ask())
+            upload = client.ask(b"/", b"POST", end=False)
+            client.data(upload, b"body", end=True)
+            await client.answer(upload)
+        left = [each for each in gc.get_objects() if isinstance(each, (ClientStream, Exchange))]
+    finally:
+        gc.enable()
+    assert left == []
