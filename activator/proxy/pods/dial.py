@@ -1,6 +1,6 @@
-"""Opens connections to pods, over TLS where asked for, and says in words why one failed.
+"""Connect to pods, plain or over TLS, and describe in words why a connection failed.
 
-Keeps none. Knative's counterpart: the dialers of knative.dev/pkg/network/transports.go.
+Keeps no connection. Knative's counterpart: the dialers of knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from activator.tls.agreed import HTTP2, protocol
 from activator.tls.certificates import reason
 from activator.tls.internal import PodTls
 
-#: Errors of a connect that say nothing of the pod: this machine is out of files, ports or memory.
+#: Errors of a connect that prove nothing about the pod: this machine lacks files, ports or memory.
 OUR_SHORTAGE = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
-#: Seconds until a connect that met one is tried again.
+#: Seconds until a connect that failed with one of them is retried.
 SHORTAGE_PAUSE = 0.05
 #: Seconds for a TLS handshake (Go's transport: the same). Longer than for a connect: a pod that
 #: has just started on a share of a core may need long for it.
 HANDSHAKE_TIMEOUT = 10.0
-#: Seconds for a pod to answer the end of a TLS connection, whose end is then told by TCP alone.
+#: Seconds for a pod to close its side of TLS; then the TCP connection is closed without that.
 SHUTDOWN_TIMEOUT = 5.0
 
-#: What is said of a connection that a pod has taken and dropped at once.
+#: The error of a connection that a pod has accepted and closed at once.
 DROPPED = "the pod closed the new connection"
 
 
 class TlsError(OSError):
-    """A pod took a connection, and TLS with it did not come about; the text says why."""
+    """A pod accepted a connection, and TLS on it failed; the text describes why."""
 
 
 class OtherProtocolError(TlsError):
-    """A pod speaks TLS, and behind it not HTTP/2."""
+    """A pod speaks TLS, but not HTTP/2 over it."""
 
 
 class Proof(NamedTuple):
@@ -56,7 +56,7 @@ async def connect(upstream: asyncio.BaseProtocol, host: str, port: int, within: 
         within: seconds.
 
     Raises:
-        OSError: it failed; a TimeoutError among them has a text that says what took too long.
+        OSError: it failed; the text of a TimeoutError names what took too long.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -75,7 +75,7 @@ async def connect_tls(
         within: seconds to connect, and for the handshake.
 
     Raises:
-        OSError: see ``connect``; also where the pod proves nothing of the kind
+        OSError: see ``connect``; also where the pod does not prove that
             (OtherProtocolError among them).
     """
     tls = proof.tls

@@ -16,6 +16,8 @@ from activator.proxy.client import states as client_states
 from activator.proxy.client.http1_reader import Http1Reader
 from activator.proxy.exchange import states as exchange_states
 from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.pods.http1 import Http1Pod
+from activator.proxy.pods.states import HTTP1_FOLLOWS
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.observers import Records, Traces
 from tests.activator.proxy.world import World
@@ -110,6 +112,7 @@ _READER = _CheckedState(
     {before: {*after, before} for before, after in client_states.FOLLOWS.items()},
     client_states.CLOSED,
 )
+_POD = _CheckedState(vars(Http1Pod)["state"], HTTP1_FOLLOWS)
 
 
 @pytest.fixture(autouse=True)
@@ -121,8 +124,11 @@ def each_change_of_state_is_in_its_table(monkeypatch: pytest.MonkeyPatch) -> Ite
     if running() is Build.PURE:
         monkeypatch.setattr(Exchange, "state", _EXCHANGE)
         monkeypatch.setattr(Http1Reader, "state", _READER)
+        monkeypatch.setattr(Http1Pod, "state", _POD)
     _EXCHANGE.wrong.clear()
     _READER.wrong.clear()
+    _POD.wrong.clear()
     yield
     assert not _EXCHANGE.wrong
     assert not _READER.wrong
+    assert not _POD.wrong
