@@ -34,7 +34,7 @@ from activator.proxy.exchange.states import (
     WAITING,
     State,
 )
-from activator.proxy.exchange.time_limits import TimeLimits, answer_within, limit_of
+from activator.proxy.exchange.time_limits import TimeLimits, answer_within, look
 from activator.proxy.exchange.tunnel import is_wanted, switch
 from activator.proxy.exchange.wait import Wait, joined
 from activator.proxy.http2.fields import ResponseFields
@@ -57,6 +57,7 @@ class Exchange(Asker):
         patience: seconds that the client waits, where it says so.
 
     Attributes:
+        limits: its limits beyond the deadline; None for a request of most revisions.
         state: assigned plainly; which may follow which is in ``states.FOLLOWS``, and the tests of
             the byte path check each change against that.
         entry: what belongs to its revision; trace: its spans, None while nothing is traced.
@@ -69,8 +70,6 @@ class Exchange(Asker):
     __slots__ = (
         "_attempts",
         "_crossing",
-        "_limits",
-        "_patience",
         "_response_size",
         "_sent_at",
         "_sized",
@@ -78,7 +77,9 @@ class Exchange(Asker):
         "body",
         "client",
         "entry",
+        "limits",
         "notes",
+        "patience",
         "pod_side",
         "request",
         "services",
@@ -100,14 +101,14 @@ class Exchange(Asker):
         self.services = services
         self.client = client
         self.request = request
-        self._patience = patience
+        self.patience = patience
         self.state: State = NEW
         self.body = RequestBody(request, services.hold_bytes) if request.has_body else NO_BODY
         self.to_head = request.method == b"HEAD"
         self.pod_side: PodSide | None = None
         self._attempts: Attempts | None = None
         self._crossing: Crossing | None = None
-        self._limits: TimeLimits | None = None
+        self.limits: TimeLimits | None = None
         self._response_size = 0
         self._sized = True
         self.trace: Trace | None = None
@@ -134,9 +135,9 @@ class Exchange(Asker):
         within = revision.timeout
         if revision.response_start_timeout or revision.idle_timeout or request.expects_continue:
             within = answer_within(revision, services.idle_from_arrival)
-            self._limits = TimeLimits(revision)
-        if self._patience < within:
-            within = self._patience
+            self.limits = TimeLimits(revision)
+        if self.patience < within:
+            within = self.patience
         ticket = self.ticket = Ticket(self, now + within, request.size() + self.body.size)
         entry.load.enter(now)
         if trace is not None:
@@ -229,9 +230,9 @@ class Exchange(Asker):
         self._sent_at = now
         client, request, body = self.client, self.request, self.body
         when = self.ticket.deadline
-        if self._limits is not None:
-            self._limits.sent(now, request.expects_continue)
-            when = min(when, self._limits.next())
+        if self.limits is not None:
+            self.limits.sent(now, request.expects_continue)
+            when = min(when, self.limits.next())
         client.arm(when)
         to_http2 = side.ask(self, client, request, body, self.trace)
         if to_http2 is not (request.version is HTTP_2):
@@ -261,8 +262,8 @@ class Exchange(Asker):
         if complete:
             body.complete = True
             body.trailers = trailers
-            if self._limits is not None:
-                self._limits.continued()
+            if self.limits is not None:
+                self.limits.continued()
         if self.state is DONE:
             return
         size = len(payload[0]) if len(payload) == 1 else sum(map(len, payload))
@@ -310,16 +311,16 @@ class Exchange(Asker):
             assert isinstance(response, Response)
             self._switch(response)
         elif response.status == 100:
-            self._continue()
+            self.send_continue()
         elif self.request.version is not HTTP_1_0:
             self._response_began(self.services.driver.clock())
             if self._crossing is not None:
                 response = self._crossing.response(response, to_head=self.to_head)
             self.client.interim(response)
 
-    def _continue(self) -> None:
-        """Have a client send its body that waits for leave to do so."""
-        limits = self._limits
+    def send_continue(self) -> None:
+        """Have the client send its body, if it waits for leave to do so."""
+        limits = self.limits
         if self.request.expects_continue and limits is not None and limits.continued():
             self.client.send_continue()
 
@@ -343,7 +344,7 @@ class Exchange(Asker):
         request, driver = self.request, self.services.driver
         now = driver.clock()
         driver.proven(pod, now)
-        if self._limits is not None:
+        if self.limits is not None:
             self._response_began(now)
         if request.has_body:
             self.body.pieces = []
@@ -375,15 +376,15 @@ class Exchange(Asker):
 
     def _response_began(self, now: float) -> None:
         """From here on only its whole duration and silence can end the request."""
-        if self._limits is not None:
-            self._limits.touch(now)
+        if self.limits is not None:
+            self.limits.touch(now)
             timeout = self.entry.throttler.revision.timeout
             self.services.driver.extend(self.ticket, self.ticket.arrived + timeout)
 
     def touch(self) -> None:
         """Bytes pass: the pod is not silent."""
-        if self._limits is not None:
-            self._limits.touch(self.services.driver.clock())
+        if self.limits is not None:
+            self.limits.touch(self.services.driver.clock())
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         """See Asker."""
@@ -397,7 +398,7 @@ class Exchange(Asker):
         if crossing is not None and trailers:
             trailers = crossing.response_trailers(trailers)
         self.client.send_body(payload, complete, trailers)
-        if self._limits is not None and payload:
+        if self.limits is not None and payload:
             self.touch()
         if complete:
             self._finish(self.services.driver.clock())
@@ -525,34 +526,13 @@ class Exchange(Asker):
         self._begin_wait(now)
         driver.requeue(self.ticket, now)
 
-    # -- time --------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> float:
         """Do what is due; return when to look again."""
         if self.state is DONE or self.state is NEW or self.ticket.state is QUEUED:
             return inf  # there the driver watches over the deadline
-        deadline, limits = self.ticket.deadline, self._limits
-        if now >= deadline:
-            return self._expire(idle=False)
-        if limits is None or self.pod_side is None:
-            return deadline
-        if self.client.is_full():
-            limits.touch(now)  # the pod's silence is the client's
-        if limits.is_idle(now):
-            return self._expire(idle=True)
-        if limits.wants_continue(now):
-            self._continue()
-        return min(deadline, limits.next())
-
-    def _expire(self, *, idle: bool) -> float:
-        """End a request that a pod has, or is about to get, since its time is over."""
-        throttler = self.entry.throttler
-        limit = limit_of(throttler.revision, self.ticket, self._patience, idle=idle)
-        if self.pod_side is None:
-            limit += self.services.still_connecting()
-        reply = own_replies.late(self.services, throttler, Reason.RESPONSE_LATE, limit)
-        self.stop(reply, "timed-out")
-        return inf
+        return look(self, now)
 
     def drain(self) -> None:
         """The process ends, and this request has no pod: the client is to go elsewhere."""
@@ -565,8 +545,6 @@ class Exchange(Asker):
             began = self.state in ANSWERING
             detail = "this activator ends" if began else "the pod had not answered yet"
             self.stop(replies.draining(detail), "draining")
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def on_client_gone(self) -> None:
         """The client has left: nobody wants the response."""

@@ -3,14 +3,22 @@
 A revision bounds a request's whole duration, the time until its answer begins, and the silence
 of its pod. The first two are the ticket's deadline, before and after the answer has begun. This
 is the third, together with the wait for a pod's 100. Knows no socket; ``now`` is an argument.
+An exchange has it look when a limit may have passed.
 Knative's counterpart: pkg/http/handler/timeout.go.
 """
 
 from __future__ import annotations
 
 from math import inf
+from typing import Protocol
 
+from activator.entries import Entry
+from activator.proxy.exchange import own_replies
+from activator.proxy.exchange.services import Services
+from activator.proxy.exchange.sides import ClientSide, PodSide
+from activator.proxy.message.replies import Reply
 from throttler.model import Revision
+from throttler.reason import Reason
 from throttler.ticket import Ticket
 
 #: Seconds that a client waits for the pod's 100 before it gets ours (Go's transport: 1).
@@ -74,6 +82,51 @@ class TimeLimits:
     def wants_continue(self, now: float) -> bool:
         """Whether the client has waited for a 100 for long enough."""
         return now >= self._continue_at
+
+
+class Timed(Protocol):
+    """An exchange whose ticket has a pod, as its limits see it."""
+
+    client: ClientSide
+    entry: Entry
+    limits: TimeLimits | None
+    patience: float
+    pod_side: PodSide | None
+    services: Services
+    ticket: Ticket
+
+    def send_continue(self) -> None:
+        """Have the client send its body, if it waits for leave to do so."""
+
+    def stop(self, reply: Reply, ended: str) -> None:
+        """See attempts.Retrying."""
+
+
+def look(exchange: Timed, now: float) -> float:
+    """Do what is due for a request; return when to look again, infinite for not at all."""
+    deadline, limits = exchange.ticket.deadline, exchange.limits
+    if now >= deadline:
+        return _expire(exchange, idle=False)
+    if limits is None or exchange.pod_side is None:
+        return deadline
+    if exchange.client.is_full():
+        limits.touch(now)  # the pod's silence is the client's
+    if limits.is_idle(now):
+        return _expire(exchange, idle=True)
+    if limits.wants_continue(now):
+        exchange.send_continue()
+    return min(deadline, limits.next())
+
+
+def _expire(exchange: Timed, *, idle: bool) -> float:
+    """End a request that a pod has, or is about to get, since its time is over."""
+    throttler = exchange.entry.throttler
+    limit = limit_of(throttler.revision, exchange.ticket, exchange.patience, idle=idle)
+    if exchange.pod_side is None:
+        limit += exchange.services.still_connecting()
+    reply = own_replies.late(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
+    exchange.stop(reply, "timed-out")
+    return inf
 
 
 def limit_of(revision: Revision, ticket: Ticket, patience: float, *, idle: bool) -> str:
