@@ -19,6 +19,7 @@ from activator.failures import Failed
 from activator.narration import Narration
 from activator.wake_ups import WakeUps
 from throttler.changes import Changes
+from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.reason import Reason, waiting_reason
@@ -220,8 +221,11 @@ class Driver:
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Record a passed probe."""
         now = self.clock()
-        with self._narration.of_pod(pod, "it passed its probe"):
+        if pod.state is PodState.HEALTHY:  # it stays healthy: there is nothing to report
             changes = pod.revision.probe_passed(pod, epoch, now)
+        else:
+            with self._narration.of_pod(pod, "it passed its probe"):
+                changes = pod.revision.probe_passed(pod, epoch, now)
         if changes is not None:
             self.wake_ups.probe_passed(pod, now)
         self.carry_out(changes)
@@ -397,9 +401,10 @@ class Driver:
         self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _wake(self) -> None:
+        now = max(self.clock(), self._timer_at)  # it may be early, see Timers
         self._timer = None
         self._timer_at = inf
-        self.carry_out(self.throttler.wake(self.clock()))
+        self.carry_out(self.throttler.wake(now))
 
 
 def _silence(pod: PodTracker, now: float) -> str:

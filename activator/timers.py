@@ -90,7 +90,9 @@ class Timers:
         self._handle = loop.call_later(max(0.0, when - self._clock()), self._run)
 
     def _run(self) -> None:
-        now = self._clock()
+        # uvloop counts whole milliseconds, so its timers may be early. What this one was for is
+        # due all the same, else the loop would wake again and again until the time has come.
+        now = max(self._clock(), self._handle_at)
         self._handle = None
         self._handle_at = inf
         while (heap := self._heap) and heap[0][0] <= now:

@@ -216,6 +216,9 @@ class PodProber:
     def _ask(self, watch: _Watch) -> None:
         """Probe now, or as soon as there is a place."""
         watch.due = inf
+        if not self._queue and _is_wanted(watch.pod) and self._may_start():
+            self._start(watch)
+            return
         self._put(watch)
         self._start_queued()
 

@@ -176,3 +176,28 @@ async def test_after_closing_nothing_is_looked_at(timers):
     await passes(10)
 
     assert timed.looks == []
+
+
+async def test_a_loop_timer_that_is_early_does_not_wake_the_process_again_and_again(
+    timers, monkeypatch
+):
+    """uvloop counts milliseconds: a timer may be early by more than one."""
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+    wakes = 0
+
+    def early(delay, *args):
+        nonlocal wakes
+        wakes += 1
+        assert wakes < 10, "it spins until the time has come"
+        return call_later(max(0.0, int(delay * 1000 - 1) / 1000), *args)
+
+    monkeypatch.setattr(loop, "call_later", early)
+    timed = Timed(3.0105, 4.0)
+    timers.arm(timed, 3.0005)
+    done = asyncio.Event()
+    loop.call_at(10.0, done.set)
+    await done.wait()
+
+    assert timed.looks == [3.0005, 3.0105, 4.0]
+    assert wakes == 3
