@@ -10,25 +10,31 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from activator.proxy.client.head_reader import HeadInProgress
+from activator.proxy.client.stream import request_of
 from activator.proxy.client.unfinished_heads import UnfinishedHeads
+from activator.proxy.exchange import crossing
 from activator.proxy.exchange.lookup import contradiction
+from activator.proxy.exchange.observers import lines_to_send
 from activator.proxy.exchange.queue_proxy import claim_of, own_failure
 from activator.proxy.http2 import fields as http2_fields
-from activator.proxy.http2 import huffman
+from activator.proxy.http2 import huffman, section
 from activator.proxy.http2.errors import ConnectionFault
 from activator.proxy.http2.frame_reader import FrameReader
 from activator.proxy.http2.hpack import Decoder
 from activator.proxy.http2.recurring import Recurring
-from activator.proxy.http2.section import block_of
 from activator.proxy.http2.settings import read_settings
 from activator.proxy.message import fields as http1_fields
 from activator.proxy.message import grpc
 from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.body import ChunkedBody, LengthBody, PodChunkedBody
-from activator.proxy.message.head import REQUEST_LINES, RESPONSE_LINES, Head
+from activator.proxy.message.client_head import client_head, interim_head, switching_head
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.head import Head
+from activator.proxy.message.lines import REQUEST_LINES, RESPONSE_LINES
+from activator.proxy.message.pod_head import pod_head, wants_trailers
 from activator.proxy.message.replies import unexpected_probe
-from activator.proxy.message.request import RequestLimits, pod_head, read_request, wants_trailers
-from activator.proxy.message.response import client_head, interim_head, read_response, with_crlf
+from activator.proxy.message.request import RequestLimits, read_request
+from activator.proxy.message.response import Response, read_response, with_crlf
 from activator.proxy.message.version import Version
 
 
@@ -49,6 +55,7 @@ class Parser(NamedTuple):
 #: Small enough that inputs reach the bounds.
 LIMITS: Final = RequestLimits(max_head=2048, max_fields=12, max_target=256)
 
+_CLIENT: Final = b"10.0.0.1"
 _CLIENTS: Final = (
     (Version.HTTP_1_0, False, False),
     (Version.HTTP_1_1, True, False),
@@ -61,7 +68,54 @@ def request_head(pieces: Sequence[bytes]) -> Any:
     (head,) = pieces
     request = read_request(head + b"\r\n\r\n", LIMITS)
     seen = [dict(request.fields), request.counted_as, wants_trailers(request)]
-    return [request, *seen, contradiction(request.fields), pod_head(request, b"10.0.0.1")]
+    return [request, *seen, contradiction(request.fields), pod_head(request, _CLIENT)]
+
+
+def request_to_http2(pieces: Sequence[bytes]) -> Any:
+    """Write a request in HTTP/1 for a pod that speaks HTTP/2, and read that again."""
+    request = read_request(pieces[0] + b"\r\n\r\n", LIMITS)
+    block = section.section_of(request, _CLIENT)
+    traced = section.traced_section(request, block, _CLIENT)
+    return [block, traced, Decoder().decode(block), lines_to_send(request, traced=True)]
+
+
+def response_to_http2(pieces: Sequence[bytes]) -> Any:
+    """Write a response in HTTP/1 for a client that speaks HTTP/2, and read that again."""
+    response = read_response(pieces[0] + b"\r\n\r\n", to_head=False)
+    fields = crossing.as_section(response)
+    decoded = Decoder().decode(fields.block)
+    return [fields, decoded, outcome_of(http2_fields.read_response, decoded)]
+
+
+def block_to_http1(pieces: Sequence[bytes]) -> Any:
+    """Write what a header block says, as a head or as trailers, for a peer that speaks HTTP/1."""
+    fields = Decoder(max_list=4096).decode(pieces[0])
+    return [outcome_of(write, list(fields)) for write in (_pod_head, _client_head, _lines)]
+
+
+def _pod_head(fields: list[Any]) -> Any:
+    found = http2_fields.read_request(fields)
+    request = request_of(found, _CLIENT, ended=found.length <= 0)
+    traced = section.traced_section(request, request.section, _CLIENT)
+    return [request, request.lines, request.own_lines(), pod_head(request, _CLIENT), traced]
+
+
+def _client_head(fields: list[Any]) -> Any:
+    response = crossing.as_head(http2_fields.read_response(fields))
+    return [response, _heads_for_clients(response)]
+
+
+def _lines(fields: list[Any]) -> Any:
+    lines = crossing.as_lines(http2_fields.read_trailers(fields))
+    return [lines, crossing.as_block(lines)]
+
+
+def outcome_of(read: Callable[[list[Any]], Any], fields: list[Any]) -> Any:
+    """Return what is read, or the error."""
+    try:
+        return read(fields)
+    except FramingError as error:
+        return error
 
 
 def head_in_progress(pieces: Sequence[bytes]) -> Any:
@@ -78,11 +132,15 @@ def head_in_progress(pieces: Sequence[bytes]) -> Any:
 def _response(head: bytes, to_head: bool) -> Any:
     response = read_response(head + b"\r\n\r\n", to_head=to_head)
     claim = claim_of(response, bodiless=to_head)
+    return [response, claim, own_failure(claim, [b"body"]), _heads_for_clients(response)]
+
+
+def _heads_for_clients(response: Response) -> list[bytes]:
     heads = [
         client_head(response, version=version, chunk=chunk, close=close, date=b"now")
         for version, chunk, close in _CLIENTS
     ]
-    return [response, claim, own_failure(claim, [b"body"]), heads, interim_head(response)]
+    return [*heads, interim_head(response), switching_head(response)]
 
 
 def response_head(pieces: Sequence[bytes]) -> Any:
@@ -112,7 +170,8 @@ def _body(body: ChunkedBody | LengthBody, pieces: Sequence[bytes]) -> Any:
 def chunked_body(pieces: Sequence[bytes]) -> Any:
     """Read a body in chunks, and what stands behind it."""
     body = ChunkedBody()
-    return [_body(body, pieces), http1_fields.clean_trailers(body.trailers)]
+    read = _body(body, pieces)
+    return [read, http1_fields.clean_trailers(body.trailers), crossing.as_block(body.trailers)]
 
 
 def chunked_body_of_pod(pieces: Sequence[bytes]) -> Any:
@@ -211,7 +270,7 @@ def field_lines(pieces: Sequence[bytes]) -> Any:
         named,
         http1_fields.without_named(block, named),
         [Head(known, block + b"\r\n\r\n") for known in (REQUEST_LINES, RESPONSE_LINES)],
-        block_of(block),
+        section.block_of(block),
         unexpected_probe(pieces[0]),
     ]
 
@@ -219,6 +278,10 @@ def field_lines(pieces: Sequence[bytes]) -> Any:
 PARSERS: Final[dict[str, Parser]] = {
     "request head": Parser(request_head, "requests"),
     "head in progress": Parser(head_in_progress, "requests", in_pieces=True),
+    "request to HTTP/2": Parser(request_to_http2, "requests"),
+    "response to HTTP/2": Parser(response_to_http2, "responses"),
+    "header blocks to HTTP/1": Parser(block_to_http1, "blocks"),
+    "partial head": Parser(partial_head, "requests", in_pieces=True),
     "response head": Parser(response_head, "responses"),
     "response to HEAD": Parser(response_to_head, "responses"),
     "response with bare LF": Parser(response_with_bare_lf, "responses"),

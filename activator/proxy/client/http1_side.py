@@ -14,9 +14,10 @@ from activator.proxy.client.http1_switch import Http1Switch
 from activator.proxy.exchange.sides import ClientSide, SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import replies
+from activator.proxy.message.client_head import interim_head
 from activator.proxy.message.reframed import Reframed
 from activator.proxy.message.request import Request
-from activator.proxy.message.response import Response, interim_head
+from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 from activator.proxy.transport import presence
 

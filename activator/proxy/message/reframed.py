@@ -6,8 +6,9 @@ Bytes in, bytes out; knows no socket. An answer that needs none of this passes a
 from __future__ import annotations
 
 from activator.proxy.message.body import chunk
+from activator.proxy.message.client_head import client_head
 from activator.proxy.message.fields import clean_trailers
-from activator.proxy.message.response import Response, client_head
+from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 
 

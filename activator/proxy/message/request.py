@@ -1,8 +1,7 @@
-"""Read a request head, and write the head that a pod sees.
+"""Read a request head.
 
 Bytes in, a record out; knows no socket and no revision. What is not read is passed on exactly as
-it came: target, field order, spelling. Sources: RFC 9110, RFC 9112; Knative
-pkg/activator/handler (control headers), pkg/http/proxy.go.
+it came: target, field order, spelling. Sources: RFC 9110, RFC 9112.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Final
 
 from activator.proxy.message.body import Body, ChunkedBody, LengthBody
 from activator.proxy.message.fields import (
-    clean_trailers,
     is_ours,
     lines_of,
     tokens,
     without_named,
 )
 from activator.proxy.message.grammar import FramingError, check_request, is_good_part
-from activator.proxy.message.head import REQUEST_LINES, Head
+from activator.proxy.message.head import Head
+from activator.proxy.message.lines import REQUEST_LINES
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 
 #: Methods that llhttp may see. Any other token is as good to us (RFC 9110 section 16.1.1), so it
@@ -181,7 +180,7 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
             method, target, version, host, fields, block, version is HTTP_1_1, has_body, length
         )
     if b"transfer-encoding" in fields or b"content-length" in fields:
-        _check_coding(fields, length, version)
+        _check_coding(fields, version)
         has_body = True
         length = -1
     elif length < 0:
@@ -295,8 +294,11 @@ def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes
     return b"/" + path, authority
 
 
-def _check_coding(fields: dict[bytes, bytes], length: int, version: Version) -> None:
-    """Take out Transfer-Encoding; refuse all but chunks alone (RFC 9112 section 6.3)."""
+def _check_coding(fields: dict[bytes, bytes], version: Version) -> None:
+    """Take out Transfer-Encoding; refuse all but chunks (RFC 9112 section 6.3).
+
+    llhttp has refused one beside a Content-Length.
+    """
     if fields.pop(b"content-length", None) is not None:
         raise FramingError("malformed Content-Length")
     coding = fields.pop(b"transfer-encoding")
@@ -304,8 +306,6 @@ def _check_coding(fields: dict[bytes, bytes], length: int, version: Version) -> 
         raise FramingError("only the transfer coding chunked is supported", 501)
     if version is HTTP_1_0:
         raise FramingError("Transfer-Encoding in HTTP/1.0")
-    if length >= 0:
-        raise FramingError("Content-Length beside Transfer-Encoding")
 
 
 def _upgrade(protocol: bytes, named: list[bytes], *, possible: bool) -> bytes:
@@ -324,66 +324,3 @@ def _expect(expect: bytes, block: bytes) -> bool:
     if expect.lower() != b"100-continue":
         raise FramingError("unsupported expectation", 417, block)
     return True
-
-
-def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tuple[bytes, bytes]:
-    """Write the head that a pod sees, but for the fields that only the chosen pod decides.
-
-    Arguments:
-        client: the client's IP address.
-        lines: what replaces the request's, where a trace has a context of its own.
-
-    Returns:
-        The start line and the rest with its empty line. Between them belong the pod's own
-        fields, each with its CRLF: ``Host`` and ``K-Proxy-Request``.
-    """
-    fields = request.fields
-    start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
-    original_host = request.host
-    forwarded_for = client
-    trailing = b"\r\n\r\n"
-    if fields or request.upgrade:
-        # The client's first: where a domain is mapped, the ingress has rewritten Host before us.
-        original_host = fields.get(b"k-original-host") or original_host
-        if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
-            forwarded_for = before + b", " + client
-        trailing = _connection_lines(request) + b"\r\n\r\n"
-    if request.has_body:
-        trailing = _framing_line(request) + trailing
-    elif request.length == 0 and request.method in (b"POST", b"PUT", b"PATCH"):
-        trailing = b"\r\nContent-Length: 0" + trailing
-    return start, b"K-Original-Host: %b\r\nX-Forwarded-For: %b%b%b" % (
-        original_host,
-        forwarded_for,
-        request.lines if lines is None else lines,
-        trailing,
-    )
-
-
-def _framing_line(request: Request) -> bytes:
-    expect = b"\r\nExpect: 100-continue" if request.expects_continue else b""
-    if request.length < 0:
-        return b"\r\nTransfer-Encoding: chunked" + expect
-    return b"\r\nContent-Length: %d%b" % (request.length, expect)
-
-
-def _connection_lines(request: Request) -> bytes:
-    """What of the connection's own fields we say to the pod for ourselves."""
-    lines = b""
-    if b"te" in request.fields and b"trailers" in tokens(request.fields[b"te"]):
-        lines += b"\r\nTE: trailers"
-    if b"trailer" in request.fields and request.length < 0:
-        named = clean_trailers(
-            b"".join(name + b":\r\n" for name in tokens(request.fields[b"trailer"]))
-        )
-        if names := named.replace(b":\r\n", b", ")[:-2]:
-            lines += b"\r\nTrailer: " + names
-    if request.upgrade:
-        lines += b"\r\nConnection: Upgrade\r\nUpgrade: " + request.upgrade
-    return lines
-
-
-def wants_trailers(request: Request) -> bool:
-    """Whether the client's trailer section is passed on: it announced one, or speaks gRPC."""
-    fields = request.fields
-    return b"trailer" in fields or b"trailers" in tokens(fields.get(b"te", b""))

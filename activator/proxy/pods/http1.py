@@ -18,7 +18,8 @@ from activator.proxy.exchange.sides import Asker, ClientSide, PodSide, Switching
 from activator.proxy.message.body import chunk
 from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.request import Request, pod_head, wants_trailers
+from activator.proxy.message.pod_head import pod_head, wants_trailers
+from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_2
 from activator.proxy.pods.home import Home

@@ -1,0 +1,59 @@
+"""Write the head of a response as the client sees it.
+
+A record in, bytes out; knows no socket. Sources: RFC 9110, RFC 9112.
+"""
+
+from __future__ import annotations
+
+from activator.proxy.message.response import Response
+from activator.proxy.message.version import HTTP_1_0, Version
+
+
+def client_head(
+    response: Response,
+    *,
+    version: Version,
+    chunk: bool,
+    close: bool,
+    date: bytes,
+    notes: bytes = b"",
+) -> bytes:
+    """Write the head that the client sees.
+
+    Arguments:
+        version: the client's.
+        chunk: whether the body goes out in chunks.
+        close: whether the client's connection ends after this answer.
+        date: the present date, for an answer without one.
+        notes: field lines of ours, each preceded by its CRLF.
+    """
+    lines = notes + b"\r\nDate: " + (response.date or date)
+    if response.length >= 0 and response.status != 204:
+        lines += b"\r\nContent-Length: %d" % response.length
+    if chunk:
+        lines += b"\r\nTransfer-Encoding: chunked"
+    if close:
+        lines += b"\r\nConnection: close"
+    elif version is HTTP_1_0:
+        lines += b"\r\nConnection: keep-alive"
+    return b"HTTP/1.1 %d%b%b%b\r\n\r\n" % (
+        response.status,
+        response.reason,
+        response.block,
+        lines,
+    )
+
+
+def interim_head(response: Response) -> bytes:
+    """Write a 1xx head for the client (RFC 9110 section 15.2)."""
+    return b"HTTP/1.1 %d%b%b\r\n\r\n" % (response.status, response.reason, response.block)
+
+
+def switching_head(response: Response, notes: bytes = b"") -> bytes:
+    """Write the 101 head for the client; ``notes`` as for ``client_head``."""
+    return b"HTTP/1.1 101%b%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
+        response.reason,
+        response.block,
+        notes,
+        response.upgrade,
+    )

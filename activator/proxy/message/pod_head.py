@@ -1,0 +1,73 @@
+"""Write the head of a request as a pod sees it.
+
+A record in, bytes out; knows no socket and no revision. Sources: RFC 9110, RFC 9112; Knative
+pkg/activator/handler (control headers), pkg/http/proxy.go.
+"""
+
+from __future__ import annotations
+
+from activator.proxy.message.fields import clean_trailers, tokens
+from activator.proxy.message.request import Request
+
+
+def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tuple[bytes, bytes]:
+    """Write the head that a pod sees, but for the fields that only the chosen pod decides.
+
+    Arguments:
+        client: the client's IP address.
+        lines: what replaces the request's, where a trace has a context of its own.
+
+    Returns:
+        The start line and the rest with its empty line. Between them belong the pod's own
+        fields, each with its CRLF: ``Host`` and ``K-Proxy-Request``.
+    """
+    fields = request.fields
+    start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
+    original_host = request.host
+    forwarded_for = client
+    trailing = b"\r\n\r\n"
+    if fields or request.upgrade:
+        # The client's first: where a domain is mapped, the ingress has rewritten Host before us.
+        original_host = fields.get(b"k-original-host") or original_host
+        if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
+            forwarded_for = before + b", " + client
+        trailing = _connection_lines(request) + b"\r\n\r\n"
+    if request.has_body:
+        trailing = _framing_line(request) + trailing
+    elif request.length == 0 and request.method in (b"POST", b"PUT", b"PATCH"):
+        trailing = b"\r\nContent-Length: 0" + trailing
+    return start, b"K-Original-Host: %b\r\nX-Forwarded-For: %b%b%b" % (
+        original_host,
+        forwarded_for,
+        request.lines if lines is None else lines,
+        trailing,
+    )
+
+
+def _framing_line(request: Request) -> bytes:
+    expect = b"\r\nExpect: 100-continue" if request.expects_continue else b""
+    if request.length < 0:
+        return b"\r\nTransfer-Encoding: chunked" + expect
+    return b"\r\nContent-Length: %d%b" % (request.length, expect)
+
+
+def _connection_lines(request: Request) -> bytes:
+    """What of the connection's own fields we say to the pod for ourselves."""
+    lines = b""
+    if b"te" in request.fields and b"trailers" in tokens(request.fields[b"te"]):
+        lines += b"\r\nTE: trailers"
+    if b"trailer" in request.fields and request.length < 0:
+        named = clean_trailers(
+            b"".join(name + b":\r\n" for name in tokens(request.fields[b"trailer"]))
+        )
+        if names := named.replace(b":\r\n", b", ")[:-2]:
+            lines += b"\r\nTrailer: " + names
+    if request.upgrade:
+        lines += b"\r\nConnection: Upgrade\r\nUpgrade: " + request.upgrade
+    return lines
+
+
+def wants_trailers(request: Request) -> bool:
+    """Whether the client's trailer section is passed on: it announced one, or speaks gRPC."""
+    fields = request.fields
+    return b"trailer" in fields or b"trailers" in tokens(fields.get(b"te", b""))
