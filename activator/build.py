@@ -68,6 +68,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.client.http1_switch",
     "activator.proxy.client.http2",
     "activator.proxy.client.http2_end",
+    "activator.proxy.client.http2_replies",
     "activator.proxy.client.linger",
     "activator.proxy.client.liveness",
     "activator.proxy.client.shared",

@@ -243,6 +243,7 @@ UNTESTED: Final[dict[str, str]] = {
     "activator/proxy/client/http1_side.py": "one side of an exchange; see client/test_http1.py",
     "activator/proxy/client/http1_switch.py": "part of a tunnel; see exchange/test_tunnel.py",
     "activator/proxy/client/http2_end.py": "part of a connection; see client/test_http2.py",
+    "activator/proxy/client/http2_replies.py": "part of a connection; see client/test_http2.py",
     "activator/proxy/client/liveness.py": "part of a connection; see proxy/test_leaving.py",
     "activator/proxy/client/stream.py": "one side of an exchange; see client/test_http2.py",
     "activator/proxy/exchange/services.py": "shared by all; see client/test_shared.py",

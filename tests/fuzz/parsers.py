@@ -281,7 +281,7 @@ PARSERS: Final[dict[str, Parser]] = {
     "request to HTTP/2": Parser(request_to_http2, "requests"),
     "response to HTTP/2": Parser(response_to_http2, "responses"),
     "header blocks to HTTP/1": Parser(block_to_http1, "blocks"),
-    "partial head": Parser(partial_head, "requests", in_pieces=True),
+    "head in progress": Parser(head_in_progress, "requests", in_pieces=True),
     "response head": Parser(response_head, "responses"),
     "response to HEAD": Parser(response_to_head, "responses"),
     "response with bare LF": Parser(response_with_bare_lf, "responses"),

@@ -32,10 +32,10 @@ class Speaker(Protocol):
     def on_time(self, now: float) -> float:
         """Do what is due; return when to look again, infinite for not before it is armed."""
 
-    def may_leave(self) -> bool:
+    def may_be_evicted(self) -> bool:
         """See eviction.Guest."""
 
-    def leave(self) -> bool:
+    def evict(self) -> bool:
         """See eviction.Guest."""
 
     def shutdown(self) -> None:
@@ -45,7 +45,7 @@ class Speaker(Protocol):
         """Respond to requests that have no pod: the time to wait is over."""
 
     def cut(self) -> None:
-        """End whatever runs: the time to finish is over."""
+        """End each request that runs: the time to finish is over."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection; see asyncio.Protocol."""
@@ -144,7 +144,7 @@ class ClientConnection:
         if self.turned_away:
             proxy.turn_away(self)
         else:
-            proxy.eviction.came(self)
+            proxy.eviction.add(self)
         proxy.timers.arm(self, now + self.head_timeout())
 
     def speak_http2(self, speaker: Speaker) -> None:
@@ -152,15 +152,15 @@ class ClientConnection:
         proxy = self.proxy
         self.speaker = speaker
         self.new_since = -inf
-        proxy.eviction.left(self)
+        proxy.eviction.remove(self)
         if not self.turned_away:
-            proxy.eviction.came(self, http2=True)
+            proxy.eviction.add(self, http2=True)
 
     def on_first_request(self) -> None:
         """Record that the client has sent its first request."""
         self.new_since = -inf
         if not self.turned_away:
-            self.proxy.eviction.asked(self)
+            self.proxy.eviction.on_first_request(self)
 
     def head_timeout(self) -> float:
         """Return the seconds for a request head to arrive."""
@@ -168,10 +168,10 @@ class ClientConnection:
         return min(timeout, _TURNED_AWAY) if self.turned_away else timeout
 
     def lost(self) -> None:
-        """Give the place back."""
-        self.proxy.eviction.left(self)
+        """Free the place of a connection that is closed."""
+        self.proxy.eviction.remove(self)
         self.proxy.timers.forget(self)
-        self.proxy.left(self)
+        self.proxy.remove(self)
         self.speaker = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
 
     def peer(self) -> str:
@@ -300,13 +300,13 @@ class ClientConnection:
             return True
         return False
 
-    def may_leave(self) -> bool:
+    def may_be_evicted(self) -> bool:
         """See eviction.Guest."""
-        return self.speaker.may_leave()
+        return self.speaker.may_be_evicted()
 
-    def leave(self) -> bool:
+    def evict(self) -> bool:
         """See eviction.Guest."""
-        return not presence.count_unread(self.transport) and self.speaker.leave()
+        return not presence.count_unread(self.transport) and self.speaker.evict()
 
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops."""

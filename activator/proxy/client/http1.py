@@ -190,7 +190,7 @@ class Http1Client(Http1Home):
                 return
         exchange = self.exchange = Exchange(self.proxy.services, side, request)
         if request.has_body and reader.ahead:
-            # What came with the head goes out with the head: one system call, not two.
+            # Body that arrived with the head is sent with it: one system call, not two.
             ahead, reader.ahead = reader.ahead, b""
             reader.read_body(ahead)
             if reader.state is not BEGINNING:
@@ -359,14 +359,14 @@ class Http1Client(Http1Home):
         # With an end of the stream where nothing is left to send, or it seems a fault.
         self.transport.abort() if self.transport.get_write_buffer_size() else self.transport.close()
 
-    def may_leave(self) -> bool:
+    def may_be_evicted(self) -> bool:
         """See eviction.Guest."""
         reader = self._reader
         return reader.state is READING_HEAD and not (
             reader.ahead or self.full or self.base.stopping or self.transport.is_closing()
         )
 
-    def leave(self) -> bool:
+    def evict(self) -> bool:
         """See eviction.Guest."""
         self._end()
         return True

@@ -30,7 +30,7 @@ class Http1Side(ClientSide):
         transport: the connection's, set when it is made; address: the client's IP address.
         version: of HTTP, as the last request has it.
         keep_alive: whether another request may follow the present one.
-        reframed: how the present response goes out; None where it passes as it came.
+        reframed: how the present response goes out; None where it passes unchanged.
     """
 
     __slots__ = (

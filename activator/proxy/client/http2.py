@@ -15,6 +15,7 @@ from typing import Final, cast, final
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.goaway import DISMISSED, LAST_SENT, NOT_SENT
 from activator.proxy.client.http2_end import Http2End
+from activator.proxy.client.http2_replies import send_refusal, send_reply
 from activator.proxy.client.stream import ClientStream, Home, request_of
 from activator.proxy.client.unfinished_heads import HeadShare
 from activator.proxy.exchange.exchange import Exchange
@@ -25,15 +26,12 @@ from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_request, read_trailers
 from activator.proxy.http2.recurring import Recurring
-from activator.proxy.http2.section import reply_block
 from activator.proxy.http2.settings import Setting
 from activator.proxy.http2.side import ConnectionSide
 from activator.proxy.http2.states import ENDING
 from activator.proxy.http2.stream import STREAM_WINDOW, Stream
-from activator.proxy.message import grpc, replies
+from activator.proxy.message import grpc
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.problem import negotiated
-from activator.proxy.message.replies import Reply
 from activator.proxy.message.request import Request
 from activator.proxy.transport.unread import Peer
 from activator.tls import agreed
@@ -225,22 +223,9 @@ class Http2Client(ConnectionSide):
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Respond to what is malformed or refused as in HTTP/1: the response says what is wrong.
-
-        Behind the response to a malformed request RST_STREAM follows (RFC 9113 section 8.1.1), and
-        behind the request if that ends soon, see ``on_half_closed``.
-        """
+        """Respond to what is malformed or refused."""
         self.proxy.counters.bad_requests += 1
-        stream = self._stream(number, ended=ended)
-        if error.status == HTTPStatus.BAD_REQUEST:
-            stream.fault = ErrorCode.PROTOCOL_ERROR
-        reply = negotiated(replies.refused(error.status, str(error)), error.block)
-        self.link.write_headers(
-            stream, reply_block(reply, self.proxy.services.date()), ended=error.to_head
-        )
-        if not error.to_head:
-            stream.send(reply.body, b"")
-        self._home.exchange_done(stream)
+        send_refusal(self._home, self._stream(number, ended=ended), error)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
 
@@ -274,22 +259,12 @@ class Http2Client(ConnectionSide):
         """
         if self.base.turned_away:
             self._end.dismiss()
-            self._reply(stream, request, self.proxy.too_many_connections())
+            send_reply(self._home, stream, request, self.proxy.too_many_connections())
             return True
         reply = probe_reply(request, self.proxy.unhealthy)
         if reply is not None:
-            self._reply(stream, request, reply)
+            send_reply(self._home, stream, request, reply)
         return reply is not None
-
-    def _reply(self, stream: Stream, request: Request, reply: Reply) -> None:
-        """Respond ourselves to a request that is for no revision."""
-        reply = negotiated(reply, request.lines)
-        bodiless = request.method == b"HEAD" or not reply.body
-        block = reply_block(reply, self.proxy.services.date())
-        self.link.write_headers(stream, block, ended=bodiless)
-        if not bodiless:
-            stream.send(reply.body, b"")
-        self._home.exchange_done(stream)
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR
@@ -434,14 +409,14 @@ class Http2Client(ConnectionSide):
         self._cancel_all()
         self._end.fail(fault)
 
-    def may_leave(self) -> bool:
+    def may_be_evicted(self) -> bool:
         """See eviction.Guest."""
         link = self.link
         return self._goaway.state is NOT_SENT and not (
             link.streams or link.is_ending() or link.queue.full
         )
 
-    def leave(self) -> bool:
+    def evict(self) -> bool:
         """See eviction.Guest: a request that crosses the GOAWAY may be sent again elsewhere."""
         self.shutdown()
         return True

@@ -40,7 +40,7 @@ class Http2End:
     # -- GOAWAY ---------------------------------------------------------------------------------
 
     def dismiss(self) -> None:
-        """Have a client leave for which there is no room.
+        """Close, before long, the connection of a client for which there is no room.
 
         A client that has sent one request gets GOAWAY in one write with its response, so that it
         begins no other request. A client that has sent more gets each response first, and GOAWAY

@@ -1,8 +1,8 @@
 """The end of a connection whose request was not read to its end (RFC 9112 section 9.6).
 
-Closing at once makes the kernel answer the unread bytes with a reset, which may destroy the
-answer before the client has read it. So the sending side is closed, and what still comes is
-thrown away: for a short time and a bounded number of bytes.
+Closing at once makes the kernel reset the connection because of unread bytes. The reset may destroy
+the response before the client has read it. So the sending side is closed, and input is discarded
+for a short time and a bounded number of bytes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, final
 
-#: Bytes and seconds after which the connection is closed whatever comes.
+#: Bytes and seconds after which the connection is closed in any case.
 MAX_BYTES: Final = 64 << 10
 MAX_SECONDS: Final = 2.0
 
 
 class Speaks(Protocol):
-    """What was spoken on a connection."""
+    """What spoke on a connection before."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -24,7 +24,7 @@ class Speaks(Protocol):
 
 @final
 class Linger:
-    """Reads and forgets.
+    """Reads and discards.
 
     Arguments:
         speaker: its ``connection_lost`` is called when the connection is lost.

@@ -1,7 +1,7 @@
 """Whether a client is there that the loop does not report on.
 
 The loop reports nothing while we do not read from a client, or once the client has ended its
-sending side. Then the kernel is asked now and then (``transport.presence``).
+sending side. Then we query the kernel now and then (``transport.presence``).
 """
 
 from __future__ import annotations

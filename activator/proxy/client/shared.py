@@ -90,7 +90,7 @@ class Proxy:
         self.counters: ProxyCounters = self.services.counters
         self.files = files = pools.files
         files.clients = self._places
-        files.idle.append((self._send_one_away, lambda: self.eviction.leaving))
+        files.idle.append((self._evict_one, lambda: self.eviction.evicted))
         #: Connections of clients beyond this are turned away.
         self.max_connections = files.shares.clients
         self.connections: set[Connected] = set()
@@ -106,10 +106,10 @@ class Proxy:
 
     def _places(self) -> int:
         """Return how many files clients have that are served, or are to be."""
-        away = len(self.turned_away) + self.eviction.leaving
+        away = len(self.turned_away) + self.eviction.evicted
         return len(self.connections) + self.handshakes - away
 
-    def _send_one_away(self) -> bool:
+    def _evict_one(self) -> bool:
         """Close an idle client; see files.FileBudget.idle."""
         return self.eviction.make_room(self.clock(), 1 + self.files.shares.door // 2)
 
@@ -117,7 +117,7 @@ class Proxy:
         """Return whether a new client may be served; what is idle is closed for it if need be."""
         files, places = self.files, self._places()
         if places >= self.max_connections:
-            return self._send_one_away()
+            return self._evict_one()
         if places + files.pods < files.shares.traffic and not files.waiting:
             return True
         return files.make_room()
@@ -134,7 +134,7 @@ class Proxy:
                 *(self._places(), files.pods, files.shares.limit),
             )
 
-    def left(self, client: Connected) -> None:
+    def remove(self, client: Connected) -> None:
         """Remove a connection that is closed; its file is free."""
         self.connections.discard(client)
         self.turned_away.discard(client)

@@ -24,7 +24,7 @@ def stream(left: int = 0, *, closed: bool = False) -> Stream:
     return made
 
 
-def test_a_response_that_its_client_takes_is_never_late():
+async def test_a_response_that_its_client_takes_is_never_late(stream):
     blocked = BlockedStreams(PATIENCE)
     slow = stream(left=100)
     assert blocked.watch(slow, NOW) == blocked.next() == NOW + PATIENCE
@@ -34,7 +34,7 @@ def test_a_response_that_its_client_takes_is_never_late():
     assert blocked.late(NOW + 2 * PATIENCE) == [slow]
 
 
-def test_a_request_that_does_not_end_behind_its_response_has_as_long_as_in_http1():
+async def test_a_request_without_end_has_as_long_behind_its_response_as_in_http1(stream):
     blocked = BlockedStreams(PATIENCE)
     endless, slow = stream(closed=True), stream(left=1)
     assert blocked.watch(endless, NOW) == NOW + MAX_SECONDS
@@ -43,7 +43,7 @@ def test_a_request_that_does_not_end_behind_its_response_has_as_long_as_in_http1
     assert blocked.late(NOW + MAX_SECONDS) == [endless]
 
 
-def test_a_stream_that_is_over_is_watched_no_more():
+async def test_a_stream_that_is_over_is_watched_no_more(stream):
     blocked = BlockedStreams(PATIENCE)
     slow = stream(left=1)
     blocked.watch(slow, NOW)

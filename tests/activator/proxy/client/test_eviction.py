@@ -10,7 +10,7 @@ from tests.activator.proxy.world import Client, World, request, turns, until
 
 
 class Named:
-    """A connection that goes when it is told."""
+    """A connection that closes where it is evicted."""
 
     def __init__(self, name: str, since: float, *, busy: bool = False, unread: bool = False):
         self.name = name
@@ -19,10 +19,10 @@ class Named:
         self.unread = unread
         self.gone = False
 
-    def may_leave(self) -> bool:
+    def may_be_evicted(self) -> bool:
         return not self.busy
 
-    def leave(self) -> bool:
+    def evict(self) -> bool:
         self.gone = not self.unread
         return self.gone
 
@@ -40,10 +40,10 @@ def test_silent_ones_go_first_then_http2_then_the_longest_idle() -> None:
     http2, silent = Named("http2", 60.0), Named("silent", 70.0)
     guests = [young, old, http2, silent]
     for guest in (young, old):
-        eviction.came(guest)
-        eviction.asked(guest)
-    eviction.came(http2, http2=True)
-    eviction.came(silent)
+        eviction.add(guest)
+        eviction.on_first_request(guest)
+    eviction.add(http2, http2=True)
+    eviction.add(silent)
     found = [evicted(eviction, guests) for _ in range(5)]
     assert found == ["silent", "http2", "old", "young", ""]
 
@@ -56,7 +56,7 @@ def test_who_is_busy_or_has_just_been_or_has_something_unread_stays() -> None:
         Named("unread", 1.0, unread=True),
     ]
     for guest in guests:
-        eviction.came(guest)
+        eviction.add(guest)
     assert evicted(eviction, guests) == ""
     assert evicted(eviction, guests, now=101.0) == "just"
 
@@ -65,7 +65,7 @@ def test_one_behind_many_that_are_busy_is_found_in_time() -> None:
     eviction = Eviction()
     guests = [Named("busy", 1.0, busy=True) for _ in range(100)] + [Named("idle", 2.0)]
     for guest in guests:
-        eviction.came(guest)
+        eviction.add(guest)
     looks = [evicted(eviction, guests) for _ in range(7)]
     assert looks == [""] * 6 + ["idle"]
 
@@ -74,12 +74,12 @@ def test_only_so_many_are_on_their_way_out_at_a_time() -> None:
     eviction = Eviction()
     guests = [Named(str(n), 1.0) for n in range(5)]
     for guest in guests:
-        eviction.came(guest)
+        eviction.add(guest)
     assert [eviction.make_room(100.0, 2) for _ in range(3)] == [True, True, False]
     for guest in guests:
         if guest.gone:
-            eviction.left(guest)
-    assert eviction.leaving == 0
+            eviction.remove(guest)
+    assert eviction.evicted == 0
     assert eviction.make_room(100.0, 2)
 
 
