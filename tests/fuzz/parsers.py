@@ -101,7 +101,7 @@ def _pod_head(fields: list[Any]) -> Any:
 
 
 def _client_head(fields: list[Any]) -> Any:
-    response = crossing.as_head(http2_fields.read_response(fields))
+    response = crossing.as_head(http2_fields.read_response(fields), to_head=False)
     return [response, _heads_for_clients(response)]
 
 
@@ -281,7 +281,6 @@ PARSERS: Final[dict[str, Parser]] = {
     "request to HTTP/2": Parser(request_to_http2, "requests"),
     "response to HTTP/2": Parser(response_to_http2, "responses"),
     "header blocks to HTTP/1": Parser(block_to_http1, "blocks"),
-    "head in progress": Parser(head_in_progress, "requests", in_pieces=True),
     "response head": Parser(response_head, "responses"),
     "response to HEAD": Parser(response_to_head, "responses"),
     "response with bare LF": Parser(response_with_bare_lf, "responses"),

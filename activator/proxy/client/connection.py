@@ -59,11 +59,11 @@ class _Nobody:
         """See Speaker."""
         return inf
 
-    def may_leave(self) -> bool:
+    def may_be_evicted(self) -> bool:
         """See Speaker."""
         return False
 
-    def leave(self) -> bool:
+    def evict(self) -> bool:
         """See Speaker."""
         return False
 

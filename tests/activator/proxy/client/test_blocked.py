@@ -24,7 +24,7 @@ def stream(left: int = 0, *, closed: bool = False) -> Stream:
     return made
 
 
-async def test_a_response_that_its_client_takes_is_never_late(stream):
+def test_a_response_that_its_client_takes_is_never_late():
     blocked = BlockedStreams(PATIENCE)
     slow = stream(left=100)
     assert blocked.watch(slow, NOW) == blocked.next() == NOW + PATIENCE
@@ -34,7 +34,7 @@ async def test_a_response_that_its_client_takes_is_never_late(stream):
     assert blocked.late(NOW + 2 * PATIENCE) == [slow]
 
 
-async def test_a_request_without_end_has_as_long_behind_its_response_as_in_http1(stream):
+def test_a_request_that_does_not_end_behind_its_response_has_as_long_as_in_http1():
     blocked = BlockedStreams(PATIENCE)
     endless, slow = stream(closed=True), stream(left=1)
     assert blocked.watch(endless, NOW) == NOW + MAX_SECONDS
@@ -43,7 +43,7 @@ async def test_a_request_without_end_has_as_long_behind_its_response_as_in_http1
     assert blocked.late(NOW + MAX_SECONDS) == [endless]
 
 
-async def test_a_stream_that_is_over_is_watched_no_more(stream):
+def test_a_stream_that_is_over_is_watched_no_more():
     blocked = BlockedStreams(PATIENCE)
     slow = stream(left=1)
     blocked.watch(slow, NOW)
