@@ -335,10 +335,11 @@ class PodProber:
         bypassed_since = pod.revision.roster.service.used_since
         healthy = pod.state is PodState.HEALTHY
         oldest = pod.revision.breaker.oldest()
+        timed_out = kind in ("timeout", "connect-timeout")
         delay = probe_delay(
             healthy=healthy,
             wanted_for=now - max(oldest.arrived, pod.failing_since) if oldest else None,
-            timed_out=kind in ("timeout", "connect-timeout"),
+            timed_out=timed_out,
             failures=pod.failures,
             busy=_is_busy(pod.revision, now),
             unwanted=self._frequency,
@@ -347,7 +348,10 @@ class PodProber:
         )
         if healthy:
             delay *= 1 + JITTER * (self._random() - 0.5)
-        self._at(watch, max(now + delay, watch.quiet_until, pod.held_until))
+        # While a request waits, the delay counts from the start of the last probe: else each probe
+        # would be late by the time that a refusal takes.
+        since = watch.started if oldest and not timed_out else now
+        self._at(watch, max(since + delay, now, watch.quiet_until, pod.held_until))
 
     def _at(self, watch: _Watch, when: float) -> None:
         watch.due = when

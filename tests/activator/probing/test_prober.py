@@ -136,6 +136,28 @@ async def test_first_waiter_has_all_unhealthy_pods_probed_at_once_and_then_quick
         assert gaps(at) == pytest.approx([DELAY_WANTED] * 4)
 
 
+async def test_a_refusal_that_takes_time_does_not_delay_the_next_probe() -> None:
+    world = World()
+    world.pods[A].listens = False
+    world.pods[A].round_trip = 0.002
+    world.list_pods(not_ready=[A])
+    world.ask()
+    await until(1.0)
+    assert gaps(world.pods[A].at) == pytest.approx([DELAY_WANTED] * (len(world.pods[A].at) - 1))
+    assert len(world.pods[A].at) > 190
+
+
+async def test_a_pod_far_away_is_asked_again_as_soon_as_it_has_refused() -> None:
+    world = World()
+    world.pods[A].listens = False
+    world.pods[A].round_trip = 0.05
+    world.list_pods(not_ready=[A])
+    world.ask()
+    await until(1.0)
+    assert gaps(world.pods[A].at) == pytest.approx([0.05] * (len(world.pods[A].at) - 1))
+    assert len(world.pods[A].at) > 15
+
+
 async def test_pod_whose_tls_is_wrong_is_asked_once_a_second_and_the_others_as_ever() -> None:
     world = World()
     world.pods[A].untrusted = True
