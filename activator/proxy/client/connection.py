@@ -129,7 +129,8 @@ class ClientConnection:
 
     def made(self, transport: asyncio.Transport) -> None:
         """Take a place. A client for which there is no room may bring one request. It gets 503,
-        unless it is a probe. A response before the request would be lost by a reset."""
+        unless it is a probe. A response before the request would be lost, since a close with
+        unread input resets the connection."""
         self.transport = transport
         peer = transport.get_extra_info("peername")
         self.address = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"

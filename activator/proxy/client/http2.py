@@ -41,8 +41,8 @@ MAX_STREAMS: Final = 250
 #: Streams that a client, or we for its errors, may reset while they are young: all that may be
 #: open, so many a second, and half of what it opens (CVE-2023-44487, CVE-2025-8671).
 _RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
-#: Seconds for which a stream is young. Older ones cannot be reset faster than MAX_STREAMS lets
-#: them be opened, 2,500 a second, which any client may ask: a mass time-out is no flood.
+#: Seconds for which a stream is young. MAX_STREAMS limits resets of older streams to 2,500 a
+#: second, as many requests as any client may send. So a mass timeout is no flood.
 _YOUNG: Final = 0.1
 
 
@@ -379,8 +379,8 @@ class Http2Client(ConnectionSide):
         return min(when, now + self.proxy.header_timeout) if link.queue.full else when
 
     def on_unfinished(self, size: int) -> None:
-        """See ConnectionSide: a head has as long as in HTTP/1, however its pieces come. Since
-        requests come in order, the last stream shows whether it is still the same."""
+        """See ConnectionSide: a head has as long as in HTTP/1, however its pieces come. While
+        ``last_stream`` is the same, so is the header block in progress."""
         link = self.link
         if self._block_behind != link.last_stream or link.late_at == inf:
             self._block_behind = link.last_stream

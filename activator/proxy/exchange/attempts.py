@@ -94,7 +94,7 @@ class Attempts:
         self._driver = driver
         self._repeats = 0  # failures after which a pod may have seen the request
         self._crossed = False  # a pod did not understand the client's version of HTTP
-        # Which pod refused it last, how many responses that had given by then, how often in a row.
+        # The pod that refused last, its number of responses then, its consecutive refusals.
         self._refused: tuple[PodTracker | None, int, int] = (None, 0, 0)
         self.made = 1
         self.fresh = False
@@ -121,7 +121,7 @@ class Attempts:
         pod = pod_of(exchange.ticket)
         failure = own_failure(claim, payload)
         if failure is Failure.UNTOUCHED and pod.is_service:
-            # The ClusterIP is never ejected for it: bounded by number, not by time.
+            # The ClusterIP is never ejected, so the number of retries must be limited.
             failure = Failure.APPLICATION_LOST
         if failure is None or not self._may_go_again(exchange, pod, failure):
             self._judge(pod, response.status, failure, payload)

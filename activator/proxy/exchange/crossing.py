@@ -19,7 +19,7 @@ from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.response import Response
 
 _REASONS: Final = {each.value: b" " + each.phrase.encode() for each in HTTPStatus}
-#: What of a response's head the other form has in a place of its own.
+#: Response fields that the other version writes separately.
 _PLACED: Final = frozenset((b":status", b"date", b"content-length", b"trailer"))
 _NO_CONTENT: Final = (204, 304)
 

@@ -1,4 +1,4 @@
-"""One request and its response: waits for a pod, and for another if the first fails with it.
+"""One request and its response: waits for a pod, and for another pod if the first fails.
 
 Reads from top to bottom as the story of one request. Has two sides (``proxy.exchange.sides``),
 each of which speaks HTTP/1 or HTTP/2; what an exchange decides is the same for all of them. Every
@@ -179,7 +179,7 @@ class Exchange(Asker):
         self.stop(late, "timed-out")
 
     def resume(self, now: float) -> None:
-        """Go on with a request that was ready, and whose client is there."""
+        """Send an assigned request whose client is known to be there."""
         if self.state is WAITING and self.ticket.state is ASSIGNED:
             self._connect(pod_of(self.ticket), now)
 
@@ -375,7 +375,7 @@ class Exchange(Asker):
             self._finish(now)
 
     def _response_began(self, now: float) -> None:
-        """From here on only its whole duration and silence can end the request."""
+        """From now on only the revision's timeout and idle timeout can end the request."""
         if self.limits is not None:
             self.limits.touch(now)
             timeout = self.entry.throttler.revision.timeout
@@ -531,7 +531,7 @@ class Exchange(Asker):
     def on_time(self, now: float) -> float:
         """Do what is due; return when to look again."""
         if self.state is DONE or self.state is NEW or self.ticket.state is QUEUED:
-            return inf  # there the driver watches over the deadline
+            return inf  # the driver enforces the deadline of a queued ticket
         return look(self, now)
 
     def drain(self) -> None:

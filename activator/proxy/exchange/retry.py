@@ -17,9 +17,9 @@ from activator.proxy.message.request import IDEMPOTENT, Request
 #: How often one request is sent again after a pod may have seen it. What queue-proxy gives back
 #: untouched does not count, nor what a pod has not looked at: there the deadline is the bound.
 MAX_REPEATS = 3
-#: How often one request is refused, with no answer of the pod to any other in between, until the
-#: pod is left alone for a while. Few, since each is sent at once; not one, since what is under way
-#: as a pod says goodbye may meet the same on its next connection.
+#: Consecutive refusals of one request, without a response of the pod between them, that eject the
+#: pod. Few, since each retry goes out at once. One is too few: the GOAWAY of a pod that drains may
+#: also reach the connection of the retry.
 MAX_REFUSALS = 3
 
 
@@ -68,15 +68,15 @@ class Rule(NamedTuple):
 
 #: NO_CONNECTION: refused or not answered in time: no pod has a byte of it, of whatever method.
 #: REUSED_LOST, NEW_LOST: the connection, kept from before or opened for this request, ended after
-#: the request was sent and before a byte of an answer. A request that meets the second once more
-#: may be what breaks them: the pod is not blamed for it again.
+#: the request was sent and before the first byte of a response. A request that causes NEW_LOST
+#: twice may itself crash pods, so the second one does not count against its pod.
 #: REFUSED: the pod says of a stream of HTTP/2 that it has not looked at it (RFC 9113 section 8.7),
 #: so that any method may be sent again; a pod that ends does so, and is not to blame.
-#: REFUSED_STILL: it goes on so, and answers nobody: as good as UNTOUCHED, and at the same pace.
+#: REFUSED_STILL: the pod keeps refusing and responds to no request. Treated as UNTOUCHED.
 #: UNTOUCHED: queue-proxy says that its application had nothing of it (proxy.exchange.queue_proxy).
-#: APPLICATION_LOST: queue-proxy says that its application dropped it without an answer, which is
-#: NEW_LOST one step further on; of several in a row the pod is out, as for any bad answers.
-#: ANSWER_LOST: a byte of an answer has come, so the pod has it: never again.
+#: APPLICATION_LOST: queue-proxy reports that its application dropped the request without a
+#: response. Like NEW_LOST, but behind queue-proxy; several in a row eject the pod.
+#: ANSWER_LOST: the response had begun, or the pod reset the stream: never sent again.
 RULES: dict[Failure, Rule] = {
     Failure.NO_CONNECTION: Rule(
         Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
@@ -142,7 +142,7 @@ def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
     """Whether a request that a pod may have seen can be sent to a pod again: only a method that
     has no second effect, and only with all that came of its body still held.
 
-    What asks for another protocol changes what follows, so of that only what no application had.
+    A request to change the protocol is sent again only if no application has received it.
     """
     if request.upgrade and failure is not Failure.UNTOUCHED:
         return False
@@ -150,6 +150,8 @@ def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
 
 
 def may_be_lost(request: Request) -> bool:
-    """Whether a request can be sent again for certain, so that it may go out on a connection of
-    which nobody has asked whether it is still open."""
+    """Return whether a request may use an idle connection without a check that it is open.
+
+    It may if it can certainly be sent again.
+    """
     return request.method in IDEMPOTENT and not request.has_body and not request.upgrade

@@ -48,7 +48,7 @@ class ClientSide(ABC):
     def may_send(self, now: float) -> bool:
         """Return whether the client of a request that has waited still wants it sent.
 
-        If not, either its connection is broken, or ``Exchange.resume`` follows.
+        If not, the client's side aborts the connection, or calls ``Exchange.resume`` later.
         """
 
     @abstractmethod
@@ -163,7 +163,7 @@ class PodSide(ABC):
 
     @abstractmethod
     def pause(self, on: bool) -> None:
-        """Stop to read from the pod, or go on: its client does not take what comes, or does."""
+        """Pause reading from the pod if ``on``, because its client is full; else resume."""
 
     @abstractmethod
     def took(self, size: int) -> None:
@@ -171,10 +171,10 @@ class PodSide(ABC):
 
     @abstractmethod
     def detach(self, complete: bool) -> None:
-        """Part from a pod whose response is complete, or of no use.
+        """Release the pod after a complete or an unwanted response.
 
         Arguments:
-            complete: whether the pod has all of the request.
+            complete: whether the whole request has reached the pod.
         """
 
     @abstractmethod
@@ -224,7 +224,7 @@ class Asker(ABC):
 
     @abstractmethod
     def on_interim(self, response: Response | ResponseFields) -> None:
-        """An interim response came, or a 101, behind which no other follows."""
+        """Handle an interim response; a 101 is the last one."""
 
     @abstractmethod
     def on_response(
@@ -259,7 +259,7 @@ class Asker(ABC):
 
     @abstractmethod
     def on_refused(self, error: str) -> None:
-        """The pod has not looked at the request, or takes none at all."""
+        """Handle a request that the pod did not process (REFUSED_STREAM or GOAWAY)."""
 
     @abstractmethod
     def on_other_protocol(self, error: str) -> None:

@@ -1,9 +1,9 @@
 """How long a request may take beyond its one deadline, and which limit it was that ended it.
 
 A revision bounds a request's whole duration, the time until its answer begins, and the silence
-of its pod. The first two are the ticket's deadline, before and after the answer has begun. This
-is the third, together with the wait for a pod's 100. Knows no socket; ``now`` is an argument.
-An exchange has it look when a limit may have passed.
+of its pod. The ticket's deadline enforces the first two. This module enforces the third, and the
+wait for a pod's 100. Knows no socket; ``now`` is an argument. An exchange calls it when a limit
+may have passed.
 Knative's counterpart: pkg/http/handler/timeout.go.
 """
 

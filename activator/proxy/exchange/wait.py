@@ -39,17 +39,17 @@ class Wait:
         self.assigned_at: float | None = None
 
     def assigned(self, now: float) -> None:
-        """Take that it got a pod."""
+        """Record that the request got a pod."""
         self.assigned_at = now
 
     def answered(self, pod: PodTracker, now: float) -> bytes:
-        """Take the first byte of its answer; return as ``fields``."""
+        """Record the first byte of its response; return as ``fields``."""
         if self.wake_up is not None and self.assigned_at is not None:
             self.wake_ups.answered(self.wake_up, self.assigned_at, pod.dest, now)
         return self.fields(now)
 
     def ended(self, outcome: str, now: float) -> None:
-        """Take how it ended."""
+        """Record how it ended."""
         if self.wake_up is not None:
             self.wake_ups.left(self.wake_up, outcome, now)
 

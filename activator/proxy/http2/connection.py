@@ -349,8 +349,8 @@ class Connection:
             self.peer_ended(found)
 
     def _late_data(self, stream: int, length: int) -> None:
-        """Count DATA for a stream that is over. What its window allowed is free, however small its
-        frames are: as much as if the stream had gone on."""
+        """Count DATA for a stream that is over. DATA within its old window is no idle frame,
+        however small its frames are."""
         self.known(stream)
         if not self.flow.came_late(length):
             self.stray(stream)

@@ -49,7 +49,7 @@ class SendQueue:
         passed: payload among them, or in a transport that is full: its bytes, and the callback of
             its sender.
         blocked: streams with payload and a window of their own, in the order of their turns.
-        is_due: a write follows by itself.
+        is_due: a flush is already scheduled.
         full: the transport takes no payload.
     """
 
@@ -99,7 +99,7 @@ class SendQueue:
         self.on_unread = _nobody
 
     def report_passed(self) -> None:
-        """Let the senders of payload that the kernel has send more."""
+        """Tell senders how many bytes the kernel took, so that they send more."""
         passed, self.passed = self.passed, []
         for on_sent, size in passed:
             on_sent(size)
@@ -296,7 +296,7 @@ class Stream:
         self.owed = room = self.owed + length
         window = STREAM_WINDOW
         if self.queue.unread.scarce:
-            # Its window shrinks as bytes pass, and grows again by what is owed until then.
+            # The window shrinks while bytes pass. Later credits restore it.
             room, window = room - (STREAM_WINDOW - SMALL_WINDOW), SMALL_WINDOW
         if room * TELL_AFTER >= window:
             self.queue.write(frames.window_update(self.id, room))

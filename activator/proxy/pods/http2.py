@@ -39,9 +39,8 @@ NOT_HTTP2: Final = "the pod does not speak HTTP/2"
 
 #: Streams after which a connection takes no more: their numbers end (RFC 9113 section 5.1.1).
 _MOST_OPENED: Final = (frames.MAX_31_BITS - 2) // 2
-#: Bytes that may wait for a pod beyond those at which no more payload is sent: what a hundred
-#: requests with heads of 40 KiB have. A pod that has stopped would be sent the heads of all that
-#: come and go, for as long as its kernel answers.
+#: Bytes in the write buffer beyond the level at which payload stops: a hundred heads of 40 KiB.
+#: Without a limit, heads of new requests would pile up for a pod that has stopped reading.
 _MAX_BEHIND: Final = 4 << 20
 _CANCEL: Final = int(ErrorCode.CANCEL)
 _REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)

@@ -165,7 +165,7 @@ class Pool(Home):
         if not isinstance(connection, Http2Pod):
             return
         self.reachable = True
-        # Not before: over TLS a pod proves only now that it is one of its namespace.
+        # Only now: over TLS the check of the pod's identity has just finished.
         if not connection.link.transport.is_closing() and connection not in self.shared:
             self.shared.append(connection)
             if not self.may_have_idle:
