@@ -272,7 +272,6 @@ SLEEPS: Final[dict[str, tuple[int, str]]] = {
         "virtual time; and a failed connection is no event",
     ),
     "tests/activator/discovery/test_waiting_requests.py": (4, "virtual time: minutes of an outage"),
-    "tests/activator/test_idle.py": (2, "virtual time: a minute without traffic"),
 }
 
 

@@ -94,8 +94,8 @@ def transition(state: PodState, event: PodEvent) -> Transition:
         raise LookupError(f"a pod that is {state.value} cannot have {event.value}") from None
 
 
-#: Seconds between probes of a pod while requests wait for it. 5 ms: an answer to "is it up yet?"
-#: costs about 0.1 ms of CPU, and half of the interval is what it adds to a cold start in the mean.
+#: Seconds between probes of a pod while requests wait for it, from start to start. A refused
+#: probe costs about 0.5 ms of CPU. On average, half of the interval adds to a cold start.
 #: Knative: 200 ms.
 DELAY_WANTED: Final = 0.005
 #: The same after WANTED_FOR seconds of failures: a start that takes this long is not made

@@ -355,7 +355,7 @@ LOOP_LAG = Family(
     "activator_event_loop_lag_seconds",
     _H,
     (),
-    "How late timers of the event loop came, measured four times a second; requests are as late.",
+    "How late timers of the event loop came, measured once a second; requests are as late.",
     LAG_BOUNDS,
 )
 QUEUE_LIMIT = Family(
