@@ -83,7 +83,7 @@ class Reflector:
         cluster: sends the requests.
         inventory: is told what there is.
         timings: all times.
-        requests_wait: says whether any request waits for a pod, of which the cluster may have news.
+        requests_wait: returns whether any request waits for a pod.
 
     Attributes:
         synced: set when the resource has been listed once.

@@ -41,7 +41,7 @@ class BlockedStreams:
         self.streams.pop(stream, None)
 
     def late(self, now: float) -> list[Stream]:
-        """Return streams of which the client took nothing for too long, or that do not end."""
+        """Return streams whose client read nothing for too long, or that do not end."""
         found = []
         for stream, (left, since) in self.streams.items():
             if stream.left < left:

@@ -15,7 +15,7 @@ class Http1Home(ABC):
 
     Attributes:
         exchange: the one that runs; None while none runs.
-        full: the client does not take what has been written for it.
+        full: the client does not read what was written.
     """
 
     __slots__ = ()

@@ -20,7 +20,7 @@ class Switched(Protocol):
         """Return what the client sent behind its request; from now on the tunnel reads."""
 
     def is_full(self) -> bool:
-        """Return whether the client does not take what has been written for it."""
+        """Return whether the client does not read what was written."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection; see asyncio.Protocol."""

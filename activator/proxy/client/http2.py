@@ -51,7 +51,7 @@ class Http2Client(ConnectionSide):
     """One connection of a client.
 
     Arguments:
-        full: the client does not take what has been written for it, such as the end of a handshake.
+        full: the client does not read what was written, such as the end of a handshake.
 
     Attributes:
         base: what every client connection has; link: what every HTTP/2 connection has.

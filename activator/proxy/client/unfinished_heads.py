@@ -46,7 +46,7 @@ class UnfinishedHeads:
         return True
 
     def end(self, counted: int) -> None:
-        """Remove a head of which so many bytes were counted."""
+        """Remove a head that was counted with so many bytes."""
         self.bytes -= counted
 
 

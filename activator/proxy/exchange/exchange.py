@@ -1,7 +1,7 @@
 """One request and its response: waits for a pod, and for another pod if the first fails.
 
-Reads from top to bottom as the story of one request. Has two sides (``proxy.exchange.sides``),
-each of which speaks HTTP/1 or HTTP/2; what an exchange decides is the same for all of them. Every
+Reads from top to bottom as the story of one request. Each of its two sides
+(``proxy.exchange.sides``) speaks HTTP/1 or HTTP/2; the decisions are the same for both. Every
 call is synchronous. ``proxy.exchange.retry`` says when a request is sent again. Knative's
 counterpart: pkg/activator/handler/handler.go.
 """
@@ -547,7 +547,7 @@ class Exchange(Asker):
             self.stop(replies.draining(detail), "draining")
 
     def on_client_gone(self) -> None:
-        """The client has left: nobody wants the response."""
+        """Cancel the request: the client has closed."""
         if self.state is NEW:
             self.state = DONE
         elif self.state is not DONE:

@@ -42,7 +42,7 @@ class ClientSide(ABC):
 
     @abstractmethod
     def is_full(self) -> bool:
-        """Return whether the client does not take what has been written for it."""
+        """Return whether the client does not read what was written."""
 
     @abstractmethod
     def may_send(self, now: float) -> bool:
@@ -109,7 +109,7 @@ class ClientSide(ABC):
 
     @abstractmethod
     def break_off(self, outcome: str, code: int) -> None:
-        """End a response that cannot be completed, so that nobody takes it for whole.
+        """Abort a response that cannot be completed, so that its client detects this.
 
         Arguments:
             outcome: why, in the words of ``counters``.
@@ -159,7 +159,7 @@ class PodSide(ABC):
 
     @abstractmethod
     def is_full(self) -> bool:
-        """Return whether the pod does not take what has been sent to it."""
+        """Return whether the pod does not read what was sent."""
 
     @abstractmethod
     def pause(self, on: bool) -> None:
@@ -314,7 +314,7 @@ class SwitchingSide(Protocol):
         """Return the transport and what came behind the head: the connection is the tunnel's."""
 
     def is_stopped(self) -> bool:
-        """Return whether its peer does not take what has been written for it."""
+        """Return whether its peer does not read what was written."""
 
     def unread_bytes(self) -> UnreadBytes:
         """Return what counts the bytes that peers do not read."""

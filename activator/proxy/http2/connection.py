@@ -39,7 +39,7 @@ _MAX_REPLIES: Final = 1000
 _IDLE_FRAMES: Final = (10_000, 330.0, 8.0)
 #: Bytes that may wait for the kernel besides payload, which waits for its stream.
 MAX_BACKLOG: Final = 256 << 10
-#: Seconds for a peer that has broken a rule to take what is written for it.
+#: Seconds for a peer that has broken a rule to read what is written.
 PART_SECONDS: Final = 5.0
 
 

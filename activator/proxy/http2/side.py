@@ -24,11 +24,11 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def on_full(self) -> None:
-        """Handle a peer that does not take what is written for it."""
+        """Handle a peer that does not read what is written."""
 
     @abstractmethod
     def on_backlog(self) -> None:
-        """Handle a peer that does not take even what flow control does not hold back."""
+        """Handle a peer that does not read even control frames."""
 
     @abstractmethod
     def on_failed(self, fault: ConnectionFault) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import final
+from typing import cast, final
 
 from activator.names import private_service
 from activator.proxy.http2.hpack import line
@@ -95,7 +95,7 @@ class Target:
             OSError: see dial.connect_tls.
         """
         # The loops look methods up by name: a compiled class has no base of theirs.
-        loops: asyncio.BaseProtocol = protocol  # type: ignore[assignment]
+        loops = cast(asyncio.BaseProtocol, protocol)
         if self._proof is None:
             await connect(loops, self.host, self.port, limit)
         else:
