@@ -248,7 +248,6 @@ class Http2Client(ConnectionSide):
         if request.has_body:
             stream.missing = request.length
         exchange = side.exchange = Exchange(self.proxy.services, side, request, patience)
-        exchange.body.complete = ended
         exchange.begin()
 
     def _reply_early(self, stream: Stream, request: Request) -> bool:
