@@ -132,19 +132,25 @@ class PodConnection(asyncio.Protocol):
         self.closed = True
 
     def write(self, data: bytes) -> None:
-        self.transport.write(data)
+        """Send bytes; a timer may call this after the connection has ended."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     def close(self) -> None:
         self.transport.close()
 
     def reset(self) -> None:
-        """Close with RST."""
+        """Close with RST, unless the connection has ended already."""
+        if self.transport.is_closing():
+            return
         sock = self.transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def end_behind_the_loop(self) -> None:
         """End the connection in the kernel: no callback has told anybody of it yet."""
+        if self.transport.is_closing():
+            return
         fd = os.dup(self.transport.get_extra_info("socket").fileno())
         with socket.socket(fileno=fd) as sock:
             sock.shutdown(socket.SHUT_RDWR)

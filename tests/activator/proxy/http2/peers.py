@@ -120,7 +120,7 @@ class Peer(asyncio.Protocol):
         self.flush()
 
     def flush(self) -> None:
-        if not self.late:
+        if not self.late and not self.transport.is_closing():
             self.transport.write(self.h2.data_to_send())
 
     def _take(self, event: Any) -> None:
