@@ -74,8 +74,8 @@ format: $(STAMP)  ## Put the code into its format
 bench: $(STAMP)  ## Speed and memory, beside nginx (Debian: apt-get install nginx-light wrk)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-dashboards: $(STAMP)  ## Write Grafana's dashboards anew (manifests/monitoring/dashboards)
-	$(BIN)/python -m dashboards
+dashboards: $(STAMP)  ## Write Grafana's dashboards (manifests/monitoring/dashboards)
+	$(BIN)/python -m manifests.monitoring.grafana
 
 queries: $(STAMP)  ## Ask Prometheus every query of dashboards and alerts; prints a table (Debian: prometheus)
 	$(BIN)/pytest -q -s tests/monitoring/test_queries.py

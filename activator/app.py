@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from activator import logs
 from activator.build import description, running
-from activator.config import Settings
 from activator.discovery.manifests import ManifestFolderError
-from activator.events import EventKind
-from activator.metrics_tls import MetricsTlsError
-from activator.outputs import Outputs
+from activator.process import logs
+from activator.process.outputs import Outputs
 from activator.proxy.client.listener import ListenError
 from activator.proxy.transport.files import LOW_LIMIT
+from activator.records.events import EventKind
 from activator.runtime import Runtime, StartError
 from activator.servers import Servers
+from activator.settings.config import Settings
+from activator.tls.metrics_port import MetricsTlsError
 from throttler.model import RevisionID
 
 if TYPE_CHECKING:  # imported where it is needed

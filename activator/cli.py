@@ -1,6 +1,6 @@
 """The command line: what each command does, its options, its help and its exit status.
 
-Options are made from the table of settings (activator/config.py). What a command needs is
+Options are made from the table of settings (activator/settings/config.py). What a command needs is
 imported when it runs, so ``--help`` answers at once. Must not know how anything is done.
 Knative's counterpart: the flags of cmd/activator/main.go, which has one command and no help.
 """
@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import click
 
-from activator.config import ConfigError, Settings, load, settings_of
-from activator.setting import Setting
+from activator.settings.config import ConfigError, Settings, load, settings_of
+from activator.settings.setting import Setting
 
 OK: Final = 0
 FAILED: Final = 1
@@ -264,7 +264,7 @@ _WATCH: Final = click.Option(
 )
 def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool) -> int:
     """Show all revisions."""
-    from activator.admin.asking import Status
+    from activator.console.commands import Status
 
     return _ask("status", settings, Status(namespace), as_json, watch)
 
@@ -305,8 +305,8 @@ def explain(
     settings: Settings, revision: str, as_json: bool, namespace: str | None, watch: bool
 ) -> int:
     """Show one revision."""
-    from activator.admin.asking import Explain
-    from activator.admin.explain import key
+    from activator.console.commands import Explain
+    from activator.console.explain import key
 
     try:
         of, name = key(revision, namespace)
@@ -318,9 +318,9 @@ def explain(
 
 def _ask(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:
     """Show what a question (admin.asking.Question) finds, once or until Ctrl-C."""
-    from activator.admin.asking import run
-    from activator.admin.client import NoAnswer, NotKnown
-    from activator.admin.reading import UnexpectedAnswer
+    from activator.console.client import NoAnswer, NotKnown
+    from activator.console.commands import run
+    from activator.console.responses import UnexpectedAnswer
 
     statuses = {NoAnswer: NO_ANSWER, UnexpectedAnswer: FAILED, NotKnown: NOT_KNOWN}
     try:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
-from activator.change_log import ChangeLog
-from activator.entries import Entries, Entry, Load
-from activator.events import EventKind, Events
-from activator.failures import Failed
-from activator.narration import Narration
-from activator.wake_ups import WakeUps
+from activator.records.change_log import ChangeLog
+from activator.records.cold_starts import WakeUps
+from activator.records.entries import Entries, Entry, Load
+from activator.records.events import EventKind, Events
+from activator.records.failures import Failed
+from activator.records.narration import Narration
 from throttler.changes import Changes
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID

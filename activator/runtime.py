@@ -16,38 +16,38 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from activator import logs
 from activator.admin.history import History
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.reporter import Sink, StatReporter
-from activator.config import Settings
-from activator.configmaps import network
-from activator.configmaps.cluster import ClusterConfig, Hearers, Names
-from activator.configmaps.following import ConfigMapError
-from activator.configmaps.network import NetworkConfig
-from activator.configmaps.observability import ObservabilityConfig
-from activator.configmaps.process_log import LoggingConfig
 from activator.discovery.destinations import EndpointsSource, Family
-from activator.discovery.drift import DriftCounters
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
+from activator.discovery.missed_events import DriftCounters
 from activator.discovery.rejections import Rejection, log_rejection
 from activator.driver import Driver
-from activator.loop_lag import LoopLag
-from activator.outputs import Outputs
+from activator.knative.configmaps import network
+from activator.knative.configmaps.cluster import ClusterConfig, Hearers, Names
+from activator.knative.configmaps.following import ConfigMapError
+from activator.knative.configmaps.network import NetworkConfig
+from activator.knative.configmaps.observability import ObservabilityConfig
+from activator.knative.configmaps.process_log import LoggingConfig
 from activator.probing.prober import PodProber
+from activator.process import logs
+from activator.process.outputs import Outputs
+from activator.process.tasks import Tasks
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from activator.proxy.transport.unread import UnreadBytes
-from activator.tasks import Tasks
+from activator.records.loop_lag import LoopLag
+from activator.settings.config import Settings
+from activator.settings.tls_parameters import TlsParameters
 from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
-from activator.tls.internal import SECRET, InternalTls, InternalTlsError
-from activator.tls.parameters import TlsParameters
+from activator.tls.internal_encryption import SECRET, InternalTls, InternalTlsError
 from throttler import silence
 from throttler.throttler import Limits, Throttler
 

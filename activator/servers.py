@@ -23,11 +23,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from activator.admin.application import create_app, create_metrics_app
 from activator.admin.event_feed import EventFeed
 from activator.admin.profiling import create_profiling_app
-from activator.config import Settings
-from activator.metrics_tls import metrics_tls
+from activator.process.tasks import Tasks
 from activator.proxy.client.listener import QuietServer, data_server, listen
 from activator.runtime import Runtime, StartError
-from activator.tasks import Tasks
+from activator.settings.config import Settings
+from activator.tls.metrics_port import metrics_tls
 
 logger = logging.getLogger(__name__)
 

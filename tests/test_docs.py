@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from activator.cli import cli
-from activator.config import SETTINGS, load
 from activator.proxy.message.problem import negotiated
 from activator.proxy.message.replies import PLAIN, Reply
+from activator.settings.config import SETTINGS, load
+from activator.settings.values import METRICS_PORT, PORT
 from activator.telemetry.families import FAMILIES
-from activator.values import METRICS_PORT, PORT
 from throttler.reason import MEANINGS, Reason
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,7 +1,7 @@
 """The arrows of docs/architecture.md, checked in every file: who may import whom, and what.
 
 The tree, that page and this test use the same words; whichever changes, the others have to.
-``python -m tests.test_layering`` prints the page's two generated tables.
+``python -m tests.test_layering`` writes the page's generated tables.
 """
 
 from __future__ import annotations
@@ -24,40 +24,15 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("throttler", "activator")
 PAGE: Final = ROOT / "docs" / "architecture.md"
 
+#: Parts that any other part of ``activator`` may use.
 BASE: Final = frozenset(
-    f"activator.{name}"
-    for name in (
-        "build",
-        "config",
-        "configmaps",
-        "contradictions",
-        "counters",
-        "derived",
-        "events",
-        "failures",
-        "line_writer",
-        "keepalive",
-        "log_lines",
-        "logs",
-        "loop_lag",
-        "names",
-        "outputs",
-        "probe_lead",
-        "setting",
-        "tasks",
-        "timers",
-        "tls",
-        "values",
-        "wake_ups",
-    )
+    f"activator.{name}" for name in ("build", "knative", "process", "records", "settings", "tls")
 )
 SIBLINGS: Final = frozenset(
     f"activator.{name}"
     for name in ("admin", "autoscaler", "discovery", "probing", "proxy", "telemetry")
 )
-BELOW_SIBLINGS: Final = (
-    frozenset({"throttler", "activator", "activator.driver", "activator.entries"}) | BASE
-)
+BELOW_SIBLINGS: Final = frozenset({"throttler", "activator", "activator.driver"}) | BASE
 
 #: What each part may import besides itself. ``activator`` alone is the package's own file: the
 #: version. A part is a package, or a module of ``activator/``.
@@ -65,55 +40,21 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "throttler": frozenset(),
     "activator": frozenset(),
     "activator.build": frozenset({"activator"}),
-    "activator.counters": frozenset(),
-    "activator.events": frozenset({"throttler"}),
-    "activator.failures": frozenset({"throttler"}),
-    "activator.line_writer": frozenset(),
-    "activator.keepalive": frozenset(),
-    "activator.log_lines": frozenset(),
-    "activator.logs": frozenset({"activator.log_lines"}),
-    "activator.loop_lag": frozenset({"activator.counters"}),
-    "activator.names": frozenset(),
-    "activator.outputs": frozenset({"activator.line_writer"}),
-    "activator.probe_lead": frozenset({"throttler", "activator.counters"}),
-    "activator.wake_ups": frozenset(
-        {"throttler", "activator.counters", "activator.events", "activator.probe_lead"}
-    ),
-    "activator.tls": frozenset({"activator.values"}),
-    "activator.metrics_tls": BASE,
-    "activator.tasks": frozenset(),
-    "activator.timers": frozenset(),
-    "activator.values": frozenset(),
-    "activator.setting": frozenset({"activator.values"}),
-    "activator.derived": frozenset({"activator.values", "activator.setting"}),
-    "activator.contradictions": frozenset(),
-    "activator.config": frozenset(
-        {
-            *("activator.values", "activator.setting", "activator.derived"),
-            *("activator.contradictions", "activator.tls"),
-        }
-    ),
-    "activator.configmaps": frozenset(
-        {"throttler", "activator.log_lines", "activator.logs", "activator.values"}
-    ),
-    "activator.change_log": frozenset({"throttler"}),
-    "activator.narration": frozenset({"throttler", "activator.change_log", "activator.events"}),
-    "activator.entries": frozenset({"throttler", "activator.counters", "activator.failures"}),
-    "activator.driver": frozenset(
-        {
-            "throttler",
-            *("activator.entries", "activator.events", "activator.failures"),
-            *("activator.change_log", "activator.narration", "activator.wake_ups"),
-        }
-    ),
+    "activator.process": frozenset(),
+    "activator.settings": frozenset(),
+    "activator.records": frozenset({"throttler"}),
+    "activator.tls": frozenset({"activator.settings"}),
+    "activator.knative": frozenset({"throttler", "activator.process", "activator.settings"}),
+    "activator.driver": frozenset({"throttler", "activator.records"}),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
+    "activator.console": frozenset({"throttler"}),
     "activator.lab": frozenset(),
     "activator.runtime": SIBLINGS | BELOW_SIBLINGS,
-    "activator.servers": SIBLINGS | BELOW_SIBLINGS | {"activator.runtime", "activator.metrics_tls"},
+    "activator.servers": SIBLINGS | BELOW_SIBLINGS | {"activator.runtime"},
     "activator.app": SIBLINGS
     | BELOW_SIBLINGS
-    | {"activator.runtime", "activator.servers", "activator.metrics_tls", "activator.lab"},
-    "activator.cli": BASE | {"activator", "activator.app", "activator.admin", "activator.lab"},
+    | {"activator.runtime", "activator.servers", "activator.lab"},
+    "activator.cli": BASE | {"activator", "activator.app", "activator.console", "activator.lab"},
     "activator.__main__": frozenset({"activator.cli"}),
 }
 
@@ -152,7 +93,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "one place where llhttp says whether a head is well-formed",
     ),
     "httpx": (
-        frozenset({"activator/admin/client.py"}),
+        frozenset({"activator/console/client.py"}),
         "control traffic only: its pool grows slow with the number of pods",
     ),
     "kubernetes_asyncio": (
@@ -181,7 +122,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "makes an object per line; used for what it knows of the process",
     ),
     "rich": (
-        frozenset({"activator/admin/screen.py", "activator/lab/printing.py"}),
+        frozenset({"activator/console/screen.py", "activator/lab/printing.py"}),
         "tables and colours, imported when a terminal is to show them",
     ),
     "starlette": (
@@ -204,7 +145,7 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
             {
                 "activator/autoscaler/link.py",
                 "activator/autoscaler/reporter.py",
-                "activator/logs.py",
+                "activator/process/logs.py",
             }
         ),
         "logs.py gives both it and logging one output",
@@ -467,7 +408,7 @@ LOCAL_MODE = """
 import asyncio, sys
 import activator.servers  # the listeners, too
 from activator.runtime import Runtime
-from activator.config import load
+from activator.settings.config import load
 
 async def main():
     async with Runtime(load("local", {"manifests": sys.argv[1]}, {})).lifespan():
@@ -543,28 +484,37 @@ def _is_sleep(node: ast.AST) -> bool:
 # The page.
 
 
-def sections() -> dict[str, set[str]]:
-    """The modules that docs/architecture.md lists under the heading of each package."""
-    found: dict[str, set[str]] = {}
-    modules: set[str] = set()
-    for line in PAGE.read_text().splitlines():
-        if heading := re.fullmatch(r"### `([\w/]+)/`.*", line):
-            modules = found.setdefault(heading[1], set())
-        elif line.startswith("#"):
-            modules = set()
-        elif row := re.match(r"\| `(\w+\.py)` \|", line):
-            modules.add(row[1])
+def packages() -> dict[str, list[Path]]:
+    """Return the modules of each package, by the folder's name."""
+    found: dict[str, list[Path]] = {}
+    for path in sources():
+        if path.name != "__init__.py":
+            found.setdefault(relative(path.parent), []).append(path)
     return found
 
 
-def test_page_names_each_package_and_each_module() -> None:
-    tree: dict[str, set[str]] = {}
-    for path in sources():
-        if relative(path) == "activator/proxy/__init__.py":
-            tree["activator/proxy"] = set()  # it has rooms alone
-        elif path.name != "__init__.py":
-            tree.setdefault(relative(path.parent), set()).add(path.name)
-    assert sections() == tree
+def module_table(modules: list[Path]) -> str:
+    """Return what each module does, from the first paragraph of its docstring."""
+    rows = ["| module | does |", "|---|---|"]
+    for path in modules:
+        docstring = ast.get_docstring(tree_of(path)) or ""
+        first = " ".join(docstring.partition("\n\n")[0].split()).removesuffix(".")
+        rows.append(f"| `{path.name}` | {first.replace('``', '`')} |")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("folder", packages())
+def test_page_lists_the_modules_of_each_package(folder: str) -> None:
+    section = re.search(
+        rf"^### `{folder}/`.*?(?=^##|\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert section, f"the page has no section for {folder}"
+    assert module_table(packages()[folder]) in section[0], "see this module's docstring"
+
+
+def test_page_has_no_section_for_a_package_that_is_gone() -> None:
+    headings = set(re.findall(r"^### `([\w/]+)/`", PAGE.read_text(), re.MULTILINE))
+    assert headings - set(packages()) <= {"activator/proxy"}  # it has rooms alone
 
 
 def test_page_names_the_same_packages_of_others() -> None:
@@ -611,5 +561,24 @@ def _cell(state: PodState, event: PodEvent) -> str:
     return f"{follows.state.value}, new epoch" if follows.new_epoch else follows.state.value
 
 
+_MODULES: Final = r"\| module \| [^\n]*\n(?:\|[^\n]*\n)+"
+
+
+def written_page(text: str) -> str:
+    """Return the page with its generated tables as the code has them."""
+    text = re.sub(r"\| package \| only in \|.*\n(?:\|.*\n)+", quarantine_table() + "\n", text)
+    text = re.sub(r"\| state \\\\ event \|.*\n(?:\|.*\n)+", lambda _: pod_table() + "\n", text)
+    for folder, modules in packages().items():
+        table = module_table(modules) + "\n"
+        place = rf"(^### `{folder}/`(?:(?!^##).)*?){_MODULES}"
+        text = re.sub(
+            place,
+            lambda found, table=table: found[1] + table,
+            text,
+            flags=re.MULTILINE | re.DOTALL,
+        )
+    return text
+
+
 if __name__ == "__main__":
-    print(quarantine_table(), pod_table(), sep="\n\n")
+    PAGE.write_text(written_page(PAGE.read_text()))

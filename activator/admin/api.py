@@ -17,8 +17,8 @@ from activator.admin.views import (
     RevisionView,
     WakeUpView,
 )
-from activator.failures import Failures
-from activator.wake_ups import WakeUps
+from activator.records.cold_starts import WakeUps
+from activator.records.failures import Failures
 from throttler.capacity import CapacityTerms
 from throttler.changes import Statistics
 from throttler.health import PodState

@@ -25,7 +25,13 @@ from activator import __version__
 from activator.admin import assets, event_stream
 from activator.admin.api import detail_view, revision_view
 from activator.admin.event_feed import EventFeed
-from activator.admin.freshness import (
+from activator.admin.headers import SecurityHeaders
+from activator.admin.history import STEP, STEPS, History
+from activator.admin.hosts import OwnHosts
+from activator.admin.openapi import document
+from activator.admin.pages import index
+from activator.admin.problems import HANDLERS
+from activator.admin.staleness import (
     Drift,
     Folder,
     Link,
@@ -34,12 +40,6 @@ from activator.admin.freshness import (
     manifests_view,
     watches_view,
 )
-from activator.admin.headers import SecurityHeaders
-from activator.admin.history import STEP, STEPS, History
-from activator.admin.hosts import OwnHosts
-from activator.admin.openapi import document
-from activator.admin.pages import index
-from activator.admin.problems import HANDLERS
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views import ActivatorView, RevisionView
 from activator.build import running

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final
 
 from activator.admin.streaming import encode
-from activator.events import EventKind, Events
+from activator.records.events import EventKind, Events
 from throttler.model import RevisionID
 
 #: Events that are kept: for those who read slowly, and for those who come back.

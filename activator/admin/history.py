@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, Protocol
 
 from activator.admin.streaming import in_order
 from activator.admin.views import PastView, RevisionPastView
-from activator.counters import OUTCOMES
-from activator.entries import Entry
+from activator.records.counters import OUTCOMES
+from activator.records.entries import Entry
 from throttler.model import RevisionID
 
 #: Seconds of a step; a burst that a wake-up held is one of them, and an answer of all is short.

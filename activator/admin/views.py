@@ -15,7 +15,7 @@ from typing import Annotated, Final, TypedDict
 from msgspec import Meta
 
 from activator.build import Build
-from activator.counters import OUTCOMES
+from activator.records.counters import OUTCOMES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
 from throttler.reason import Reason

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from activator.discovery.documents import Document
-from activator.discovery.drift import DriftCounters
 from activator.discovery.fields import ObjectKey
 from activator.discovery.inventory import Inventory
 from activator.discovery.listener import Listener
@@ -32,6 +31,7 @@ from activator.discovery.manifest_file import (
     read,
     signature_of,
 )
+from activator.discovery.missed_events import DriftCounters
 
 logger = logging.getLogger(__name__)
 

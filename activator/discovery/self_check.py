@@ -14,10 +14,10 @@ import random
 from collections.abc import Mapping
 
 from activator.discovery.backoff import Timings
-from activator.discovery.drift import Comparison, Difference, DriftCounters, persistent
 from activator.discovery.fields import ObjectKey
 from activator.discovery.inventory import Inventory
 from activator.discovery.listing import pages
+from activator.discovery.missed_events import Comparison, Difference, DriftCounters, persistent
 from activator.discovery.reflector import Reflector
 from activator.discovery.wire import (
     Cluster,

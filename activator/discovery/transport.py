@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from activator.discovery.wire import ConnectionLostError
-from activator.keepalive import SocketKind, find_dead
+from activator.process.keepalive import SocketKind, find_dead
 
 if TYPE_CHECKING:
     import aiohttp

@@ -16,7 +16,7 @@ from typing import Protocol
 from activator.driver import Driver
 from activator.probing.probe import NOT_READY, Pool, Probe
 from activator.probing.probe_queue import ProbeQueue
-from activator.timers import Timers
+from activator.process.timers import Timers
 from throttler.health import (
     DELAY_HEALTHY,
     DELAY_SERVICE,
@@ -58,7 +58,7 @@ class Pools(Protocol):
 
 
 class _Watch:
-    """What is known about the probing of one pod (activator.timers.Timed).
+    """What is known about the probing of one pod (activator.process.timers.Timed).
 
     Arguments:
         come_due: is called when the next probe is due.

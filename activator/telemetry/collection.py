@@ -14,16 +14,16 @@ from math import inf
 from operator import attrgetter
 from typing import Generic, NamedTuple
 
-from activator.counters import Histogram, HttpCounters, RevisionCounters
-from activator.entries import Entry
-from activator.names import http_version
+from activator.knative.names import http_version
+from activator.records.counters import Histogram, HttpCounters, RevisionCounters
+from activator.records.entries import Entry
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
 from activator.telemetry.sources import Sources
 from activator.telemetry.totals import Totals
 from activator.telemetry.writer import L, P, Writer
-from activator.tls.internal import POD_PORT, SERVICE_PORT
+from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT
 from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
 from throttler.revision import RevisionThrottler

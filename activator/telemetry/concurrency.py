@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from activator.entries import Entry
+from activator.records.entries import Entry
 from throttler.model import RevisionID
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import accumulate
 from math import inf
 
-from activator.counters import Histogram
+from activator.records.counters import Histogram
 from activator.telemetry.families import Family
 
 #: Stands for the labels in a template. A label's value may hold it: it is put in last.

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from activator.configmaps.observability import OTLP, PROMETHEUS, MetricsConfig
-from activator.logs import Repeats
+from activator.knative.configmaps.observability import OTLP, PROMETHEUS, MetricsConfig
+from activator.process.logs import Repeats
 from activator.telemetry.destination import Destination, Endpoints, Identity, Signal
 from activator.telemetry.points import Point
 

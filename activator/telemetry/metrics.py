@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from activator.entries import Entry
+from activator.records.entries import Entry
 from activator.telemetry.collection import Collection, held_now
 from activator.telemetry.destination import Identity
 from activator.telemetry.exposition import TextWriter

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
-from activator.config import Settings
-from activator.configmaps.observability import ObservabilityConfig
+from activator.knative.configmaps.observability import ObservabilityConfig
+from activator.settings.config import Settings
 from activator.telemetry.destination import Endpoints, Identity
 from activator.telemetry.metric_push import MetricPush
 from activator.telemetry.points import Point

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from activator.counters import Histogram
+from activator.records.counters import Histogram
 from activator.telemetry.families import Family
 
 Pairs = tuple[tuple[str, str], ...]

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from activator.configmaps.observability import RequestLogConfig
-from activator.logs import Repeats
+from activator.knative.configmaps.observability import RequestLogConfig
+from activator.process.logs import Repeats
 from activator.telemetry.gotemplate.compiler import compile_template
 from activator.telemetry.gotemplate.errors import At, ExecutionError, TemplateError
 from activator.telemetry.gotemplate.values import decoded, encoded, show_float

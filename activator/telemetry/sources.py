@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from activator.driver import Driver
-from activator.loop_lag import LoopLag
-from activator.telemetry.knowledge import Objects, Watch
+from activator.records.loop_lag import LoopLag
+from activator.telemetry.staleness import Objects, Watch
 
 
 class Probes(Protocol):

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Generic
 
 from activator import __version__
-from activator.counters import Histogram
+from activator.records.counters import Histogram
 from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
-from activator.telemetry.knowledge import knowledge
 from activator.telemetry.sources import Sources
+from activator.telemetry.staleness import knowledge
 from activator.telemetry.writer import L, P, Writer
 
 

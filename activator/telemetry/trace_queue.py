@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from activator.logs import Repeats
+from activator.process.logs import Repeats
 from activator.telemetry.tracing import RecordedTrace
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from activator.configmaps.observability import NONE, STDOUT, TracingConfig
+from activator.knative.configmaps.observability import NONE, STDOUT, TracingConfig
 from activator.telemetry.destination import Destination, Endpoints, Identity, Signal
 from activator.telemetry.sampling import always, never, sampler
 from activator.telemetry.trace_queue import TraceCounters, TraceExporter, TraceQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from activator.counters import Histogram
+from activator.records.counters import Histogram
 from activator.telemetry.families import Family
 
 L = TypeVar("L")

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-from activator.tls.agreed import HTTP1
-from activator.tls.parameters import TlsParameters
+from activator.settings.tls_parameters import TlsParameters
+from activator.tls.negotiated import HTTP1
 
 _CERTIFICATE = re.compile(
     rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----"

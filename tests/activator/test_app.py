@@ -20,10 +20,10 @@ from websockets.asyncio.server import ServerConnection, serve
 from activator import app
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
-from activator.config import load
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.runtime import Runtime
 from activator.servers import Servers
+from activator.settings.config import load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import config_map
 from tests.process import ANY_PORTS, PATIENCE, Activator, activator, until

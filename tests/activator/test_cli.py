@@ -13,8 +13,8 @@ import pytest
 import respx
 
 from activator import cli
-from activator.config import Settings, settings_of
 from activator.lab import command as lab_command
+from activator.settings.config import Settings, settings_of
 
 SERVERS = ("run", "local", "demo")
 KNATIVE = {"POD_NAME": "activator-x", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
@@ -259,7 +259,7 @@ def test_ctrl_c_ends_a_watch_quietly_with_130(words, capsys, monkeypatch):
     def interrupt(self, timeout):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("activator.admin.watching.Event.wait", interrupt)
+    monkeypatch.setattr("activator.console.watch.Event.wait", interrupt)
     respx.get(f"{URL}/api/v1/revisions").respond(text=f'{{"revisions": [{HELLO}]}}')
     respx.get(f"{URL}/api/v1/revisions/default/hello-00001").respond(text=HELLO)
     respx.get(f"{URL}/api/v1/activator").respond(**NOT_FOUND)

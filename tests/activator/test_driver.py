@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from activator.counters import HttpCounters
 from activator.driver import Driver
-from activator.events import EventKind
-from activator.failures import PACE, Failed
+from activator.records.counters import HttpCounters
+from activator.records.events import EventKind
+from activator.records.failures import PACE, Failed
 from tests.conftest import VIRTUAL
 from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.changes import Changes

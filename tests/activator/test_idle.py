@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from activator.config import load
 from activator.runtime import Runtime
 from activator.servers import Servers
+from activator.settings.config import load
 from tests.conftest import VIRTUAL, VirtualLoop
 
 #: Virtual seconds.

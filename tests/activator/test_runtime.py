@@ -14,12 +14,12 @@ import pytest
 import trustme
 import uvloop
 
-from activator import logs
-from activator.config import Settings, load
-from activator.configmaps.network import NetworkConfig
 from activator.discovery.manifests import ManifestFolderError
+from activator.knative.configmaps.network import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
+from activator.process import logs
 from activator.runtime import Runtime, StartError
+from activator.settings.config import Settings, load
 from tests.activator.proxy.tls_world import free_address, secret
 from tests.activator.telemetry.records import record
 from throttler.health import PodState

@@ -21,11 +21,11 @@ import pytest
 import trustme
 import uvloop
 
-from activator.config import load
 from activator.proxy.client.listener import ListenError
 from activator.proxy.transport.files import file_limit, share_out
 from activator.runtime import Runtime, StartError
 from activator.servers import MOST_HEAD, Servers
+from activator.settings.config import load
 from tests.activator.proxy.world import until
 
 #: Connections that the kernel lets wait on any port.

@@ -19,7 +19,7 @@ STAGE: Final = ROOT / "build" / "tests"
 LINKED: Final = (
     *("pyproject.toml", "README.md", "LICENSE", "setup.py", "Dockerfile", ".dockerignore"),
     *("requirements.lock", "requirements-build.lock"),
-    *("backend", "benchmarks", "dashboards", "docs", "manifests"),
+    *("backend", "benchmarks", "docs", "manifests"),
 )
 #: The tests that reach the compiled modules.
 TESTED: Final = (
@@ -27,11 +27,11 @@ TESTED: Final = (
     "tests/activator/proxy",
     "tests/activator/autoscaler/test_concurrency.py",
     "tests/activator/test_build.py",
-    "tests/activator/test_counters.py",
+    "tests/activator/records/test_counters.py",
     "tests/activator/test_driver.py",
-    "tests/activator/test_entries.py",
-    "tests/activator/test_failures.py",
-    "tests/activator/test_timers.py",
+    "tests/activator/records/test_entries.py",
+    "tests/activator/records/test_failures.py",
+    "tests/activator/process/test_timers.py",
     "tests/compiled/test_installed.py",
     "tests/e2e",
     "tests/fuzz",

@@ -14,7 +14,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from activator.config import load
+from activator.settings.config import load
 from tests.image.dockerfile import ROOT, Copy, Run, Stage, read
 from tests.manifests import knative
 

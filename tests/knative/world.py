@@ -20,9 +20,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.config import load
 from activator.runtime import Runtime
 from activator.servers import Servers
+from activator.settings.config import load
 from tests.activator.proxy.world import Answer
 from tests.knative.objects import NAME, NAMESPACE, Address, Object
 from tests.knative.peers import PATIENCE, Autoscaler, Client, to

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from activator import __version__
-from activator.config import load, settings_of
+from activator.settings.config import load, settings_of
 from activator.telemetry import metric_push
 from tests.manifests import knative
 from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find

@@ -9,9 +9,9 @@ import kubernetes_validate  # type: ignore[import-untyped] # it has no types
 import pytest
 import yaml
 
-from activator.config import SETTINGS, load
-from activator.tls.internal import POD_PORT as POD_TLS_PORT
-from activator.values import METRICS_PORT, PORT
+from activator.settings.config import SETTINGS, load
+from activator.settings.values import METRICS_PORT, PORT
+from activator.tls.internal_encryption import POD_PORT as POD_TLS_PORT
 from tests.manifests import knative
 from tests.manifests.kustomize import MANIFESTS, Object, build, find
 from tests.manifests.test_manifests import OLDEST_KUBERNETES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.__main__ import ALL, FOLDER, text
+from manifests.monitoring.grafana.__main__ import ALL, FOLDER, text
 
 #: Units that we use, of those that Grafana knows.
 UNITS = {"short", "s", "bytes", "reqps", "ops", "percentunit"}

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from activator.telemetry.families import FAMILIES
-from dashboards.__main__ import ALL, FOLDER
+from manifests.monitoring.grafana.__main__ import ALL, FOLDER
 from tests.manifests.kustomize import ROOT
 from tests.monitoring.prometheus import Prometheus, promtool, rules
 from tests.monitoring.traffic import Traffic, traffic

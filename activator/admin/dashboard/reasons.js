@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Why requests wait, in a sentence each, and what to do about it: the words of throttler/reason.py
- * and activator/admin/advice.py, which a test holds this to. JSON but for its name.
+ * and activator/console/advice.py, which a test holds this to. JSON but for its name.
  */
 
 /**

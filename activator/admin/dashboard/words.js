@@ -113,7 +113,7 @@ export function happened(told) {
 }
 
 /**
- * What kubelet is told, and what it means (as activator/admin/knowledge.py has it).
+ * What kubelet is told, and what it means (as activator/console/staleness.py has it).
  * @type {Record<string, string>}
  */
 const NOT_READY = {

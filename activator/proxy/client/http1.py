@@ -39,7 +39,7 @@ from activator.proxy.message.request import Request, body_of
 from activator.proxy.message.version import HTTP_1_0
 from activator.proxy.transport import presence
 from activator.proxy.transport.unread import Peer
-from activator.tls import agreed
+from activator.tls import negotiated as agreed
 
 #: Occurs in the heads of kubelet's probes.
 _KUBELET: Final = b"kube-probe/"

@@ -26,7 +26,7 @@ from activator.proxy.http2.frames import PREFACE
 from activator.proxy.message.body import Body, LengthBody
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import read_request
-from activator.tls import agreed
+from activator.tls import negotiated as agreed
 
 #: Bytes that a client may send ahead of its turn before we stop reading.
 MAX_AHEAD: Final = 64 << 10

@@ -34,7 +34,7 @@ from activator.proxy.message import grpc
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request
 from activator.proxy.transport.unread import Peer
-from activator.tls import agreed
+from activator.tls import negotiated as agreed
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250

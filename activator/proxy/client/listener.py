@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import uvicorn
 
-from activator.keepalive import SocketKind, find_dead
+from activator.process.keepalive import SocketKind, find_dead
+from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.client.tls_listener import Gate, Listener
-from activator.tasks import Tasks
 
 #: Connections that the kernel keeps for us until they are accepted.
 BACKLOG = 4096

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from activator.driver import Driver
-from activator.logs import Repeats
+from activator.process.logs import Repeats
+from activator.process.tasks import Tasks
+from activator.process.timers import Timers
 from activator.proxy.client.eviction import Eviction
 from activator.proxy.client.unfinished_heads import UnfinishedHeads
 from activator.proxy.exchange.services import ProxyCounters, Services
@@ -16,8 +18,6 @@ from activator.proxy.exchange.wait import WARM
 from activator.proxy.message.replies import Reply, too_many_connections, too_many_unfinished
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.transport.unread import Peer
-from activator.tasks import Tasks
-from activator.timers import Timers
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from activator.logs import Repeats
-from activator.tasks import Tasks
+from activator.process.logs import Repeats
+from activator.process.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final, Protocol, final
 
 from activator.driver import Driver
-from activator.entries import Entry
 from activator.proxy.exchange import own_replies, retry
 from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.queue_proxy import DOUBTFUL, claim_of, complaint, own_failure
@@ -23,6 +22,7 @@ from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.replies import Reply
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
+from activator.records.entries import Entry
 from throttler.pod import PodTracker
 from throttler.ticket import Ticket
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from math import inf
 from typing import final
 
-from activator.entries import Entry
 from activator.proxy.exchange import outcome, own_replies, retry
 from activator.proxy.exchange.attempts import Attempts, pod_of
 from activator.proxy.exchange.crossing import Crossing, trailers_of
@@ -43,6 +42,7 @@ from activator.proxy.message.replies import Reply
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, HTTP_2
+from activator.records.entries import Entry
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.pod import PodTracker
 from throttler.reason import Reason

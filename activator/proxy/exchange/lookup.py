@@ -6,8 +6,8 @@ pkg/activator/handler/context_handler.go.
 
 from __future__ import annotations
 
-from activator.entries import Entries, Entry
 from activator.proxy.message.request import Request
+from activator.records.entries import Entries, Entry
 
 #: As a number: whether bytes are in bytes, CPython asks by way of an exception, which takes 0.6 us.
 _COMMA = ord(",")

@@ -101,7 +101,7 @@ class Trace(Protocol):
 
         Arguments:
             status: what the client got; 499 if it left before.
-            outcome: one of activator.counters.OUTCOMES, or ``unknown-revision``.
+            outcome: one of activator.records.counters.OUTCOMES, or ``unknown-revision``.
         """
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from activator.entries import Entry
-from activator.failures import Failed
 from activator.proxy.exchange.observers import RequestLog, Trace, record_of
 from activator.proxy.exchange.services import Services
 from activator.proxy.exchange.sides import ClientSide
@@ -16,6 +14,8 @@ from activator.proxy.exchange.wait import Wait
 from activator.proxy.message.problem import fitted, unknown
 from activator.proxy.message.replies import Reply, printable
 from activator.proxy.message.request import Request
+from activator.records.entries import Entry
+from activator.records.failures import Failed
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
 from throttler.ticket import Ticket

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 
 from activator.driver import Driver
-from activator.logs import Repeats
+from activator.process.logs import Repeats
 from activator.proxy.exchange.observers import RequestLog, Tracer
 from activator.proxy.exchange.sides import PodPools
 from activator.proxy.message.replies import Reply

@@ -12,11 +12,11 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
-from activator.entries import Entry
 from activator.proxy.exchange import own_replies
 from activator.proxy.exchange.services import Services
 from activator.proxy.exchange.sides import ClientSide, PodSide
 from activator.proxy.message.replies import Reply
+from activator.records.entries import Entry
 from throttler.model import Revision
 from throttler.reason import Reason
 from throttler.ticket import Ticket

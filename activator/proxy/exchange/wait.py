@@ -7,8 +7,8 @@ the other field. Knative has no counterpart.
 
 from __future__ import annotations
 
-from activator.entries import Entry
-from activator.wake_ups import Phase, WakeUp, WakeUps
+from activator.records.cold_starts import Phase, WakeUp, WakeUps
+from activator.records.entries import Entry
 from throttler.pod import PodTracker
 
 #: Whether an answer waited for a pod to start.

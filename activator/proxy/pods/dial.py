@@ -12,9 +12,9 @@ import ssl
 from typing import NamedTuple
 
 from activator.proxy.transport import presence
-from activator.tls.agreed import HTTP2, protocol
 from activator.tls.certificates import reason
-from activator.tls.internal import PodTls
+from activator.tls.internal_encryption import PodTls
+from activator.tls.negotiated import HTTP2, protocol
 
 #: Errors of a connect that prove nothing about the pod: this machine lacks files, ports or memory.
 OUR_SHORTAGE = frozenset(

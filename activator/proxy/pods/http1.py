@@ -10,7 +10,7 @@ import asyncio
 import select
 from typing import Final, cast, final
 
-from activator.keepalive import SocketKind, bound_unacknowledged
+from activator.process.keepalive import SocketKind, bound_unacknowledged
 from activator.proxy.exchange.crossing import as_lines
 from activator.proxy.exchange.observers import Trace, lines_to_send
 from activator.proxy.exchange.request_body import RequestBody

@@ -11,7 +11,7 @@ import asyncio
 from math import inf
 from typing import final
 
-from activator.keepalive import SocketKind, find_dead
+from activator.process.keepalive import SocketKind, find_dead
 from activator.proxy.exchange.retry import may_be_lost
 from activator.proxy.exchange.sides import Asker, PodSide
 from activator.proxy.message.grpc import is_grpc

@@ -16,7 +16,7 @@ from activator.proxy.pods.pool import Pool
 from activator.proxy.pods.resources import PoolLimits, Resources
 from activator.proxy.pods.target import Target
 from activator.proxy.transport.unread import UnreadBytes
-from activator.tls.internal import PodTls
+from activator.tls.internal_encryption import PodTls
 from throttler.pod import PodTracker
 
 __all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]

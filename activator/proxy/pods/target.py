@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import cast, final
 
-from activator.names import private_service
+from activator.knative.names import private_service
 from activator.proxy.http2.hpack import line
 from activator.proxy.pods.dial import HANDSHAKE_TIMEOUT, Proof, connect, connect_tls
-from activator.tls.internal import POD_PORT, SERVICE_PORT, PodTls
+from activator.tls.internal_encryption import POD_PORT, SERVICE_PORT, PodTls
 from throttler.pod import PodTracker
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from activator.logs import Repeats
+from activator.process.logs import Repeats
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from enum import Enum
 from math import inf
 from typing import Final
 
-from activator.keepalive import SocketKind, find_dead
+from activator.process.keepalive import SocketKind, find_dead
 
 #: Bytes that may wait to be encrypted for a pod (asyncio's bound for plain connections).
 _TLS_BUFFER: Final = 64 << 10

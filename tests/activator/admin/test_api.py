@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activator.admin.api import detail_view, revision_view
-from activator.failures import Failed, Failures
+from activator.records.failures import Failed, Failures
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, ReadinessRule
 from throttler.reason import Reason

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from activator.admin import status
 from activator.admin.application import create_app, create_metrics_app
-from activator.admin.reading import parse
 from activator.build import running
-from activator.failures import Failed
+from activator.console import status
+from activator.console.responses import parse
+from activator.records.failures import Failed
 from tests.activator.telemetry.world import World
 from throttler.reason import Reason
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from activator.admin.advice import ADVICE, ADVICE_OF_FOLDER, AT_ZERO, DELETED
-from activator.admin.explain import _READINESS as READINESS
-from activator.admin.knowledge import OLD, not_ready
-from activator.admin.status import _OUT as OUT
 from activator.admin.views import WAITING
-from activator.events import EventKind
-from activator.wake_ups import Phase
+from activator.console.advice import ADVICE, ADVICE_OF_FOLDER, AT_ZERO, DELETED
+from activator.console.explain import _READINESS as READINESS
+from activator.console.staleness import OLD, not_ready
+from activator.console.status import _OUT as OUT
+from activator.records.cold_starts import Phase
+from activator.records.events import EventKind
 from throttler.reason import MEANINGS
 
 FOLDER = Path(__file__).parents[3] / "activator" / "admin" / "dashboard"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activator.admin.event_feed import LINGER, PIECE, EventFeed, EventReader, TooManyReaders
-from activator.events import EventKind, Events
+from activator.records.events import EventKind, Events
 from tests.conftest import VIRTUAL
 from throttler.model import RevisionID
 

@@ -16,10 +16,10 @@ import pytest
 from activator.admin import event_stream
 from activator.admin.application import create_app
 from activator.admin.event_feed import EventFeed, EventReader
-from activator.config import load
-from activator.events import EventKind
+from activator.records.events import EventKind
 from activator.runtime import Runtime
 from activator.servers import Servers
+from activator.settings.config import load
 from tests.activator.telemetry.world import World
 from tests.conftest import UVLOOP
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID

@@ -11,7 +11,7 @@ import pytest
 from activator.admin.application import create_app
 from activator.admin.history import BLOCK, STEPS
 from activator.autoscaler.reporter import StatReporter
-from activator.counters import OUTCOMES
+from activator.records.counters import OUTCOMES
 from tests.activator.telemetry.world import World
 from throttler.ticket import Ticket
 

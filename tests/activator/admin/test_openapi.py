@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from activator.admin.application import create_app
 from activator.admin.openapi import document
-from activator.wake_ups import Phase
+from activator.records.cold_starts import Phase
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, Dest, ReadinessRule
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from activator.config import load
 from activator.runtime import Runtime
+from activator.settings.config import load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.activator.discovery.recording import config_map, private, revision
 from tests.conftest import VirtualLoop

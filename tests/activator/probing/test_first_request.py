@@ -11,12 +11,12 @@ import pytest
 
 from activator.driver import Driver
 from activator.probing.prober import PodProber
+from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
-from activator.tasks import Tasks
 from tests.activator.probing.world import APP, Nobody
 from tests.conftest import UVLOOP, VIRTUAL
 from throttler.model import AppProtocol, Dest, Dests, Revision

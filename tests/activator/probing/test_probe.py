@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from activator.probing.probe import MAX_BODY, Probe
+from activator.process.tasks import Tasks
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
-from activator.tasks import Tasks
 from tests.activator.probing.world import until
 from tests.conftest import UVLOOP, VIRTUAL
 from throttler.model import Dest, Revision, RevisionID

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from tests.activator.process.test_keepalive import options
 from tests.activator.proxy.world import World, ok, request, until
-from tests.activator.test_keepalive import options
 
 POD = (1, 15, 1, 5, 20_000)
 

@@ -17,8 +17,8 @@ import trustme
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.listener import listen
 from activator.proxy.client.tls_listener import Listener
-from activator.tls.internal import DATA_PLANE, POD_PORT, InternalTls
-from activator.tls.parameters import TlsParameters
+from activator.settings.tls_parameters import TlsParameters
+from activator.tls.internal_encryption import DATA_PLANE, POD_PORT, InternalTls
 from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until
 
 #: The namespace's name in a pod's certificate.

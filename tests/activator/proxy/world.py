@@ -18,12 +18,12 @@ from typing import Any, cast
 import h11
 
 from activator.driver import Driver
+from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.transport.unread import UnreadBytes
-from activator.tasks import Tasks
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler

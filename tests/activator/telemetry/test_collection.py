@@ -6,7 +6,7 @@ from math import isclose
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.counters import Histogram
+from activator.records.counters import Histogram
 from activator.telemetry import families as f
 from activator.telemetry.collection import merged
 from activator.telemetry.metrics import Metrics

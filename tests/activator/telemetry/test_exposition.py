@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.counters import Histogram
+from activator.records.counters import Histogram
 from activator.telemetry.exposition import HistogramText, escape, header, sample
 from activator.telemetry.families import Family, Kind
 

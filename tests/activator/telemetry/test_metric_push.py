@@ -8,7 +8,7 @@ import logging
 import pytest
 import uvloop
 
-from activator.configmaps.observability import (
+from activator.knative.configmaps.observability import (
     GRPC,
     HTTP_PROTOBUF,
     NONE,

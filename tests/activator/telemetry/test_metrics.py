@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from activator.records.cold_starts import Phase
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
-from activator.wake_ups import Phase
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, MeshMode, RevisionID
 from throttler.throttler import Limits

@@ -7,8 +7,12 @@ import asyncio
 import pytest
 import uvloop
 
-from activator.config import load
-from activator.configmaps.observability import HTTP_PROTOBUF, ObservabilityConfig, TracingConfig
+from activator.knative.configmaps.observability import (
+    HTTP_PROTOBUF,
+    ObservabilityConfig,
+    TracingConfig,
+)
+from activator.settings.config import load
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.telemetry.collector import attributes, http_collector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.counters import Histogram
+from activator.records.counters import Histogram
 from activator.telemetry.families import WAIT
 from activator.telemetry.points import Counted, PointWriter
 

@@ -8,8 +8,8 @@ from time import process_time
 
 import pytest
 
-from activator.configmaps.following import Followed
-from activator.configmaps.observability import (
+from activator.knative.configmaps.following import Followed
+from activator.knative.configmaps.observability import (
     DEFAULT_TEMPLATE,
     ObservabilityConfig,
     RequestLogConfig,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.config import SETTINGS
+from activator.settings.config import SETTINGS
 from activator.telemetry.sampling import WORDS, sampler
 from activator.telemetry.trace_context import Parent
 

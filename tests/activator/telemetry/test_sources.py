@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.config import load
 from activator.runtime import Runtime
+from activator.settings.config import load
 from activator.telemetry.families import FAMILIES
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from activator.counters import LAG_BOUNDS
+from activator.records.counters import LAG_BOUNDS
 from activator.telemetry.metrics import Metrics
 from tests.activator.telemetry.world import World
 from throttler.throttler import Limits

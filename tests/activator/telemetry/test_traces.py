@@ -9,7 +9,13 @@ from functools import partial
 import pytest
 import uvloop
 
-from activator.configmaps.observability import GRPC, HTTP_PROTOBUF, NONE, STDOUT, TracingConfig
+from activator.knative.configmaps.observability import (
+    GRPC,
+    HTTP_PROTOBUF,
+    NONE,
+    STDOUT,
+    TracingConfig,
+)
 from activator.telemetry import traces as module
 from activator.telemetry.destination import Endpoints, Identity
 from activator.telemetry.trace_queue import TraceQueue

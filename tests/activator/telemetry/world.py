@@ -9,8 +9,8 @@ from typing import Any
 
 from activator.admin.history import History
 from activator.driver import Driver
-from activator.entries import Entry
-from activator.loop_lag import LoopLag
+from activator.records.entries import Entry
+from activator.records.loop_lag import LoopLag
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler

@@ -9,6 +9,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
+from activator.settings.tls_parameters import TlsParameters
 from activator.tls.certificates import (
     CertificateError,
     read_certificates,
@@ -16,7 +17,6 @@ from activator.tls.certificates import (
     server_context,
     trust,
 )
-from activator.tls.parameters import TlsParameters
 
 CA = trustme.CA()
 LEAF = CA.issue_cert("x.example")

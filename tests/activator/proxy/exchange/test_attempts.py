@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from activator.counters import CAUSES
 from activator.proxy.exchange.queue_proxy import claim_of, own_failure
 from activator.proxy.exchange.retry import MAX_REPEATS, Failure
 from activator.proxy.message.response import read_response
+from activator.records.counters import CAUSES
 from tests.activator.proxy.world import Pod, PodConnection, World, answer_whole, ok, request, until
 from tests.conftest import VIRTUAL
 from throttler.health import PodState

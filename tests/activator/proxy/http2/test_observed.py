@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from activator.configmaps.observability import DEFAULT_TEMPLATE, RequestLogConfig
+from activator.knative.configmaps.observability import DEFAULT_TEMPLATE, RequestLogConfig
 from activator.telemetry.request_log import RequestLog
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.observers import steps_of_a_get

@@ -12,7 +12,7 @@ import trustme
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
-from activator.tls.internal import DATA_PLANE, POD_PORT
+from activator.tls.internal_encryption import DATA_PLANE, POD_PORT
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, cut, goaways
 from tests.activator.proxy.http2.peers import (
     Http2Pod,

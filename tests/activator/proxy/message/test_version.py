@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.names import http_version
+from activator.knative.names import http_version
 from activator.proxy.message.request import RequestLimits, read_request
 from activator.proxy.message.version import HTTP_2, Version
 

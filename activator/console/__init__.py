@@ -1,0 +1,1 @@
+"""The commands that read a running activator: ``status``, ``explain``, ``watch``, ``events``."""

@@ -1,0 +1,159 @@
+"""What ``activator status`` and ``activator explain`` ask for, and how they go about it.
+
+Joins client, pages and screen. Must not import any part of the server.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TextIO
+from urllib.parse import quote
+
+from activator.console import explain, status
+from activator.console.client import ACTIVATOR, REVISIONS, Admin, NotKnown, unexpected
+from activator.console.responses import Node, UnexpectedAnswer, parse
+from activator.console.screen import Page, show
+from activator.console.watch import Seen, screen, watch
+
+
+class Question(Protocol):
+    """What somebody wants to know.
+
+    Attributes:
+        path: what the admin side is asked for.
+        besides: what it is asked for as well; empty for nothing.
+    """
+
+    path: str
+    besides: str
+
+    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
+        """Return what there is to show; raises ValueError where the answer is none of ours.
+
+        Arguments:
+            besides: what else was answered; without fields if nothing was.
+        """
+
+    def warnings(self, answer: Node) -> list[str]:
+        """Return what there is to say besides, a line each."""
+
+    def not_known(self, admin: Admin) -> Exception:
+        """Return what to raise if the admin side does not know it."""
+
+
+class Status:
+    """All revisions, or those of one namespace."""
+
+    besides = ""
+
+    def __init__(self, namespace: str | None) -> None:
+        self._namespace = namespace
+        self.path = REVISIONS
+        if namespace is not None:
+            self.path += f"?namespace={quote(namespace, safe='')}"
+
+    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
+        """See Question."""
+        return status.page(status.read_rows(answer), for_terminal)
+
+    def warnings(self, answer: Node) -> list[str]:
+        """See Question."""
+        none = self._namespace is not None and not answer.nodes("revisions")
+        nothing = [f"no revision is known in the namespace {self._namespace!r}"] if none else []
+        return nothing + status.warnings(answer)
+
+    def not_known(self, admin: Admin) -> Exception:
+        """See Question. A list is known to every activator."""
+        return UnexpectedAnswer(unexpected(admin.url + self.path, "it has no such path"))
+
+
+class Explain:
+    """One revision."""
+
+    besides = ACTIVATOR
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self._namespace, self._name = namespace, name
+        self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
+        """See Question."""
+        return explain.page(answer, besides)
+
+    def warnings(self, answer: Node) -> list[str]:
+        """See Question."""
+        return []
+
+    def not_known(self, admin: Admin) -> Exception:
+        """See Question; names what may have been meant."""
+        try:
+            revisions = _read(admin, REVISIONS, admin.get())
+        except NotKnown:  # a metrics port, or the one for traffic
+            return Status(None).not_known(admin)
+        names = explain.near(revisions, self._namespace, self._name)
+        meant = f" Did you mean {' or '.join(names)}?" if names else ""
+        return NotKnown(
+            f"the activator knows no revision {self._namespace}/{self._name}.{meant}\n"
+            "All that it knows: activator status"
+        )
+
+
+def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -> list[str]:
+    """Ask and show the answer; return what there is to say besides.
+
+    Arguments:
+        url: of the admin side.
+        as_json: show the answer as it came.
+        again: go on until somebody interrupts.
+
+    Raises:
+        NoAnswer, NotKnown, UnexpectedAnswer: see Admin.get; each says what to do.
+    """
+    with Admin(url) as admin:
+        if again:
+            with screen(out, as_json) as on:
+                watch(lambda: _with_warnings(_look(admin, question, out), question), on)
+            return []
+        seen = _look(admin, question, out)
+        if as_json:
+            out.write(seen.text + "\n")
+        else:
+            show(seen.page, out)
+        return [] if as_json else question.warnings(parse(seen.text))
+
+
+def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
+    try:
+        text = admin.get(question.path)
+    except NotKnown:
+        raise question.not_known(admin) from None
+    answer = _read(admin, question.path, text)
+    besides = _besides(admin, question)
+    try:
+        return Seen(text, question.page(answer, parse(besides), out.isatty()), besides)
+    except ValueError as error:
+        raise UnexpectedAnswer(unexpected(admin.url + question.path, str(error))) from None
+
+
+def _besides(admin: Admin, question: Question) -> str:
+    """Return the answer to what is asked besides; no fields by an activator that is older."""
+    if not question.besides:
+        return "{}"
+    try:
+        text = admin.get(question.besides)
+        parse(text)
+    except (NotKnown, UnexpectedAnswer, ValueError):
+        return "{}"
+    return text
+
+
+def _with_warnings(seen: Seen, question: Question) -> Seen:
+    """Return a page with its warnings on it: beside a page that is shown again they get lost."""
+    lines = tuple(question.warnings(parse(seen.text)))
+    return seen._replace(page=(*seen.page, "\n".join(lines))) if lines else seen
+
+
+def _read(admin: Admin, path: str, text: str) -> Node:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UnexpectedAnswer(unexpected(admin.url + path, str(error))) from None

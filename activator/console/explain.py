@@ -1,0 +1,260 @@
+"""``activator explain``: one revision, its pods and its queue, and why a request of it waits.
+
+The client side of ``GET /api/v1/revisions/{namespace}/{name}``: what was answered becomes a page.
+Fields that an older or newer activator does not send are left out. Must not import any part of the
+server, nor know how an answer is asked for or drawn. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from activator.console import advice, status
+from activator.console.responses import Node
+from activator.console.screen import Fact, Page, Part, Table
+from activator.console.staleness import knowledge
+from throttler.reason import Reason
+
+POD_COLUMNS: Final = (
+    *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
+    *("decision", "decided by", "in flight", "last error"),
+)
+WAKE_UP_COLUMNS: Final = ("wake-up", "outcome", "seconds", "requests", "pod", "phases")
+
+#: Silent pods that are shown at most.
+LISTED_SILENT: Final = 5
+
+#: Names that are offered in place of one that is not known.
+OFFERED: Final = 5
+
+
+def page(one: Node, activator: Node | None = None) -> Page:
+    """Return what there is to show of a revision.
+
+    Arguments:
+        activator: who answered; None if it does not tell.
+
+    Raises:
+        ValueError: the answer is not what the API is to send; names the field.
+    """
+    pods = [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]
+    known = knowledge(activator) if activator is not None else ()
+    parts: list[Part] = [_headline(one), (*_facts(one, _folder(activator)), *known)]
+    if pods:
+        rows = tuple(map(_pod_row, pods))
+        styles = tuple(map(_style, pods))
+        parts.append(Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles))
+        parts.append(tuple(_rules(pods)))
+    if wake_ups := one.nodes("wakeUps", required=False):
+        rows = tuple(map(_wake_up_row, wake_ups))
+        parts.append(Table(WAKE_UP_COLUMNS, rows, frozenset({"seconds", "requests"})))
+    return tuple(part for part in parts if part)
+
+
+def _headline(one: Node) -> str:
+    name = f"{one.text('namespace')}/{one.text('name')}"
+    queued = one.whole("queued")
+    if queued:
+        waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
+        return f"{name}: {waits}, {one.text('reason', default='for a reason that is not told')}"
+    if status.deleted(one):
+        return f"{name}: deleted; no request waits, a new one would be answered 404"
+    if "nextReason" in one:
+        return f"{name}: no request waits, a new one would, {one.text('nextReason')}"
+    would = ", a new one would" if status.capacity(one) == "0" else ""
+    return f"{name}: no request waits{would}"
+
+
+def _folder(activator: Node | None) -> str:
+    """Return where the objects come from; empty for a cluster."""
+    folder = activator.node("manifests") if activator is not None else None
+    return folder.text("folder", default="") if folder is not None else ""
+
+
+def _facts(one: Node, folder: str) -> Iterator[Fact]:
+    if "reason" in one or "nextReason" in one:
+        yield from _reason(one, folder)
+    yield from _failures(one)
+    yield Fact("Queue", (_queue(one),))
+    yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
+    if silent := _silent(one):
+        yield Fact("Silent", silent)
+    terms = one.node("capacityBreakdown")
+    if terms is not None and "sentence" in terms:
+        yield Fact("Capacity", (terms.text("sentence"),))
+    if "readinessRule" in one:
+        rule = one.text("readinessRule")
+        yield Fact("Readiness", (_READINESS.get(rule, rule),))
+    if (forecast := one.node("forecast")) is not None:
+        yield from _forecast(forecast)
+
+
+def _reason(one: Node, folder: str) -> Iterator[Fact]:
+    """Why requests wait, or else why one would."""
+    field = "reason" if "reason" in one else "nextReason"
+    reason, detail = one.text(field), one.text(f"{field}Detail", default="")
+    why = advice.meaning(reason) or reason
+    yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
+    todo = advice.what_to_do(reason, one.text("namespace"), one.text("name"), folder)
+    if status.deleted(one):
+        todo = [advice.DELETED]
+    if field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
+        todo.insert(0, advice.AT_ZERO)
+    if todo:
+        yield Fact("What to do", tuple(todo))
+    yield Fact("Read on", (advice.page_of(reason),))
+
+
+def _failures(one: Node) -> Iterator[Fact]:
+    """The last request that failed, and how many did since the start."""
+    if (last := one.node("lastFailure")) is not None:
+        reason, detail = last.text("reason"), last.text("detail", default="")
+        about = f" ({detail})" if detail else ""
+        told = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
+        yield Fact("Last failure", (told, advice.meaning(reason), advice.page_of(reason)))
+    if (failures := one.node("failures")) is not None:
+        counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
+        if counts:
+            yield Fact("Not served", (f"{counts}, since the start",))
+
+
+def _queue(one: Node) -> str:
+    queued = one.whole("queued")
+    depth = f" of at most {one.whole('queueDepth')}" if "queueDepth" in one else ""
+    if not queued:
+        return f"0{depth}"
+    held = f", {one.whole('heldBytes')} bytes of them are held" if "heldBytes" in one else ""
+    return f"{queued}{depth}, the first for {status.oldest(one)}{held}"
+
+
+def _silent(one: Node) -> tuple[str, ...]:
+    """Return the pods with requests that begin no response, the longest silence first."""
+    pods = [pod for pod in one.nodes("pods") if "silentSeconds" in pod]
+    pods.sort(key=lambda pod: -pod.number("silentSeconds"))
+    lines = [_silence(pod) for pod in pods[:LISTED_SILENT]]
+    more = len(pods) - len(lines)
+    return (*lines, f"and {more} more pod{'s' * (more > 1)}") if more else tuple(lines)
+
+
+def _silence(pod: Node) -> str:
+    count, seconds = pod.whole("inFlight"), pod.number("silentSeconds")
+    requests = "1 request" if count == 1 else f"{count} requests"
+    return f"{pod.text('address')} has had {requests} and begun no response for {seconds:.1f}s"
+
+
+#: What the words of ``readinessRule`` mean.
+_KUBERNETES_TOO: Final = "our own probe has to pass and Kubernetes to list the pod as ready: "
+_READINESS: Final = {
+    "probe": "our own probe is enough",
+    "exec-readiness-probe": f"{_KUBERNETES_TOO}exec-readiness-probe",
+    "startup-probe": f"{_KUBERNETES_TOO}startup-probe",
+    "kubernetes-policy": f"{_KUBERNETES_TOO}kubernetes-policy",
+}
+
+_FORECAST: Final = (
+    ("startSeconds", "a start takes {:.3g} s"),
+    ("drainSecondsPerRequest", "{:.3g} s from one request that leaves the queue to the next"),
+    ("expectedWaitSeconds", "a request that came now would wait {:.3g} s"),
+)
+
+
+def _forecast(forecast: Node) -> Iterator[Fact]:
+    said = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
+    if said:
+        yield Fact("Forecast", ("about: " + "; ".join(said),))
+
+
+# -- pods ------------------------------------------------------------------------------------------
+
+
+def _pod_row(pod: Node) -> tuple[str, ...]:
+    limit = str(pod.whole("limit")) if "limit" in pod else "inf"
+    return (
+        pod.text("address"),
+        pod.text("kubernetes", default="-"),
+        pod.text("probe", default="-"),
+        str(pod.whole("probeStatus")) if "probeStatus" in pod else "-",
+        _ago(pod, "lastProbeSecondsAgo"),
+        pod.text("state", default="-"),
+        _ago(pod, "stateSecondsAgo"),
+        pod.text("decision", default="-"),
+        pod.text("decidedBy", default="-"),
+        f"{pod.whole('inFlight')}/{limit}",
+        pod.text("lastError", default="-"),
+    )
+
+
+def _ago(of: Node, name: str) -> str:
+    return f"{of.number(name):.1f}s" if name in of else "-"
+
+
+def _rules(pods: Sequence[Node]) -> Iterator[Fact]:
+    """Each rule that decided about any of these pods, with its sentence, once."""
+    told = Counter(
+        (pod.text("decidedBy"), pod.text("explanation"))
+        for pod in pods
+        if "decidedBy" in pod and "explanation" in pod
+    )
+    for (rule, sentence), count in told.items():
+        yield Fact(rule, (f"({count}) {sentence}" if count < len(pods) else sentence,))
+
+
+def _style(pod: Node) -> str:
+    return {"use": "green", "wait": "yellow"}.get(pod.text("decision", default=""), "")
+
+
+# -- wake-ups --------------------------------------------------------------------------------------
+
+
+def _wake_up_row(wake_up: Node) -> tuple[str, ...]:
+    phases = wake_up.node("phases")
+    reached = phases.numbers() if phases is not None else ()
+    return (
+        wake_up.text("began", default="-"),
+        wake_up.text("outcome", default="under-way"),
+        f"{wake_up.number('seconds'):.3f}" if "seconds" in wake_up else "-",
+        str(wake_up.whole("requests")) if "requests" in wake_up else "-",
+        wake_up.text("pod", default="-"),
+        " ".join(f"{phase}+{seconds:.3f}" for phase, seconds in reached),
+    )
+
+
+# -- names that are not known ----------------------------------------------------------------------
+
+
+def key(words: str, given: str | None = None) -> tuple[str, str]:
+    """Return namespace and name as they are written; without a namespace it is ``default``.
+
+    Arguments:
+        given: the namespace, if it was given apart.
+
+    Raises:
+        ValueError: there are more slashes than one, nothing beside one, or two namespaces.
+    """
+    namespace, slash, name = words.rpartition("/")
+    if not name or (slash and not namespace) or "/" in namespace:
+        raise ValueError(f"expected NAMESPACE/REVISION or REVISION, got {words!r}")
+    if given and namespace not in ("", given):
+        raise ValueError(f"--namespace is {given!r}, and the revision is {words!r}")
+    return namespace or given or "default", name
+
+
+def near(answer: Node, namespace: str, name: str) -> list[str]:
+    """Return names that may have been meant, the likeliest first.
+
+    Arguments:
+        answer: of ``GET /api/v1/revisions``.
+
+    Raises:
+        ValueError: as ``page``.
+    """
+    known = [(one.text("namespace"), one.text("name")) for one in answer.nodes("revisions")]
+    whole = {f"{ns}/{revision}": None for ns, revision in known}
+    elsewhere = [f"{ns}/{revision}" for ns, revision in known if revision == name]
+    # Somebody who names a Service means its newest revision.
+    versions = [f"{ns}/{r}" for ns, r in known if ns == namespace and r.startswith(name)]
+    alike = get_close_matches(f"{namespace}/{name}", whole, n=OFFERED, cutoff=0.6)
+    return list(dict.fromkeys((*elsewhere, *sorted(versions, reverse=True), *alike)))[:OFFERED]

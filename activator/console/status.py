@@ -1,0 +1,135 @@
+"""``activator status``: all revisions of a running activator in one table.
+
+The client side of ``GET /api/v1/revisions``. Must not import any part of the server, nor know how
+an answer is asked for or drawn. Knative has no counterpart: its activator cannot be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from activator.console.responses import Node, printable
+from activator.console.screen import Page, Table
+from activator.console.staleness import not_ready
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One revision as the table shows it; the fields are its columns."""
+
+    revision: str
+    pods: str
+    in_flight: str
+    queued: str
+    oldest_waiter: str
+    state: str
+
+
+COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(Row))
+
+
+def read_rows(answer: Node) -> list[Row]:
+    """Return the rows of an answer, in its order.
+
+    Raises:
+        ValueError: the answer is not what the API is to send; names the field.
+    """
+    return [_row(one) for one in answer.nodes("revisions")]
+
+
+def page(rows: Sequence[Row], for_terminal: bool) -> Page:
+    """Return what there is to show."""
+    if for_terminal and not rows:
+        return ("No revision is known yet.",)
+    table = Table(
+        COLUMNS,
+        tuple(tuple(getattr(row, column.name) for column in fields(Row)) for row in rows),
+        right=frozenset(COLUMNS) - {"revision", "state"},
+        styles=tuple(map(_style, rows)),
+        caption="pods: healthy/ready/all - in flight: requests/capacity",
+    )
+    return (table,)
+
+
+def warnings(answer: Node) -> list[str]:
+    """Return what the activator says is wrong with its manifests or with itself, a line each."""
+    lines = []
+    try:
+        activator = answer.node("activator")
+        errors = activator.node("manifestErrors") if activator is not None else None
+        if activator is not None and (why := activator.text("notReadyReason", default="")):
+            lines.append(not_ready(why))
+    except ValueError:  # the table is shown all the same
+        return lines
+    if errors is not None:
+        lines += [f"{path}: {printable(str(why))}" for path, why in errors.items()]
+    return lines
+
+
+def _row(one: Node) -> Row:
+    pods = [pod for pod in one.nodes("pods") if pod.text("state", default="") != "gone"]
+    healthy = sum(pod.text("state", default="") == "healthy" for pod in pods)
+    ready = sum(pod.text("kubernetes", default="") == "ready" for pod in pods)
+    return Row(
+        revision=f"{one.text('namespace')}/{one.text('name')}",
+        pods=f"{healthy}/{ready}/{len(pods)}",
+        in_flight=f"{one.whole('inFlight')}/{capacity(one)}",
+        queued=str(one.whole("queued")),
+        oldest_waiter=oldest(one),
+        state=_state(one, pods),
+    )
+
+
+def deleted(one: Node) -> bool:
+    """Return whether the Revision object is gone; an older activator does not tell."""
+    return one.flag("deleted")
+
+
+def capacity(one: Node) -> str:
+    """Return a revision's capacity; ``inf`` is no limit."""
+    if "capacity" not in one:
+        return "inf"
+    number = one.whole("capacity")
+    return "inf" if number and one.whole("containerConcurrency", default=1) == 0 else str(number)
+
+
+def oldest(one: Node) -> str:
+    """Return how long the first in a revision's queue has waited."""
+    name = "oldestWaiterSeconds"
+    return f"{one.number(name):.1f}s" if name in one else "-"
+
+
+def _state(one: Node, pods: Sequence[Node]) -> str:
+    """Return what the revision does; while requests wait, why, in the activator's own words."""
+    if reason := one.text("reason", default=""):
+        detail = one.text("reasonDetail", default="")
+        return f"{reason}: {detail}" if detail else reason
+    if deleted(one):
+        return "deleted"
+    service = one.node("clusterIP")
+    if service is not None and service.flag("usable"):
+        return "serving by ClusterIP"
+    if any(pod.flag("usable") for pod in pods):
+        return "serving"
+    if out := _out(pods):
+        return f"{out} (nobody waits)"
+    return "starting" if pods else "scaled-to-zero"
+
+
+#: What the rules that keep a pod out for what it did are called as reasons to wait.
+_OUT: Final = {"probe-failed": "probe-failing", "answered-badly": "bad-answers"}
+
+
+def _out(pods: Sequence[Node]) -> str:
+    """Return why a request would wait although Kubernetes lists ready pods; empty for no such."""
+    ready = (pod for pod in pods if pod.text("kubernetes", default="") == "ready")
+    rules = (pod.text("decidedBy", default="") for pod in ready)
+    return next((_OUT[rule] for rule in rules if rule in _OUT), "")
+
+
+def _style(row: Row) -> str:
+    if row.state.startswith("serving"):
+        return "green"
+    return "yellow" if row.queued != "0" or row.state.endswith("(nobody waits)") else ""

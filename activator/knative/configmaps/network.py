@@ -1,0 +1,89 @@
+"""The ConfigMap ``config-network``: how pods are reached, and whether that is encrypted.
+
+Decides what its keys mean to an activator; the many others are the controllers' affair. Knows no
+throttler at work and no socket. Knative's counterpart: knative.dev/networking pkg/config, where
+an unknown mesh mode silently means auto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from activator.knative.configmaps.following import Reader, strictly
+from activator.settings.values import BOOLEAN, Kind
+from throttler.model import MeshMode
+
+NAME: Final = "config-network"
+
+MESH_MODE: Final = "mesh-compatibility-mode"
+POD_ADDRESSABILITY: Final = "enable-mesh-pod-addressability"
+INTERNAL_TLS: Final = "system-internal-tls"
+INTERNAL_ENCRYPTION: Final = "internal-encryption"
+
+#: A wrong value of these must never come down to plaintext: the start is refused.
+TLS_KEYS: Final = (INTERNAL_TLS, INTERNAL_ENCRYPTION)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """How pods are reached.
+
+    Attributes:
+        mesh_mode: by their own addresses, by the revision's ClusterIP, or as it turns out.
+        pod_addressability: whether pods in a mesh can be reached by their own addresses.
+        internal_tls: whether traffic inside of the cluster is encrypted.
+    """
+
+    mesh_mode: MeshMode = MeshMode.AUTO
+    pod_addressability: bool = False
+    internal_tls: bool = False
+
+
+def _mesh_mode(text: str) -> MeshMode:
+    return MeshMode(text.lower())
+
+
+def _enabled(text: str) -> bool:
+    words = {"": False, "disabled": False, "enabled": True}
+    if text.lower() not in words:
+        raise ValueError(f"unknown word: {text!r}")
+    return words[text.lower()]
+
+
+_MESH_MODE: Final = Kind(_mesh_mode, "auto, enabled or disabled", "MODE")
+_ENABLED: Final = Kind(_enabled, "enabled or disabled", "WORD")
+
+
+def read(reader: Reader, last_good: NetworkConfig, *, started: bool = True) -> NetworkConfig:
+    """Read the ConfigMap's keys (activator.knative.configmaps.following.Read).
+
+    Args:
+        reader: has the data.
+        last_good: what is in force.
+        started: whether it is settled already that this process starts, and how.
+    """
+    mode = reader.read(MESH_MODE, _MESH_MODE, MeshMode.AUTO)
+    mode = reader.settle(mode, last_good.mesh_mode)
+    addressable = reader.read(POD_ADDRESSABILITY, BOOLEAN, False)
+    addressable = reader.settle(addressable, last_good.pod_addressability)
+    # The old key can only turn it on, whatever the new one says, as in Knative.
+    encrypted = reader.read(INTERNAL_TLS, _ENABLED, False)
+    encrypted |= reader.read(INTERNAL_ENCRYPTION, BOOLEAN, False)
+    in_force = "enabled" if last_good.internal_tls else "disabled"
+    refused = "" if started else "there is no start with it"
+    encrypted = reader.settle(encrypted, last_good.internal_tls, in_force, refused)
+    return NetworkConfig(mode, addressable, encrypted)
+
+
+def parse(data: Mapping[str, str]) -> NetworkConfig:
+    """Read data in which nothing may be wrong.
+
+    Arguments:
+        data: the ConfigMap's data.
+
+    Raises:
+        ConfigMapError: it names each key and value that cannot be used, and what is accepted.
+    """
+    return strictly(read, data, NetworkConfig())

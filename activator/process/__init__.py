@@ -1,0 +1,1 @@
+"""What any long-running process needs: logs, outputs that may block, tasks, timers, sockets."""

@@ -1,0 +1,1 @@
+"""What is recorded of requests, revisions and pods: counters, events, failures, cold starts."""

@@ -1,0 +1,278 @@
+"""Reports the changes that a decision makes to pods, capacity and queues.
+
+Compares a revision before and after a call of the throttler, so that the throttler need not know
+of a log or of listeners. The log gets pods and capacity; the listeners also get queues. Changes
+nothing; knows neither HTTP nor Kubernetes. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from activator.records.change_log import ChangeLog, name_of
+from activator.records.events import EventKind, Events
+from throttler.capacity import MAX_CAPACITY
+from throttler.changes import Changes
+from throttler.errors import RevisionNotFound
+from throttler.health import PodState
+from throttler.model import RevisionID
+from throttler.pod import PodTracker
+from throttler.reason import Reason
+from throttler.revision import RevisionThrottler
+from throttler.throttler import Throttler
+
+_NOBODY: AbstractContextManager[None] = nullcontext()
+_LEAVING = (PodState.DRAINING, PodState.GONE)
+
+#: The state of a pod, and whether Kubernetes lists it as ready.
+_Look = tuple[str, bool]
+#: Returns what happened to a pod, for people. The second argument is the pod's earlier look.
+_Why = Callable[[PodTracker, _Look | None], str]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One that is not empty: since when, and how many waits there were in it."""
+
+    since: float
+    waits: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What can change about a revision."""
+
+    pods: dict[PodTracker, _Look]
+    capacity: int
+
+
+class Narration:
+    """Publishes what decisions change.
+
+    Arguments:
+        throttler: whose decisions.
+        events: the listeners.
+        log: gets changes of pods and capacities. While its level is above INFO and there is no
+            listener, nothing is compared.
+        clock: seconds, on which tickets arrive.
+        why: returns why requests of a revision wait, and a detail.
+    """
+
+    def __init__(
+        self,
+        throttler: Throttler,
+        events: Events,
+        log: ChangeLog,
+        clock: Callable[[], float],
+        why: Callable[[RevisionThrottler], tuple[Reason, str]],
+    ) -> None:
+        self._throttler = throttler
+        self._events = events
+        self._log = log
+        self._clock = clock
+        self._why = why
+        self._queues: dict[RevisionThrottler, _Queue] = {}
+        self._session = 0
+
+    # -- pods and capacity: each is entered around one decision ---------------------------------
+
+    def of_pod(self, pod: PodTracker, why: str) -> AbstractContextManager[None]:
+        """Report what a decision about one pod changes.
+
+        Arguments:
+            why: what happened, for people.
+        """
+        if not self._is_wanted():
+            return _NOBODY
+        of_others = f"{name_of(pod)}: {why}"
+
+        def reason(changed: PodTracker, _: _Look | None) -> str:
+            return why if changed is pod else of_others
+
+        return self._compared(lambda: pod.revision, reason, lambda _: of_others, (pod,))
+
+    def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
+        """Report what a decision about one revision changes; the decision may add the revision."""
+        if not self._is_wanted():
+            return _NOBODY
+
+        def reason(pod: PodTracker, was: _Look | None) -> str:
+            return _listing(pod, was) if was is None and not pod.is_service else why
+
+        return self._compared(lambda: self._find(revision), reason, lambda _: why)
+
+    def of_listing(self, revision: RevisionID) -> AbstractContextManager[None]:
+        """Report what a new list of Kubernetes changes, and how it now lists each pod."""
+        if not self._is_wanted():
+            return _NOBODY
+        return self._compared(lambda: self._find(revision), _listing, _listed)
+
+    @contextmanager
+    def of_all(self, why: str) -> Iterator[None]:
+        """Report what a decision about all revisions changes; O(pods)."""
+        revisions = list(self._throttler) if self._is_wanted() else []
+        before = [_look(revision) for revision in revisions]
+        yield
+        for revision, seen in zip(revisions, before, strict=True):
+            self._tell_difference(revision, seen, _look(revision), lambda *_: why, lambda _: why)
+
+    @contextmanager
+    def _compared(
+        self,
+        find: Callable[[], RevisionThrottler | None],
+        why: _Why,
+        why_capacity: Callable[[RevisionThrottler], str],
+        pods: Iterable[PodTracker] | None = None,
+    ) -> Iterator[None]:
+        before = _look(find(), pods)
+        yield
+        if (revision := find()) is not None:
+            after = _look(revision, pods)
+            self._tell_difference(revision, before, after, why, why_capacity)
+
+    def _is_wanted(self) -> bool:
+        return bool(self._events.listeners) or self._log.wanted
+
+    def _find(self, revision: RevisionID) -> RevisionThrottler | None:
+        try:
+            return self._throttler.find(*revision)
+        except RevisionNotFound:
+            return None
+
+    def _tell_difference(
+        self,
+        revision: RevisionThrottler,
+        before: _Seen,
+        after: _Seen,
+        why: _Why,
+        why_capacity: Callable[[RevisionThrottler], str],
+    ) -> None:
+        for pod, seen in after.pods.items():
+            was = before.pods.get(pod)
+            if seen != was and pod.state is not PodState.GONE:
+                self._tell_pod(pod, was[0] if was else None, why(pod, was))
+        if before.capacity != after.capacity:
+            self._log.capacity(revision, before.capacity, why_capacity(revision))
+            self._publish(
+                EventKind.CAPACITY_CHANGED,
+                revision,
+                {
+                    "was": _bounded(before.capacity),
+                    "capacity": _bounded(after.capacity),
+                    "inFlight": revision.in_flight,
+                },
+            )
+
+    def _tell_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
+        self._log.pod(pod, why)
+        if not self._events.listeners:
+            return
+        what = {
+            "address": pod.address,
+            "uid": pod.dest.uid,
+            "clusterIP": pod.is_service,
+            "was": was,
+            "state": pod.state.value,
+            "ready": _listed_as_ready(pod),
+            "why": why,
+        }
+        self._publish(EventKind.POD_CHANGED, pod.revision, what)
+
+    # -- queues: the caller has looked whether anybody listens ----------------------------------
+
+    def waits(self, revision: RevisionThrottler) -> None:
+        """Take that one more request waits."""
+        queues, breaker = self._known_queues(), revision.breaker
+        queue = queues.get(revision)
+        if queue is not None:
+            queue.waits += 1
+            return
+        # One that was there before anybody listened begins for the listener with its next waiter.
+        oldest = breaker.oldest()
+        since = self._clock() if oldest is None else oldest.arrived
+        queues[revision] = _Queue(since, breaker.waiting)
+        reason, detail = self._why(revision)
+        what = {"reason": reason.value, "detail": detail or None, "waiting": breaker.waiting}
+        self._publish(EventKind.QUEUE_BEGAN, revision, what)
+
+    def left(self, revision: RevisionThrottler) -> None:
+        """Take that requests may have left the queue, in whichever way."""
+        if revision.breaker.waiting:
+            return
+        if (queue := self._known_queues().pop(revision, None)) is not None:
+            seconds = round(max(0.0, self._clock() - queue.since), 6)
+            what = {"seconds": seconds, "waited": queue.waits}
+            self._publish(EventKind.QUEUE_ENDED, revision, what)
+
+    def gone(self, pods: Iterable[PodTracker]) -> None:
+        """Report pods that the throttler has removed."""
+        if not self._is_wanted():
+            return
+        for pod in pods:
+            # Only a draining pod can go (throttler.health.TRANSITIONS).
+            why = "it is not listed and has no request"
+            if pod.is_service:
+                why = "requests no longer need it"
+            if pod.taken_by is not None:
+                why = f"another revision, {pod.taken_by}, lists its address; it has no request"
+            self._tell_pod(pod, PodState.DRAINING.value, why)
+
+    def decided(self, changes: Changes) -> None:
+        """Record requests that leave queues, before the changes are carried out."""
+        leavers = (*changes.assigned, *changes.expired)
+        for revision in {ticket.revision: None for ticket in leavers}:
+            if revision is not None:
+                self.left(revision)
+
+    def _known_queues(self) -> dict[RevisionThrottler, _Queue]:
+        """Return the queues, without those of a time since which there was nobody to tell."""
+        if self._session != self._events.session:
+            self._session = self._events.session
+            self._queues.clear()
+        return self._queues
+
+    def _publish(self, kind: EventKind, revision: RevisionThrottler, what: dict[str, Any]) -> None:
+        self._events.publish(kind, revision.revision.id, what)
+
+
+def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None = None) -> _Seen:
+    """Return what there is to see; of the given pods, else of all that are known."""
+    if revision is None:
+        return _Seen({}, 0)
+    wanted = list(revision.pods() if pods is None else pods)
+    if revision.service is not None:
+        wanted.append(revision.service)
+    seen = {pod: (pod.state.value, _listed_as_ready(pod)) for pod in wanted}
+    return _Seen(seen, revision.capacity())
+
+
+def _listing(pod: PodTracker, was: _Look | None) -> str:
+    """Return what Kubernetes' list says of a pod that has changed by it."""
+    if pod.state in _LEAVING:
+        return "Kubernetes no longer lists it"
+    same = was is not None and was[1] == pod.ready and was[0] != PodState.DRAINING.value
+    if pod.is_service or same:
+        return "Kubernetes lists other pods than before"
+    return f"Kubernetes lists it as {'ready' if pod.ready else 'not ready'}"
+
+
+def _listed(revision: RevisionThrottler) -> str:
+    """Return how many pods Kubernetes lists for a revision."""
+    listed = [pod for pod in revision.pods() if pod.state not in _LEAVING]
+    ready = sum(pod.ready for pod in listed)
+    if not listed:
+        return "Kubernetes now lists no pod"
+    pods = f"{len(listed)} pod{'' if len(listed) == 1 else 's'}"
+    return f"Kubernetes now lists {pods}, {ready or 'none'} as ready"
+
+
+def _listed_as_ready(pod: PodTracker) -> bool:
+    return pod.ready and pod.state not in _LEAVING
+
+
+def _bounded(capacity: int) -> int | None:
+    """Return a capacity as the API says it: None without a limit."""
+    return None if capacity == MAX_CAPACITY else capacity

@@ -1,0 +1,1 @@
+"""The settings of the process: flags, environment, defaults, and the values they may have."""

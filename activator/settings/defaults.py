@@ -1,0 +1,57 @@
+"""Defaults that follow from the machine, or from settings further up in the table.
+
+Must not know the table itself (activator/settings/config.py).
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Final
+
+from activator.settings import values
+from activator.settings.setting import Derived, Sources
+
+RESOLV_CONF: Final = Path("/etc/resolv.conf")
+_USUAL_DOMAIN: Final = "cluster.local"
+
+
+def _host_name(sources: Sources) -> str:
+    return socket.gethostname() or "localhost"
+
+
+def _bind_address(sources: Sources) -> str:
+    return str(sources.known.get("bind", "127.0.0.1"))
+
+
+def _cluster_domain(sources: Sources) -> str:
+    """The first search domain that starts with ``svc.``, as Knative's pkg/network/domain.go."""
+    try:
+        lines = sources.resolv_conf.read_text(errors="replace").splitlines()
+    except OSError:
+        return _USUAL_DOMAIN
+    searches = (words for line in lines if (words := line.split()) and words[0] == "search")
+    for domain in (word for words in searches for word in words[1:]):
+        if domain.startswith("svc."):
+            try:
+                return values.DOMAIN.parse(domain.removeprefix("svc."))
+            except ValueError:
+                continue
+    return _USUAL_DOMAIN
+
+
+def _autoscaler_url(sources: Sources) -> str:
+    known = sources.known
+    if "system_namespace" not in known or "cluster_domain" not in known:
+        return ""  # one of them is wrong, and the start is refused for that
+    return f"ws://autoscaler.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
+
+
+HOST_NAME: Final = Derived("the host's name", _host_name)
+BIND: Final = Derived("the value of `--bind`", _bind_address)
+CLUSTER_DOMAIN: Final = Derived(
+    "the `svc.` search domain of resolv.conf, else cluster.local", _cluster_domain
+)
+AUTOSCALER_URL: Final = Derived(
+    "ws://autoscaler.SYSTEM_NAMESPACE.svc.CLUSTER_DOMAIN:8080", _autoscaler_url
+)

@@ -1,0 +1,193 @@
+"""Encryption inside of the cluster: what we present, and what a pod has to present.
+
+From one Secret and the trust bundles, as they are now. Whatever cannot be used is told, and what
+was in force stays. Knows no Kubernetes, no listener and no pool. Knative's counterparts:
+pkg/activator/certificate, knative.dev/networking pkg/certificates/constants.go.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from activator.settings.tls_parameters import TlsParameterError, TlsParameters
+from activator.tls.certificates import (
+    CertificateError,
+    ServerTls,
+    read_certificates,
+    server_context,
+    trust,
+)
+from activator.tls.negotiated import HTTP1, HTTP2
+
+logger = logging.getLogger(__name__)
+
+SECRET: Final = "routing-serving-certs"
+CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
+#: What each pod's certificate is valid for, and which host we ask for.
+DATA_PLANE: Final = "data-plane.knative.dev"
+#: Ports of pods and of their Services (pkg/networking/constants.go).
+POD_PORT: Final = 8112
+SERVICE_PORT: Final = 443
+
+
+class InternalTlsError(Exception):
+    """There is no certificate to start with; the text says what is missing and where."""
+
+
+class PodTls:
+    """How a pod has to prove who it is.
+
+    Attributes:
+        context: for new connections; replaced when the roots change.
+        http2_context: the same for those that are to speak HTTP/2.
+    """
+
+    server_name = DATA_PLANE
+
+    def __init__(self) -> None:
+        self.trust(frozenset())
+
+    def trust(self, roots: frozenset[str]) -> None:
+        """Verify new connections by these."""
+        self.context = _pod_context(roots, HTTP1)
+        self.http2_context = _pod_context(roots, HTTP2)
+
+    def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
+        """Return why a pod, whose certificate is valid, is none of this namespace; or nothing.
+
+        All pods are valid for the one host; what parts the namespaces is a second name.
+        """
+        wanted = f"kn-user-{namespace.lower()}"
+        certificate = handshake.getpeercert() or {}
+        names = [name[1] for name in certificate.get("subjectAltName", ()) if name[0] == "DNS"]
+        if wanted in names:
+            return ""
+        return f"the certificate is for {', '.join(map(str, names))} and not for {wanted}"
+
+
+def _pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.hostname_checks_common_name = False
+    # Whatever is given is a root, also one that another has signed; Go sees it so as well.
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols([protocol])
+    trust(context, sorted(roots))
+    return context
+
+
+class InternalTls:
+    """What the Secret and the trust bundles add up to.
+
+    Arguments:
+        parameters: what the listener takes.
+        namespace: of the Secret, to name it in messages.
+
+    Attributes:
+        pods: how pods are verified.
+        server: the listener's side; there after ``start``.
+        on_withdrawn: called when a root that connections were made under is trusted no more.
+    """
+
+    server: ServerTls
+
+    def __init__(self, parameters: TlsParameters, namespace: str) -> None:
+        self._parameters = parameters
+        self._namespace = namespace
+        self._secret_name = f"Secret {namespace}/{SECRET}"
+        self.pods = PodTls()
+        self.on_withdrawn: Callable[[], None] = lambda: None
+        self.started = False
+        self._secret: Mapping[str, bytes] = {}
+        self._bundles: tuple[str, ...] = ()
+        self._roots: frozenset[str] = frozenset()
+        self._known_ca: frozenset[str] = frozenset()
+
+    def start(self) -> None:
+        """Begin with what is known by now.
+
+        Raises:
+            InternalTlsError: there is no Secret, or it cannot be used.
+        """
+        if not self._secret:
+            raise InternalTlsError(
+                f"{self._secret_name} is missing: system-internal-tls is enabled in "
+                f"config-network, which needs it for port 8112. Knative's controller makes it "
+                f"where cert-manager is installed; by hand: kubectl create secret generic {SECRET} "
+                f"-n {self._namespace} --from-file=tls.crt=FILE --from-file=tls.key=FILE "
+                f"--from-file=ca.crt=FILE, the last by which pods are verified"
+            )
+        try:
+            context = self._server_context()
+        except (CertificateError, TlsParameterError) as error:
+            raise InternalTlsError(f"{self._secret_name} cannot be used: {error}") from None
+        for note in self._parameters.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
+            logger.warning("TLS on port 8112: %s", note)
+        self.server = ServerTls(context)
+        self.started = True
+        self._renew_roots()
+        if not self._roots:
+            logger.warning(
+                "no pod can be verified: %s has no %s, and there is no trust bundle",
+                self._secret_name,
+                CA,
+            )
+
+    def set_secret(self, data: Mapping[str, bytes]) -> None:
+        """Take the Secret's data; empty if there is none any more."""
+        if not self.started:
+            self._secret = data
+            return
+        if not data:
+            logger.warning("%s is gone; the last one stays in force", self._secret_name)
+            return
+        self._secret = data
+        try:
+            self.server.replace(self._server_context())
+        except (CertificateError, TlsParameterError) as error:
+            logger.warning("%s: the last certificate stays in force: %s", self._secret_name, error)
+        else:
+            logger.info("%s: its certificate is in force", self._secret_name)
+        self._renew_roots()
+
+    def set_bundles(self, pems: tuple[str, ...]) -> None:
+        """Take all trust bundles."""
+        self._bundles = pems
+        if self.started:
+            self._renew_roots()
+
+    def _server_context(self) -> ssl.SSLContext:
+        data = self._secret
+        for key in (CERTIFICATE, KEY):
+            if not data.get(key):
+                raise CertificateError(f"it has no {key}")
+        return server_context(self._parameters, data[CERTIFICATE], data[KEY], alpn=(HTTP2, HTTP1))
+
+    def _renew_roots(self) -> None:
+        """Trust what is to be trusted now. While a part of it cannot be read, nothing that was
+        trusted is dropped: it may be in that part."""
+        roots, whole = frozenset[str](), True
+        for where, pem in self._sources():
+            try:
+                roots |= read_certificates(pem)
+            except CertificateError as error:
+                whole = False
+                logger.warning("%s is ignored, and what was trusted stays: %s", where, error)
+        if not whole:
+            roots |= self._roots
+        if roots == self._roots:
+            return
+        withdrawn = self._roots - roots
+        self.pods.trust(roots)
+        self._roots = roots
+        logger.info("roots by which pods are verified: %d", len(roots))
+        if withdrawn:
+            self.on_withdrawn()
+
+    def _sources(self) -> list[tuple[str, bytes]]:
+        ca = self._secret.get(CA, b"")
+        found = [(f"{self._secret_name}: {CA}", ca)] if ca.strip() else []
+        return found + [("a trust bundle", pem.encode()) for pem in self._bundles if pem.strip()]

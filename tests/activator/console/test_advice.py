@@ -1,0 +1,62 @@
+"""What people are told of a reason."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from activator.admin.views import WAITING
+from activator.console.advice import meaning, page_of, what_to_do
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_each_reason_to_wait_is_explained(reason):
+    lines = what_to_do(reason, "shop", "cart-00007")
+    assert meaning(reason).endswith(".")
+    assert (ROOT / page_of(reason)).exists()
+    assert lines[-1].startswith("kubectl ")
+    assert "{" not in "".join(lines)
+    if reason != "autoscaler-unreachable":
+        assert "-n shop -l serving.knative.dev/revision=cart-00007" in lines[-1]
+
+
+def test_pods_that_are_not_ready_are_shown_container_by_container():
+    """`kubectl get pods` shows only READY 1/2, not which of the two is ready."""
+    commands = [
+        shlex.split(line)
+        for line in what_to_do("pods-not-ready", "shop", "cart-00007")
+        if line.startswith("kubectl ")
+    ]
+    *select, output, columns = commands[0]
+    assert select == shlex.split(
+        "kubectl get pods -n shop -l serving.knative.dev/revision=cart-00007"
+    )
+    assert output == "-o"
+    named = dict(each.split(":") for each in columns.removeprefix("custom-columns=").split(","))
+    assert named == {
+        "POD": ".metadata.name",
+        "IP": ".status.podIP",
+        "CONTAINER": ".status.containerStatuses[*].name",
+        "READY": ".status.containerStatuses[*].ready",
+    }
+
+
+def test_names_cannot_add_to_the_command_that_is_shown():
+    lines = what_to_do("no-endpoints", "a;b", "$(c)")
+    assert "-n 'a;b' -l serving.knative.dev/revision='$(c)'" in lines[-1]
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in WAITING])
+def test_a_folder_in_place_of_a_cluster_has_no_kubectl(reason):
+    told = " ".join(what_to_do(reason, "shop", "cart-00007", "/srv/{objects}"))
+    assert "kubectl" not in told
+    assert told.endswith("/srv/{objects}") or reason == "autoscaler-unreachable"
+
+
+def test_a_word_of_a_newer_activator_is_shown_without_advice():
+    assert meaning("never-heard-of") == ""
+    assert what_to_do("never-heard-of", "a", "b") == []

@@ -1,0 +1,262 @@
+"""Questions to an admin side, from what is asked to what is shown."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import httpx
+import pytest
+import respx
+
+from activator.console.client import NotKnown
+from activator.console.commands import Explain, Status, run
+from activator.console.responses import UnexpectedAnswer
+
+ROOT = Path(__file__).parents[3]
+URL = "http://127.0.0.1:18080"
+REVISIONS = URL + "/api/v1/revisions"
+HELLO = {
+    "namespace": "default",
+    "name": "hello-00001",
+    "containerConcurrency": 0,
+    "capacity": 0,
+    "inFlight": 0,
+    "queued": 0,
+    "pods": [],
+}
+UNKNOWN = {"status_code": 404, "headers": {"Content-Type": "application/problem+json"}}
+
+
+def ask(question, as_json=False):
+    out = io.StringIO()
+    warnings = run(URL, question, as_json, again=False, out=out)
+    return out.getvalue(), warnings
+
+
+@respx.mock
+@pytest.mark.parametrize(
+    ("namespace", "path"), [(None, REVISIONS), ("a b&", f"{REVISIONS}?namespace=a%20b%26")]
+)
+def test_status_asks_for_all_or_for_one_namespace(namespace, path):
+    answer = {"revisions": [HELLO], "activator": {"notReadyReason": "draining"}}
+    route = respx.get(path).respond(json=answer)
+    text, warnings = ask(Status(namespace))
+    assert "default/hello-00001" in text
+    assert warnings == ["not ready: draining"]
+    assert str(route.calls[0].request.url) == path
+
+
+@respx.mock
+@pytest.mark.parametrize("known", [[], [HELLO]])
+def test_a_namespace_without_a_revision_is_said_to_have_none(known):
+    respx.get(REVISIONS).respond(json={"revisions": known})
+    none = [] if known else ["no revision is known in the namespace 'nosuch'"]
+    assert ask(Status("nosuch"))[1] == none
+
+
+@respx.mock
+def test_explain_says_what_the_activator_knows():
+    respx.get(f"{REVISIONS}/default/hello").respond(json=HELLO)
+    activator = respx.get(URL + "/api/v1/activator")
+    activator.respond(json={"autoscaler": {"connected": True}})
+    assert "Activator  the autoscaler is connected\n" in ask(Explain("default", "hello"))[0]
+    for older in (UNKNOWN, {"text": "[]"}):
+        activator.respond(**older)
+        assert "Activator" not in ask(Explain("default", "hello"))[0]
+
+
+@respx.mock
+def test_explain_asks_for_one_and_prints_the_page_or_the_raw_answer():
+    raw = json.dumps(HELLO, indent=3)
+    respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
+    respx.get(f"{REVISIONS}/a%2Fb/hello").respond(text=raw)
+    assert ask(Explain("a/b", "hello"))[0].startswith("default/hello-00001: no request waits")
+    assert ask(Explain("a/b", "hello"), as_json=True) == (raw + "\n", [])
+
+
+@respx.mock
+@pytest.mark.parametrize(
+    ("revisions", "meant"),
+    [([HELLO], " Did you mean default/hello-00001?"), ([], "")],
+)
+def test_a_revision_that_is_not_known(revisions, meant):
+    respx.get(f"{REVISIONS}/default/hello").respond(**UNKNOWN)
+    respx.get(REVISIONS).respond(json={"revisions": revisions})
+    with pytest.raises(NotKnown) as caught:
+        ask(Explain("default", "hello"))
+    first = f"the activator knows no revision default/hello.{meant}"
+    assert str(caught.value).splitlines()[0] == first
+
+
+@respx.mock
+@pytest.mark.parametrize("text", ["<html>", "[]", "{}", '{"queued": "many"}'])
+@pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
+def test_what_is_no_activators_answer_is_named(question, text):
+    respx.get(URL + question.path).respond(text=text)
+    respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
+    with pytest.raises(UnexpectedAnswer, match="not an activator's admin side"):
+        ask(question)
+
+
+@respx.mock
+@pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
+def test_who_knows_no_revisions_at_all_is_no_activator(question):
+    respx.get(url__startswith=URL).respond(**UNKNOWN)
+    with pytest.raises(UnexpectedAnswer, match="not an activator's admin side"):
+        ask(question)
+
+
+def watched(question, monkeypatch, looks) -> str:
+    """What a watch writes that looks so many times."""
+    left = iter([False] * (looks - 1))
+    monkeypatch.setattr("activator.console.watch.Event.wait", lambda *_: next(left, True))
+    out = io.StringIO()
+    run(URL, question, as_json=False, again=True, out=out)
+    return out.getvalue()
+
+
+@respx.mock
+@pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
+def test_a_watch_tells_of_files_that_are_wrong_while_they_are(question, monkeypatch):
+    answers = [{"manifestErrors": errors} for errors in ({}, {"a.yaml": "line 3"}, {})]
+    if isinstance(question, Status):
+        answers = [{"revisions": [HELLO], "activator": one} for one in answers]
+    else:
+        respx.get(URL + question.path).respond(json=HELLO)
+    asked = respx.get(URL + (question.besides or question.path))
+    asked.side_effect = [httpx.Response(200, json=one) for one in answers]
+    blocks = watched(question, monkeypatch, looks=3).split("--- ")[1:]
+    assert ["a.yaml: line 3" in block for block in blocks] == [False, True, False]
+
+
+class Server:
+    """Answers every GET with ``answer``, on a port of its own that it can come back to."""
+
+    def __init__(self, answer: dict) -> None:
+        self.answer = answer
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = json.dumps(server.answer).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        # Its sockets' SO_REUSEADDR lets it listen where it did a moment ago.
+        self._http = HTTPServer(("127.0.0.1", self.port), Handler)
+        self.port = self._http.server_port
+        self._thread = Thread(target=self._http.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server():
+    made = Server(HELLO)
+    yield made
+    made.stop()
+
+
+#: A shell without job control starts what it puts into the background with SIGINT ignored, and that
+#: is inherited.
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from activator.cli import main
+sys.exit(main())
+"""
+
+
+class Terminal:
+    """A command in a terminal."""
+
+    def __init__(self, *words: str, columns: int = 100) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, columns, 0, 0))
+        environment = {**os.environ, "TERM": "xterm"}
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            environment.pop(name, None)
+        command = [sys.executable, "-c", PROGRAM, *words]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def until(self, text: str) -> str:
+        """Read until the text has come; return all since the last call."""
+        while text not in self.seen:
+            assert select.select([self._ours], [], [], 60)[0], f"no {text!r} in {self.seen!r}"
+            self.seen += os.read(self._ours, 65536).decode()
+        before, self.seen = self.seen, ""
+        return before
+
+    def end(self) -> int:
+        status = self.process.wait(60)
+        os.close(self._ours)
+        return status
+
+
+def test_a_terminal_gets_a_drawn_page(server):
+    terminal = Terminal("explain", "hello-00001", "--admin-url", f"http://127.0.0.1:{server.port}")
+    seen = terminal.until("In flight")
+    assert "\x1b[1mdefault/hello-00001: no request waits" in seen
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_addresses_rules_and_phases_are_whole_in_every_terminal(server, columns):
+    pod = {
+        "address": "192.168.100.101:8012",
+        "kubernetes": "not-ready",
+        "inFlight": 0,
+        "decidedBy": "exec-readiness-probe",
+        "lastError": "status 503",
+    }
+    wake_up = {"began": "2026-01-02T03:04:05.678Z", "phases": {"probe-passed": 2, "first-byte": 3}}
+    server.answer = HELLO | {"pods": [pod], "wakeUps": [wake_up]}
+    url = f"http://127.0.0.1:{server.port}"
+    terminal = Terminal("explain", "hello-00001", "--admin-url", url, columns=columns)
+    seen = terminal.until("first-byte+3.000")
+    for words in (*pod.values(), wake_up["began"], "probe-passed+2.000"):
+        assert str(words) in seen
+    assert terminal.end() == 0
+
+
+def test_a_watch_survives_a_restart_and_ends_with_ctrl_c(server):
+    url = f"http://127.0.0.1:{server.port}"
+    terminal = Terminal("explain", "hello-00001", "--watch", "--admin-url", url)
+    terminal.until("no request waits")
+    server.stop()
+    terminal.until("no activator answers at")
+    server.answer = HELLO | {"queued": 3, "reason": "no-endpoints"}
+    server.start()
+    terminal.until("3 requests wait, no-endpoints")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130

@@ -1,0 +1,310 @@
+"""What ``activator explain`` shows of a revision in each state that users ask about."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from activator.admin.api import detail_view, revision_view
+from activator.console import explain
+from activator.console.responses import parse
+from activator.console.screen import Table, plain
+from tests.activator.telemetry.world import World
+from throttler.model import AppProtocol, ReadinessRule
+
+COLUMNS = (
+    "custom-columns=POD:.metadata.name,IP:.status.podIP,"
+    "CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready"
+)
+POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def view(world, throttler, **more):
+    """What a real activator answers, and what other parts of one add."""
+    return revision_view(throttler, world.clock.now) | more
+
+
+def shown(answer, **activator) -> list[str]:
+    page = explain.page(parse(json.dumps(answer)), parse(json.dumps(activator)))
+    return plain(page).splitlines()
+
+
+def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
+    throttler = world.revision(readiness=ReadinessRule.EXEC_READINESS_PROBE)
+    (pod, _) = world.pods(throttler, not_ready=(POD, OTHER))
+    world.driver.probe_passed(pod, pod.epoch)
+    world.clock.now += 1
+    world.request(throttler, 700)
+    world.request(throttler)
+    world.clock.now += 2.5
+    assert shown(view(world, throttler)) == [
+        "default/hello: 2 requests wait, pods-not-ready",
+        "",
+        "Reason      Pods are listed, but none may be used yet. (probe passed, not "
+        "listed as ready)",
+        "What to do  The table of pods shows the rule that keeps each pod from use. To see which "
+        "container is not ready:",
+        "            kubectl get pods -n default -l serving.knative.dev/revision=hello "
+        f"-o '{COLUMNS}'",
+        "            To see why it is not ready:",
+        "            kubectl describe pods -n default -l serving.knative.dev/revision=hello",
+        "Read on     docs/reasons/pods-not-ready.md",
+        "Queue       2 of at most 10000, the first for 2.5s, 700 bytes of them are held",
+        "In flight   0 of 0",
+        "Capacity    0 usable pods × 2 = 0",
+        "Readiness   our own probe has to pass and Kubernetes to list the pod as ready: "
+        "exec-readiness-probe",
+        "",
+        "ADDRESS        KUBERNETES  PROBE    STATUS  PROBED  STATE    SINCE  DECISION  DECIDED-BY"
+        "            IN-FLIGHT  LAST-ERROR",
+        "10.0.0.1:8012  not-ready   passed   200     3.5s    healthy  3.5s   wait      "
+        "exec-readiness-probe  0/2        -",
+        "10.0.0.2:8012  not-ready   unknown  -       -       probing  3.5s   wait      "
+        "awaiting-probe        0/2        -",
+        "",
+        "exec-readiness-probe  (1) Waits: our own probe passed, but Kubernetes does not list the "
+        "pod as ready. Its readiness counts here because a container has an exec readiness probe, "
+        "which queue-proxy cannot run.",
+        "awaiting-probe        (1) Waits for an answer to our own probe: there is none since "
+        "Kubernetes lists it as it does.",
+    ]
+
+
+def test_a_revision_at_zero(world):
+    assert shown(view(world, world.revision())) == [
+        "default/hello: no request waits, a new one would",
+        "",
+        "Queue      0 of at most 10000",
+        "In flight  0 of 0",
+        "Capacity   0 usable pods × 2 = 0",
+        "Readiness  our own probe is enough",
+    ]
+
+
+def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world):
+    zero = detail_view(world.revision(), world.driver.wake_ups, world.clock.now)
+    lines = shown(zero)
+    assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
+    assert lines[2:4] == [
+        "Reason      Kubernetes lists no pod of this revision.",
+        "What to do  Nothing while nobody waits: the first request of a service at zero starts a "
+        "pod.",
+    ]
+    lines = shown(zero, manifests={"folder": "/srv/objects"})
+    assert lines[3].startswith("What to do  A pod is known once an Endpoints object")
+    assert lines[4] == "            /srv/objects"
+    assert not any("kubectl" in line for line in lines)
+    full = world.revision("full")
+    world.healthy(full, POD)
+    for _ in range(2):
+        world.request(full)
+    lines = shown(detail_view(full, world.driver.wake_ups, world.clock.now))
+    assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
+
+
+def test_a_deleted_revision_is_told_as_such_and_no_pod_of_it_is_awaited(world):
+    throttler = world.revision()
+    ticket = world.request(throttler)
+    world.driver.throttler.delete_revision(throttler.revision.id)
+    lines = shown(view(world, throttler))
+    assert lines[0] == "default/hello: 1 request waits, no-endpoints"
+    assert lines[2].endswith("lists no pod of this revision. (the revision was deleted)")
+    assert lines[3].startswith("What to do  Apply the Revision again")
+    assert not any("kubectl" in line for line in lines)
+    throttler.cancel(ticket, world.clock.now)
+    lines = shown(detail_view(throttler, world.driver.wake_ups, world.clock.now))
+    assert lines[0] == "default/hello: deleted; no request waits, a new one would be answered 404"
+
+
+def test_why_the_last_request_failed(world):
+    failed = {
+        "secondsAgo": 3.21,
+        "status": 502,
+        "reason": "upstream-failed",
+        "detail": "10.0.0.1:8012: closed",
+    }
+    answer = view(world, world.revision(), lastFailure=failed, failures={"upstream-failed": 3})
+    lines = shown(answer)
+    first = lines.index(
+        "Last failure  502 upstream-failed (10.0.0.1:8012: closed), 3.2s ago",
+    )
+    assert [line.strip() for line in lines[first + 1 : first + 4]] == [
+        "The pod failed with the request in its hands.",
+        "docs/reasons/upstream-failed.md",
+        "Not served    3 upstream-failed, since the start",
+    ]
+
+
+def test_all_pods_are_full(world):
+    throttler = world.revision()
+    world.healthy(throttler, POD, OTHER)
+    addresses = {AppProtocol.HTTP1: frozenset(("10.9.9.8", "10.9.9.9"))}
+    world.driver.set_activators(throttler.revision.id, addresses)
+    for _ in range(5):
+        world.request(throttler)
+    lines = shown(view(world, throttler))
+    assert lines[0] == "default/hello: 1 request waits, at-capacity"
+    assert lines[2] == (
+        "Reason      All pods have as many requests as they may have at a time. (4/4)"
+    )
+    assert (
+        "Capacity    2 usable pods × 2 = 4; our share as activator 2 of 2: 1 pod (2) × 2 = 2, "
+        "others are borrowed beyond that" in lines
+    )
+    assert lines[-2].startswith("beyond-share  (1) Used once all pods of our own share are full")
+
+
+def test_pods_that_have_requests_and_begin_no_response(world):
+    throttler = world.revision()
+    world.healthy(throttler, *(f"10.0.0.{number}:8012" for number in range(1, 8)))
+    for _ in range(2):
+        world.request(throttler)
+        world.clock.now += 7
+    assert [line for line in shown(view(world, throttler)) if "begun no response" in line] == [
+        "Silent     10.0.0.1:8012 has had 2 requests and begun no response for 14.0s"
+    ]
+    for _ in range(9):
+        world.request(throttler)
+    world.clock.now += 5
+    lines = shown(view(world, throttler))
+    first = next(n for n, line in enumerate(lines) if line.startswith("Silent"))
+    assert lines[first].endswith("10.0.0.1:8012 has had 2 requests and begun no response for 19.0s")
+    assert lines[first + 4].endswith("has had 2 requests and begun no response for 5.0s")
+    assert lines[first + 5].strip() == "and 1 more pod"
+
+
+def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
+    throttler = world.revision(concurrency=0)
+    world.driver.set_service(throttler.revision.id, {AppProtocol.HTTP1: "10.96.0.5:80"})
+    (pod,) = world.pods(throttler, POD)
+    world.driver.probe_failed(pod, pod.epoch, "status 503", 503)
+    world.driver.probe_passed(throttler.service, throttler.service.epoch)
+    world.request(throttler)
+    lines = [line.split() for line in shown(view(world, throttler))]
+    assert ["10.0.0.1:8012", "ready", "failed", "503", "0.0s", "probing", "0.0s", "wait"] in [
+        line[:8] for line in lines
+    ]
+    assert ["10.96.0.5:80", "service", "passed", "200", "0.0s", "healthy", "0.0s", "use"] in [
+        line[:8] for line in lines
+    ]
+    way = "1 ready pod without limit (containerConcurrency is 0), by way of the ClusterIP"
+    assert f"Capacity   {way}" in shown(view(world, throttler))
+
+
+def test_forecast_and_wake_ups_where_an_activator_tells_them(world):
+    wake_up = {
+        "began": "2026-01-02T03:04:05.678Z",
+        "outcome": "served",
+        "seconds": 1.5234,
+        "requests": 3,
+        "pod": POD,
+        "phases": {"stat-sent": 0.001, "address": 0.8, "first-byte": 1.5234},
+        "probeAheadSeconds": None,
+    }
+    under_way = {"began": "2026-01-02T04:04:05.678Z", "outcome": None, "phases": {}}
+    forecast = {"startSeconds": 1.2, "drainSecondsPerRequest": None, "expectedWaitSeconds": 2}
+    answer = view(world, world.revision(), wakeUps=[under_way, wake_up], forecast=forecast)
+    lines = shown(answer)
+    assert "Forecast   about: a start takes 1.2 s; a request that came now would wait 2 s" in lines
+    assert lines[-3:] == [
+        "WAKE-UP                   OUTCOME    SECONDS  REQUESTS  POD            PHASES",
+        "2026-01-02T04:04:05.678Z  under-way  -        -         -",
+        "2026-01-02T03:04:05.678Z  served     1.523    3         10.0.0.1:8012  stat-sent+0.001 "
+        "address+0.800 first-byte+1.523",
+    ]
+
+
+def test_an_older_activator_tells_less(world):
+    throttler = world.revision()
+    world.healthy(throttler, POD)
+    answer = view(world, throttler)
+    for name in ("readinessRule", "capacityBreakdown", "clusterIP"):
+        del answer[name]
+    for name in ("decision", "decidedBy", "explanation", "probeStatus", "stateSecondsAgo"):
+        del answer["pods"][0][name]
+    lines = shown(answer)
+    assert lines[-1].split() == [
+        *(POD, "ready", "passed", "-", "0.0s", "healthy", "-", "-", "-", "0/2", "-")
+    ]
+
+
+def test_pods_are_coloured_by_what_follows(world):
+    throttler = world.revision()
+    world.healthy(throttler, POD)
+    world.pods(throttler, POD, not_ready=(OTHER,))
+    page = explain.page(parse(json.dumps(view(world, throttler))))
+    (table,) = [part for part in page if isinstance(part, Table)]
+    assert table.styles == ("green", "yellow")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+FULL = World()
+PODS = FULL.revision()
+FULL.healthy(PODS, POD)
+for _number in range(3):
+    FULL.request(PODS)
+EXTRA = {"forecast": {"startSeconds": 1}, "wakeUps": [{"phases": {"a": 1}, "seconds": 1}]}
+ANSWER = view(FULL, PODS, **EXTRA)
+FIELDS = sorted(ANSWER)
+POD_FIELDS = sorted(ANSWER["pods"][0])
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), JSON),
+    st.dictionaries(st.sampled_from(POD_FIELDS), JSON),
+)
+def test_any_value_in_any_field_gives_a_page_or_says_what_is_wrong(changes, pod_changes):
+    pod = ANSWER["pods"][0] | pod_changes
+    try:
+        page = explain.page(parse(json.dumps(ANSWER | {"pods": [pod]} | changes)))
+    except ValueError:
+        return
+    assert plain(page).isprintable() or all(line.isprintable() for line in plain(page).split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("hello", ("default", "hello")), ("shop/hello", ("shop", "hello"))],
+)
+def test_without_a_namespace_it_is_default(words, found):
+    assert explain.key(words) == found
+
+
+def test_a_namespace_that_is_given_apart():
+    assert explain.key("hello", "shop") == explain.key("shop/hello", "shop") == ("shop", "hello")
+    with pytest.raises(ValueError, match="--namespace is 'shop', and the revision is 'a/hello'"):
+        explain.key("a/hello", "shop")
+
+
+@pytest.mark.parametrize("words", ["", "/", "a/", "/a", "a/b/c"])
+def test_other_words_are_no_revision(words):
+    with pytest.raises(ValueError, match="expected NAMESPACE/REVISION or REVISION"):
+        explain.key(words)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered"),
+    [
+        (("default", "helo-00001"), ["default/hello-00001", "default/hello-00002"]),
+        (("default", "hello"), ["default/hello-00002", "default/hello-00001"]),
+        (("default", "cart-00001"), ["shop/cart-00001"]),
+        (("default", "zzz"), []),
+    ],
+)
+def test_names_that_may_have_been_meant(wanted, offered):
+    known = (("default", "hello-00001"), ("default", "hello-00002"), ("shop", "cart-00001"))
+    answer = {"revisions": [{"namespace": ns, "name": name} for ns, name in known]}
+    assert explain.near(parse(json.dumps(answer)), *wanted)[: len(offered) or 1] == offered

@@ -1,0 +1,207 @@
+"""What ``activator status`` makes of an admin side's answers, and of others'."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from activator.console import status
+from activator.console.responses import parse
+from activator.console.screen import plain
+
+
+def revision(**changes):
+    one = {
+        "namespace": "default",
+        "name": "hello",
+        "uid": "u1",
+        "containerConcurrency": 2,
+        "protocol": "http1",
+        "timeoutSeconds": 300,
+        "capacity": 2,
+        "inFlight": 2,
+        "queued": 3,
+        "oldestWaiterSeconds": 1.26,
+        "queueDepth": 10000,
+        "reason": "at-capacity",
+        "reasonDetail": "2/2",
+        "reachableHealthyPods": 1,
+        "activatorIndex": 0,
+        "activatorCount": 1,
+        "pods": [pod(), PROBING],
+    }
+    return one | changes
+
+
+def pod(**changes):
+    one = {
+        "address": "127.0.0.11:8012",
+        "uid": "p1",
+        "kubernetes": "ready",
+        "probe": "passed",
+        "state": "healthy",
+        "usable": True,
+        "inFlight": 2,
+        "limit": 2,
+        "lastError": None,
+        "inSlice": True,
+    }
+    return one | changes
+
+
+PROBING = pod(kubernetes="not-ready", state="probing", usable=False)
+
+
+def answer(*revisions) -> str:
+    return json.dumps({"revisions": list(revisions), "activator": {"podName": "x", "ready": True}})
+
+
+def row(**changes) -> status.Row:
+    (only,) = status.read_rows(parse(answer(revision(**changes))))
+    return only
+
+
+@pytest.mark.parametrize(
+    ("service", "state"),
+    [
+        (None, "starting"),
+        (pod(kubernetes="service", usable=False), "starting"),
+        (pod(kubernetes="service", usable=True), "serving by ClusterIP"),
+    ],
+)
+def test_pods_that_cannot_be_reached_are_no_start_where_their_service_can(service, state):
+    pods = [pod(state="probing", usable=False)]
+    assert row(reason=None, clusterIP=service, pods=pods).state == state
+
+
+@pytest.mark.parametrize(
+    ("rule", "listed", "state"),
+    [
+        ("probe-failed", "ready", "probe-failing (nobody waits)"),
+        ("answered-badly", "ready", "bad-answers (nobody waits)"),
+        ("probe-failed", "not-ready", "starting"),
+        ("awaiting-probe", "ready", "starting"),
+    ],
+)
+def test_a_ready_pod_that_is_out_for_what_it_did_is_no_start(rule, listed, state):
+    out = pod(kubernetes=listed, state="probing", usable=False, decidedBy=rule)
+    assert row(reason=None, queued=0, pods=[out]).state == state
+    assert row(reason=None, queued=0, pods=[out, pod()]).state == "serving"
+
+
+def test_a_deleted_revision_whose_requests_run_says_so():
+    assert row(reason=None, queued=0, deleted=True).state == "deleted"
+
+
+def test_a_revision_becomes_a_row():
+    assert row() == status.Row(
+        revision="default/hello",
+        pods="1/1/2",
+        in_flight="2/2",
+        queued="3",
+        oldest_waiter="1.3s",
+        state="at-capacity: 2/2",
+    )
+
+
+def test_no_limit_is_told_apart_from_no_room():
+    assert row(containerConcurrency=0, capacity=2**31 - 1).in_flight == "2/inf"
+    assert row(containerConcurrency=0, capacity=None).in_flight == "2/inf"
+    assert row(containerConcurrency=0, capacity=0, inFlight=0).in_flight == "0/0"
+
+
+@pytest.mark.parametrize(
+    ("reason", "detail", "pods", "state"),
+    [
+        (None, None, [pod()], "serving"),
+        (None, None, [], "scaled-to-zero"),
+        (None, None, [pod(state="gone")], "scaled-to-zero"),
+        (None, None, [PROBING], "starting"),
+        (None, None, [pod(kubernetes="not-ready", usable=False)], "starting"),
+        ("at-capacity", "2/2", [pod()], "at-capacity: 2/2"),
+        ("no-endpoints", None, [], "no-endpoints"),
+        ("probe-failing", "127.0.0.1:1: \x1b[31m", [PROBING], "probe-failing: 127.0.0.1:1: ?[31m"),
+    ],
+)
+def test_the_state_says_what_it_does_or_why_requests_wait(reason, detail, pods, state):
+    assert row(reason=reason, reasonDetail=detail, pods=pods).state == state
+
+
+def test_pods_that_are_gone_are_not_counted():
+    assert row(pods=[pod(), pod(state="gone")]).pods == "1/1/1"
+
+
+def test_nobody_waits_longest_in_an_empty_queue():
+    assert row(queued=0, oldestWaiterSeconds=None).oldest_waiter == "-"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{}", "revisions is missing"),
+        ('{"revisions": {}}', "revisions: expected an array"),
+        ('{"revisions": [1]}', r"revisions\[0\]: expected an object, got 1"),
+        (answer(revision(), revision(queued="3")), r"revisions\[1\].queued: expected a whole"),
+        (answer(revision(queued=True)), r"revisions\[0\].queued: expected a whole number, got T"),
+        (answer(revision(pods=[None])), r"revisions\[0\].pods\[0\]: expected an object, got None"),
+        (answer(revision(oldestWaiterSeconds="1")), "whole number or a number, got '1'"),
+    ],
+)
+def test_another_shape_is_named_by_its_field(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        status.read_rows(parse(text))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault
+@given(st.dictionaries(st.sampled_from(sorted(revision())), JSON))
+def test_any_value_in_any_field_gives_rows_or_says_what_is_wrong(changes):
+    try:
+        rows = status.read_rows(parse(answer(revision(**changes))))
+    except ValueError:
+        return
+    assert len(rows) == 1
+
+
+def test_plain_columns_are_aligned_and_have_no_blanks_in_headings():
+    text = answer(revision(), revision(name="a-longer-name", queued=0, reason=None))
+    rows = status.read_rows(parse(text))
+    lines = plain(status.page(rows, for_terminal=False)).splitlines()
+    assert lines == [
+        "REVISION               PODS   IN-FLIGHT  QUEUED  OLDEST-WAITER  STATE",
+        "default/hello          1/1/2  2/2        3       1.3s           at-capacity: 2/2",
+        "default/a-longer-name  1/1/2  2/2        0       1.3s           serving",
+    ]
+
+
+def test_a_terminal_is_told_when_there_is_no_revision():
+    nothing = parse(answer())
+    assert status.page(status.read_rows(nothing), for_terminal=True) == (
+        "No revision is known yet.",
+    )
+    assert plain(status.page([], for_terminal=False)).startswith("REVISION")
+
+
+def test_what_a_server_sends_cannot_steer_the_terminal():
+    odd = row(name="x\x1b[2J\n", pods=[pod(state="probing", lastError="\x1b]0;t\x07")])
+    text = plain(status.page([odd], for_terminal=True))
+    assert "\x1b" not in text
+    assert text.count("\n") == 2
+
+
+def test_what_is_wrong_with_manifests_is_told_beside_the_table():
+    told = {"notReadyReason": "draining", "manifestErrors": {"a.yaml": "line 3: \x1bno"}}
+    text = json.dumps({"revisions": [], "activator": told})
+    assert status.warnings(parse(text)) == ["not ready: draining", "a.yaml: line 3: ?no"]
+    assert status.warnings(parse(answer())) == []
+    for odd in (1, {"manifestErrors": []}, {"notReadyReason": 3}):
+        assert status.warnings(parse(json.dumps({"activator": odd}))) == []

@@ -1,0 +1,88 @@
+"""What counts as a difference between a list and the inventory, and which differences last."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.discovery.fields import ObjectKey
+from activator.discovery.inventory import Inventory, Version
+from activator.discovery.missed_events import Comparison, Difference, DriftCounters, persistent
+from activator.discovery.wire import ListedMetadata
+from tests.activator.discovery.recording import private, revision
+
+KEY = ObjectKey("Endpoints", "default", "a-private")
+ONE, TWO = Version("u", "1"), Version("u", "2")
+
+
+def listed(name: str | None = "a-private", uid: str = "u", version: str = "1") -> ListedMetadata:
+    return ListedMetadata(name, "default", uid, version)
+
+
+def differences(inventory: Inventory, *objects: ListedMetadata) -> dict[ObjectKey, Difference]:
+    comparison = Comparison("Endpoints", inventory)
+    for each in objects:
+        comparison.take(each)
+    for _ in comparison.finish():
+        pass
+    return comparison.differences
+
+
+@pytest.mark.parametrize(
+    ("objects", "found", "words"),
+    [
+        ([listed()], None, ""),
+        ([listed(version="2")], (ONE, TWO), "known in version 1, the cluster has 2"),
+        ([listed(uid="v")], (ONE, Version("v", "1")), "another object has its name in the cluster"),
+        ([], (ONE, None), "it is not in the cluster any more"),
+    ],
+)
+def test_an_object_that_is_known_is_compared_with_what_is_listed(
+    inventory: Inventory,
+    objects: list[ListedMetadata],
+    found: tuple[Version, Version | None] | None,
+    words: str,
+) -> None:
+    inventory.apply(private("10.0.0.1", uid="u", version="1"))
+    inventory.apply(revision())  # of another kind, of which this list says nothing
+    assert differences(inventory, *objects) == ({KEY: found} if found else {})
+    assert words in "".join(map(str, differences(inventory, *objects).values()))
+
+
+def test_an_object_that_is_not_known_is_a_difference_unless_it_cannot_be_used(
+    inventory: Inventory,
+) -> None:
+    found = differences(inventory, listed(), listed(name=None), listed(name="a b"))
+    assert found == {KEY: (None, ONE)}
+    assert str(found[KEY]) == "it is not known here"
+    broken = private("10.0.0.1", uid="u", version="1") | {"subsets": 5}
+    inventory.apply(broken)
+    assert differences(inventory, listed()) == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lasts"),
+    [
+        ((ONE, TWO), (ONE, TWO), True),
+        ((ONE, TWO), (ONE, Version("u", "3")), True),
+        ((ONE, None), (ONE, None), True),
+        ((None, ONE), (None, TWO), True),
+        # It changes all the time, and we hear of it.
+        ((ONE, TWO), (TWO, Version("u", "3")), False),
+        (None, (ONE, TWO), False),
+        ((ONE, TWO), None, False),
+    ],
+)
+def test_only_what_differs_twice_and_was_not_heard_of_lasts(
+    first: tuple[Version, Version] | None, second: tuple[Version, Version] | None, lasts: bool
+) -> None:
+    one, two = ({KEY: Difference(*each)} if each else {} for each in (first, second))
+    assert bool(persistent(one, two)) is lasts
+
+
+def test_what_was_found_is_counted_and_what_is_left_is_of_the_last_check() -> None:
+    counters = DriftCounters()
+    counters.note("Endpoints", 3, 1)
+    counters.note("Endpoints", 0, 0)
+    assert counters.checks == {"drifted": 1, "equal": 1}
+    assert counters.found == {"Endpoints": 3}
+    assert counters.present == {"Endpoints": 0}

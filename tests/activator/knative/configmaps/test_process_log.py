@@ -1,0 +1,74 @@
+"""What config-logging means."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.knative.configmaps.following import ConfigMapError, Followed, strictly
+from activator.knative.configmaps.process_log import LoggingConfig, reader_of
+
+read = reader_of("error")
+
+
+def parse(data: dict[str, str]) -> LoggingConfig:
+    return strictly(read, data, LoggingConfig())
+
+
+def test_an_empty_one_says_nothing() -> None:
+    assert parse({}) == parse({"loglevel.activator": ""}) == LoggingConfig("")
+
+
+@pytest.mark.parametrize(
+    "level", ["debug", "info", "warn", "error", "dpanic", "panic", "fatal", "Info", "WARN"]
+)
+def test_the_level_is_one_of_zaps_in_any_case(level: str) -> None:
+    assert parse({"loglevel.activator": level}).level == level.lower()
+
+
+@pytest.mark.parametrize("level", ["loud", "info ", "1", "trace"])
+def test_another_level_is_refused(level: str) -> None:
+    with pytest.raises(ConfigMapError, match=r"^loglevel\.activator: .* accepted is one of debug"):
+        parse({"loglevel.activator": level})
+
+
+def test_the_shape_is_read_and_its_level_counts_where_no_other_is_said() -> None:
+    zap = '{"level": "WARN", "encoding": "console"}'
+    config = parse({"zap-logger-config": zap})
+    assert config.level == "warn"
+    assert config.zap is not None
+    assert config.zap.encoding == "console"
+    both = {"zap-logger-config": zap, "loglevel.activator": "debug"}
+    assert parse(both).level == "debug"
+
+
+@pytest.mark.parametrize("zap", ["{", '{"level": "loud"}', "null"])
+def test_a_shape_that_cannot_be_used_keeps_the_one_before(zap: str) -> None:
+    followed = Followed("config-logging", read, LoggingConfig())
+    followed.update({"zap-logger-config": '{"encoding": "console"}'})
+    before = followed.value.zap
+    followed.update({"zap-logger-config": zap, "loglevel.activator": "debug"})
+    assert followed.value == LoggingConfig("debug", before)
+    assert followed.problems["zap-logger-config"].endswith("the shape before stays in force")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "in_force"),
+    [
+        ({}, {}, "error"),
+        ({"loglevel.activator": "debug"}, {}, "debug"),
+        ({"zap-logger-config": '{"level": "WARN"}'}, {}, "warn"),
+        ({}, {"zap-logger-config": '{"level": "WARN"}'}, "warn"),
+    ],
+)
+def test_a_level_that_cannot_be_used_is_told_with_the_one_that_stays(
+    before: dict[str, str], now: dict[str, str], in_force: str
+) -> None:
+    followed = Followed("config-logging", read, LoggingConfig())
+    followed.update(before)
+    followed.update({**now, "loglevel.activator": "loud"})
+    assert followed.value.level in (in_force, "")
+    assert followed.problems["loglevel.activator"].endswith(f"; {in_force} stays in force")
+
+
+def test_levels_of_other_components_are_theirs() -> None:
+    assert parse({"loglevel.autoscaler": "loud"}) == LoggingConfig("")

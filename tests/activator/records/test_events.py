@@ -1,0 +1,59 @@
+"""Events reach whoever listens, in order, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from activator.records.events import EventKind, Events
+from throttler.model import RevisionID
+
+HELLO = RevisionID("default", "hello")
+
+
+class Ear:
+    """Remembers what it was told; leaves after ``patience`` events."""
+
+    def __init__(self, events: Events, patience: int = 100) -> None:
+        self.heard: list[tuple[EventKind, RevisionID, Mapping[str, Any]]] = []
+        self._events = events
+        self._patience = patience
+        events.listen(self)
+
+    def __call__(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
+        self.heard.append((kind, revision, what))
+        if len(self.heard) == self._patience:
+            self._events.leave(self)
+
+
+def test_everybody_hears_everything_in_order() -> None:
+    events = Events()
+    ears = Ear(events), Ear(events)
+    events.publish(EventKind.QUEUE_BEGAN, HELLO, {"reason": "no-endpoints"})
+    events.publish(EventKind.QUEUE_ENDED, HELLO, {})
+    for ear in ears:
+        assert ear.heard == [
+            (EventKind.QUEUE_BEGAN, HELLO, {"reason": "no-endpoints"}),
+            (EventKind.QUEUE_ENDED, HELLO, {}),
+        ]
+
+
+def test_who_leaves_while_told_takes_nothing_from_others() -> None:
+    events = Events()
+    hasty, patient = Ear(events, patience=1), Ear(events)
+    for _ in range(2):
+        events.publish(EventKind.QUEUE_ENDED, HELLO, {})
+    assert len(hasty.heard) == 1
+    assert len(patient.heard) == 2
+
+
+def test_a_session_begins_when_somebody_listens_after_nobody_did() -> None:
+    events = Events()
+    first = Ear(events)
+    began = events.session
+    second = Ear(events)
+    assert events.session == began
+    events.leave(first)
+    events.leave(second)
+    Ear(events)
+    assert events.session == began + 1

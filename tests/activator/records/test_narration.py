@@ -1,0 +1,289 @@
+"""What listeners hear of pods, capacity and queues: each change once, and nothing before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from activator.driver import Driver
+from activator.records.events import EventKind
+from tests.conftest import VIRTUAL
+from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
+from throttler.revision import RevisionThrottler
+from throttler.throttler import Limits, Throttler
+from throttler.ticket import Ticket
+
+APP = RevisionID("default", "app")
+POD = "10.0.0.1:8012"
+
+
+@pytest.fixture(params=[VIRTUAL])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """The driver arms a timer, which needs a loop; nothing here is about time."""
+    return request.param
+
+
+class Silent:
+    """Stands for prober, pools, loads and owners of tickets."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: None
+
+
+class World:
+    """A driver, and what a listener has heard of it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.heard: list[tuple[str, Mapping[str, Any]]] = []
+        self.driver = Driver(
+            Throttler(Limits(), lambda: 0.0), lambda _: Silent(), clock=lambda: self.now
+        )
+        self.driver.prober = self.driver.pools = Silent()
+
+    def listen(self) -> None:
+        self.driver.events.listen(self._hear)
+
+    def deafen(self) -> None:
+        self.driver.events.leave(self._hear)
+
+    def _hear(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
+        assert revision == APP
+        self.heard.append((kind.value, what))
+
+    def take(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """What was heard since the last look."""
+        heard, self.heard = self.heard, []
+        return heard
+
+    def revision(self, concurrency: int = 2) -> RevisionThrottler:
+        self.driver.set_revision(Revision(APP, container_concurrency=concurrency))
+        return self.driver.throttler.find(*APP)
+
+    def list_pods(self, *ready: str, not_ready: tuple[str, ...] = ()) -> None:
+        sides = (frozenset(Dest(one, f"uid-{one}") for one in side) for side in (ready, not_ready))
+        self.driver.set_dests(APP, {AppProtocol.HTTP1: Dests(*sides)})
+
+    def pass_probes(self) -> None:
+        for pod in list(self.driver.throttler.find(*APP).pods()):
+            self.driver.probe_passed(pod, pod.epoch)
+
+    def ask(self, revision: RevisionThrottler, within: float = 60.0) -> Ticket:
+        ticket = Ticket(Silent(), self.now + within)
+        if revision.admit(ticket, self.now) is None:
+            self.driver.began_waiting(revision)
+        return ticket
+
+
+def pods(heard: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[Any, ...]]:
+    return [
+        (what["was"], what["state"], what["ready"]) for kind, what in heard if kind == "pod-changed"
+    ]
+
+
+def others(heard: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(kind, what) for kind, what in heard if kind != "pod-changed"]
+
+
+async def test_a_pods_life_is_told_from_its_first_listing_to_its_end() -> None:
+    world = World()
+    world.revision()
+    world.listen()
+    world.list_pods(not_ready=(POD,))
+    assert pods(world.take()) == [(None, "probing", False)]
+    world.pass_probes()
+    heard = world.take()
+    assert pods(heard) == [("probing", "healthy", False)]
+    assert heard[0][1] | {"was": "", "state": ""} == {
+        "address": POD,
+        "uid": f"uid-{POD}",
+        "clusterIP": False,
+        "was": "",
+        "state": "",
+        "ready": False,
+        "why": "it passed its probe",
+    }
+    world.list_pods(POD)
+    assert pods(world.take()) == [("healthy", "healthy", True)]
+    world.list_pods()
+    assert pods(world.take()) == [("draining", "gone", False)]
+
+
+async def test_a_pod_that_drains_is_told_and_its_end_when_its_request_ends() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    ticket = world.ask(revision)
+    world.listen()
+    world.list_pods()
+    assert pods(world.take()) == [("healthy", "draining", False)]
+    world.driver.release(ticket, world.now)
+    assert pods(world.take()) == [("draining", "gone", False)]
+
+
+async def test_what_changes_nothing_is_not_told() -> None:
+    world = World()
+    world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    world.listen()
+    world.pass_probes()
+    world.list_pods(POD)
+    world.revision()
+    world.driver.set_mesh(MeshMode.AUTO, False)
+    assert world.take() == []
+
+
+async def test_a_pod_whose_answers_speak_against_it_is_told_with_the_reason() -> None:
+    world = World()
+    revision = world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    world.listen()
+    (pod,) = revision.pods()
+    world.driver.answered_badly(pod, "answered 502", untouched=True)
+    heard = world.take()
+    assert pods(heard) == [("healthy", "probing", True)]
+    assert heard[0][1]["why"] == "a request to it failed: answered 502"
+
+
+async def test_a_pod_that_fails_is_told_with_the_reason() -> None:
+    world = World()
+    world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    world.listen()
+    (pod,) = world.driver.throttler.find(*APP).pods()
+    world.driver.connect_failed(pod, "refused")
+    (_, what), *_ = world.take()
+    assert (what["was"], what["state"]) == ("healthy", "probing")
+    assert what["why"] == "a request could not be sent to it: refused"
+
+
+async def test_a_pod_that_drops_a_request_is_not_said_to_have_had_none() -> None:
+    world = World()
+    world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    world.listen()
+    (pod,) = world.driver.throttler.find(*APP).pods()
+    world.driver.connect_failed(pod, "the pod closed the connection", sent=True)
+    (_, what), *_ = world.take()
+    assert (
+        what["why"]
+        == "a request that was sent to it got no response: the pod closed the connection"
+    )
+
+
+async def test_of_each_pod_is_told_how_it_is_listed_now() -> None:
+    def told() -> list[str]:
+        return [what["why"].replace("Kubernetes ", "") for _, what in world.take() if "why" in what]
+
+    world = World()
+    revision = world.revision(concurrency=1)
+    world.listen()
+    world.list_pods(not_ready=(POD,))
+    assert told() == ["lists it as not ready"]
+    world.pass_probes()
+    world.take()
+    world.list_pods(POD, "10.0.0.2:8012")
+    assert told() == ["lists it as ready"] * 2
+    world.list_pods("10.0.0.2:8012", not_ready=(POD,))
+    assert told() == ["lists it as not ready"]
+    world.pass_probes()
+    tickets = [world.ask(revision) for _ in range(2)]
+    world.take()
+    world.list_pods()
+    assert told() == ["no longer lists it"] * 2
+    world.list_pods(not_ready=(POD, "10.0.0.2:8012"))
+    assert told() == ["lists it as not ready"] * 2
+    for ticket in tickets:
+        world.driver.release(ticket, world.now)
+
+
+async def test_capacity_is_told_when_it_changes() -> None:
+    world = World()
+    world.listen()
+    world.revision(concurrency=2)
+    world.list_pods(POD, "10.0.0.2:8012")
+    assert others(world.take()) == []
+    world.pass_probes()
+    changes = [(what["was"], what["capacity"]) for _, what in others(world.take())]
+    assert changes == [(0, 2), (2, 4)]
+    world.revision(concurrency=0)
+    assert others(world.take()) == [
+        ("capacity-changed", {"was": 4, "capacity": None, "inFlight": 0})
+    ]
+
+
+async def test_a_change_of_the_mesh_is_told_of_all_pods() -> None:
+    world = World()
+    world.revision()
+    world.list_pods(POD)
+    world.pass_probes()
+    world.listen()
+    world.driver.set_mesh(MeshMode.ENABLED, False)
+    assert ("healthy", "probing", True) in pods(heard := world.take())
+    assert ("capacity-changed", {"was": 2, "capacity": 0, "inFlight": 0}) in heard
+
+
+async def test_a_queue_begins_with_its_first_waiter_and_ends_with_its_last() -> None:
+    world = World()
+    revision = world.revision(concurrency=1)
+    world.listen()
+    first, second, third = (world.ask(revision) for _ in range(3))
+    what = {"reason": "no-endpoints", "detail": None, "waiting": 1}
+    assert world.take() == [("queue-began", what)]
+    world.list_pods(POD)
+    world.pass_probes()
+    assert others(world.take()) == [("capacity-changed", {"was": 0, "capacity": 1, "inFlight": 1})]
+    world.now += 2.5
+    world.driver.release(first, world.now)
+    world.driver.cancel(third, world.now)
+    assert world.take() == [("queue-ended", {"seconds": 2.5, "waited": 3})]
+    world.driver.release(second, world.now)
+    assert world.take() == []
+
+
+async def test_a_queue_ends_when_its_last_waiter_expires() -> None:
+    world = World()
+    revision = world.revision()
+    world.listen()
+    world.ask(revision, within=3.0)
+    world.now += 3.0
+    world.driver.carry_out(world.driver.throttler.wake(world.now))
+    assert world.take()[-1] == ("queue-ended", {"seconds": 3.0, "waited": 1})
+
+
+async def test_a_queue_that_came_while_nobody_listened_is_told_with_its_next_waiter() -> None:
+    world = World()
+    revision = world.revision()
+    world.ask(revision)
+    world.now += 4.0
+    world.listen()
+    world.ask(revision)
+    assert [(kind, what["waiting"]) for kind, what in world.take()] == [("queue-began", 2)]
+    world.list_pods(POD)
+    world.pass_probes()
+    assert world.take()[-1] == ("queue-ended", {"seconds": 4.0, "waited": 2})
+
+
+async def test_a_queue_that_ended_unheard_is_not_told_later() -> None:
+    world = World()
+    revision = world.revision(concurrency=1)
+    world.listen()
+    ticket = world.ask(revision)
+    world.deafen()
+    world.driver.cancel(ticket, world.now)
+    world.listen()
+    world.take()
+    world.list_pods(POD)
+    world.pass_probes()
+    ticket, waiter = world.ask(revision), world.ask(revision)
+    world.driver.release(ticket, world.now)
+    kinds = [kind for kind, _ in others(world.take())]
+    assert kinds == ["capacity-changed", "queue-began", "queue-ended"]
+    world.driver.release(waiter, world.now)

@@ -1,0 +1,122 @@
+"""TLS versions, suites and curves: Go's names, and what a client then finds."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+import trustme
+
+from activator.settings.tls_parameters import (
+    CIPHER_SUITES,
+    CLIENT_AUTH,
+    CURVES,
+    MAX_VERSION,
+    MIN_VERSION,
+    TlsParameterError,
+    TlsParameters,
+)
+
+
+def handshake(parameters: TlsParameters, client: ssl.SSLContext) -> ssl.SSLObject:
+    """One in memory; returns the client's end."""
+    ca = trustme.CA()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("x.example").configure_cert(server)
+    parameters.apply(server)
+    ca.configure_trust(client)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="x.example"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+    return ends[0]
+
+
+def client_of(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
+def test_by_default_1_3_and_nothing_older() -> None:
+    assert handshake(TlsParameters(), client_of()).version() == "TLSv1.3"
+    with pytest.raises(ssl.SSLError):
+        handshake(TlsParameters(), client_of(ssl.TLSVersion.TLSv1_2))
+
+
+def test_a_suite_of_1_2_is_the_one_that_is_used() -> None:
+    suites = CIPHER_SUITES.parse("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
+    parameters = TlsParameters("1.2", "1.2", suites)
+    cipher = handshake(parameters, client_of()).cipher()
+    assert cipher is not None
+    assert cipher[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
+    assert parameters.apply(client_of()) == []
+
+
+def test_suites_of_1_3_alone_leave_no_1_2() -> None:
+    parameters = TlsParameters("1.2", "", ("TLS_AES_128_GCM_SHA256",))
+    with pytest.raises(ssl.SSLError):
+        handshake(parameters, client_of(ssl.TLSVersion.TLSv1_2))
+    (note,) = parameters.apply(client_of())
+    assert "TLS 1.3 cannot be chosen" in note
+
+
+def test_no_suite_of_the_only_version_is_an_error() -> None:
+    with pytest.raises(TlsParameterError, match="no cipher suite of"):
+        TlsParameters("1.2", "1.2", ("TLS_AES_128_GCM_SHA256",)).apply(client_of())
+
+
+def test_a_client_without_the_curve_is_refused() -> None:
+    parameters = TlsParameters(curves=CURVES.parse("P-384, X25519"))
+    (note,) = parameters.apply(client_of())
+    assert note == "of the curves P-384 alone is used"
+    other = client_of()
+    other.set_ecdh_curve("X25519")
+    with pytest.raises(ssl.SSLError):
+        handshake(parameters, other)
+    assert handshake(parameters, client_of()).version() == "TLSv1.3"
+
+
+def test_a_curve_that_openssl_does_not_know_is_passed_over(monkeypatch) -> None:
+    monkeypatch.setitem(TlsParameters._apply_curves.__globals__["_CURVES"], "X25519MLKEM768", "no")
+    (note,) = TlsParameters(curves=("X25519MLKEM768", "CurveP256")).apply(client_of())
+    assert note == "of the curves CurveP256 alone is used"
+    with pytest.raises(TlsParameterError, match="knows no curve of X25519MLKEM768"):
+        TlsParameters(curves=("X25519MLKEM768",)).apply(client_of())
+
+
+@pytest.mark.parametrize("name", ["X25519", "CurveP256", "CurveP384", "CurveP521", "P-521"])
+def test_each_curve_of_go_is_known(name: str) -> None:
+    assert TlsParameters(curves=CURVES.parse(name)).apply(client_of()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (MIN_VERSION, "1.1"),
+        (MIN_VERSION, ""),
+        (MAX_VERSION, "TLS1.3"),
+        (CIPHER_SUITES, "ECDHE-RSA-AES128-GCM-SHA256"),
+        (CIPHER_SUITES, "TLS_RSA_WITH_RC4_128_SHA"),
+        (CURVES, "X25519,P-111"),
+        (CLIENT_AUTH, "maybe"),
+    ],
+)
+def test_unknown_names_are_refused(kind, text: str) -> None:
+    with pytest.raises(ValueError, match="unknown"):
+        kind.parse(text)
+
+
+def test_lists_may_have_blanks_and_empty_places_and_words_any_case() -> None:
+    assert CURVES.parse(" X25519 ,, CurveP256,") == ("X25519", "CurveP256")
+    assert CURVES.parse("") == ()
+    assert MAX_VERSION.parse("") == ""
+    assert CLIENT_AUTH.parse(" Require ") == "require"
