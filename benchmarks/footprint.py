@@ -61,9 +61,9 @@ def _row(what: str, each: list[float]) -> Row:
 def _per_client(manifests: Path, way: str, clients: int) -> float:
     activator.write_revision(manifests, [])
     flags: tuple[str, ...] = ()
+    https_port = free_port()
     if way == "tls":
         _encrypt(manifests)
-        https_port = free_port()
         flags = ("--https-port", str(https_port))
     with activator.running(manifests, *flags) as found:
         port = https_port if way == "tls" else found.port

@@ -12,6 +12,7 @@ import json
 import socket
 import sys
 from asyncio import TimerHandle
+from functools import partial
 from time import monotonic
 from typing import cast
 
@@ -70,7 +71,7 @@ async def main(seconds: float, addresses: list[str]) -> None:
         listener.bind((ip, int(port)))
         servers.append(
             await loop.create_server(
-                lambda address=address: Connection(seconds, address),
+                partial(Connection, seconds, address),
                 sock=listener,
                 backlog=BACKLOG,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic
 
@@ -97,7 +97,7 @@ def _blackholed(addresses: Sequence[str]) -> Iterator[None]:
 
 
 #: How an address cannot be reached, and what has to be done for that.
-KINDS: dict[str, Callable[[Sequence[str]], object]] = {
+KINDS: dict[str, Callable[[Sequence[str]], AbstractContextManager[object]]] = {
     "refused": lambda addresses: nullcontext(),
     "blackholed": _blackholed,
 }

@@ -50,7 +50,7 @@ def _is_buffered(protocol: Any) -> bool:
     return hasattr(protocol, "get_buffer") and not isinstance(protocol, asyncio.Protocol)
 
 
-class _Transport(selector_events._SelectorSocketTransport):
+class _Transport(selector_events._SelectorSocketTransport):  # type: ignore[name-defined] # private
     """A socket's transport that chooses how to read as uvloop does."""
 
     def set_protocol(self, protocol: Any) -> None:

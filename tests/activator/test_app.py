@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import pytest
 import uvloop
@@ -60,7 +60,7 @@ class Pod:
         self.address: PodAddress
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def __aenter__(self) -> Pod:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
         self.address = PodAddress(host, port, uid=f"uid-{port}", name=f"pod-{port}", ready=True)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import respx
@@ -205,9 +206,12 @@ def test_lab_refuses_what_it_cannot_do(args, capsys):
 
 def test_lab_passes_on_what_it_is_asked(monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        lab_command, "run", lambda *args, **kwargs: asked.append((args, kwargs)) or 1
-    )
+
+    def run(*args, **kwargs):
+        asked.append((args, kwargs))
+        return 1
+
+    monkeypatch.setattr(lab_command, "run", run)
     assert cli.main(["lab", "1", "drain", "--json"]) == 1
     assert asked == [((("1", "drain"),), {"keep": False, "as_json": True})]
 
@@ -216,7 +220,10 @@ HELLO = (
     '{"namespace": "default", "name": "hello-00001", "capacity": 0, "inFlight": 0, "queued": 0,'
     ' "pods": []}'
 )
-NOT_FOUND = {"status_code": 404, "headers": {"Content-Type": "application/problem+json"}}
+NOT_FOUND: dict[str, Any] = {
+    "status_code": 404,
+    "headers": {"Content-Type": "application/problem+json"},
+}
 
 
 @respx.mock

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 
 import uvloop
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from activator.lab.client import fetch
 from activator.lab.objects import revision
@@ -31,7 +31,7 @@ from tests.e2e.world import at
 from tests.process import ANY_PORTS, ROOT, Activator, activator
 
 FOLDER = ROOT / "docs" / "images"
-SIZE = {"width": 1280, "height": 800}
+SIZE: ViewportSize = {"width": 1280, "height": 800}
 #: Seconds of traffic before the pictures.
 PAST = 240
 #: Bytes of a picture, in a repository that keeps each of its versions.

@@ -39,5 +39,5 @@ def test_dests_are_equal_whatever_their_order() -> None:
 def test_a_revision_cannot_be_changed_in_place() -> None:
     spec = Revision(RevisionID("ns", "name"))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        spec.timeout = 1.0  # type: ignore[misc] # frozen is the test
+        spec.timeout = 1.0  # frozen is the test
     assert (spec.container_concurrency, spec.timeout, spec.probe_suffices) == (0, 300.0, True)

@@ -583,7 +583,10 @@ class Walk:
             self.list_pods(rev, {})
             self.review()
         if old.container_concurrency != spec.container_concurrency:
-            for pod in [*rev.pods.values(), *([rev.service] if rev.via_service() else [])]:
+            for pod in [
+                *rev.pods.values(),
+                *([rev.service] if rev.via_service() and rev.service else []),
+            ]:
                 pod.limit = self.first_limit(rev, pod)
         self.review()
         self.find_share(id, rev)

@@ -94,6 +94,7 @@ class TestOrderOfEvents:
     def test_endpoints_may_come_before_their_revision(self) -> None:
         many = Many()
         listed = many.set_dests([A], [B])
+        assert listed is not None
         assert [*listed.probe, *listed.gone, *listed.assigned, *listed.expired] == []
         changes = many.throttler.set_revision(revision(1), many.now)
         assert {p.address: p.ready for p in changes.probe} == {A: True, B: False}

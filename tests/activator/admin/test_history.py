@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -52,14 +53,14 @@ class Past:
         for request in [self.request(throttler) for _ in range(at_once)]:
             self.end(request, outcome)
 
-    async def asked(self, query="") -> dict:
+    async def asked(self, query="") -> dict[str, Any]:
         transport = httpx.ASGITransport(create_app(self.world))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as session:
             answer = await session.get(f"/api/v1/history{query}")
         assert answer.headers["content-type"] == "application/json"
         return json.loads(answer.text)
 
-    async def of(self, name="hello") -> dict:
+    async def of(self, name="hello") -> dict[str, Any]:
         (found,) = (await self.asked(f"?revision=default/{name}"))["revisions"]
         return found
 

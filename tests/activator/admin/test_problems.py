@@ -19,7 +19,7 @@ def request(path="/x"):
 
 def test_a_problem_has_the_members_of_the_rfc():
     answer = problem(404, "Nothing.", {"X-A": "b"})
-    assert json.loads(answer.body) == {
+    assert json.loads(bytes(answer.body)) == {
         "type": "about:blank",
         "title": "Not Found",
         "status": 404,
@@ -35,7 +35,7 @@ def test_a_problem_has_the_members_of_the_rfc():
 def test_each_status_says_what_to_do(status, says):
     answer = on_http_exception(request(), HTTPException(status, "too much"))
     assert answer.status_code == status
-    assert says in json.loads(answer.body)["detail"]
+    assert says in json.loads(bytes(answer.body))["detail"]
 
 
 def test_headers_of_the_refusal_are_kept():
@@ -44,6 +44,6 @@ def test_headers_of_the_refusal_are_kept():
 
 
 def test_a_bug_says_where_to_look():
-    detail = json.loads(on_error(request(), ValueError("secret")).body)["detail"]
+    detail = json.loads(bytes(on_error(request(), ValueError("secret")).body))["detail"]
     assert "log" in detail
     assert "secret" not in detail

@@ -1,6 +1,7 @@
 """The event loops that these tests run on: two real ones for sockets, one in virtual time."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +12,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self):
         super().__init__()
         self._now = 1000.0
-        select = self._selector.select
+        selector = cast(Any, self)._selector
+        select = selector.select
 
         def jump(timeout=None):
             ready = select(0)
@@ -19,7 +21,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self._now += timeout
             return ready
 
-        self._selector.select = jump
+        selector.select = jump
 
     def time(self):
         return self._now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,7 @@ def test_a_dropped_revision_pokes_again(accounts):
 
 def test_a_held_request_keeps_its_revision_reported(accounts):
     accounts.run(A, enter=0.0)
+    stats = []
     for second in range(1, 5):
         stats = accounts.reporter.report(float(second))
     assert stats == [Stat(A, 1.0, 0)]
@@ -187,7 +189,7 @@ def test_forgetting_an_unknown_revision_is_no_error(accounts):
 class Model:
     """The rules, computed without any running sum."""
 
-    requests: list[list[float | None]] = field(default_factory=list)
+    requests: list[list[Any]] = field(default_factory=list)
     period_start: float | None = None  # None: dormant
     poked: bool = False
     pokes: int = 0

@@ -6,6 +6,7 @@ import gc
 import itertools
 import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -33,6 +34,8 @@ NO_SECOND_CHANCE = replace(QUICK, backoff_first=3600.0)
 class RecordingConnection(ServerConnection):
     """Notes the pings and the opcodes that arrive, which the library does not show."""
 
+    server_peer: "Peer"
+
     def process_event(self, event):
         opcode = getattr(event, "opcode", None)
         if opcode is not None:
@@ -46,13 +49,13 @@ class Peer:
     """An autoscaler: takes connections, answers pings, keeps the frames that it gets."""
 
     def __init__(self):
-        self.frames = asyncio.Queue()
-        self.pings = asyncio.Queue()
-        self.connections = asyncio.Queue()
+        self.frames: asyncio.Queue[Any] = asyncio.Queue()
+        self.pings: asyncio.Queue[Any] = asyncio.Queue()
+        self.connections: asyncio.Queue[Any] = asyncio.Queue()
         self.accepted = 0
         self.port = 0
         self.greet = None
-        self._server = None
+        self._server: Any = None
 
     @property
     def url(self):
@@ -94,8 +97,8 @@ class RawPeer:
 
     def __init__(self, answer):
         self._answer = answer
-        self.requests = asyncio.Queue()
-        self.hung_up = asyncio.Queue()
+        self.requests: asyncio.Queue[Any] = asyncio.Queue()
+        self.hung_up: asyncio.Queue[Any] = asyncio.Queue()
         self.reads_on = False
 
     async def start(self):
@@ -168,7 +171,7 @@ class States:
     """The link's changes of state, to wait for."""
 
     def __init__(self):
-        self._changes = asyncio.Queue()
+        self._changes: asyncio.Queue[Any] = asyncio.Queue()
 
     def __call__(self, connected):
         self._changes.put_nowait(connected)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -94,7 +95,7 @@ async def test_a_busy_loop_delays_a_report_but_does_not_pile_them_up():
     async with reporting(listener) as reporter:
         reporter.load(A).enter(now())
         await asyncio.sleep(0.5)
-        asyncio.get_running_loop()._now += 3.0  # as if something had blocked the loop
+        cast(Any, asyncio.get_running_loop())._now += 3.0  # as if something had blocked the loop
         await asyncio.sleep(1.0)
     assert [time for time, _ in listener.heard] == [0.0, 3.5, 4.0]
 

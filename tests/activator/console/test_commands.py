@@ -16,6 +16,7 @@ import termios
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import httpx
 import pytest
@@ -37,7 +38,10 @@ HELLO = {
     "queued": 0,
     "pods": [],
 }
-UNKNOWN = {"status_code": 404, "headers": {"Content-Type": "application/problem+json"}}
+UNKNOWN: dict[str, Any] = {
+    "status_code": 404,
+    "headers": {"Content-Type": "application/problem+json"},
+}
 
 
 def ask(question, as_json=False):
@@ -131,7 +135,9 @@ def watched(question, monkeypatch, looks) -> str:
 @respx.mock
 @pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
 def test_a_watch_tells_of_files_that_are_wrong_while_they_are(question, monkeypatch):
-    answers = [{"manifestErrors": errors} for errors in ({}, {"a.yaml": "line 3"}, {})]
+    answers: list[dict[str, Any]] = [
+        {"manifestErrors": errors} for errors in ({}, {"a.yaml": "line 3"}, {})
+    ]
     if isinstance(question, Status):
         answers = [{"revisions": [HELLO], "activator": one} for one in answers]
     else:
@@ -145,7 +151,7 @@ def test_a_watch_tells_of_files_that_are_wrong_while_they_are(question, monkeypa
 class Server:
     """Answers every GET with ``answer``, on a port of its own that it can come back to."""
 
-    def __init__(self, answer: dict) -> None:
+    def __init__(self, answer: dict[str, Any]) -> None:
         self.answer = answer
         self.port = 0
         self.start()

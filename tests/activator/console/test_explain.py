@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -209,7 +210,7 @@ def test_forecast_and_wake_ups_where_an_activator_tells_them(world):
         "phases": {"stat-sent": 0.001, "address": 0.8, "first-byte": 1.5234},
         "probeAheadSeconds": None,
     }
-    under_way = {"began": "2026-01-02T04:04:05.678Z", "outcome": None, "phases": {}}
+    under_way: dict[str, Any] = {"began": "2026-01-02T04:04:05.678Z", "outcome": None, "phases": {}}
     forecast = {"startSeconds": 1.2, "drainSecondsPerRequest": None, "expectedWaitSeconds": 2}
     answer = view(world, world.revision(), wakeUps=[under_way, wake_up], forecast=forecast)
     lines = shown(answer)

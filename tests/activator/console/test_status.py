@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -203,5 +204,6 @@ def test_what_is_wrong_with_manifests_is_told_beside_the_table():
     text = json.dumps({"revisions": [], "activator": told})
     assert status.warnings(parse(text)) == ["not ready: draining", "a.yaml: line 3: ?no"]
     assert status.warnings(parse(answer())) == []
-    for odd in (1, {"manifestErrors": []}, {"notReadyReason": 3}):
+    odds: list[Any] = [1, {"manifestErrors": []}, {"notReadyReason": 3}]
+    for odd in odds:
         assert status.warnings(parse(json.dumps({"activator": odd}))) == []

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Generator
 from itertools import permutations
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -173,7 +174,7 @@ def test_a_list_that_is_given_up_half_way_changes_nothing(
     inventory.apply(private("10.0.0.1"))
     steps = inventory.replacing("Endpoints", [private("10.0.0.2"), private("10.0.0.3", of="b")])
     next(steps)
-    steps.close()
+    cast(Generator[None], steps).close()
     inventory.apply(revision())
     assert sink.ready() == ["10.0.0.1:8012"]
     assert B not in sink.dests

@@ -117,7 +117,7 @@ async def test_config_maps_are_waited_for_alone(
 async def test_no_secret_is_asked_for_until_one_is_wanted(
     server: FakeApiServer, inventory: Inventory, sink: RecordingSink, tmp_path: Path
 ) -> None:
-    server.put(secret("routing-serving-certs", **{"tls.crt": b"C"}))
+    server.put(secret("routing-serving-certs", "knative-serving", **{"tls.crt": b"C"}))
     server.put(secret("somebody-elses", key=b"K"))
     watch = KubernetesWatch(inventory, "knative-serving", server.kubeconfig(tmp_path), QUICK)
     async with running(watch):
@@ -128,7 +128,7 @@ async def test_no_secret_is_asked_for_until_one_is_wanted(
         assert watch.synced
         await server.watched("Secret")
         server.put(secret("somebody-elses", key=b"L"))
-        server.put(secret("routing-serving-certs", **{"tls.crt": b"D"}))
+        server.put(secret("routing-serving-certs", "knative-serving", **{"tls.crt": b"D"}))
         await sink.until(lambda: sink.secrets["routing-serving-certs"] == {"tls.crt": b"D"})
         server.delete("Secret", "routing-serving-certs")
         await sink.until(lambda: sink.secrets["routing-serving-certs"] == {})

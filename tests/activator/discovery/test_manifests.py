@@ -343,7 +343,7 @@ async def test_other_tasks_run_while_many_files_change_at_once(
     count, turn = 300, 0
     reads: set[int] = set()
     applied: set[int] = set()
-    set_revision, read = sink.set_revision, manifests.read
+    set_revision, read = sink.set_revision, manifest_file.read
 
     def noted_read(path: Path) -> Any:
         reads.add(turn)

@@ -16,6 +16,7 @@ from activator.discovery.backoff import Timings
 from activator.discovery.destinations import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.kubernetes import KubernetesWatch
+from activator.discovery.missed_events import Comparison
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event
 from tests.activator.discovery.recording import RecordingSink, private, revision
 from tests.conftest import VIRTUAL
@@ -211,9 +212,9 @@ async def test_others_get_their_turns_meanwhile(
     monkeypatch.setattr(module, "_TURN_SECONDS", -1.0)
     seen: set[int] = set()
     taken = 0
-    take = module.Comparison.take
+    take = Comparison.take
 
-    def count(self: module.Comparison, metadata: Any) -> None:
+    def count(self: Comparison, metadata: Any) -> None:
         nonlocal taken
         taken += 1
         take(self, metadata)
@@ -224,7 +225,7 @@ async def test_others_get_their_turns_meanwhile(
             await asyncio.sleep(0)
 
     async with watching(server, inventory, tmp_path) as watch:
-        monkeypatch.setattr(module.Comparison, "take", count)
+        monkeypatch.setattr(Comparison, "take", count)
         task = asyncio.get_running_loop().create_task(others())
         await watch.self_check.check()
         task.cancel()

@@ -28,7 +28,9 @@ def test_the_label_makes_a_trust_bundle_whatever_its_value(value: str) -> None:
 
 
 def test_a_secret_is_decoded() -> None:
-    parsed = parse_secret(secret("s", **{"tls.crt": b"certificate", "tls.key": b"\x00\xff"}))
+    parsed = parse_secret(
+        secret("s", "knative-serving", **{"tls.crt": b"certificate", "tls.key": b"\x00\xff"})
+    )
     assert parsed.data == {"tls.crt": b"certificate", "tls.key": b"\x00\xff"}
 
 

@@ -65,7 +65,7 @@ async def test_what_did_not_change_is_not_told_twice(tmp_path):
 
 async def test_whoever_started_a_pod_hears_of_its_end_and_may_cause_it(tmp_path):
     town = Town(tmp_path)
-    ended = []
+    ended: list[Any] = []
     async with asyncio.TaskGroup() as tasks:
         pod = town.deployment.start_pod(tasks, Probes(0.02), options, ended.append)
         town.deployment.publish()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from activator.lab.http1 import (
@@ -31,7 +33,8 @@ def test_request_is_taken_apart():
 @pytest.mark.parametrize("step", [1, 2, 7, 1000], ids=str)
 def test_pipelined_requests_come_out_alike_however_the_bytes_are_cut(step):
     data = GET + POST + CHUNKED + GET
-    parser, found = RequestParser(), []
+    parser = RequestParser()
+    found: list[Any] = []
     for start in range(0, len(data), step):
         found += parser.feed(data[start : start + step])
     assert [request.method for request in found] == ["GET", "POST", "PUT", "GET"]

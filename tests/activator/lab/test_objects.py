@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from activator.discovery import endpoints, revisions
+from activator.discovery.destinations import PrivateEndpoints
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from throttler.model import AppProtocol, Dest, RevisionID
 
@@ -31,7 +32,7 @@ def test_endpoints_list_pods_by_readiness_and_port():
         PodAddress("127.0.0.1", 9000, ready=True),
     ]
     found = endpoints.parse(private_endpoints("a", pods, namespace="n"))
-    assert isinstance(found, endpoints.PrivateEndpoints)
+    assert isinstance(found, PrivateEndpoints)
     assert found.revision_id == RevisionID("n", "a")
     dests = found.dests[AppProtocol.HTTP1]
     assert dests.ready == {Dest("127.0.0.1:8012", "u1"), Dest("127.0.0.1:9000")}

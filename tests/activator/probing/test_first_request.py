@@ -12,12 +12,12 @@ import pytest
 from activator.driver import Driver
 from activator.probing.prober import PodProber
 from activator.process.tasks import Tasks
-from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import APP, Nobody
+from tests.activator.proxy.world import protocol
 from tests.conftest import UVLOOP, VIRTUAL
 from throttler.model import AppProtocol, Dest, Dests, Revision
 from throttler.throttler import Limits, Throttler
@@ -107,7 +107,7 @@ async def proxying(container_concurrency: int) -> AsyncIterator[World]:
     tasks = Tasks()
     world = World(tasks, time.monotonic if type(loop).__module__ == "uvloop" else loop.time)
     world.driver.set_revision(Revision(APP, container_concurrency=container_concurrency))
-    server = await loop.create_server(lambda: Http1Client(world.proxy), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: protocol(world.proxy), "127.0.0.1", 0)
     world.port = server.sockets[0].getsockname()[1]
     try:
         yield world

@@ -64,7 +64,7 @@ class Server:
             done.set_result(Verdict(kind, text))
 
         Probe(self.pod, TIMEOUT, on_done).start(ProbePools(self.pools).of(self.pod))
-        return await done  # type: ignore[no-any-return] # a future of anything
+        return await done
 
 
 @asynccontextmanager

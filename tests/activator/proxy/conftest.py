@@ -49,7 +49,7 @@ async def world(new_world: Callable[..., Awaitable[World]]) -> World:
 def traces(world: World) -> Traces:
     """What the proxy's traces are told."""
     traces = Traces()
-    world.proxy.services.tracer = traces  # type: ignore[assignment] # a trace of its own
+    world.proxy.services.tracer = traces  # a trace of its own
     return traces
 
 

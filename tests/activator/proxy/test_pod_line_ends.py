@@ -219,4 +219,6 @@ def test_whoever_reads_finds_the_same_end_of_the_head(rest):
             b"\r\n", b""
         )
     else:
-        assert len(strict) == re.search(rb"\n\r?\n", wire).end()
+        found = re.search(rb"\n\r?\n", wire)
+        assert found
+        assert len(strict) == found.end()

@@ -14,12 +14,19 @@ from typing import Any
 
 import trustme
 
-from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.listener import listen
 from activator.proxy.client.tls_listener import Listener
 from activator.settings.tls_parameters import TlsParameters
 from activator.tls.internal_encryption import DATA_PLANE, POD_PORT, InternalTls
-from tests.activator.proxy.world import NAMESPACE, Client, Pod, PodConnection, World, until
+from tests.activator.proxy.world import (
+    NAMESPACE,
+    Client,
+    Pod,
+    PodConnection,
+    World,
+    protocol,
+    until,
+)
 
 #: The namespace's name in a pod's certificate.
 USER = f"kn-user-{NAMESPACE}"
@@ -142,9 +149,9 @@ class TlsWorld(World):
         self.pools.use_tls(self.tls.pods)
         sock = listen("127.0.0.1", 0, "--https-port")
         self.port = sock.getsockname()[1]
-        self._server = Listener(
+        self._server = Listener(  # type: ignore[assignment] # closed in the same way
             sock,
-            lambda: Http1Client(self.proxy),
+            lambda: protocol(self.proxy),
             self.proxy,
             self.proxy.arrivals,
             self.tls.server.context,

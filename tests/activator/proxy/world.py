@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import h11
+from h11._state import MIGHT_SWITCH_PROTOCOL
 
 from activator.driver import Driver
 from activator.process.tasks import Tasks
@@ -96,6 +97,11 @@ class Seen:
         return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
+def protocol(proxy: Proxy) -> asyncio.Protocol:
+    """Return a client's connection; it has the methods of a protocol, not its type."""
+    return cast(asyncio.Protocol, Http1Client(proxy))
+
+
 class PodConnection(asyncio.Protocol):
     """A connection as its pod sees it. What comes must be HTTP/1.1 to a strict parser (h11)."""
 
@@ -119,7 +125,7 @@ class PodConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.received += data
         if not self.raw:
-            if self._parser.their_state is h11.MIGHT_SWITCH_PROTOCOL:
+            if self._parser.their_state is MIGHT_SWITCH_PROTOCOL:
                 self._parser = _server_parser()  # it has not been switched
             self._parse(data)
         self.pod.on_data(self)
@@ -166,7 +172,7 @@ class PodConnection(asyncio.Protocol):
             while (event := self._parser.next_event()) is not h11.NEED_DATA:
                 if event is h11.PAUSED:
                     rest = self._parser.trailing_data[0]
-                    if self._parser.their_state is h11.MIGHT_SWITCH_PROTOCOL:
+                    if self._parser.their_state is MIGHT_SWITCH_PROTOCOL:
                         return
                     self._parser = _server_parser()
                     if not rest:
@@ -175,7 +181,7 @@ class PodConnection(asyncio.Protocol):
                 else:
                     self._take(event)
                     if isinstance(event, h11.EndOfMessage) and not self._parser.trailing_data[0]:
-                        if self._parser.their_state is not h11.MIGHT_SWITCH_PROTOCOL:
+                        if self._parser.their_state is not MIGHT_SWITCH_PROTOCOL:
                             self._parser = _server_parser()
                         return
         except h11.RemoteProtocolError as error:
@@ -365,7 +371,7 @@ class Client(asyncio.Protocol):
         parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
         parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
         parser.send(h11.EndOfMessage())
-        parser.receive_data(self.unread)
+        parser.receive_data(bytes(self.unread))
         if self.eof:
             parser.receive_data(b"")
         answer: Answer | None = None
@@ -522,7 +528,7 @@ class World:
         )
         sock = _socket()
         sock.bind(("127.0.0.1", 0))
-        self._server = await loop.create_server(lambda: Http1Client(self.proxy), sock=sock)
+        self._server = await loop.create_server(lambda: protocol(self.proxy), sock=sock)
         self.port = self._server.sockets[0].getsockname()[1]
         self._handler = loop.get_exception_handler()
         loop.set_exception_handler(self._on_loop_exception)
@@ -680,7 +686,7 @@ class World:
     async def _tear_down(self) -> None:
         self._server.close()
         for downstream in list(self.proxy.connections):
-            downstream.transport.abort()
+            cast(Any, downstream).transport.abort()
         self.pools.close()
         for pod in self.pods:
             await pod.close()

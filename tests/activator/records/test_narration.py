@@ -96,7 +96,7 @@ async def test_a_pods_life_is_told_from_its_first_listing_to_its_end() -> None:
     world.pass_probes()
     heard = world.take()
     assert pods(heard) == [("probing", "healthy", False)]
-    assert heard[0][1] | {"was": "", "state": ""} == {
+    assert {**heard[0][1]} | {"was": "", "state": ""} == {
         "address": POD,
         "uid": f"uid-{POD}",
         "clusterIP": False,

@@ -90,7 +90,7 @@ def test_an_empty_autoscaler_url_turns_it_off():
 
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        run().http_port = 1  # type: ignore[misc] # that it is frozen is the test
+        run().http_port = 1  # that it is frozen is the test
 
 
 def test_names_variables_and_flags_are_unique():

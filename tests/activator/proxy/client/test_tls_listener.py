@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from activator.proxy.client import tls_listener as listener
-from activator.proxy.client.http1 import Http1Client
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
-from tests.activator.proxy.world import Client, request, turns, until
+from tests.activator.proxy.world import Client, protocol, request, turns, until
 
 #: A record that says it is a handshake, and is none.
 NO_HELLO = b"\x16\x03\x01\x00\x05hello"
@@ -104,7 +103,7 @@ async def test_where_all_places_are_taken_a_client_gets_503_over_tls(world, capl
 
 async def plain_statuses(world: TlsWorld, count: int) -> list[int]:
     """Open connections on a port without TLS; what each is told, all of them being open."""
-    server = await world.loop.create_server(lambda: Http1Client(world.proxy), "127.0.0.1", 0)
+    server = await world.loop.create_server(lambda: protocol(world.proxy), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     statuses = []
     for _ in range(count):

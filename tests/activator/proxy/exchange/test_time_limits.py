@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
+from typing import Any
 
 import h11
 import pytest
@@ -15,8 +17,8 @@ from throttler.model import Revision, RevisionID
 TEXT = b"activator request timeout"
 
 
-def revision(**spec: float) -> Revision:
-    return Revision(RevisionID("ns", "rev"), **spec)
+def revision(**spec: Any) -> Revision:
+    return replace(Revision(RevisionID("ns", "rev")), **spec)
 
 
 # -- decisions -----------------------------------------------------------------------------------

@@ -157,9 +157,9 @@ async def test_a_revision_may_wake_up_again(world):
         client = await waiter(world)
         world.list(pod := await world.pod())
         assert (await client.answer()).status == 200
+        assert pod.requests
         await world.idle()
         world.list()
-    assert pod.requests
     assert [w["outcome"] for w in wake_ups(world)] == ["served", "served"]
 
 

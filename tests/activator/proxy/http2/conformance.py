@@ -389,13 +389,19 @@ STREAMS = (
     Case("5.1", "WINDOW_UPDATE on an idle stream", (room(1, 100),), connection_error(PROTOCOL)),
     Case("5.1", "CONTINUATION on an idle stream", (more(block()),), connection_error(PROTOCOL)),
     *(
-        Case("5.1", f"{what} on a half-closed stream{'' if silent else ', or closed'}", *row)
+        Case(
+            "5.1",
+            f"{what} on a half-closed stream{'' if silent else ', or closed'}",
+            sent,
+            sees,
+            silent,
+        )
         for silent in (True, False)
-        for what, *row in (
-            ("DATA", (head(), data()), stream_error(CLOSED), silent),
-            ("HEADERS", (head(), head()), stream_error(CLOSED), silent),
-            ("CONTINUATION", (head(), more(block())), stream_error(CLOSED, PROTOCOL), silent),
-            ("trailers", (head(), head(line(b"x", b"y"))), stream_error(CLOSED), silent),
+        for what, sent, sees in (
+            ("DATA", (head(), data()), stream_error(CLOSED)),
+            ("HEADERS", (head(), head()), stream_error(CLOSED)),
+            ("CONTINUATION", (head(), more(block())), stream_error(CLOSED, PROTOCOL)),
+            ("trailers", (head(), head(line(b"x", b"y"))), stream_error(CLOSED)),
         )
     ),
     Case("5.1", "DATA after RST_STREAM", (OPEN, reset(), data()), stream_error(CLOSED)),

@@ -85,7 +85,7 @@ class Peer(asyncio.Protocol):
         )
         self.messages: dict[int, Message] = {}
         self.reads = True
-        self.goaway: tuple[int, int] | None = None
+        self.goaway: tuple[int | None, int | None] | None = None
         self.lost = False
         self.late = late
         self.greeting: bytes | None = b""
@@ -227,7 +227,7 @@ class Http2Pod:
     """
 
     def __init__(self) -> None:
-        self.on_message = answer_hello
+        self.on_message: Callable[[Peer, int, Message], None] = answer_hello
         self.settings: dict[str, Any] = {}
         self.greeting: bytes | None = b""
         self.connections: list[Peer] = []

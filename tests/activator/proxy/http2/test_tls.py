@@ -52,7 +52,7 @@ class TlsHttp2Pod(Http2Pod):
 class Http2TlsWorld(Http2World):
     """The world with TLS on both sides; all of its pods offer HTTP/2 unless told otherwise."""
 
-    world: TlsWorld
+    world: TlsWorld  # type: ignore[mutable-override] # set once
 
     async def pod(self, *names: str, alpn: tuple[str, ...] = ("h2", "http/1.1")) -> TlsHttp2Pod:
         """A pod with a certificate of these names; right ones where there are none."""
@@ -257,7 +257,7 @@ async def test_a_pod_of_another_namespace_gets_no_request(http2):
     wrong = await http2.pod(DATA_PLANE, "kn-user-other")
     http2.list(wrong)
     client = await http2.client()
-    streams = []
+    streams: list[Any] = []
     while len(streams) < 200:  # one in each turn of the loop, so also in that moment
         streams.append(client.ask(b"/", b"POST"))
         await turns(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ssl
+from typing import Any
 
 import pytest
 import trustme
@@ -29,7 +30,7 @@ class Dialer:
     wants_connection = True
 
     def __init__(self) -> None:
-        self.upstream = None
+        self.upstream: Any = None
         self.failures: list[tuple[str, str]] = []
 
     def on_dialed(self, upstream) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 from activator.proxy.pods.pools import IDLE_TIMEOUT
 from activator.proxy.pods.probe_pool import ProbePools
@@ -25,7 +26,7 @@ class Dialer:
     wants_connection = True
 
     def __init__(self) -> None:
-        self.upstreams: list = []
+        self.upstreams: list[Any] = []
         self.failures: list[tuple[str, str]] = []
 
     def on_dialed(self, upstream) -> None:

@@ -73,7 +73,9 @@ async def test_a_probe_asks_again_after_a_request_could_not_connect(anyio_backen
     bench = Probed()
     await bench.start()
     (await bench.probe()).upstream.give_back()
-    bench.pools.of(bench.tracked).take().cancel()
+    taken = bench.pools.of(bench.tracked).take()
+    assert taken is not None
+    taken.cancel()
     await bench.pod.refuse()
     failed = Dialer()
     secure(bench.pools, bench.tracked).dial(failed, 5.0)
