@@ -16,8 +16,10 @@ import uvloop
 
 from activator.build import running
 
-#: Seconds beyond all timers of the product: who waits for longer gives a test up.
+#: Seconds of virtual time beyond all timers of the product: a longer timer gives a test up.
 _PATIENCE = 1e5
+#: Seconds of real time for threads and the kernel, on a machine that does much else.
+_REAL_PATIENCE = 45.0
 
 
 class _VirtualSelector(selectors.DefaultSelector):
@@ -35,11 +37,11 @@ class _VirtualSelector(selectors.DefaultSelector):
             return ready
         if timeout is None:
             # Nothing is scheduled: give a thread (a file watcher, a resolver) real time to answer.
-            ready = super().select(5)
+            ready = super().select(_REAL_PATIENCE)
             if not ready:
                 raise RuntimeError("deadlock: nothing is ready and no timer is armed")
             return ready
-        if timeout > _PATIENCE and (ready := super().select(5)):
+        if timeout > _PATIENCE and (ready := super().select(_REAL_PATIENCE)):
             return ready  # the kernel was busy with other things
         self.loop.virtual_now += timeout
         return []

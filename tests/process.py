@@ -18,7 +18,7 @@ from activator.lab.addresses import AddressPool
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Seconds for what should take a moment, on a machine that does much else.
-PATIENCE = 20.0
+PATIENCE = 45.0
 ANY_PORTS = (
     *("--bind", "127.0.0.1", "--http-port", "0", "--h2c-port", "0"),
     *("--admin-port", "0", "--metrics-port", "0", "--profiling-port", "0"),

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.process import PATIENCE
+
 
 def activator(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "activator", *args]
@@ -55,7 +57,7 @@ def test_a_sigterm_while_modules_are_loaded_ends_it_at_once_with_0(
         try:
             assert process.stdout.readline() == "loading\n"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=10) == 0
+            assert process.wait(timeout=PATIENCE) == 0
             assert process.stderr is not None
             assert process.stderr.read() == ""
         finally:

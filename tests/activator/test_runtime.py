@@ -22,6 +22,7 @@ from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings, load
 from tests.activator.proxy.tls_world import free_address, secret
 from tests.activator.telemetry.records import record
+from tests.process import PATIENCE
 from throttler.health import PodState
 from throttler.model import MeshMode, Revision, RevisionID
 from throttler.reason import Reason
@@ -245,7 +246,7 @@ async def test_probes_that_a_new_mesh_mode_brings_about_are_asked_in_its_way(
         write_object(tmp_path, revision("hello"))
         write_object(tmp_path, private_endpoints("hello", [pod]))
         runtime = Runtime(settings(tmp_path))
-        async with runtime.lifespan(), asyncio.timeout(10):
+        async with runtime.lifespan(), asyncio.timeout(PATIENCE):
             await came.wait()
             came.clear()
             data = {"enable-mesh-pod-addressability": "true"}
@@ -277,7 +278,7 @@ async def test_no_pod_passes_a_probe_in_plaintext_before_encryption_is_set_up(
         driver, found = runtime.driver, asyncio.get_running_loop().create_future()
         driver.probe_passed = lambda pod, epoch: found.set_result("passed")  # type: ignore[method-assign] # spied on
         driver.probe_failed = lambda *how: found.set_result(how[2])  # type: ignore[method-assign] # spied on
-        async with runtime.lifespan(), asyncio.timeout(10):
+        async with runtime.lifespan(), asyncio.timeout(PATIENCE):
             assert "TLS on port 8112: " in await found
 
 

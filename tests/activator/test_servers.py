@@ -27,6 +27,7 @@ from activator.runtime import Runtime, StartError
 from activator.servers import MOST_HEAD, Servers
 from activator.settings.config import load
 from tests.activator.proxy.world import until
+from tests.process import PATIENCE
 
 #: Connections that the kernel lets wait on any port.
 LONGEST = int(Path("/proc/sys/net/core/somaxconn").read_text())
@@ -119,7 +120,7 @@ async def test_the_port_for_tls_is_open_where_traffic_is_encrypted_and_follows_i
         assert (await plain.get(f"http://{at['http']}/")).status_code == 404
         write_secret(tmp_path, new)
         async with httpx.AsyncClient(trust_env=False, verify=trusting(new)) as client:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 status = 0
                 while not status:
                     status = await _status(client, f"https://localhost:{port}/")
@@ -307,7 +308,7 @@ async def test_who_only_connects_takes_no_more_files_than_a_bound_and_shuts_out_
         silent = [await _connect(at) for _ in range(2 * most)]
         for _ in range(2):
             assert (await client.get(f"http://{at}/healthz")).status_code in (200, 404)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             for reader, _ in silent[:most]:
                 await _is_cut(reader)
         assert not silent[-1][0].at_eof()
@@ -320,7 +321,7 @@ async def test_a_head_without_an_end_is_cut_off(tmp_path: Path) -> None:
         reader, writer = await _connect(at)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n")
         writer.write(b"x: y\r\n" * (MOST_HEAD // 6 + 1))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await _is_cut(reader)
         writer.close()
 

@@ -22,7 +22,7 @@ from tests.manifests.knative import NAMESPACE
 from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find
 
 OVERLAY = MANIFESTS / "overlays" / "knative"
-PATIENCE = 20.0
+PATIENCE = 45.0
 
 #: Free ports, and nobody else's autoscaler.
 ENVIRONMENT = knative.ENVIRONMENT | {

@@ -22,6 +22,7 @@ from activator.servers import Servers
 from activator.settings.config import load
 from tests.activator.telemetry.world import World
 from tests.conftest import UVLOOP
+from tests.process import PATIENCE
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 
 HELLO = RevisionID("default", "hello")
@@ -41,7 +42,7 @@ async def serving(folder: Path) -> AsyncIterator[Servers]:
     servers = Servers(Runtime(load("local", flags, {})))
     await servers.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             yield servers
     finally:
         await servers.stop_data(1.0)

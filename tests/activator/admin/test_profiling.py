@@ -17,6 +17,7 @@ import uvloop
 from activator.admin import profiling
 from activator.admin.profiling import create_profiling_app
 from activator.admin.stacks import sample
+from tests.process import PATIENCE
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ async def test_a_profile_that_nobody_may_have_any_more_ends(
         "query_string": b"seconds=300",
         "headers": [],
     }
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await create_profiling_app(switch)(scope, receive, send)
     assert sent[0]["status"] == 404
     assert not tracemalloc.is_tracing()

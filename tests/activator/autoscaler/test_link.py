@@ -22,7 +22,7 @@ from activator.autoscaler.reporter import StatReporter
 from throttler.model import RevisionID
 
 A = RevisionID("default", "a-00001")
-PATIENCE = 5  # seconds that a step may take on a busy machine; nothing waits that long
+PATIENCE = 45.0  # seconds that a step may take on a busy machine; nothing waits that long
 
 QUICK = LinkTimings(
     backoff_first=0.005, backoff_factor=1.0, close=0.2, stale_after=60.0, restart_at_once_after=0.0

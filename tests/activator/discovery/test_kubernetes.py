@@ -33,6 +33,7 @@ from tests.activator.discovery.recording import (
     slice_of,
     truncated,
 )
+from tests.process import PATIENCE
 
 QUICK = Timings(
     backoff_first=0.001,
@@ -46,7 +47,7 @@ QUICK = Timings(
 async def running(watch: KubernetesWatch) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.get_running_loop().create_task(watch.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             yield task
     finally:
         task.cancel()

@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from activator.discovery.listener import Listener
+from tests.process import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 
@@ -29,7 +30,7 @@ class Told:
         self.event.set()
 
     async def wait(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await self.event.wait()
         self.event.clear()
 

@@ -34,6 +34,7 @@ from tests.activator.discovery.recording import (
     slice_of,
     trust_bundle,
 )
+from tests.process import PATIENCE
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -92,7 +93,7 @@ def _is_ready(sink: RecordingSink, addresses: list[str]) -> bool:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(PATIENCE):
         # The kernel and a thread decide when: no event of ours would tell.
         while not condition():  # noqa: ASYNC110 # files have no event to wait for
             await asyncio.sleep(0.001)
@@ -495,7 +496,7 @@ async def test_an_interrupt_ends_the_process_and_its_watching_thread(tmp_path: P
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert process.stdout is not None
             assert await process.stdout.readline() == b"ready\n"
             process.send_signal(signal.SIGINT)
@@ -525,7 +526,7 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     await unchecked._scan()
     assert sink.ready() == ["10.0.0.1:8012"]
     folder = ManifestFolder(tmp_path, inventory, timings, self_check_interval=0.02)
-    async with asyncio.timeout(10), running(folder):
+    async with asyncio.timeout(PATIENCE), running(folder):
         write(tmp_path / "a.yaml", private("10.0.0.3"))
         await sink.until(lambda: sink.ready() == ["10.0.0.3:8012"])
     assert folder.drift.found == {"file": 1}

@@ -116,7 +116,7 @@ async def test_cancellation_that_comes_with_a_statistic_is_not_lost(tmp_path):
     await town.until("listening", busy=True)
     town.cluster.on_stats([(("default", "app"), 1, 1)])
     running.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.wait([running])
     assert running.cancelled()
 

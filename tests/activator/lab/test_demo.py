@@ -7,7 +7,7 @@ import httpx
 
 from activator.lab.cluster import Service
 from activator.lab.demo import Demo, guide
-from tests.process import addresses
+from tests.process import PATIENCE, addresses
 
 
 async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
@@ -25,10 +25,10 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
     with Demo([service], addresses=addresses()) as demo:
         assert len(list(demo.manifests.iterdir())) == 2
         running = asyncio.ensure_future(demo.run("127.0.0.1:1234", "127.0.0.1:5678", take))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await guided.wait()
         demo.on_stats([(("default", "hello"), 1.0, 1.0)])
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             await listening.wait()
         # Where the guide sends who wants to turn its readiness over.
         (switches,) = re.findall(r"its switches are at (http://\S+/)", "\n".join(lines))

@@ -10,7 +10,7 @@ from activator.lab.checks import Probes
 from activator.lab.deployment import Deployment
 from activator.lab.objects import revision
 from activator.lab.pod import PodOptions
-from tests.process import addresses
+from tests.process import PATIENCE, addresses
 
 
 class Town:
@@ -28,7 +28,7 @@ class Town:
             self._told.set()
 
     async def until(self, listed: tuple[list[str], list[str]]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             while self.listed[-1] != listed:
                 self._told.clear()
                 await self._told.wait()

@@ -7,7 +7,7 @@ from activator.lab.checks import Container, Probes, ask
 from activator.lab.client import fetch
 from activator.lab.kubelet import PodProcess, Step
 from activator.lab.pod import PodOptions
-from tests.process import addresses
+from tests.process import PATIENCE, addresses
 
 
 class Story:
@@ -22,7 +22,7 @@ class Story:
         self._told.set()
 
     async def until(self, kind: str, count: int = 1) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while self.kinds.count(kind) < count:
                 self._told.clear()
                 await self._told.wait()
@@ -124,7 +124,7 @@ async def test_pod_may_stop_while_its_only_container_is_restarted():
     story = Story()
     pod = pod_process(story, liveness=Container.WHOLE, failure_threshold=1, restart_after=0.01)
     pod.hold(Step.RESTART)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
         await story.until("ready")
         await turn(pod, "Live")

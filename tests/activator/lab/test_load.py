@@ -4,6 +4,7 @@ import asyncio
 
 from activator.lab.client import Reply
 from activator.lab.load import Load
+from tests.process import PATIENCE
 
 
 async def test_load_goes_on_until_it_is_stopped_and_waits_for_what_it_sent():
@@ -19,7 +20,7 @@ async def test_load_goes_on_until_it_is_stopped_and_waits_for_what_it_sent():
         return Reply(200 if method == "GET" else 502, {}, "", 0.002)
 
     load = Load(ask, rate=1000, posts=3)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         load.start(tasks)
         await load.more(6)
         gate.clear()
@@ -48,7 +49,7 @@ async def test_pace_does_not_wait_for_answers():
         return Reply(200, {}, "")
 
     load = Load(ask, rate=1000)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         load.start(tasks)
         await load.more(5)
         await load.stop()

@@ -15,7 +15,7 @@ import pytest
 
 from activator.lab.kubelet import pod_arguments
 from activator.lab.pod import PodOptions, parse_options
-from tests.process import addresses
+from tests.process import PATIENCE, addresses
 
 PROBE = "User-Agent: Knative-Activator-Probe\r\nK-Network-Probe: queue\r\n"
 
@@ -45,7 +45,7 @@ class Running:
 
     async def told(self, event: str) -> dict[str, Any]:
         assert self.process.stdout is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found: dict[str, Any] = json.loads(await self.process.stdout.readline())
                 if found["event"] == event:
@@ -55,7 +55,7 @@ class Running:
         """The whole answer to a GET on a connection of its own."""
         reader, writer = await self.open(port)
         writer.write(f"GET {target} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n".encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             answer = await reader.read()
         writer.close()
         await writer.wait_closed()
@@ -91,7 +91,7 @@ async def test_one_connection_carries_many_requests_and_errors_end_it():
         reader, writer = await pod.open()
         writer.write(b"GET /bytes?n=2 HTTP/1.1\r\n\r\nHEAD /bytes?n=9 HTTP/1.1\r\n\r\n")
         writer.write(b"GET /status?code=204 HTTP/1.1\r\n\r\nwrong\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             answers = await reader.read()
         assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"200", b"204", b"400"]
         assert b"not an HTTP/1 request line" in answers
@@ -114,7 +114,7 @@ async def test_draining_pod_fails_probes_finishes_requests_and_ends():
         pod.process.send_signal(signal.SIGTERM)
         assert (await pod.told("draining"))["in_flight"] == 1
         assert b" 503 " in await pod.ask("/", PROBE)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert b"Hello" in await reader.read()
             assert await pod.process.wait() == 0
         writer.close()
@@ -169,7 +169,7 @@ async def test_pod_ends_with_its_parent():
     async with Running() as pod:
         assert pod.process.stdin is not None
         pod.process.stdin.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert await pod.process.wait() == 0
 
 

@@ -16,7 +16,7 @@ import pytest
 from activator.process.line_writer import LineWriter
 
 #: Seconds for what a thread does in a moment, on a machine that does much else.
-PATIENCE = 20.0
+PATIENCE = 45.0
 Pipe = tuple[int, int]
 
 

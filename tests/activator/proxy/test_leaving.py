@@ -11,7 +11,7 @@ import pytest
 
 from activator.proxy.pods import target as target_module
 from activator.proxy.pods.dial import connect
-from tests.activator.proxy.world import World, request, turns, until
+from tests.activator.proxy.world import PATIENCE, World, request, turns, until
 
 EXPECTED = b"Content-Length: 10\r\nExpect: 100-continue\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -38,7 +38,7 @@ async def waiting(world: World, sockets: list[socket.socket], data: bytes) -> so
     before = world.waiting
     client = socket.create_connection(("127.0.0.1", world.port))
     sockets.append(client)
-    client.settimeout(5)
+    client.settimeout(PATIENCE)
     client.sendall(data[:200])
     await until(lambda: world.waiting > before)
     client.sendall(data[200:])

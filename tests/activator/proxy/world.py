@@ -31,7 +31,7 @@ from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 
 #: Seconds of real time after which something that should happen will not happen any more.
-PATIENCE = 5.0
+PATIENCE = 45.0
 _MAX_HEAD = 8 << 20
 
 #: Bytes that a socket's kernel may keep of what is not read; left alone it is up to 32 MiB.

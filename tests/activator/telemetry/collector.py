@@ -17,6 +17,8 @@ from opentelemetry.proto.collector.metrics.v1 import (
 )
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
+from tests.process import PATIENCE
+
 
 class Collector:
     """What came.
@@ -37,7 +39,7 @@ class Collector:
         self.traces: Queue[Any] = Queue()
         self.metrics: Queue[Any] = Queue()
 
-    def spans(self, timeout: float = 10) -> list[Any]:
+    def spans(self, timeout: float = PATIENCE) -> list[Any]:
         """The spans of the next request, with their resource's attributes as ``resource``."""
         message = self.traces.get(timeout=timeout)
         return [

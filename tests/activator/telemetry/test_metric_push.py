@@ -21,6 +21,7 @@ from activator.telemetry.families import PROBES, WAIT
 from activator.telemetry.metric_push import MetricPush
 from activator.telemetry.points import Counted, Point
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
+from tests.process import PATIENCE
 
 IDENTITY = Identity("activator", "knative-serving", "activator-1")
 
@@ -64,8 +65,8 @@ async def test_metrics_arrive_again_and_again_and_once_more_at_the_end(protocol,
     world = World()
     with start() as collector:
         world.push.apply(MetricsConfig(protocol, collector.url, 0.01))
-        first = await asyncio.to_thread(collector.metrics.get, timeout=10)
-        second = await asyncio.to_thread(collector.metrics.get, timeout=10)
+        first = await asyncio.to_thread(collector.metrics.get, timeout=PATIENCE)
+        second = await asyncio.to_thread(collector.metrics.get, timeout=PATIENCE)
         await world.push.close()
         last = first
         while not collector.metrics.empty():
@@ -108,7 +109,7 @@ async def test_the_environments_interval_and_endpoint_win():
     with http_collector() as collector:
         world = World(interval=0.01, endpoints=Endpoints(general=collector.url))
         world.push.apply(MetricsConfig(HTTP_PROTOBUF, "http://127.0.0.1:1", 3600))
-        await asyncio.to_thread(collector.metrics.get, timeout=10)
+        await asyncio.to_thread(collector.metrics.get, timeout=PATIENCE)
         await world.push.close()
     assert set(collector.paths) == {"/v1/metrics"}
 
@@ -118,12 +119,12 @@ async def test_a_change_moves_the_pushes_and_leaves_none_behind():
     before = asyncio.all_tasks()
     with http_collector() as one, http_collector() as other:
         world.push.apply(MetricsConfig(HTTP_PROTOBUF, one.url))
-        await asyncio.to_thread(one.metrics.get, timeout=10)
+        await asyncio.to_thread(one.metrics.get, timeout=PATIENCE)
         world.push.apply(MetricsConfig(HTTP_PROTOBUF, other.url))
-        await asyncio.to_thread(other.metrics.get, timeout=10)
+        await asyncio.to_thread(other.metrics.get, timeout=PATIENCE)
         world.push.apply(MetricsConfig(NONE))
         if left := asyncio.all_tasks() - before:
-            _, pending = await asyncio.wait(left, timeout=5)
+            _, pending = await asyncio.wait(left, timeout=PATIENCE)
             assert not pending
         await world.push.close()
 

@@ -16,6 +16,7 @@ from activator.settings.config import load
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.telemetry.collector import attributes, http_collector
+from tests.process import PATIENCE
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ async def test_settings_name_the_collector_the_sender_and_the_share():
         tracer.begin(b"GET", b"/", b"h", 1, b"", False).ended(404, "unknown-revision")
         await otel.close()
         assert tracers[-1] is None
-        message = collector.traces.get(timeout=10)
+        message = collector.traces.get(timeout=PATIENCE)
     assert collector.paths == ["/own"]
     resource = attributes(message.resource_spans[0].resource)
     assert (resource["service.name"], resource["k8s.pod.name"]) == ("edge", "activator-7")

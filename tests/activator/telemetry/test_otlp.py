@@ -12,6 +12,7 @@ from activator.telemetry.destination import GRPC, HTTP, STDOUT, Destination, Ide
 from activator.telemetry.otlp import SpanSender, resource_of
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
 from tests.activator.telemetry.tracing_world import Requests
+from tests.process import PATIENCE
 
 IDENTITY = Identity("activator", "knative-serving", "activator-1")
 
@@ -21,7 +22,7 @@ def test_spans_arrive_over_http_with_resource_and_scope():
         sender = SpanSender(Destination(HTTP, collector.url + "/v1/traces"), IDENTITY)
         assert sender.export([Requests().served()]) == ""
         sender.shutdown()
-        message = collector.traces.get(timeout=10)
+        message = collector.traces.get(timeout=PATIENCE)
     (resource,) = message.resource_spans
     assert attributes(resource.resource).items() >= {
         ("service.name", "activator"),
