@@ -104,6 +104,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 VIRTUAL = pytest.param(("asyncio", {"loop_factory": VirtualLoop}), id="virtual")
 UVLOOP = pytest.param(("asyncio", {"loop_factory": uvloop.new_event_loop}), id="uvloop")
+#: For tests with limits or pauses of a moment, which a busy machine outlasts.
+in_virtual_time = pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
 
 
 @pytest.fixture(params=[VIRTUAL, UVLOOP])

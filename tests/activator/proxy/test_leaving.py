@@ -12,6 +12,7 @@ import pytest
 from activator.proxy.pods import target as target_module
 from activator.proxy.pods.dial import connect
 from tests.activator.proxy.world import PATIENCE, World, request, turns, until
+from tests.conftest import in_virtual_time
 
 EXPECTED = b"Content-Length: 10\r\nExpect: 100-continue\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -143,6 +144,7 @@ async def test_a_client_that_ended_its_side_and_then_left_is_gone(world, sockets
     assert not pod.requests
 
 
+@in_virtual_time
 async def test_a_client_that_leaves_while_a_connection_is_opened(world, sockets, monkeypatch):
     pod = await world.pod()
     world.revise()

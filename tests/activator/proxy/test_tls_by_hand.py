@@ -9,7 +9,7 @@ import pytest
 
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import request, turns, until
-from tests.conftest import UVLOOP
+from tests.conftest import UVLOOP, in_virtual_time
 
 
 @pytest.fixture
@@ -28,6 +28,7 @@ async def test_what_comes_right_behind_the_handshake_is_not_lost(world):
     assert b"200 OK" in await by_hand.read_until(b"hello")
 
 
+@in_virtual_time
 async def test_a_client_that_does_not_answer_the_end_of_tls_is_not_waited_for(world):
     await world.serving()
     by_hand = ByHand(await world.plain(), world.trusted)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import h11
+import pytest
 from h11._state import MIGHT_SWITCH_PROTOCOL
 
 from activator.driver import Driver
@@ -62,6 +63,32 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
         if time.monotonic() > give_up:
             raise AssertionError(f"waited in vain: {what or condition}")
         await asyncio.sleep(0)
+
+
+class _AtLeast:
+    """Equal to each number from a bound on."""
+
+    def __init__(self, bound: float) -> None:
+        self._bound = bound
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and other >= self._bound
+
+    def __repr__(self) -> str:
+        return f"at least {self._bound}"
+
+
+def about(seconds: float, within: float) -> object:
+    """Return what equals about so many seconds of the loop's time.
+
+    In real time any longer time is equal too: a busy machine may be late by any time.
+
+    Arguments:
+        within: seconds by which it may differ.
+    """
+    if hasattr(asyncio.get_running_loop(), "virtual_now"):
+        return pytest.approx(seconds, abs=within)
+    return _AtLeast(seconds - within)
 
 
 def request(
@@ -586,6 +613,13 @@ class World:
         passed = asyncio.Event()
         asyncio.get_running_loop().call_later(seconds, passed.set)
         await passed.wait()
+
+    async def in_time(self, condition: Callable[[], object], what: str = "") -> None:
+        """Let time pass, virtual or not, until the condition holds."""
+        give_up = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < give_up, f"waited in vain: {what or condition}"
+            await self.clock_moves(0.01)
 
     def revise(self, *pods: Pod, name: str = NAME, **spec: Any) -> None:
         """Set a revision and its ready pods."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.activator.proxy.world import ok, request, turns, until
+from tests.activator.proxy.world import about, ok, request, turns, until
+from tests.conftest import in_virtual_time
 
 SMALL_BUFFER = 4096
 
@@ -15,7 +16,7 @@ async def test_a_connection_on_which_nothing_ever_comes_is_closed_without_a_word
     started = world.now()
     await client.ended()
     assert not client.received
-    assert world.now() - started == pytest.approx(1.0, abs=0.2)
+    assert world.now() - started == about(1.0, within=0.2)
     await until(lambda: not world.proxy.connections)
 
 
@@ -28,6 +29,7 @@ async def test_connections_that_come_and_go_leave_nothing_behind(world):
     assert len(world.proxy.timers) < 100
 
 
+@in_virtual_time
 async def test_many_idle_connections_have_no_work_to_do(new_world):
     world = await new_world(header_timeout=0.05)
     await world.serving()
@@ -42,6 +44,7 @@ async def test_many_idle_connections_have_no_work_to_do(new_world):
     assert len(world.proxy.connections) >= 200
 
 
+@in_virtual_time
 @pytest.mark.parametrize("fields", [b"", b"Connection: close\r\n"], ids=["keep-alive", "close"])
 async def test_a_client_that_never_takes_its_answers_is_dropped(new_world, fields):
     world = await new_world(header_timeout=0.2)
@@ -58,6 +61,7 @@ async def test_a_client_that_never_takes_its_answers_is_dropped(new_world, field
     assert not world.proxy.connections
 
 
+@in_virtual_time
 async def test_a_client_that_takes_its_answers_slowly_gets_them_all(new_world):
     world = await new_world(header_timeout=0.4)
     await world.serving(answer=ok(b"x" * 100_000))

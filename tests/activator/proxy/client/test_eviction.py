@@ -117,7 +117,7 @@ async def test_clients_that_say_nothing_do_not_use_up_the_places(world):
     await world.clock_moves(1.1)
     for _ in range(7):
         await asked(world)
-    assert all(client.eof for client in silent)
+    await until(lambda: all(client.eof for client in silent))
     assert not kept.eof
 
 

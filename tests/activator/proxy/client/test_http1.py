@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from activator.proxy.message.request import RequestLimits
-from tests.activator.proxy.world import ok, request, turns, until
-from tests.conftest import UVLOOP
+from tests.activator.proxy.world import about, ok, request, turns, until
+from tests.conftest import UVLOOP, in_virtual_time
 
 NOT_FOUND = b"Host: nowhere\r\n"
 SMALL_BUFFER = 4096
@@ -178,8 +178,7 @@ async def test_a_client_that_leaves_while_it_waits_frees_its_place(world, leave)
 
     # A close looks like a half-close until something is sent: which is done at once, and looked
     # at a moment later.
-    await world.clock_moves(0.1)
-    assert not world.busy
+    await world.in_time(lambda: not world.busy)
 
 
 async def test_an_end_in_the_middle_of_a_body_is_no_whole_request(world):
@@ -207,9 +206,10 @@ async def test_a_head_that_never_ends_is_answered_408(new_world):
     assert answer.status == 408
     assert answer.get(b"connection") == b"close"
     await client.ended()
-    assert world.now() - started == pytest.approx(1.0, abs=0.2)
+    assert world.now() - started == about(1.0, within=0.2)
 
 
+@in_virtual_time
 async def test_dripping_a_head_does_not_win_time(new_world):
     world = await new_world(header_timeout=0.3)
     client = await world.client()
@@ -224,6 +224,7 @@ async def test_dripping_a_head_does_not_win_time(new_world):
     assert world.now() < 100 * 0.02 or client.eof
 
 
+@in_virtual_time
 async def test_an_idle_connection_stays_and_may_ask_later(new_world):
     world = await new_world(header_timeout=0.05)
     await world.serving()

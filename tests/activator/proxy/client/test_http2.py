@@ -11,6 +11,7 @@ from activator.proxy.http2.frames import FrameType
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.http2.peers import TO_REVISION, Message, Peer, answer_hello
 from tests.activator.proxy.world import ok, request, turns, until
+from tests.conftest import in_virtual_time
 
 BEGIN = frames.PREFACE + frames.settings(b"")
 HEAD = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/"), (b":authority", b"h")]
@@ -94,6 +95,7 @@ async def test_the_preface_behind_a_request_is_no_beginning(world):
     assert (await client.answer()).status == 505
 
 
+@in_virtual_time
 async def test_a_server_that_stops_says_so_and_finishes_what_runs(http2):
     pod = await http2.serving()
     pod.on_message = lambda *_: None
@@ -164,6 +166,7 @@ async def test_in_the_lame_duck_a_client_that_reads_slowly_has_all_before_goaway
     await until(lambda: client.goaway)
 
 
+@in_virtual_time
 async def test_in_the_lame_duck_requests_at_a_time_are_served_without_goaway(http2):
     client = await in_the_lame_duck(http2)
     client.ask()
@@ -177,6 +180,7 @@ async def test_in_the_lame_duck_requests_at_a_time_are_served_without_goaway(htt
     await until(lambda: client.goaway == (frames.MAX_31_BITS, ErrorCode.NO_ERROR))
 
 
+@in_virtual_time
 async def test_when_the_server_stops_responses_to_requests_at_a_time_come_before_goaway(http2):
     pod = await http2.serving()
     pod.on_message = lambda *_: None
@@ -323,6 +327,7 @@ async def test_a_malformed_head_is_told_so_without_a_body(http2, more):
     assert not connection.speaker.link.streams
 
 
+@in_virtual_time
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_malformed_request_that_goes_on_is_reset_behind_its_end(http2, ends):
     """Clients lose a response by a reset that comes while they send."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from activator.proxy.client.linger import MAX_BYTES, MAX_SECONDS
-from tests.activator.proxy.world import turns, until
+from tests.activator.proxy.world import about, turns, until
+from tests.conftest import in_virtual_time
 
 UNREAD = b"POST / HTTP/1.1\r\nHost: nowhere\r\nContent-Length: 1000000000\r\n\r\n"
 
 
+@in_virtual_time
 async def test_the_answer_is_whole_and_our_side_ends_at_once(world):
     client = await world.client()
     client.send(UNREAD)
@@ -36,10 +36,11 @@ async def test_a_client_that_stays_is_dropped_after_a_while(world):
     (downstream,) = world.proxy.connections
     while world.proxy.connections:
         await world.clock_moves(0.1)
-    assert world.now() - started == pytest.approx(MAX_SECONDS, abs=0.4)
+    assert world.now() - started == about(MAX_SECONDS, within=0.4)
     assert downstream.transport.is_closing()
 
 
+@in_virtual_time
 async def test_a_client_that_goes_on_sending_is_dropped_at_a_bound(world):
     client = await world.client()
     client.send(UNREAD)

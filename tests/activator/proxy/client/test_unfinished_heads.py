@@ -14,6 +14,7 @@ from activator.proxy.http2.hpack import line
 from tests.activator.proxy.client.test_http2 import BEGIN, frame, goaways, raw
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import World, request, turns, until
+from tests.conftest import in_virtual_time
 
 MOST = 16 * SMALL
 #: As many large heads as there is room for: 4 of 3 SMALL in the open 12.
@@ -116,6 +117,7 @@ async def test_what_a_head_had_is_free_when_its_client_leaves(full):
     await until(lambda: unfinished(full) == (FIT - 1) * LARGE)
 
 
+@in_virtual_time
 async def test_what_a_head_had_is_free_when_its_time_is_over(new_world):
     world = await new_world(header_timeout=0.2)
     client = await world.client()

@@ -11,8 +11,17 @@ from activator.proxy.exchange.queue_proxy import claim_of, own_failure
 from activator.proxy.exchange.retry import MAX_REPEATS, Failure
 from activator.proxy.message.response import read_response
 from activator.records.counters import CAUSES
-from tests.activator.proxy.world import Pod, PodConnection, World, answer_whole, ok, request, until
-from tests.conftest import VIRTUAL
+from tests.activator.proxy.world import (
+    Pod,
+    PodConnection,
+    World,
+    about,
+    answer_whole,
+    ok,
+    request,
+    until,
+)
+from tests.conftest import in_virtual_time
 from throttler.health import PodState
 from throttler.outliers import PAUSE, STRIKES
 from throttler.throttler import Limits
@@ -151,7 +160,7 @@ async def test_a_request_that_ends_every_application_is_given_up_and_harms_no_po
     assert states(world) == ["healthy"] * 4
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL])  # a busy machine outlasts its pauses
+@in_virtual_time
 async def test_the_only_pod_is_asked_until_its_application_is_back(world):
     (pod,) = await pods_of(world, 1, container_concurrency=0)
     pod.answer = NOT_THERE
@@ -185,18 +194,19 @@ async def test_nobody_is_shed_while_the_only_pod_gives_requests_back(new_world):
 async def test_a_post_that_waits_behind_a_get_is_not_tried_on_a_pod_without_application(world):
     (pod,) = await pods_of(world, 1, container_concurrency=0)
     pod.answer = NOT_THERE
-    world.loop.call_later(0.5, setattr, pod, "answer", ok())
     get = await world.client()
     get.send(request())
     await until(lambda: world.waiting == 1)
     posts = [await world.client() for _ in range(5)]
     for client in posts:
         client.send(request(b"/", b"POST", body=b"x"))
+    world.loop.call_later(0.5, setattr, pod, "answer", ok())
 
     for client in (get, *posts):
         assert (await client.answer()).status == 200
 
 
+@in_virtual_time
 async def test_a_request_that_is_given_back_all_the_time_ends_at_its_deadline(world):
     (pod,) = await pods_of(world, 1, timeout=1.0)
     pod.answer = NOT_THERE
@@ -206,7 +216,7 @@ async def test_a_request_that_is_given_back_all_the_time_ends_at_its_deadline(wo
 
     assert (got.status, got.body) == (504, b"activator request timeout")
     assert int(attempts(got) or b"0") == len(pod.requests) > 10
-    assert world.now() - started == pytest.approx(1.0, abs=0.1)
+    assert world.now() - started == about(1.0, within=0.1)
 
 
 async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most(world):
@@ -234,6 +244,7 @@ async def test_what_the_application_answers_passes_on_and_the_only_pod_stays(wor
     assert states(world) == ["healthy"]
 
 
+@in_virtual_time
 async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(world):
     ill, other = await pods_of(world, 2)
     ill.answer = APP_503
@@ -389,8 +400,7 @@ async def test_a_request_that_breaks_every_connection_harms_no_other(world):
         assert [(await client.answer()).status for client in good] == [200] * 8
         got = await poison.answer()
         assert (got.status, attempts(got)) == (502, b"4")
-        await world.clock_moves(0.1)
-        assert states(world) == ["healthy"] * 4
+        await world.in_time(lambda: states(world) == ["healthy"] * 4)
     seen = sum(r.target == b"/poison" for pod in pods for r in pod.requests)
     assert seen == 10 * (1 + MAX_REPEATS)
 

@@ -9,12 +9,14 @@ from tests.activator.proxy.world import (
     TO_REVISION,
     PodConnection,
     Seen,
+    about,
     answer_whole,
     ok,
     request,
     turns,
     until,
 )
+from tests.conftest import in_virtual_time
 
 #: More than the kernel's buffers between two sockets of this machine take.
 LARGE = 12 << 20
@@ -58,6 +60,7 @@ async def test_a_request_that_no_pod_takes_waits_first_in_line(world):
     assert [seen.target for seen in pod.requests] == [b"/first", b"/second"]
 
 
+@in_virtual_time
 async def test_a_pod_that_does_not_answer_the_connect_is_given_up_in_time(new_world):
     world = await new_world(pool=PoolLimits(connect_timeout=0.2))
     hole, other = await world.unreachable(), await world.pod()
@@ -71,7 +74,7 @@ async def test_a_pod_that_does_not_answer_the_connect_is_given_up_in_time(new_wo
     for client in clients:
         assert (await client.answer()).status == 200
 
-    assert world.now() - started == pytest.approx(0.2, abs=0.15)
+    assert world.now() - started == about(0.2, within=0.15)
     assert world.counters().requeues == {"connect-timeout": 1}
 
 
@@ -88,7 +91,7 @@ async def test_the_deadline_holds_while_a_connection_is_opened(new_world):
 
     assert (answer.status, answer.body) == (504, b"activator request timeout")
     assert answer.get(b"activator-reason") == b"response-late; timeoutSeconds 0.3; still connecting"
-    assert world.now() - started == pytest.approx(0.3, abs=0.15)
+    assert world.now() - started == about(0.3, within=0.15)
 
 
 async def test_a_client_that_leaves_while_a_connection_is_opened_frees_the_slot(new_world):
@@ -299,7 +302,7 @@ async def test_the_deadline_of_a_waiting_request_is_exact(world):
     assert answer.get(b"x-content-type-options") is None
     assert answer.get(b"activator-reason") == b"no-endpoints"
     assert answer.get(b"retry-after") == b"4"
-    assert world.now() - started == pytest.approx(0.25, abs=0.1)
+    assert world.now() - started == about(0.25, within=0.1)
     assert not client.eof
     assert world.counters().outcomes["timed-out"] == 1
 
@@ -313,6 +316,7 @@ async def test_a_deadline_while_the_body_is_unread_closes_behind_the_504(world):
     await client.ended()
 
 
+@in_virtual_time
 async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(world):
     pod = await world.serving(timeout=0.25)
     pod.on_data = lambda connection: None
@@ -352,8 +356,7 @@ async def test_a_client_that_leaves_frees_the_slot_and_the_pod_hears_of_it(world
 
     getattr(client, leave)()
 
-    await world.clock_moves(0.2)
-    assert not world.busy
+    await world.in_time(lambda: not world.busy)
     await until(lambda: not pod.open)
     assert world.counters().outcomes["cancelled"] == 1
 

@@ -6,12 +6,14 @@ import pytest
 
 from tests.activator.proxy.world import (
     PodConnection,
+    about,
     answer_whole,
     ok,
     request,
     turns,
     until,
 )
+from tests.conftest import in_virtual_time
 
 #: More than the kernel's buffers between two sockets of this machine take.
 LARGE = 12 << 20
@@ -509,6 +511,7 @@ async def test_the_rest_of_a_body_after_an_early_answer_reaches_nobody(world):
 EXPECT = request(b"/", b"POST", fields=b"Expect: 100-continue\r\nContent-Length: 5\r\n")
 
 
+@in_virtual_time
 async def test_expect_is_forwarded_and_the_pods_100_comes_back(world):
     pod = await world.serving()
 
@@ -533,7 +536,7 @@ async def test_without_the_pods_100_the_client_gets_ours_after_a_second(world):
     client = await world.client()
     client.send(EXPECT)
     assert await client.take(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
-    assert world.now_since_start() == pytest.approx(1.0, abs=0.3)
+    assert world.now_since_start() == about(1.0, within=0.3)
     client.send(b"hello")
     assert (await client.answer()).status == 200
     assert client.received.count(b"100 Continue") == 1

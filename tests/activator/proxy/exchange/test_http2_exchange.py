@@ -11,6 +11,7 @@ from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import turns, until
+from tests.conftest import in_virtual_time
 
 GRPC = (b"content-type", b"application/grpc")
 
@@ -244,6 +245,7 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(http2, more, res
     assert http2.world.in_flight == 0
 
 
+@in_virtual_time
 async def test_grpc_is_told_in_the_middle_of_an_answer_that_its_time_is_up(http2):
     def begin(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -259,6 +261,7 @@ async def test_grpc_is_told_in_the_middle_of_an_answer_that_its_time_is_up(http2
     await until(lambda: pod.requests[0].reset == ErrorCode.CANCEL)
 
 
+@in_virtual_time
 async def test_a_grpc_timeout_ends_the_wait(http2):
     http2.list(timeout=300)
     client = await http2.client()
@@ -271,6 +274,7 @@ async def test_a_grpc_timeout_ends_the_wait(http2):
     assert (answer.status, answer.all(b"grpc-status")) == (504, [b"4"])
 
 
+@in_virtual_time
 async def test_a_grpc_timeout_is_named_where_it_ends_a_request(http2):
     pod = await http2.serving()
     pod.on_message = lambda *_: None

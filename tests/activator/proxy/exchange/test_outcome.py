@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.activator.proxy.world import PodConnection, request, until
+from tests.conftest import in_virtual_time
 from throttler.reason import Reason
 
 
@@ -30,6 +31,7 @@ async def test_why_a_request_failed_is_remembered_of_its_revision(world):
     assert world.failures().by_reason == {Reason.UPSTREAM_FAILED: 2}
 
 
+@in_virtual_time
 async def test_after_the_answer_has_begun_the_deadline_breaks_it_off(world):
     pod = await world.serving(timeout=0.25)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.activator.proxy.world import request, until
+from tests.conftest import in_virtual_time
 from throttler.throttler import Limits
 
 
@@ -63,6 +64,7 @@ async def test_with_early_shedding_who_would_wait_in_vain_is_told_at_once(new_wo
         client.abort()
 
 
+@in_virtual_time
 async def test_who_is_refused_while_this_activator_ends_may_come_to_another_at_once(new_world):
     world = await new_world(queue=Limits(queue_depth=1, shed_early=True))
     pod = await world.serving(container_concurrency=1, timeout=0.25)

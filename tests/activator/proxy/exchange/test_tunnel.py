@@ -9,13 +9,14 @@ from tests.activator.proxy.world import (
     Client,
     Pod,
     PodConnection,
+    about,
     answer_whole,
     ok,
     request,
     turns,
     until,
 )
-from tests.conftest import UVLOOP
+from tests.conftest import UVLOOP, in_virtual_time
 
 WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n"
 SWITCH = (
@@ -205,10 +206,11 @@ async def test_a_pod_that_reads_slowly_stops_the_client(world, pod):
     await until(lambda: len(connection.received) == 2 * LARGE)
 
 
+@in_virtual_time
 async def test_the_deadline_of_the_revision_ends_a_tunnel_too(world, pod):
     world.revise(pod, container_concurrency=1, timeout=0.3)
     client = await opened(world)
     started = world.now()
     await client.ended()
-    assert world.now() - started == pytest.approx(0.3, abs=0.15)
+    assert world.now() - started == about(0.3, within=0.15)
     await until(lambda: not pod.open)

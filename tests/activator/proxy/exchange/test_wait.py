@@ -7,7 +7,17 @@ import re
 import pytest
 
 from activator.proxy.exchange.wait import WARM
-from tests.activator.proxy.world import NAME, NAMESPACE, answer_whole, ok, request, turns, until
+from tests.activator.proxy.world import (
+    NAME,
+    NAMESPACE,
+    about,
+    answer_whole,
+    ok,
+    request,
+    turns,
+    until,
+)
+from tests.conftest import in_virtual_time
 from throttler.model import RevisionID
 from throttler.throttler import Limits
 
@@ -69,8 +79,8 @@ async def test_a_wake_up_ends_with_the_first_byte_of_the_first_answer(world):
     phases = wake_up["phases"]
     # This world's prober says nothing of when it asks, and there is no autoscaler.
     assert list(phases) == ["address", "probe-passed", "dispatched", "first-byte"]
-    assert phases["address"] == pytest.approx(0.1, abs=0.09)
-    assert phases["first-byte"] - phases["dispatched"] == pytest.approx(0.1, abs=0.09)
+    assert phases["address"] == about(0.1, within=0.09)
+    assert phases["first-byte"] - phases["dispatched"] == about(0.1, within=0.09)
     assert world.counters().wake_ups == {"served": 1}
 
 
@@ -89,6 +99,7 @@ async def test_a_request_that_finds_a_pod_or_waits_for_room_in_one_wakes_nobody(
     assert world.counters().wake_ups == {}
 
 
+@in_virtual_time
 async def test_clients_that_leave_and_deadlines_end_a_wake_up(world):
     world.revise(timeout=0.25)
     first, second = await waiter(world), await waiter(world)
@@ -115,6 +126,7 @@ async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world)
     assert wake_ups(world) == []
 
 
+@in_virtual_time
 async def test_a_dispatch_that_brought_no_answer_is_none(world):
     world.revise(timeout=0.25)
     pod = await world.pod()
@@ -207,9 +219,9 @@ async def test_a_cold_answer_says_where_its_time_went(world):
     found = timing(await client.answer())
     assert list(found) == ["queue", "start", "scale", "probe", "pod"]
     assert found["start"] == '"cold"'
-    assert found["scale"] == pytest.approx(0.2, abs=0.05)
-    assert found["probe"] == pytest.approx(0.1, abs=0.05)
-    assert found["pod"] == pytest.approx(0.05, abs=0.05)
+    assert found["scale"] == about(0.2, within=0.05)
+    assert found["probe"] == about(0.1, within=0.05)
+    assert found["pod"] == about(0.05, within=0.05)
     assert found["queue"] == pytest.approx(found["scale"] + found["probe"], abs=0.01)
 
 
@@ -226,7 +238,7 @@ async def test_a_request_that_came_later_is_told_of_its_own_time_alone(world):
     await first.answer()
     found = timing(await second.answer())
     assert list(found) == ["queue", "start", "probe", "pod"]
-    assert found["queue"] == pytest.approx(0.1, abs=0.05)
+    assert found["queue"] == about(0.1, within=0.05)
 
 
 async def test_a_wait_for_room_is_warm_and_one_that_did_not_wait_says_nothing(world):
@@ -244,7 +256,7 @@ async def test_a_wait_for_room_is_warm_and_one_that_did_not_wait_says_nothing(wo
     found = timing(await second.answer())
     assert list(found) == ["queue", "start", "pod"]
     assert found["start"] == '"warm"'
-    assert found["queue"] == pytest.approx(0.1, abs=0.05)
+    assert found["queue"] == about(0.1, within=0.05)
 
 
 async def test_the_pods_own_server_timing_stays_beside_ours(world):
@@ -268,7 +280,7 @@ async def test_our_own_answers_say_it_as_well(world):
     assert (answer.status, answer.get(b"activator-cold-start")) == (504, b"true")
     found = timing(answer)
     assert list(found) == ["queue", "start"]
-    assert found["queue"] == pytest.approx(0.25, abs=0.1)
+    assert found["queue"] == about(0.25, within=0.1)
 
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])

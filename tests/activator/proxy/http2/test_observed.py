@@ -10,6 +10,7 @@ from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.observers import steps_of_a_get
 from tests.activator.proxy.world import until
 from tests.activator.telemetry.test_request_log import Lines
+from tests.conftest import in_virtual_time
 
 GRPC = (b"content-type", b"application/grpc")
 
@@ -77,6 +78,7 @@ async def test_identical_requests_that_run_at_a_time_have_the_same_records(http2
     assert asked == [("begin", b"GET", b"/x", b"example.com", 2, True)] * len(asked)
 
 
+@in_virtual_time
 async def test_a_trace_hears_why_a_request_waits(http2, traces):
     http2.list(timeout=0.05)
     client = await http2.client()
@@ -123,6 +125,7 @@ async def test_the_line_that_knatives_pipelines_read_says_http2(http2):
     assert (said["userAgent"], said["referer"]) == ("grpc-python/1", "there")
 
 
+@in_virtual_time
 async def test_the_log_tells_no_coding_and_no_body_that_were_not_there(http2):
     """gRPC frames its body otherwise than HTTP/1, and our own answer to it is a head alone."""
     lines = Lines()
@@ -156,6 +159,7 @@ async def test_requests_are_counted_by_the_version_that_both_sides_speak(http2):
     assert counters.outcomes["served"] == 1
 
 
+@in_virtual_time
 async def test_an_answer_of_ours_says_why_as_in_http1(http2):
     http2.list(timeout=0.05)
     client = await http2.client()

@@ -18,7 +18,7 @@ from tests.activator.proxy.http2.peers import (
     answer_hello,
 )
 from tests.activator.proxy.world import until
-from tests.conftest import VIRTUAL
+from tests.conftest import in_virtual_time
 from throttler.outliers import PAUSE, STRIKES
 
 Script = Callable[[Peer, int, Message], None]
@@ -168,6 +168,7 @@ async def passes(http2: Http2World, seconds: float) -> float:
     return http2.world.now() - began
 
 
+@in_virtual_time
 @pytest.mark.parametrize("gesture", [refuse, leave], ids=["refuse", "leave"])
 async def test_a_pod_that_goes_on_refusing_is_asked_at_a_pace_until_it_takes_requests(
     http2, gesture
@@ -188,6 +189,7 @@ async def test_a_pod_that_goes_on_refusing_is_asked_at_a_pace_until_it_takes_req
     assert {request.body for request in pod.requests} == {b"once"}
 
 
+@in_virtual_time
 async def test_a_pod_that_refuses_for_ever_costs_no_more_than_the_time_there_is(http2):
     (pod,) = await pods_of(http2, 1, timeout=0.3)
     pod.on_message = at_end(refuse)
@@ -360,7 +362,7 @@ async def test_behind_the_cluster_ip_a_request_is_refused_a_few_times_at_most(ht
     assert len(pod.requests) == 1 + MAX_REFUSALS
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL])  # a busy machine outlasts the 0.1 s pause
+@in_virtual_time
 async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(http2):
     ill, _ = await pods_of(http2, 2)
     ill.on_message = APP_503

@@ -27,7 +27,7 @@ from tests.activator.proxy.client.test_http2 import (
 )
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.world import World, until
-from tests.conftest import VIRTUAL
+from tests.conftest import VIRTUAL, in_virtual_time
 
 LIMIT = 1.0
 HEADERS, CONTINUATION = 1, 9
@@ -165,6 +165,7 @@ async def test_who_takes_an_answer_bit_by_bit_has_as_long_as_it_takes(http2):
     assert not resets(client.received)
 
 
+@in_virtual_time
 async def test_a_client_that_asks_and_does_not_read_is_not_listened_to_and_then_dropped(http2):
     """Heads are held back by no window: answers without a body would pile up for ever."""
     await http2.serving()

@@ -9,7 +9,7 @@ import pytest
 
 from activator.proxy.message import replies
 from activator.proxy.message.problem import negotiated
-from tests.activator.proxy.world import PodConnection, request, until
+from tests.activator.proxy.world import PodConnection, about, request, until
 from throttler.errors import RevisionNotFound
 from throttler.reason import MEANINGS, Reason
 from throttler.throttler import Limits
@@ -39,7 +39,7 @@ async def test_a_request_that_waited_in_vain_is_told_why_and_how_long(world):
     assert answer.status == 504
     assert (said["reason"], said["detail"]) == ("no-endpoints", "activator request timeout")
     assert (said["namespace"], said["revision"]) == ("ns", "rev")
-    assert said["waitedSeconds"] == pytest.approx(0.25, abs=0.1)
+    assert said["waitedSeconds"] == about(0.25, within=0.1)
     assert "attempts" not in said
     assert said["retryAfterSeconds"] == 4
     client.send(request(fields=ASKS))  # the length was right: the connection is of use

@@ -75,6 +75,7 @@ async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(w
         assert dialer.failures == []
         dialer.upstreams[0].abandon()
     else:
+        await world.in_time(lambda: dialer.failures)
         assert dialer.failures == [("too many open files", "connect-failed")]
 
 
