@@ -13,8 +13,18 @@ from typing import Any
 import pytest
 import trustme
 import uvloop
+from hypothesis import HealthCheck, settings
 
 from activator.build import running
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile(
+    "any machine",
+    settings.default,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("any machine")
 
 #: Seconds of virtual time beyond all timers of the product: a longer timer gives a test up.
 _PATIENCE = 1e5

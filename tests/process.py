@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from activator.lab.addresses import AddressPool
+from tests.ports import network
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Seconds for what should take a moment, on a machine that does much else.
@@ -112,7 +112,7 @@ class Activator:
 
 def addresses() -> AddressPool:
     """Places for pods that no other test, in whichever process, has as well."""
-    return AddressPool(f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.1")
+    return AddressPool(f"{network()}.1")
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:

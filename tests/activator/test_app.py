@@ -26,6 +26,7 @@ from activator.servers import Servers
 from activator.settings.config import load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import config_map
+from tests.ports import hold, port_of
 from tests.process import ANY_PORTS, PATIENCE, Activator, activator, until
 from throttler.model import RevisionID
 
@@ -627,11 +628,10 @@ async def test_kubelets_probe_passes_once_the_autoscaler_is_there_unless_it_is_n
     tmp_path: Path,
 ) -> None:
     autoscaler = Autoscaler()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    url = f"ws://127.0.0.1:{port}"
     waiting = (500, "connection has not yet been established\n")
     async with AsyncExitStack() as stack:
+        port = port_of(stack.enter_context(hold()))  # nobody listens there as yet
+        url = f"ws://127.0.0.1:{port}"
         api = await stack.enter_async_context(FakeApiServer())
         start = stack.enter_async_context
         running = await start(cluster_activator(api, tmp_path, url))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from activator.lab.client import fetch
-from tests.e2e.world import free_ports
+from tests.ports import hold, port_of
 from tests.process import until
 
 #: The service's host, and the revision that the route names for it.
@@ -85,7 +85,8 @@ class Ingress:
         self._config = folder / "nginx.conf"
         self._generation = 0
         self._process: Process | None = None
-        (self.port,) = free_ports(1)
+        self._held = hold()
+        self.port = port_of(self._held)
 
     async def __aenter__(self) -> Ingress:
         return self
@@ -95,6 +96,7 @@ class Ingress:
             with suppress(ProcessLookupError):
                 self._process.terminate()
             await self._process.wait()
+        self._held.close()
 
     async def share_among(self, activators: Sequence[tuple[str, int]]) -> None:
         """Have all requests from now on go to these addresses, in turn."""

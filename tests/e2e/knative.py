@@ -30,6 +30,7 @@ from tests.activator.discovery.fake_api_server import (
     expired,
     selects,
 )
+from tests.ports import hold, port_of
 from tests.process import PATIENCE
 from throttler.model import RevisionID
 
@@ -256,7 +257,8 @@ class Autoscaler:
         self._stopping: asyncio.Future[None] | None = None
         self._window: asyncio.TimerHandle | None = None
         self._told = asyncio.Event()
-        self.port = 0
+        self._held = hold()
+        self.port = port_of(self._held)
         self.stats: list[tuple[str, Stat]] = []
         self.latest: dict[str, Stat] = {}
         self.close_codes: list[int | None] = []
@@ -267,9 +269,8 @@ class Autoscaler:
         return f"ws://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen, on the port of the last time if there was one."""
+        """Listen, always on the same port."""
         self._server = await serve(self._handle, "127.0.0.1", self.port)
-        self.port = next(iter(self._server.sockets)).getsockname()[1]
 
     async def stop(self) -> None:
         """End as Knative's does, with the close code for a restart."""
@@ -285,6 +286,7 @@ class Autoscaler:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
+        self._held.close()
         if self._window is not None:
             self._window.cancel()
         if self._stopping is not None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable, Mapping
@@ -23,6 +21,7 @@ from activator.lab.kubelet import pod_arguments
 from activator.lab.local_activator import LocalActivator
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.lab.pod import PodOptions
+from tests.ports import network
 from tests.process import PATIENCE, ROOT
 
 POD_PORT, SWITCH_PORT = 8012, 8022
@@ -96,7 +95,7 @@ class World:
         self.folder = folder
         # Pods share their ports, so no other process, of another run of the tests say, may have
         # one of our addresses.
-        self._network = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
+        self._network = network()
         self._pods: list[Pod] = []
         self._log: list[Any] = []
         self._manifests = folder / "manifests"
@@ -180,12 +179,3 @@ async def at(moment: float) -> None:
         await reached
     finally:
         handle.cancel()
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
@@ -11,6 +12,7 @@ from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from tests.activator.proxy.world import Client as BytesClient
 from tests.knative.objects import NAME, NAMESPACE
+from tests.ports import hold, port_of
 
 #: Seconds of the loop's time after which something that should happen will not happen any more:
 #: longer than any timer of an activator with its default settings.
@@ -75,12 +77,15 @@ class Autoscaler:
         self.connections: list[ServerConnection] = []
         self._changed = asyncio.Event()
         self._server: Server | None = None
+        self._held: socket.socket | None = None
         self.port = 0
 
     async def listen(self) -> None:
-        """Take connections, on the same port as before."""
+        """Take connections, always on the same port."""
+        if self._held is None:
+            self._held = hold()
+            self.port = port_of(self._held)
         self._server = await serve(self._take, "127.0.0.1", self.port, ping_interval=None)
-        self.port = next(iter(self._server.sockets)).getsockname()[1]
 
     async def close(self) -> None:
         """End all connections and take no more."""
@@ -88,6 +93,11 @@ class Autoscaler:
             self._server.close()
             await self._server.wait_closed()
             self._server = None
+
+    def give_up_port(self) -> None:
+        """Listen no more on that port."""
+        if self._held is not None:
+            self._held.close()
 
     async def told(self, count: int) -> list[list[Stat]]:
         """Wait until there are that many frames, and return them all."""

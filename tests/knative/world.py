@@ -8,9 +8,7 @@ that a test of ten seconds takes a moment.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-import os
 import socket
 import ssl
 from collections import Counter
@@ -27,14 +25,13 @@ from tests.activator.proxy.world import Answer
 from tests.knative.objects import NAME, NAMESPACE, Address, Object
 from tests.knative.peers import PATIENCE, Autoscaler, Client, to
 from tests.knative.pods import Reaction, ScriptedPod
+from tests.ports import hold, network, port_of
 
 #: Seconds in which everything follows that does not wait for a timer of its own: demand has pods
 #: probed every 5 ms, 50 ms after a silence, or 200 ms after they say "not ready".
 SOON = 0.25
 #: Knative's tests wait this long for an update that must not come (updateTimeout).
 NEVER = 0.8
-
-_networks = itertools.count(os.getpid() * 7)
 
 
 class World:
@@ -57,9 +54,8 @@ class World:
         self.at: dict[str, tuple[str, int]] = {}
         self._servers: Servers | None = None
         # Tests that run at the same time must not share addresses.
-        number = next(_networks)
-        self._network = f"127.{number // 250 % 100 + 100}.{number % 250}"
-        self._port = 0
+        self._network = network()
+        self._held: socket.socket | None = None
 
     # -- the activator --------------------------------------------------------------------------
 
@@ -99,6 +95,9 @@ class World:
         for pod in self.pods:
             await pod.close()
         await self.autoscaler.close()
+        self.autoscaler.give_up_port()
+        if self._held is not None:
+            self._held.close()
         await asyncio.sleep(0)
         assert not self.errors, "\n".join(self.errors)
 
@@ -133,9 +132,9 @@ class World:
             script: what it does with its probes; it passes all of them if nothing is said.
         """
         number = len(self.pods)
-        if not self._port:
-            self._port = _free_port(self._network)
-        at = Address(f"{self._network}.{number + 101}", self._port)
+        if self._held is None:
+            self._held = hold(f"{self._network}.250")
+        at = Address(f"{self._network}.{number + 101}", port_of(self._held))
         pod = ScriptedPod(self, f"pod-{number}", at, script)
         self.pods.append(pod)
         if listening:
@@ -233,9 +232,3 @@ class World:
             for found in family.samples
             if found.name == sample and labels.items() <= found.labels.items()
         }
-
-
-def _free_port(network: str) -> int:
-    with socket.create_server((f"{network}.250", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port

@@ -19,6 +19,8 @@ from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.link import MOST_AT_ONCE, AutoscalerLink, LinkTimings
 from activator.autoscaler.reporter import StatReporter
+from tests.conftest import in_virtual_time
+from tests.ports import hold, port_of
 from throttler.model import RevisionID
 
 A = RevisionID("default", "a-00001")
@@ -53,7 +55,8 @@ class Peer:
         self.pings: asyncio.Queue[Any] = asyncio.Queue()
         self.connections: asyncio.Queue[Any] = asyncio.Queue()
         self.accepted = 0
-        self.port = 0
+        self._held = hold()  # so that nobody takes the port while it is away
+        self.port = port_of(self._held)
         self.greet = None
         self._server: Any = None
 
@@ -66,13 +69,15 @@ class Peer:
         self._server = await serve(
             self._handle, "127.0.0.1", self.port, create_connection=bound, **options
         )
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self, code=1012):
         self._server.close(close_connections=False)
         for connection in list(self._server.connections):
             await connection.close(code, "Restarting")
         await self._server.wait_closed()
+
+    def give_up_port(self):
+        self._held.close()
 
     async def _handle(self, connection):
         self.accepted += 1
@@ -90,6 +95,7 @@ async def peer():
     await peer.start()
     yield peer
     await peer.stop()
+    peer.give_up_port()
 
 
 class RawPeer:
@@ -124,7 +130,7 @@ class RawPeer:
                 self.hung_up.put_nowait(True)
             else:
                 await self._done.wait()
-        except OSError:
+        except (OSError, EOFError):  # EOFError: before it has said all
             self.hung_up.put_nowait(True)
         finally:
             writer.close()
@@ -298,6 +304,7 @@ async def test_the_age_is_that_of_the_last_pong_and_grows_without_one(peer, monk
     await peer.start()
 
 
+@in_virtual_time
 async def test_answered_pings_keep_the_link_up_past_the_deadline(peer):
     timings = replace(QUICK, ping_interval=0.02, read_deadline=1.0)
     async with running(peer.url, timings) as (link, states):
@@ -429,6 +436,7 @@ async def test_what_grew_stale_while_disconnected_is_not_sent(peer):
 # --- a peer that is no good
 
 
+@in_virtual_time
 async def test_a_peer_that_answers_no_ping_is_given_up():
     timings = replace(QUICK, ping_interval=0.02, read_deadline=0.1)
     async with (
@@ -469,10 +477,8 @@ async def test_a_black_hole_is_given_up_after_the_handshake_deadline():
 
 
 async def test_refused_dials_are_retried_and_told_once():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with capture_logs() as logs:
-        async with running(f"ws://127.0.0.1:{port}") as (link, _):
+    with hold() as nobody, capture_logs() as logs:
+        async with running(f"ws://127.0.0.1:{port_of(nobody)}") as (link, _):
             await until(lambda: link.failed_dials > 20)
             assert link.last_sent_age() is None
     assert [log["log_level"] for log in logs] == ["warning"]
@@ -513,12 +519,11 @@ async def test_a_redirect_is_not_followed(peer):
 
 
 async def test_without_a_peer_what_waits_is_bounded():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    async with running(f"ws://127.0.0.1:{port}") as (link, _):
-        for _ in range(5000):
-            link.send(b"frame")
-        assert link.frames_dropped == 5000 - 1024
+    with hold() as nobody:
+        async with running(f"ws://127.0.0.1:{port_of(nobody)}") as (link, _):
+            for _ in range(5000):
+                link.send(b"frame")
+            assert link.frames_dropped == 5000 - 1024
 
 
 # --- the end

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import struct
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
+
+from tests.ports import hold, port_of
 
 KINDS = {
     "revisions": "Revision",
@@ -89,15 +92,20 @@ class FakeApiServer:
         self._streams: dict[str, list[tuple[Request, asyncio.StreamWriter]]] = defaultdict(list)
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._held: socket.socket | None = None  # so that nobody takes the port after ``stop``
         self.port = 0
 
     async def __aenter__(self) -> Self:
+        if self._held is None:
+            self._held = hold()
+            self.port = port_of(self._held)
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
+        if self._held is not None:
+            self._held.close()
 
     async def stop(self) -> None:
         """Stops listening and breaks every connection."""

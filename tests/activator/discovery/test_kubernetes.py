@@ -39,7 +39,7 @@ QUICK = Timings(
     backoff_first=0.001,
     backoff_limit=0.01,
     watch_brief=0.0,
-    inactivity=2.0,
+    inactivity=30.0,
 )
 
 

@@ -22,12 +22,14 @@ from activator.discovery.listing import Resource
 from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
+from tests.conftest import in_virtual_time
+from tests.process import PATIENCE
 
 QUICK = Timings(
     backoff_first=0.001,
     backoff_limit=0.01,
-    inactivity=0.2,
-    list_page=0.3,
+    inactivity=30.0,
+    list_page=20.0,
     watch_brief=0.0,
     retry_after_limit=0.05,
 )
@@ -50,7 +52,8 @@ async def following(
     reflector = Reflector(resource, api, inventory, timings, requests_wait)
     task = asyncio.get_running_loop().create_task(reflector.run())
     try:
-        async with asyncio.timeout(10 if timings is QUICK else 3600):
+        virtual = hasattr(asyncio.get_running_loop(), "virtual_now")
+        async with asyncio.timeout(3600 if virtual else PATIENCE):
             yield reflector
     finally:
         task.cancel()
@@ -233,7 +236,6 @@ FAULTS = {
     "status": Answer(200, b'{"kind": "Status", "metadata": {}, "items": []}'),
     "truncated": Answer(200, b'{"kind": "EndpointsList", "items": [', end="cut"),
     "reset": Answer(200, b"{", end="reset"),
-    "silence": Answer(end="silence"),
     "half a head": Answer(200, b"", end="cut"),
 }
 
@@ -242,8 +244,21 @@ FAULTS = {
 async def test_no_faulty_list_is_taken_for_an_empty_one(
     fault: Answer, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
 ) -> None:
+    await _the_list_fails_twice(fault, server, inventory, sink, tmp_path)
+
+
+@in_virtual_time
+async def test_a_list_that_does_not_come_is_not_taken_for_an_empty_one(
+    server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
+) -> None:
+    await _the_list_fails_twice(Answer(end="silence"), server, inventory, sink, tmp_path)
+
+
+async def _the_list_fails_twice(
+    fault: Answer, server: FakeApiServer, inventory: Inventory, sink: Waiting, folder: Path
+) -> None:
     server.put(private("10.0.0.1"))
-    async with following(server, inventory, tmp_path) as reflector:
+    async with following(server, inventory, folder) as reflector:
         await sink.until_ready("10.0.0.1")
         server.script[LIST].extend([fault, fault])
         await server.watched("Endpoints")

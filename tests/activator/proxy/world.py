@@ -26,6 +26,7 @@ from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.transport.unread import UnreadBytes
+from tests.ports import hold, port_of
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -269,17 +270,20 @@ class Pod:
         self.connections: list[PodConnection] = []
         self.hole = False  # a SYN gets no answer
         self._server: asyncio.Server | None = None
+        self._place: socket.socket | None = None  # so that nobody takes the port after ``refuse``
 
     async def listen(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
+        if self.port == 0:
+            self._place = hold(self.host)
+            self.port = port_of(self._place)
         sock = _socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self._receive_buffer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
         sock.bind((self.host, self.port))
         self._server = await loop.create_server(lambda: PodConnection(self), sock=sock)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:
         """Accept none from now on: the kernel refuses."""
@@ -303,6 +307,8 @@ class Pod:
 
     async def close(self) -> None:
         await self.refuse()
+        if self._place is not None:
+            self._place.close()
         for connection in self.connections:
             connection.transport.abort()
 
