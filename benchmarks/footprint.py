@@ -17,6 +17,8 @@ from benchmarks.report import Row, middle
 
 #: How clients are connected, and what their row is called.
 WAYS = {"http1": "HTTP/1.1", "tls": "HTTP/1.1 over TLS", "h2c": "HTTP/2"}
+#: The most bytes that an idle client may take, by the way it is connected.
+GOALS = {"http1": 1741}
 #: Connections before those that are counted, so that what is allocated once is not.
 WARM_UP = 200
 #: Seconds for what is still under way: buffers, first probes.
@@ -39,7 +41,7 @@ def measure(folder: Path, clients: int, revisions: int, rounds: int) -> Iterator
     """
     for way, name in WAYS.items():
         each = [_per_client(folder / f"{way}-{turn}", way, clients) for turn in range(rounds)]
-        yield _row(f"{clients:,} idle clients, {name}: memory", each)
+        yield _row(f"{clients:,} idle clients, {name}: memory", each, GOALS.get(way))
     few, many, asked, pods = [], [], [], []
     for turn in range(rounds):
         few.append(_resident(folder / f"few-{turn}", FEW, 0)[0])
@@ -53,9 +55,15 @@ def measure(folder: Path, clients: int, revisions: int, rounds: int) -> Iterator
     yield _row(f"{FEW:,} revisions with their first request: memory", asked)
 
 
-def _row(what: str, each: list[float]) -> Row:
-    size = f"{middle(each) / 1024:.1f} KiB each"
-    return Row(what, size, details={"bytesEach": each})
+def _row(what: str, each: list[float], goal: int | None = None) -> Row:
+    size = middle(each)
+    return Row(
+        what,
+        f"{size / 1024:.2f} KiB each",
+        goal="" if goal is None else f"<= {goal / 1024:.2f} KiB",
+        met=None if goal is None else size <= goal,
+        details={"bytesEach": each},
+    )
 
 
 def _per_client(manifests: Path, way: str, clients: int) -> float:

@@ -10,6 +10,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
+from activator.proxy.client.eviction import Guest, GuestQueue
 from activator.proxy.client.linger import MAX_SECONDS, Linger
 from activator.proxy.client.shared import Proxy
 from activator.proxy.transport import presence
@@ -24,6 +25,8 @@ _TURNED_AWAY = 2.0
 _TLS_END = 1.0
 #: Seconds for a client of HTTP/2 to close when its connection has ended and it has taken all.
 _END_SECONDS: Final = MAX_SECONDS + 1.0
+#: Long ago: one object for all connections.
+_NEVER: Final = -inf
 
 
 class Speaker(Protocol):
@@ -84,25 +87,43 @@ _NOBODY: Final[Speaker] = _Nobody()
 
 
 @final
+class _Unsent:
+    """What a client does not take: few connections need this.
+
+    Attributes:
+        size: bytes that it had not taken at the last look.
+        since: when it took some for the last time, seconds.
+    """
+
+    __slots__ = ("since", "size")
+
+    def __init__(self, size: int, since: float) -> None:
+        self.size = size
+        self.since = since
+
+
+@final
 class ClientConnection:
     """One connection of a client: a timers.Timed, an eviction.Guest, and one of the server's.
 
     Attributes:
         address: the client's IP address; secure: whether the connection is encrypted.
         turned_away: there is no room for the client; it gets one response.
-        idle_since: see eviction.Guest.
+        idle_since, queue, before, after: see eviction.Guest.
         new_since: while no request has come: when the connection was made; else -inf.
         stopping: the server stops: no request follows the present one.
     """
 
     __slots__ = (
         "_unsent",
-        "_unsent_at",
         "address",
+        "after",
         "armed",
+        "before",
         "idle_since",
         "new_since",
         "proxy",
+        "queue",
         "secure",
         "speaker",
         "stopping",
@@ -117,11 +138,13 @@ class ClientConnection:
         self.secure = False
         self.turned_away = False
         self.armed = inf
-        self.idle_since = -inf
-        self.new_since = -inf
+        self.idle_since = _NEVER
+        self.new_since = _NEVER
+        self.queue: GuestQueue | None = None
+        self.before: Guest | None = None
+        self.after: Guest | None = None
         self.stopping = False
-        self._unsent = 0  # bytes that the client had not taken when we looked last
-        self._unsent_at = inf  # since when it takes none
+        self._unsent: _Unsent | None = None
 
     transport: asyncio.Transport
 
@@ -133,35 +156,34 @@ class ClientConnection:
         unread input resets the connection."""
         self.transport = transport
         peer = transport.get_extra_info("peername")
-        self.address = peer[0].encode() if isinstance(peer, tuple) else b"127.0.0.1"
+        self.address = self.proxy.address(peer[0] if isinstance(peer, tuple) else "127.0.0.1")
         self.secure = presence.is_tls(transport)
         presence.notice_slow_reader(transport)
         proxy = self.proxy
         if self.secure:
             proxy.handshakes -= 1
         self.turned_away = not proxy.find_room()
-        proxy.connections.add(self)
         self.new_since = self.idle_since = now = proxy.clock()
         if self.turned_away:
             proxy.turn_away(self)
         else:
-            proxy.eviction.add(self)
+            proxy.connections.add(self)
         proxy.timers.arm(self, now + self.head_timeout())
 
     def speak_http2(self, speaker: Speaker) -> None:
         """Leave the connection to another speaker, from before the first request."""
-        proxy = self.proxy
+        connections = self.proxy.connections
         self.speaker = speaker
-        self.new_since = -inf
-        proxy.eviction.remove(self)
+        self.new_since = _NEVER
         if not self.turned_away:
-            proxy.eviction.add(self, http2=True)
+            connections.remove(self)
+            connections.add(self, http2=True)
 
     def on_first_request(self) -> None:
         """Record that the client has sent its first request."""
-        self.new_since = -inf
+        self.new_since = _NEVER
         if not self.turned_away:
-            self.proxy.eviction.on_first_request(self)
+            self.proxy.connections.on_first_request(self)
 
     def head_timeout(self) -> float:
         """Return the seconds for a request head to arrive."""
@@ -170,7 +192,6 @@ class ClientConnection:
 
     def lost(self) -> None:
         """Free the place of a connection that is closed."""
-        self.proxy.eviction.remove(self)
         self.proxy.timers.forget(self)
         self.proxy.remove(self)
         self.speaker = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
@@ -210,10 +231,13 @@ class ClientConnection:
     def watch_unsent(self) -> None:
         """Watch over the rest of a complete response, which no deadline does any more: the client
         may never take it."""
-        self._unsent = presence.count_unsent(self.transport)
-        if self._unsent:
-            self._unsent_at = self.proxy.clock()
-            self.arm(self._unsent_at + self.proxy.header_timeout)
+        size = presence.count_unsent(self.transport)
+        if not size:
+            self._unsent = None
+            return
+        now = self.proxy.clock()
+        self._unsent = _Unsent(size, now)
+        self.arm(now + self.proxy.header_timeout)
 
     def expire_unsent(self, now: float, *, ended: bool) -> float:
         """Drop a client that has taken nothing for too long, or that has all and does not close.
@@ -224,15 +248,17 @@ class ClientConnection:
         Returns:
             When to look next.
         """
-        unsent = presence.count_unsent(self.transport)
-        if not unsent:
+        size = presence.count_unsent(self.transport)
+        if not size:
+            self._unsent = None
             if ended and self.secure:
                 self.transport.abort()
             return inf
-        if unsent < self._unsent or not self._unsent:
-            self._unsent_at = now
-        self._unsent = unsent
-        late_at = self._unsent_at + self.proxy.header_timeout
+        unsent = self._unsent
+        if unsent is None or size < unsent.size:
+            unsent = self._unsent = _Unsent(size, now)
+        unsent.size = size
+        late_at = unsent.since + self.proxy.header_timeout
         if now >= late_at:
             self.transport.abort()
             return inf
@@ -240,29 +266,30 @@ class ClientConnection:
 
     def watch_all_unsent(self, *, ended: bool) -> None:
         """Watch over what waits for a client of HTTP/2 whose connection is full, or ends."""
-        self._unsent = presence.count_unsent(self.transport)
-        self._unsent_at = now = self.proxy.clock()
+        now = self.proxy.clock()
+        self._unsent = _Unsent(presence.count_unsent(self.transport), now)
         self.arm(now + (_END_SECONDS if ended else self.proxy.header_timeout))
 
     def watch_no_more(self) -> None:
         """The client takes what is written, or has another limit."""
-        self._unsent_at = inf
+        self._unsent = None
 
     def expire_all_unsent(self, now: float, *, ended: bool) -> float:
         """Drop a client of HTTP/2 that has taken nothing for too long, or that has all and does
         not close; return when to look next."""
-        if self._unsent_at == inf:
+        unsent = self._unsent
+        if unsent is None:
             return inf
-        unsent = presence.count_unsent(self.transport)
-        if unsent < self._unsent:
-            self._unsent_at = now
-        self._unsent = unsent
-        all_taken = ended and not unsent
+        size = presence.count_unsent(self.transport)
+        if size < unsent.size:
+            unsent.since = now
+        unsent.size = size
+        all_taken = ended and not size
         patience = _END_SECONDS if all_taken else self.proxy.header_timeout
-        if now >= self._unsent_at + patience:
+        if now >= unsent.since + patience:
             self.transport.abort()
             return inf
-        return min(self._unsent_at + patience, now + _END_SECONDS)
+        return min(unsent.since + patience, now + _END_SECONDS)
 
     def end_unread(self) -> tuple[Peer, str]:
         """Break the connection, with what the kernel has not sent; see unread.Reader."""
@@ -278,8 +305,10 @@ class ClientConnection:
         we sent need not be waited for."""
         self.transport.close()
         if self.secure:
-            self._unsent_at = self.proxy.clock()
-            self.arm(self._unsent_at + _TLS_END)
+            now = self.proxy.clock()
+            if self._unsent is not None:
+                self._unsent.since = now
+            self.arm(now + _TLS_END)
 
     def linger(self) -> None:
         """Close when the client has read the last response, although it has sent more than we

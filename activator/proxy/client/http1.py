@@ -61,15 +61,10 @@ class Http1Client(Http1Home):
         "base",
         "exchange",
         "full",
-        "proxy",
-        "transport",
     )
     __deletable__ = ("_reader", "_side")  # read by mypyc
 
-    transport: asyncio.Transport
-
     def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
         self.base = ClientConnection(proxy, self)
         self._reader = Http1Reader(self, self.base)
         self._side = Http1Side(self, self.base)
@@ -81,15 +76,13 @@ class Http1Client(Http1Home):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        made = cast(asyncio.Transport, transport)
-        self.transport = self._reader.transport = self._side.transport = made
-        self.base.made(made)
+        self.base.made(cast(asyncio.Transport, transport))
         if self.base.secure and agreed.protocol(transport) == agreed.HTTP2:
             self.speak_http2(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See ClientConnection."""
-        self.proxy.unread.hold(self, 0)
+        self.base.proxy.unread.hold(self, 0)
         self.base.lost()
         self._reader.end_head()
         self._reader.state = CLOSED
@@ -117,10 +110,10 @@ class Http1Client(Http1Home):
     def eof_received(self) -> bool:
         """See asyncio.Protocol. A client that ended its sending side may still want responses."""
         self._reader.eof = True
-        if presence.is_tls(self.transport):
+        if presence.is_tls(self.base.transport):
             # The loop still sends what is written; it never sends the rest of a response.
             if self.exchange is not None:
-                self.transport.abort()
+                self.base.transport.abort()
             return False
         return self._half_closed()
 
@@ -134,22 +127,22 @@ class Http1Client(Http1Home):
         if self._side.version is HTTP_1_0:
             return False  # no 100 can be sent, see _look; no client of that age half-closes
         # Once a response has begun, no 100 can be sent: then the kernel asks.
-        presence.keep_asking(self.transport)
+        presence.keep_asking(self.base.transport)
         self._watch().restart()
-        self._look(self.proxy.clock())
+        self._look(self.base.proxy.clock())
         return True
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol: the client reads slower than the pod sends."""
         self.full = True
-        self.proxy.unread.hold(self, presence.count_held(self.transport))
+        self.base.proxy.unread.hold(self, presence.count_held(self.base.transport))
         if self.exchange is not None:
             self.exchange.on_client_room(True)
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self.full = False
-        self.proxy.unread.hold(self, 0)
+        self.base.proxy.unread.hold(self, 0)
         if self.exchange is not None:
             self.exchange.on_client_room(False)
         elif self._reader.state is READING_HEAD:
@@ -188,7 +181,7 @@ class Http1Client(Http1Home):
                 keep_alive = request.keep_alive and not base.turned_away
                 side.send_reply(negotiated(reply, request.lines), request, keep_alive=keep_alive)
                 return
-        exchange = self.exchange = Exchange(self.proxy.services, side, request)
+        exchange = self.exchange = Exchange(side.services, side, request)
         if request.has_body and reader.ahead:
             # Body that arrived with the head is sent with it: one system call, not two.
             ahead, reader.ahead = reader.ahead, b""
@@ -206,15 +199,15 @@ class Http1Client(Http1Home):
 
     def _own_reply(self, request: Request) -> replies.Reply | None:
         """Return our own response to a probe, or to a client for which there is no room."""
-        reply = probe_reply(request, self.proxy.unhealthy)
+        reply = probe_reply(request, self.base.proxy.unhealthy)
         if reply is not None:
-            self.base.idle_since = self.proxy.clock()
+            self.base.idle_since = self.base.proxy.clock()
             return reply
-        return self.proxy.too_many_connections() if self.base.turned_away else None
+        return self.base.proxy.too_many_connections() if self.base.turned_away else None
 
     def refuse(self, error: FramingError) -> None:
         """See Http1Home."""
-        self.proxy.counters.bad_requests += 1
+        self.base.proxy.counters.bad_requests += 1
         exchange, self.exchange = self.exchange, None
         block = error.block
         if exchange is not None:
@@ -233,7 +226,7 @@ class Http1Client(Http1Home):
 
     def speak_http2(self, data: bytes) -> None:
         """See Http1Home."""
-        self.proxy.unread.hold(self, 0)
+        self.base.proxy.unread.hold(self, 0)
         Http2Client(self.base, full=self.full).take_over(data)
         self._break_cycles()
 
@@ -242,7 +235,7 @@ class Http1Client(Http1Home):
         if self.exchange is not None:
             liveness = self._watch()
             liveness.restart()
-            self.base.arm(liveness.next(self.proxy.clock()))
+            self.base.arm(liveness.next(self.base.proxy.clock()))
 
     # -- for the side ---------------------------------------------------------------------------
 
@@ -282,7 +275,7 @@ class Http1Client(Http1Home):
     def may_keep_alive(self) -> bool:
         """See Http1Home."""
         reader = self._reader
-        ends = self.base.stopping or self.proxy.services.draining
+        ends = self.base.stopping or self.base.proxy.services.draining
         return reader.body is None and not (ends or (reader.eof and not reader.ahead))
 
     def regulate(self) -> None:
@@ -293,7 +286,7 @@ class Http1Client(Http1Home):
         """See Http1Home."""
         reader = self._reader
         ahead, reader.ahead = reader.ahead, b""
-        self.proxy.unread.hold(self, 0)
+        self.base.proxy.unread.hold(self, 0)
         return ahead
 
     def abort(self) -> None:
@@ -301,8 +294,8 @@ class Http1Client(Http1Home):
         self.exchange = None
         self._reader.state = CLOSED
         if self._side.version is HTTP_1_0:
-            presence.reset(self.transport)  # its end would pass for the response's
-        self.transport.abort()
+            presence.reset(self.base.transport)  # its end would pass for the response's
+        self.base.transport.abort()
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -311,7 +304,7 @@ class Http1Client(Http1Home):
         reset the connection before the client has read the response."""
         reader = self._reader
         state = reader.state
-        if state is LINGERING or state is CLOSED or self.transport.is_closing():
+        if state is LINGERING or state is CLOSED or self.base.transport.is_closing():
             return
         self.base.watch_unsent()
         unread = reader.body is not None or reader.ahead or reader.paused or state is DISCARDING
@@ -334,7 +327,7 @@ class Http1Client(Http1Home):
         sent ahead.
         """
         idle = self._reader.state is READING_HEAD and not self._reader.ahead
-        if idle and not self.transport.is_closing() and not self.base.is_awaited():
+        if idle and not self.base.transport.is_closing() and not self.base.is_awaited():
             self._end()
 
     def drain(self) -> None:
@@ -348,22 +341,22 @@ class Http1Client(Http1Home):
 
     def cut(self) -> None:
         """See Speaker."""
-        exchange = self.exchange
+        exchange, transport = self.exchange, self.base.transport
         if exchange is None:
-            self.transport.abort()
+            transport.abort()
             return
         self._side.keep_alive = False
         if exchange.state is not TUNNEL:
             exchange.cut()
             return
         # With an end of the stream where nothing is left to send, or it seems a fault.
-        self.transport.abort() if self.transport.get_write_buffer_size() else self.transport.close()
+        transport.abort() if transport.get_write_buffer_size() else transport.close()
 
     def may_be_evicted(self) -> bool:
         """See eviction.Guest."""
         reader = self._reader
         return reader.state is READING_HEAD and not (
-            reader.ahead or self.full or self.base.stopping or self.transport.is_closing()
+            reader.ahead or self.full or self.base.stopping or self.base.transport.is_closing()
         )
 
     def evict(self) -> bool:
@@ -379,7 +372,7 @@ class Http1Client(Http1Home):
         ended = reader.state is LINGERING or reader.state is CLOSED
         if ended or (self.full and exchange is None):
             return base.expire_unsent(now, ended=ended)
-        if self.transport.is_closing():
+        if self.base.transport.is_closing():
             return inf
         if exchange is not None:
             later = exchange.on_time(now)
@@ -404,7 +397,7 @@ class Http1Client(Http1Home):
         """Return what looks at the client; few connections need it."""
         liveness = self._liveness
         if liveness is None:
-            liveness = self._liveness = Liveness(self.transport)
+            liveness = self._liveness = Liveness(self.base.transport)
         return liveness
 
     def is_there(self, now: float) -> bool:
@@ -419,7 +412,7 @@ class Http1Client(Http1Home):
     def _look(self, now: float) -> float:
         """Look at the client while an exchange runs; return when to look next."""
         exchange = self.exchange
-        if exchange is None or self.transport.is_closing():
+        if exchange is None or self.base.transport.is_closing():
             return inf
         mute = exchange.state in ANSWERING or self._side.version is HTTP_1_0
         ask = None if mute else self._side.send_continue

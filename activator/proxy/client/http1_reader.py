@@ -6,7 +6,6 @@ ends, and no response.
 
 from __future__ import annotations
 
-import asyncio
 from math import inf
 from typing import Final, final
 
@@ -45,7 +44,6 @@ class Http1Reader:
         head: the request head that is in progress, if any.
         eof: the client has ended its sending side.
         paused: nothing is read from the transport.
-        transport: the connection's, set when it is made.
     """
 
     __slots__ = (
@@ -57,10 +55,7 @@ class Http1Reader:
         "head",
         "paused",
         "state",
-        "transport",
     )
-
-    transport: asyncio.Transport
 
     def __init__(self, home: Http1Home, base: ClientConnection) -> None:
         self._home = home
@@ -98,7 +93,7 @@ class Http1Reader:
                 return
             self.ahead = data[end:]
             home.begin(request, head)
-            if self.state is not READING_HEAD or home.full or self.transport.is_closing():
+            if self.state is not READING_HEAD or home.full or self._base.transport.is_closing():
                 break
             data, self.ahead = self.ahead, b""
         if self.ahead:
@@ -107,7 +102,7 @@ class Http1Reader:
     def _may_be_http2(self) -> bool:
         """Return whether this is the first request, and no handshake has settled on HTTP/1."""
         base = self._base
-        return base.new_since > -inf and not (base.secure and agreed.protocol(self.transport))
+        return base.new_since > -inf and not (base.secure and agreed.protocol(base.transport))
 
     def _read_odd_beginning(self, data: bytes) -> bytes:
         """Skip an empty line before a request (RFC 9112 section 2.2), or begin to collect a head
@@ -197,11 +192,12 @@ class Http1Reader:
             wanted = not self._home.full
         else:
             return
-        if wanted is not self.paused or self.eof or self.transport.is_closing():
+        transport = self._base.transport
+        if wanted is not self.paused or self.eof or transport.is_closing():
             return
         self.paused = not wanted
         if wanted:
-            self.transport.resume_reading()
+            transport.resume_reading()
         else:
-            self.transport.pause_reading()
+            transport.pause_reading()
             self._home.on_paused()

@@ -5,7 +5,6 @@ Writes responses. Reading requests, and the order of both, is up to ``proxy.clie
 
 from __future__ import annotations
 
-import asyncio
 from typing import final
 
 from activator.proxy.client.connection import ClientConnection
@@ -27,7 +26,7 @@ class Http1Side(ClientSide):
     """The client's side of the exchanges on one connection, one at a time.
 
     Attributes:
-        transport: the connection's, set when it is made; address: the client's IP address.
+        services: what all exchanges share.
         version: of HTTP, as the last request has it.
         keep_alive: whether another request may follow the present one.
         reframed: how the present response goes out; None where it passes unchanged.
@@ -36,21 +35,16 @@ class Http1Side(ClientSide):
     __slots__ = (
         "_base",
         "_home",
-        "_services",
-        "_timers",
         "keep_alive",
         "reframed",
-        "transport",
+        "services",
         "version",
     )
-
-    transport: asyncio.Transport
 
     def __init__(self, home: Http1Home, base: ClientConnection) -> None:
         self._home = home
         self._base = base
-        self._services = base.proxy.services
-        self._timers = base.proxy.timers
+        self.services = base.proxy.services
         self.version: Version = HTTP_1_1
         self.keep_alive = True
         self.reframed: Reframed | None = None
@@ -75,15 +69,15 @@ class Http1Side(ClientSide):
 
     def may_send(self, now: float) -> bool:
         """See ClientSide: look at the client right before a pod gets its request."""
-        return not presence.has_ended(self.transport) or self._home.is_there(now)
+        return not presence.has_ended(self._base.transport) or self._home.is_there(now)
 
     def is_gone(self) -> bool:
         """See ClientSide."""
-        return presence.is_gone(self.transport)
+        return presence.is_gone(self._base.transport)
 
     def drop(self) -> None:
         """See ClientSide."""
-        self.transport.abort()
+        self._base.transport.abort()
 
     def set_idle_since(self, now: float) -> None:
         """See ClientSide."""
@@ -101,14 +95,15 @@ class Http1Side(ClientSide):
         """See ClientSide."""
         base = self._base
         if when < base.armed:
-            self._timers.arm(base, when)
+            base.proxy.timers.arm(base, when)
 
     # -- the response ---------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         """Send bytes to the client; ``connection_lost`` follows where the client has left."""
-        if not self.transport.is_closing():
-            self.transport.write(data)
+        transport = self._base.transport
+        if not transport.is_closing():
+            transport.write(data)
 
     def respond(
         self,
@@ -122,7 +117,7 @@ class Http1Side(ClientSide):
         assert isinstance(response, Response)
         exchange = self._home.exchange
         assert exchange is not None
-        if self._services.draining:
+        if self.services.draining:
             self.keep_alive = False
         elif not exchange.body.complete:
             revision = exchange.entry.throttler.revision
@@ -138,7 +133,7 @@ class Http1Side(ClientSide):
             data = response.as_it_came(raw)
         else:
             data = self._reframe(response, exchange.notes, payload, ended, trailers)
-        transport = self.transport
+        transport = self._base.transport
         if not transport.is_closing():
             transport.write(data)
 
@@ -154,7 +149,7 @@ class Http1Side(ClientSide):
         reframed = self.reframed = Reframed(response, self.version, notes)
         if reframed.ends_connection:
             self.keep_alive = False
-        data = reframed.head(close=not self.keep_alive, date=self._services.date())
+        data = reframed.head(close=not self.keep_alive, date=self.services.date())
         data += reframed.payload(payload)
         if ended and response.body is not None:
             data += reframed.end(trailers or response.body.trailers)
@@ -200,7 +195,7 @@ class Http1Side(ClientSide):
         keep_alive = keep_alive and self._home.may_keep_alive()
         self.write(
             reply.render(
-                date=self._services.date(),
+                date=self.services.date(),
                 head_only=request is not None and request.method == b"HEAD",
                 keep_alive=keep_alive,
                 version=self.version,
@@ -225,7 +220,7 @@ class Http1Side(ClientSide):
 
     def switching(self) -> SwitchingSide | None:
         """See ClientSide."""
-        return Http1Switch(self, self.transport, self._base.proxy.unread, self._base.peer())
+        return Http1Switch(self, self._base.transport, self._base.proxy.unread, self._base.peer())
 
     def take_ahead(self) -> bytes:
         """See http1_switch.Switched."""

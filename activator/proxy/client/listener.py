@@ -110,8 +110,8 @@ def data_server(proxy: Proxy) -> QuietServer:
     def protocol(
         config: Any, server_state: Any, app_state: Any, _loop: object = None
     ) -> Http1Client:
-        # uvicorn's own set: it tells these to shut down, and waits until it is empty.
-        proxy.connections = server_state.connections
+        # In place of uvicorn's set: uvicorn shuts these down, and waits until none is left.
+        server_state.connections = proxy.connections
         return Http1Client(proxy)
 
     config = uvicorn.Config(

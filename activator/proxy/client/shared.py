@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final
 
 from activator.driver import Driver
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
 from activator.process.timers import Timers
-from activator.proxy.client.eviction import Eviction
+from activator.proxy.client.eviction import Eviction, Guest
 from activator.proxy.client.unfinished_heads import UnfinishedHeads
 from activator.proxy.exchange.services import ProxyCounters, Services
 from activator.proxy.exchange.sides import PodPools
@@ -26,16 +26,8 @@ _NOT_READ = {Peer.CLIENT: "a response to client", Peer.POD: "a request to pod"}
 #: Share of the clients' files for those whose TLS has not begun, so that a client that sends
 #: nothing takes no place from those on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5
-
-
-class Connected(Protocol):
-    """A client's connection, as it ends with all others."""
-
-    def drain(self) -> None:
-        """Respond to requests that have no pod: the time to wait is over."""
-
-    def cut(self) -> None:
-        """End each request that runs: the time to finish is over."""
+#: Addresses of clients that are remembered: an ingress has many connections from a few addresses.
+_MOST_ADDRESSES: Final = 256
 
 
 class Proxy:
@@ -90,13 +82,13 @@ class Proxy:
         self.counters: ProxyCounters = self.services.counters
         self.files = files = pools.files
         files.clients = self._places
-        files.idle.append((self._evict_one, lambda: self.eviction.evicted))
+        files.idle.append((self._evict_one, lambda: self.connections.evicted))
         #: Connections of clients beyond this are turned away.
         self.max_connections = files.shares.clients
-        self.connections: set[Connected] = set()
-        self.eviction = Eviction()
+        self.connections = Eviction()
         #: Connections for which there is no room; each gets one response.
-        self.turned_away: set[Connected] = set()
+        self.turned_away = self.connections.turned_away
+        self._addresses: dict[str, bytes] = {}
         #: Clients that are no connections yet; and how many of them are in a TLS handshake.
         self.arrivals = Tasks()
         self.handshakes = 0
@@ -106,12 +98,12 @@ class Proxy:
 
     def _places(self) -> int:
         """Return how many files clients have that are served, or are to be."""
-        away = len(self.turned_away) + self.eviction.evicted
+        away = len(self.turned_away) + self.connections.evicted
         return len(self.connections) + self.handshakes - away
 
     def _evict_one(self) -> bool:
         """Close an idle client; see files.FileBudget.idle."""
-        return self.eviction.make_room(self.clock(), 1 + self.files.shares.door // 2)
+        return self.connections.make_room(self.clock(), 1 + self.files.shares.door // 2)
 
     def find_room(self) -> bool:
         """Return whether a new client may be served; what is idle is closed for it if need be."""
@@ -122,9 +114,9 @@ class Proxy:
             return True
         return files.make_room()
 
-    def turn_away(self, client: Connected) -> None:
+    def turn_away(self, client: Guest) -> None:
         """Record that there is no room for a new client, and log it now and then."""
-        self.turned_away.add(client)
+        self.connections.turn_away(client)
         self.counters.turned_away += 1
         if self._repeats.admit("turned away", self.clock()) is not None:
             files = self.files
@@ -134,11 +126,20 @@ class Proxy:
                 *(self._places(), files.pods, files.shares.limit),
             )
 
-    def remove(self, client: Connected) -> None:
+    def remove(self, client: Guest) -> None:
         """Remove a connection that is closed; its file is free."""
-        self.connections.discard(client)
-        self.turned_away.discard(client)
+        self.connections.remove(client)
         self.files.freed()
+
+    def address(self, peer: str) -> bytes:
+        """Return an IP address as requests name it: one object for all connections of a client."""
+        known = self._addresses
+        address = known.get(peer)
+        if address is None:
+            if len(known) >= _MOST_ADDRESSES:
+                known.clear()
+            address = known[peer] = peer.encode()
+        return address
 
     def may_accept(self, *, secure: bool) -> bool:
         """See listener.Gate."""
@@ -198,7 +199,7 @@ class Proxy:
 
     def drain(self) -> None:
         """Respond to what still waits for a pod: the time to wait is over."""
-        for downstream in list(self.connections):
+        for downstream in self.connections:
             downstream.drain()
 
     def cut(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
+from random import Random
 
 import pytest
 
@@ -84,6 +85,83 @@ async def test_deadlines_that_moved_earlier_again_and_again_leave_little_behind(
 
     assert timed.looks == [4001.0]
     assert len(timers) == 0
+
+
+@pytest.mark.parametrize(
+    "times",
+    [(5.9, 5.2), (5.9, 5.5, 5.2), (7.5, 5.2), (5.2, 5.0), (9.0, 5.0, 4.9), (60.7, 60.3, 5.2)],
+)
+async def test_a_deadline_that_moved_earlier_in_the_same_second_is_looked_at_once(timers, times):
+    timed = Timed()
+    timers.arm(Timed(), 5.1)
+    for when in times:
+        timers.arm(timed, when)
+
+    await passes(100)
+
+    assert timed.looks == [times[-1]]
+    assert len(timers) == 0
+
+
+async def test_what_is_forgotten_and_armed_for_the_same_second_is_looked_at_once(timers):
+    timed = Timed()
+    for when in (5.2, 5.9, 5.5, 5.5):
+        timers.arm(timed, when)
+        timers.forget(timed)
+    timers.arm(timed, 5.7)
+
+    await passes(10)
+
+    assert timed.looks == [5.7]
+    assert len(timers) == 0
+
+
+async def test_one_that_moves_earlier_in_the_same_second_again_and_again_does_not_pile_up(timers):
+    timed = Timed()
+    for number in range(10_000):
+        timers.arm(timed, 60.9 - number * 1e-6)
+        assert len(timers) <= 66
+    timers.arm(timed, 60.5)
+
+    await passes(70)
+
+    assert timed.looks == [60.5]
+    assert len(timers) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_each_is_looked_at_when_it_is_due_and_never_else(timers, seed):
+    """Compares with a plain record of what is armed."""
+    random = Random(seed)
+    due: dict[Timed, float] = {}
+    looks: list[tuple[float, float]] = []
+
+    class Checked(Timed):
+        def on_time(self, now: float) -> float:
+            looks.append((due.pop(self), now))
+            if random.random() < 0.5:
+                return inf
+            due[self] = now + random.choice((0.25, 1.0, 3.5, 40.0)) * random.randrange(1, 9)
+            return due[self]
+
+    everything = [Checked() for _ in range(100)]
+    for _ in range(2_000):
+        timed = random.choice(everything)
+        when = now() + random.randrange(1, 800) / 8
+        if random.random() < 0.3:
+            timers.forget(timed)
+            due.pop(timed, None)
+        elif timed.armed > when:
+            timers.arm(timed, when)
+            due[timed] = when
+        if random.random() < 0.1:
+            await passes(random.randrange(1, 20) / 8)
+        assert {timed: timed.armed for timed in everything if timed.armed < inf} == due
+        assert len(due) <= len(timers) <= 2 * len(due) + 65
+
+    assert len(looks) > 100
+    assert all(when == looked for when, looked in looks)
+    assert [when for when, _ in looks] == sorted(when for when, _ in looks)
 
 
 async def test_all_that_are_due_are_looked_at_in_order(timers):
