@@ -231,17 +231,23 @@ class Driver:
         self.carry_out(changes)
 
     def probe_failed(
-        self, pod: PodTracker, epoch: int, error: str, status: int | None = None
+        self,
+        pod: PodTracker,
+        epoch: int,
+        error: str,
+        status: int | None = None,
+        responded: bool = False,
     ) -> None:
         """Record a failed probe.
 
         Arguments:
             error: what was wrong, for people.
             status: of the response; None if there was none.
+            responded: whether any byte of a response came, also where it has no status.
         """
         now = self.clock()
         with self._narration.of_pod(pod, f"its probe failed: {error}{_silence(pod, now)}"):
-            changes = pod.revision.probe_failed(pod, epoch, error, now, status)
+            changes = pod.revision.probe_failed(pod, epoch, error, now, status, responded)
         self.carry_out(changes)
 
     def look_for_silence(self) -> None:

@@ -308,15 +308,23 @@ class RevisionThrottler:
         return self._rebuild(Changes(), now)
 
     def probe_failed(
-        self, pod: PodTracker, epoch: int, error: str, now: float, status: int | None = None
+        self,
+        pod: PodTracker,
+        epoch: int,
+        error: str,
+        now: float,
+        status: int | None = None,
+        responded: bool = False,
     ) -> Changes | None:
         """Take a probe's bad answer, or none. One from an earlier epoch is ignored.
 
         Arguments:
             error: what was wrong, for people.
             status: of the answer; None if there was none.
+            responded: whether any byte of a response came, also where it has no status.
         """
-        if not self.roster.failed(pod, epoch, error, status, now):
+        responded = responded or status is not None
+        if not self.roster.failed(pod, epoch, error, status, now, responded=responded):
             return None
         return self._rebuild(Changes(probe=_probe_again(pod, epoch)), now)
 

@@ -247,9 +247,20 @@ class Roster:
         return True
 
     def failed(
-        self, pod: PodTracker, epoch: int, error: str, status: int | None, now: float
+        self,
+        pod: PodTracker,
+        epoch: int,
+        error: str,
+        status: int | None,
+        now: float,
+        *,
+        responded: bool,
     ) -> bool:
-        """Record a failed probe. Ignore one that began in an earlier epoch."""
+        """Record a failed probe. Ignore one that began in an earlier epoch.
+
+        Arguments:
+            responded: whether any byte of a response came. A server of gRPC has no status for us.
+        """
         if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
             return False
         pod.last_probe_at, pod.last_status = now, status
@@ -263,7 +274,7 @@ class Roster:
         # Kubernetes' word counts: no answer takes the pod out. One that refused a request is back
         # as soon as it answers anything, for then it listens again.
         _note_failure(pod, error, now)
-        if status is None or pod.state is not PodState.PROBING or now < pod.held_until:
+        if not responded or pod.state is not PodState.PROBING or now < pod.held_until:
             return False
         return self._trust(pod, now)
 

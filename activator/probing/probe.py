@@ -70,6 +70,9 @@ class Probe:
         pod: whom to ask.
         timeout: seconds for the connection, and again for the answer on it.
         done: called with the kind of failure (empty if it passed) and its text.
+
+    Attributes:
+        responded: whether any byte of a response came, be it in HTTP/2 or malformed.
     """
 
     __slots__ = (
@@ -82,6 +85,7 @@ class Probe:
         "_timer",
         "epoch",
         "pod",
+        "responded",
     )
 
     _pool: Pool
@@ -93,6 +97,7 @@ class Probe:
     ) -> None:
         self.pod = pod
         self.epoch = pod.epoch
+        self.responded = False
         self._timeout = timeout
         self._done: Callable[[Probe, str, str], None] | None = done
         self._connection: Connection | None = None
@@ -137,6 +142,7 @@ class Probe:
 
     def on_dial_failed(self, error: str, cause: str) -> None:
         """There is none."""
+        self.responded = cause in NOT_READY
         self._finish(cause, error)
 
     def _send(self, connection: Connection) -> None:
@@ -159,6 +165,7 @@ class Probe:
     ) -> None:
         """The head, and what came with it."""
         self._answer = response
+        self.responded = True
         self.on_payload(payload, complete, b"")
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
@@ -192,6 +199,7 @@ class Probe:
             self._stop_timer()
             self._pool.dial(self, self._timeout)
         else:
+            self.responded = answered
             self._finish("connection-lost", error)
 
     def pause_sending(self) -> None:

@@ -293,7 +293,7 @@ class PodProber:
         self._back_off(watch, kind)
         if kind:
             self.failures[kind] = self.failures.get(kind, 0) + 1
-            self._driver.probe_failed(pod, probe.epoch, text, probe.status)
+            self._driver.probe_failed(pod, probe.epoch, text, probe.status, probe.responded)
         else:
             self._driver.probe_passed(pod, probe.epoch)
         # What followed may have asked for another probe already, or forgotten the pod.

@@ -35,7 +35,8 @@ class Dialer(Protocol):
 
         Arguments:
             error: what went wrong, for people.
-            cause: connect-failed, connect-timeout, or tls-failed, which does not pass by itself.
+            cause: connect-failed, connect-timeout, or tls-failed, which does not pass by itself;
+                bad-answer where the pod has sent HTTP/2.
         """
 
 
@@ -231,6 +232,6 @@ class ProbeConnection(Asker):
     def on_other_protocol(self, error: str) -> None:
         """See Asker: a probe is sent in HTTP/1 alone."""
         if self._answered is None:
-            self.on_dial_failed(error, "connect-failed")
+            self.on_dial_failed(error, "bad-answer")
         else:
             self.on_lost(f"malformed answer: {error}", True)

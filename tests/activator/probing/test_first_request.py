@@ -19,6 +19,7 @@ from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import APP, Nobody
 from tests.activator.proxy.world import protocol
 from tests.conftest import UVLOOP, VIRTUAL
+from throttler.mesh import MeshMode
 from throttler.model import AppProtocol, Dest, Dests, Revision
 from throttler.throttler import Limits, Throttler
 
@@ -154,4 +155,60 @@ async def test_waiters_are_served_over_few_connections_when_their_turn_comes() -
         assert sum(len(targets) for targets in pod.seen) == len(answers) + 1
         for writer in pod.writers:
             writer.transport.abort()
+    listener.close()
+
+
+class Http2Pod:
+    """A server of HTTP/2 alone, as those of gRPC are, that drops its first connection.
+
+    Arguments:
+        greets: whether its SETTINGS come before it has read anything.
+    """
+
+    SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+    GOAWAY = b"\0\0\x08\7\0\0\0\0\0" + bytes(4) + b"\0\0\0\1"
+    #: HEADERS with :status 200, which end the stream.
+    OK = b"\0\0\1\1\5\0\0\0\1\x88"
+
+    def __init__(self, *, greets: bool) -> None:
+        self._greets = greets
+        self._connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        first = self._connections == 1
+        try:
+            if self._greets and not first:
+                writer.write(self.SETTINGS)
+            head = await reader.readuntil(b"\r\n\r\n")
+            if first:
+                return
+            if not self._greets:
+                writer.write(self.SETTINGS)
+            if not head.startswith(b"PRI "):
+                writer.write(self.GOAWAY)
+                return
+            await reader.readuntil(b"\r\n\r\n")  # the rest of the preface
+            while True:
+                length, kind = int.from_bytes(await reader.readexactly(3)), await reader.read(1)
+                await reader.readexactly(5 + length)
+                if kind == b"\1":
+                    writer.write(self.OK)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@both_loops
+@pytest.mark.parametrize("greets", [False, True])
+async def test_a_pod_of_http2_alone_that_dropped_a_request_is_used_again(greets: bool) -> None:
+    """Where Kubernetes' word is enough, any response will do: no probe of such a pod passes."""
+    listener = await asyncio.start_server(Http2Pod(greets=greets).serve, "127.0.0.1", 0)
+    async with proxying(container_concurrency=1) as world:
+        world.driver.set_mesh(MeshMode.DISABLED, False)
+        dests = Dests(ready=frozenset((Dest(address_of(listener)),)))
+        world.driver.set_dests(APP, {AppProtocol.HTTP1: dests})
+        answer = await world.get("/")
+        assert answer.startswith(b"HTTP/1.1 200 "), answer
     listener.close()
