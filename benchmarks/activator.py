@@ -12,7 +12,7 @@ from subprocess import Popen
 from typing import Any
 
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
-from benchmarks.process import RESULTS, START_TIMEOUT, CannotMeasure, free_port, started, wait_until
+from benchmarks.process import RESULTS, START_TIMEOUT, CannotMeasure, held_port, started, wait_until
 
 NAME = "bench"
 HOST = f"{NAME}.default.svc.cluster.local"
@@ -152,9 +152,9 @@ def running(
         before: a program that runs the interpreter, with its arguments; it may be slow.
         log: the name of its log.
     """
-    port, admin_port = free_port(), free_port()
-    line = [*before, sys.executable, *command(manifests, port, admin_port), *flags]
-    with started(line, log) as process:
-        found = Activator(process, port, admin_port, manifests, RESULTS / f"{log}.log")
-        found.wait_ready(_SLOW * START_TIMEOUT if before else START_TIMEOUT)
-        yield found
+    with held_port() as port, held_port() as admin_port:
+        line = [*before, sys.executable, *command(manifests, port, admin_port), *flags]
+        with started(line, log) as process:
+            found = Activator(process, port, admin_port, manifests, RESULTS / f"{log}.log")
+            found.wait_ready(_SLOW * START_TIMEOUT if before else START_TIMEOUT)
+            yield found

@@ -15,7 +15,7 @@ from time import monotonic
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 #: Seconds for a process to do what it was started for, on a busy machine.
-START_TIMEOUT = 20.0
+START_TIMEOUT = 60.0
 #: Seconds from SIGTERM to SIGKILL.
 STOP_TIMEOUT = 10.0
 STEP = 0.005
@@ -67,6 +67,15 @@ def free_port(ip: str = "127.0.0.1") -> int:
     with socket.socket() as found:
         found.bind((ip, 0))
         return int(found.getsockname()[1])
+
+
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A port that nobody else gets; a server that sets SO_REUSEADDR may listen on it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def pause(seconds: float) -> None:
