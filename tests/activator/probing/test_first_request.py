@@ -19,8 +19,7 @@ from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import APP, Nobody
 from tests.activator.proxy.world import protocol
 from tests.conftest import UVLOOP, VIRTUAL
-from throttler.mesh import MeshMode
-from throttler.model import AppProtocol, Dest, Dests, Revision
+from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision
 from throttler.throttler import Limits, Throttler
 
 both_loops = pytest.mark.parametrize("anyio_backend", [VIRTUAL, UVLOOP])

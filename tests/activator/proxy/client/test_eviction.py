@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.client.eviction import Eviction
+from activator.proxy.client.eviction import Eviction, Guest, GuestQueue
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from tests.activator.proxy.client.test_http2 import BEGIN, goaways
@@ -18,6 +18,9 @@ class Named:
         self.busy = busy
         self.unread = unread
         self.gone = False
+        self.queue: GuestQueue | None = None
+        self.before: Guest | None = None
+        self.after: Guest | None = None
 
     def may_be_evicted(self) -> bool:
         return not self.busy
@@ -25,6 +28,15 @@ class Named:
     def evict(self) -> bool:
         self.gone = not self.unread
         return self.gone
+
+    def drain(self) -> None:
+        """Do nothing: no request waits."""
+
+    def cut(self) -> None:
+        """Do nothing: no request runs."""
+
+    def shutdown(self) -> None:
+        """Do nothing: eviction alone is tested."""
 
 
 def evicted(eviction: Eviction, guests: list[Named], now: float = 100.0) -> str:
