@@ -1,0 +1,339 @@
+"""The language of the texts: no dialect word of the table comes back, in the rooms that are done.
+
+docs/glossary.md has the words that the project uses. ``python -m tests.test_language`` prints the
+length of sentences and the count of dialect words per folder, for all rooms; ``--at main`` reads
+the texts of a commit, ``--show`` lists each dialect word with its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from statistics import quantiles
+from typing import Final, NamedTuple
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+GLOSSARY: Final = "docs/glossary.md"
+
+#: The rooms where the table is in force: patterns of paths. Add "throttler/*.py" and so on, one by
+#: one, when the docstrings, comments and log texts of a room are done.
+ROOMS: Final[tuple[str, ...]] = ("*.md",)
+#: What the measurement prints besides: every text that a reader of the project may meet.
+MEASURED: Final[tuple[str, ...]] = ("*.md", "*.py")
+
+#: Text of others, and text whose words are tests of words.
+FOREIGN: Final = (
+    r"(^|/)vendor/|_pb2\.pyi?$|^tests/test_language\.py$|(^|/)\.?venv[^/]*/|\.egg-info/"
+)
+
+
+class Word(NamedTuple):
+    """A word of the dialect: a pattern in any case, and what to write instead."""
+
+    pattern: str
+    say: str
+
+
+DIALECT: Final[tuple[Word, ...]] = (
+    # One word for one thing.
+    Word(r"wake-?ups?|wakes? up|woken?(?: up)?", "cold start"),
+    Word(r"condemn\w*", "eject"),
+    Word(r"strikes?", "consecutive errors"),
+    Word(r"on trial", "half-open"),
+    Word(r"absolv\w+", "recover"),
+    Word(r"held until", "ejected until"),
+    Word(r"(?:is|are|was|were|stays?) out for", "is ejected for"),
+    Word(r"speaks? against|spoke against", "ejects; is an error of"),
+    Word(r"drift(?:s|ed)?", "missed event; stale"),
+    Word(r"freshness|knowledge", "stale; what the activator has read"),
+    Word(r"answer(?:s|ed|ing)?", "response; respond; error response"),
+    Word(r"repl(?:y|ies|ied)", "response; error response"),
+    Word(r"unfinished|partial (?:head|request)s?", "in-progress request head"),
+    Word(r"deaf|stuck", "flow-control blocked"),
+    Word(r"g[ia]ve[sn]? back|goes? out again|giving back", "retry; requeue; return"),
+    Word(r"bur(?:y|ies|ied)|forg[eo]t(?:s|ten)?|abandon\w*", "remove; release"),
+    Word(r"let(?:s|ting)? go", "release"),
+    Word(r"mend(?:s|ed|ing)?", "repair; correct"),
+    # The component that acts has a name.
+    Word(r"whoever|whomever|whom|somebody|someone|everybody|everyone|anybody|nobody", "its name"),
+    Word(r"we|us|our|ours|ourselves", "the activator"),
+    Word(r"(?:he|she|his|her)", "its name"),
+    Word(r"(?:(?<=^)|(?<=[.:;] )|(?<=\| ))who (?![^.?|]*\?)(?=\w+s\b|only|has)", "its name"),
+    # No relative clause without its noun.
+    Word(r"those (?:of which|of whom|which|that|who|of|in|with|for|from|whose)", "the noun"),
+    Word(r"of which", "the noun; whose"),
+    Word(r"what (?:it|they|is|was|has|one|a \w+) (?:met|has met|have met|had met)", "the noun"),
+    Word(
+        r"what (?:cannot|can|may|must|runs?|waits?|comes?|came|fails?|differs?|lasts?|outlives?"
+        r"|passes|goes|went|remains|counts|follows)",
+        "the noun",
+    ),
+    Word(r"(?:of|by|from|with|for|to|in|on|at|as|than|and) what", "the noun"),
+    Word(r"whose word|its word|one'?s word", "what decides"),
+    # Verbs of people, of programs.
+    Word(r"told|tells? of|tells? what|tells? (?:it|them|clients?)", "log; report; notify; send"),
+    Word(r"(?:is|are|was|were|be|been|being|were not|is not) asked", "request; query; probe"),
+    Word(r"hears?|heard", "receive; learn"),
+    Word(r"goodbyes?|has it back|in its hands|in the hands of|looks? away", "the protocol's word"),
+    Word(r"believ\w+|trusts? (?:the )?word", "accept"),
+    # Old or private turns of phrase.
+    Word(r"anew", "again"),
+    Word(r"as good as", "almost"),
+    Word(r"lest", "so that … not"),
+    Word(r"in(?:to)? the place of|tak(?:es?|ing) the place of", "instead of; replace"),
+    Word(r"as a rule", "usually"),
+    Word(r"all the same", "still"),
+    Word(r"the very", "the same; exactly"),
+    Word(r"but for|save for", "except"),
+    Word(r"thereby|therein|thereof|whereby|wherein|whereupon|hence|thus|thereupon", "so"),
+    Word(r"the like|its like|such as it is", "name it"),
+    Word(r"nor had been|nor has it|nor is it", "a sentence of its own"),
+    Word(r"as (?:that|those|these) (?:does|do|is|are|has|have)", "the noun"),
+    Word(r"for ever", "until the process ends"),
+)
+
+#: Dialect words that stay, by file: how many, and why. May only shrink.
+EXCEPTIONS: Final[dict[str, tuple[int, str]]] = {}
+
+_ANY: Final = re.compile(
+    "|".join(f"(?P<w{index}>\\b(?:{word.pattern})\\b)" for index, word in enumerate(DIALECT)),
+    re.IGNORECASE,
+)
+_FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+_INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}(?! *[-*\d]).*\n)+")
+_COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+#: Tables that tests compare with texts of the code: their words are the code's.
+_GENERATED: Final = re.compile(
+    r"^\| (?:module|package \| only in|state \\ event|flag|metric \| type|field of|phase: until"
+    r"|`decidedBy`|status \| meaning|reason \| status).*\n(?:\|.*\n?)+",
+    re.MULTILINE,
+)
+_LOG_CALLS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
+
+
+class Text(NamedTuple):
+    """One paragraph, cell, docstring, comment or log text, on one line, and where it begins."""
+
+    line: int
+    text: str
+
+
+def markdown_texts(source: str) -> Iterator[Text]:
+    """Yield the prose of a page: no code, no tables that the code generates, no addresses."""
+    for pattern in (_FENCE, _COMMENT, _GENERATED, _INDENTED):
+        source = pattern.sub(lambda found: "\n" * found[0].count("\n"), source)
+    begun, lines = 0, list[str]()
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        if re.match(r" *\|[-|: ]+\|$", line):
+            continue
+        if line.lstrip().startswith("|"):
+            yield from (Text(number, _bare(cell)) for cell in re.split(r"(?<!\\)\|", line))
+        elif not line.strip() or re.match(r" *(?:[-*]|\d+\.) |#+ ", line):
+            yield Text(begun, _bare(" ".join(lines)))
+            begun, lines = number, [line] if line.strip() else []
+            if line.startswith("#"):  # a heading is a paragraph of its own
+                yield Text(begun, _bare(line))
+                lines = []
+        else:
+            begun = begun if lines else number
+            lines.append(line)
+
+
+def _bare(text: str) -> str:
+    """Return text without Markdown's marks; a span of code counts as one word."""
+    text = re.sub(r"`+[^`]*`+", "`", text)
+    text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"<[^<>]+>|https?://\S+", " ", text)
+    return " ".join(re.sub(r"^ *(?:[-*]|\d+\.|#+|>) +|[*]{1,2}", "", text).split())
+
+
+def python_texts(source: str) -> Iterator[Text]:
+    """Yield docstrings, comments and the texts of log calls of a module."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                for paragraph in re.split(r"\n\s*\n", ast.get_docstring(node) or ""):
+                    begins = node.body[0].lineno if node.body else 1
+                    yield Text(begins, _bare(" ".join(paragraph.split())))
+            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _LOG_CALLS:
+                for part in ast.walk(first):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield Text(first.lineno, part.value)
+    begun, words, last = 0, list[str](), -1
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa")):
+            if token.start[0] != last + 1:
+                yield Text(begun, _bare(" ".join(words)))
+                begun, words = token.start[0], []
+            words.append(token.string.lstrip("#: "))
+            last = token.start[0]
+    yield Text(begun, _bare(" ".join(words)))
+
+
+TEXTS: Final[Mapping[str, Callable[[str], Iterator[Text]]]] = {
+    ".md": markdown_texts,
+    ".py": python_texts,
+}
+
+
+class Found(NamedTuple):
+    line: int
+    said: str
+    say: str
+
+
+def dialect(path: str, source: str) -> list[Found]:
+    """Return the dialect words of a file, in order."""
+    texts = TEXTS[PurePosixPath(path).suffix](source)
+    return [
+        Found(line, match[0], DIALECT[int(str(match.lastgroup)[1:])].say)
+        for line, text in texts
+        for match in _ANY.finditer(text)
+    ]
+
+
+class Sentence(NamedTuple):
+    line: int
+    text: str
+    words: int
+
+
+def sentences(path: str, source: str) -> list[Sentence]:
+    """Return the sentences of a file that have at least three words."""
+    found = (
+        Sentence(line, one, len(re.findall(r"[^\s\-–→·=|]\S*", one)))
+        for line, text in TEXTS[PurePosixPath(path).suffix](source)
+        for one in re.split(r"(?<=[.!?])\)?\"?\s+|(?<=:)\s+(?=[A-Z])", text)
+    )
+    return [sentence for sentence in found if sentence.words >= 3]
+
+
+def matches(path: str, patterns: tuple[str, ...]) -> bool:
+    return not re.search(FOREIGN, path) and any(PurePosixPath(path).match(p) for p in patterns)
+
+
+def paths(patterns: tuple[str, ...], commit: str = "") -> list[str]:
+    """Return the files of the tree, or of a commit, that the patterns match."""
+    command = ["git", "ls-tree", "-r", "--name-only", commit]
+    if not commit:
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = _git(*command[1:]).splitlines()
+    except (OSError, subprocess.CalledProcessError):  # a tree without its history
+        found = (path for path in ROOT.rglob("*") if path.suffix in TEXTS)
+        listed = [path.relative_to(ROOT).as_posix() for path in found]
+    return sorted(path for path in listed if matches(path, patterns) and (commit or _is_file(path)))
+
+
+def _is_file(path: str) -> bool:
+    return (ROOT / path).is_file()
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def measure(commit: str, show: bool, longer: int) -> None:
+    """Print per folder: sentences, their median and 90th percentile in words, dialect words."""
+    lengths, words = defaultdict[str, list[int]](list), defaultdict[str, int](int)
+    for path in paths(MEASURED, commit):
+        source = _git("show", f"{commit}:{path}") if commit else (ROOT / path).read_text()
+        key = f"{PurePosixPath(path).parent}/*{PurePosixPath(path).suffix}"
+        found = dialect(path, source)
+        here = sentences(path, source)
+        lengths[key] += [one.words for one in here]
+        words[key] += len(found)
+        if show:
+            print(*(f"{path}:{one.line}: {one.said} → {one.say}" for one in found), sep="\n")
+        if longer:
+            long = (one for one in here if one.words > longer)
+            print(*(f"{path}:{one.line}: {one.words}: {one.text}" for one in long), sep="\n")
+    print(f"{'folder':44} sentences  median  p90  over 20  dialect words")
+    for suffix in TEXTS:
+        keys = sorted(key for key in lengths if key.endswith(suffix) and lengths[key])
+        rows = [(key, lengths[key], words[key]) for key in keys]
+        everything = [count for _, counts, _ in rows for count in counts]
+        rows.append((f"all *{suffix}", everything, sum(words[key] for key in keys)))
+        for key, counts, dialect_words in rows:
+            tenths = quantiles([*counts, *counts], n=10)
+            over = sum(count > 20 for count in counts) / len(counts)
+            print(
+                f"{key:44} {len(counts):9}  {tenths[4]:6.0f}  {tenths[8]:3.0f}  {over:7.0%}"
+                f"  {dialect_words:13}"
+            )
+
+
+# The guards.
+
+
+@pytest.mark.parametrize("path", paths(ROOMS))
+def test_no_dialect_comes_back(path: str) -> None:
+    found = dialect(path, (ROOT / path).read_text())
+    allowed, _ = EXCEPTIONS.get(path, (0, ""))
+    shown = "\n".join(f"{path}:{one.line}: {one.said!r}: write {one.say}" for one in found)
+    assert len(found) == allowed, f"{GLOSSARY} has the words; EXCEPTIONS may only shrink\n{shown}"
+
+
+def test_exceptions_are_of_files_that_exist() -> None:
+    assert set(EXCEPTIONS) <= set(paths(ROOMS))
+
+
+def test_the_glossary_is_short_and_sorted() -> None:
+    rows = re.findall(
+        r"^\| (\*{0,2}[^|*]+?\*{0,2}) \| ([^|]+) \| ([^|]*) \|$",
+        (ROOT / GLOSSARY).read_text(),
+        re.MULTILINE,
+    )
+    terms = [term for term, meaning, _ in rows if term != "term"]
+    assert 40 <= len(terms) <= 60
+    assert terms == sorted(terms, key=str.casefold)
+    assert len(set(terms)) == len(terms)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("A pod that somebody wants.", ["somebody"]),
+        ("It is told `somebody`.", ["told"]),
+        ("```\nsomebody\n```\nA request.", []),
+        ("| module | does |\n|---|---|\n| `a` | somebody |\n\n| a | b |\n| c | anew |", ["anew"]),
+        ("A [wake-up\nof](wake-up.md) a pod.", ["wake-up"]),
+    ],
+)
+def test_prose_of_a_page_is_found_and_nothing_else(source: str, said: list[str]) -> None:
+    assert [one.said for one in dialect("a.md", source)] == said
+
+
+def test_docstrings_comments_and_logs_of_a_module_are_found_and_nothing_else() -> None:
+    source = (
+        '"""Told here."""\n\nsomebody = "anew"\n\n\ndef told() -> None:\n    # lest\n'
+        '    log.info("heard %s", told)\n    use("whoever")\n'
+    )
+    assert sorted(one.said for one in dialect("a.py", source)) == ["Told", "heard", "lest"]
+
+
+def test_sentences_are_counted_in_words() -> None:
+    text = "One two three. A b.\n\n- One `two three` four five.\n\n| a | One two, three four |"
+    assert [one.words for one in sentences("a.md", text)] == [3, 4, 4]
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--at", default="", metavar="COMMIT", help="read the texts of a commit")
+    options.add_argument("--show", action="store_true", help="list each dialect word")
+    options.add_argument("--longer", type=int, default=0, help="list sentences of more words")
+    chosen = options.parse_args()
+    sys.exit(measure(chosen.at, chosen.show, chosen.longer))
