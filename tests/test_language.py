@@ -150,10 +150,11 @@ def markdown_texts(source: str) -> Iterator[Text]:
 
 
 def _bare(text: str) -> str:
-    """Return text without Markdown's marks; a span of code counts as one word."""
+    """Return text without Markdown's marks; code and quotations count as one word."""
     text = re.sub(r"`+[^`]*`+", "`", text)
     text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"<[^<>]+>|https?://\S+", " ", text)
+    text = re.sub(r"(?<![*\w])\*(?!\*)[^*]+\*(?!\*)", "`", text)  # a quotation, as of a log line
     return " ".join(re.sub(r"^ *(?:[-*]|\d+\.|#+|>) +|[*]{1,2}", "", text).split())
 
 
