@@ -55,7 +55,7 @@ DIALECT: Final[tuple[Word, ...]] = (
     Word(r"(?:is|are|was|were|stays?) out for", "is ejected for"),
     Word(r"speaks? against|spoke against", "ejects; is an error of"),
     Word(r"drift(?:s|ed)?", "missed event; stale"),
-    Word(r"freshness|knowledge", "stale; what the activator has read"),
+    Word(r"freshness|(?<!prior )knowledge", "stale; what the activator has read"),
     Word(r"answer(?:s|ed|ing)?", "response; respond; error response"),
     Word(r"repl(?:y|ies|ied)", "response; error response"),
     Word(r"unfinished|partial (?:head|request)s?", "in-progress request head"),
