@@ -36,7 +36,7 @@ from throttler.model import RevisionID
 
 #: Seconds without a request after which a service is at rest (Knative: 60). The first report after
 #: a poke leaves out what the poke has told; only the second shows a request that is still held.
-STABLE_WINDOW = 2.5
+STABLE_WINDOW = 4.0
 
 
 class ApiServer(FakeApiServer):

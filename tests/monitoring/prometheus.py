@@ -134,9 +134,10 @@ class Prometheus:
         assert said["status"] == "success", (params, said)
         return said["data"]
 
-    async def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the series of an expression now."""
-        data = await self.ask("query", query=expression)
+    async def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
+        """Return the series of an expression at a moment, by default now."""
+        moment = {} if at is None else {"time": f"{at:.3f}"}
+        data = await self.ask("query", query=expression, **moment)
         assert data["resultType"] == "vector", expression
         return list(data["result"])
 
@@ -148,19 +149,30 @@ class Prometheus:
         """Return what it says of its rules."""
         return [rule for group in (await self.ask("rules"))["groups"] for rule in group["rules"]]
 
-    async def scraped(self) -> None:
-        """Wait until it has seen what is now, and its rules have, too."""
+    async def scraped(self) -> float:
+        """Wait until it has seen what is now, and its rules have, too.
+
+        Returns:
+            A moment at which it had. A scrape that fails later, on a machine that stalls, takes
+            the values of gauges away.
+        """
         since = await self.now()
+        moment = since
 
         async def seen() -> bool:
-            latest = await self.query("timestamp(up)")
-            if not latest or float(latest[0]["value"][1]) <= since:
+            nonlocal moment
+            groups = (await self.ask("rules"))["groups"]
+            moment = await self.now()
+            up, latest = [await self.query(text, moment) for text in ("up", "timestamp(up)")]
+            if not up or not latest or up[0]["value"][1] != "1":
                 return False
             scraped = float(latest[0]["value"][1])
-            groups = (await self.ask("rules"))["groups"]
-            return all(_seconds(group["lastEvaluation"]) > scraped for group in groups)
+            return scraped > since and all(
+                _seconds(group["lastEvaluation"]) > scraped for group in groups
+            )
 
         await until(seen, "Prometheus has scraped once more")
+        return moment
 
 
 def _seconds(moment: str) -> float:

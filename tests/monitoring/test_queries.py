@@ -96,14 +96,15 @@ def chosen(text: str) -> str:
     return text
 
 
-async def series_of(prometheus: Prometheus, asked: Asked, since: float) -> list[dict[str, Any]]:
-    """The series that hold a number, within the test or now."""
+async def series_of(
+    prometheus: Prometheus, asked: Asked, since: float, end: float
+) -> list[dict[str, Any]]:
+    """The series that hold a number, within the test or at its end."""
     expr = chosen(asked.expr)
     if asked.instant:
-        found = await prometheus.query(expr)
+        found = await prometheus.query(expr, end)
         return [one for one in found if not isnan(float(one["value"][1]))]
-    now = await prometheus.now()
-    data = await prometheus.ask("query_range", query=expr, start=f"{since}", end=f"{now}", step="1")
+    data = await prometheus.ask("query_range", query=expr, start=f"{since}", end=f"{end}", step="1")
     assert data["resultType"] == "matrix"
     return [
         one for one in data["result"] if not all(isnan(float(value)) for _, value in one["values"])
@@ -119,16 +120,16 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
     ):
         await asking.scraped()
         since = await asking.now()
-        await playing.run(asking.scraped)
+        end = await playing.run(asking.scraped)
         for asked in everything():
-            found = await series_of(asking, asked, since)
+            found = await series_of(asking, asked, since, end)
             table.add_row(asked.where, asked.expr, str(len(found)))
             if not found:
                 empty.append(asked)
             labels = re.findall(r"\{\{(\w+)\}\}", asked.legend)
             if any(not set(labels) <= set(one["metric"]) for one in found):
                 unnamed.append(asked)
-        await _alerts_read_what_there_is(asking)
+        await _alerts_read_what_there_is(asking, end)
         await _choices_are_offered(asking)
         await _metrics_pass_the_lint(playing)
     Console(width=200).print(table)
@@ -136,14 +137,14 @@ async def test_every_query_returns_series_of_the_shape_that_its_panel_shows(tmp_
     assert unnamed == []
 
 
-async def _alerts_read_what_there_is(asking: Prometheus) -> None:
+async def _alerts_read_what_there_is(asking: Prometheus, end: float) -> None:
     """Each metric and label that an alert's expression names is there."""
     known = {family.name for family in FAMILIES} | {rule["record"] for rule in rules("record")}
     for rule in rules("alert"):
         await asking.query(rule["expr"])
         for name, matchers in re.findall(r"([a-z][\w:]*)(\{[^}]*\})?", rule["expr"]):
             if name in known:
-                assert await asking.query(name + matchers), rule["alert"]
+                assert await asking.query(name + matchers, end), rule["alert"]
     states = {rule["name"]: rule["health"] for rule in await asking.rules()}
     assert set(states.values()) == {"ok"}, states
 

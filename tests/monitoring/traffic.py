@@ -44,11 +44,14 @@ class Traffic:
         self._asking.add(task)
         return task
 
-    async def run(self, scraped: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, scraped: Callable[[], Awaitable[float]]) -> float:
         """Play it.
 
         Arguments:
-            scraped: returns when what has happened so far is known to Prometheus.
+            scraped: returns a moment at which what has happened so far is known to Prometheus.
+
+        Returns:
+            Such a moment of the end.
         """
         self.crashed.scale_up(1)
         self.full.scale_up(1)
@@ -69,7 +72,7 @@ class Traffic:
         for _ in range(3):
             self.ask("full")
         await self.activator.queued("full", 2)
-        await scraped()
+        return await scraped()
 
     async def _wake(self) -> None:
         """Wake the sleeper, have Kubernetes find its pod ready later than we did, let it sleep."""
@@ -77,7 +80,7 @@ class Traffic:
         status, _ = await self.ask("sleeper")
         assert status == 200, self.activator.log
         self.sleeper.kubelet.set()
-        await self.sleeper.until(lambda: "ready" in self.sleeper.pods[0].events)
+        await self.sleeper.until(lambda: "ready" in self.sleeper.every[-1].events)
         await self.ask("sleeper")
         await self.sleeper.until(lambda: not self.sleeper.pods)  # the autoscaler's doing
 

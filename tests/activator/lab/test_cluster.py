@@ -125,7 +125,8 @@ async def test_pod_that_ended_by_itself_is_replaced(tmp_path):
     town = Town(tmp_path, min_pods=1)
     running = asyncio.ensure_future(town.cluster.run())
     await town.until("listening")
-    os.kill(int(str(town.events[-1].details["pid"])), signal.SIGKILL)
+    (listening,) = [event for event in town.events if event.kind == "listening"]
+    os.kill(int(str(listening.details["pid"])), signal.SIGKILL)
     await town.until("ended by itself")
     await town.until("listening", 2)
     running.cancel()

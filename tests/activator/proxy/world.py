@@ -715,7 +715,6 @@ class World:
             await self._collect(lambda: not self.proxy.connections, "clients' connections are left")
         await self._tear_down()
         assert not self.errors, "\n".join(self.errors)
-        assert self.pools.connections == 0, "connections to pods are left"
 
     async def _collect(self, condition: Callable[[], object], problem: str) -> None:
         try:
@@ -735,6 +734,7 @@ class World:
         await self.proxy.arrivals.close()
         await self.tasks.close()
         await turns(20)
+        await self._collect(lambda: not self.pools.connections, "connections to pods are left")
         self.proxy.timers.close()
         self.driver.close()
         asyncio.get_running_loop().set_exception_handler(self._handler)
