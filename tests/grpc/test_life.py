@@ -113,7 +113,7 @@ async def test_a_pod_that_takes_few_calls_at_a_time_is_given_no_more(tmp_path: P
 
 async def test_what_we_answer_ourselves_is_understood(tmp_path: Path) -> None:
     async with GrpcWorld(tmp_path) as world:
-        world.revision(timeout=1)
+        world.revision(timeout=4)
         world.list([])
         running = await world.activator("--queue-depth", "1")
         client = await world.client(running)

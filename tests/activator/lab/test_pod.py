@@ -107,18 +107,26 @@ async def test_application_has_no_more_requests_than_its_limit():
 
 
 async def test_draining_pod_fails_probes_finishes_requests_and_ends():
+    size = 50_000_000  # more than the kernel takes: it runs until it is read
     async with Running() as pod:
         reader, writer = await pod.open()
-        writer.write(b"GET /sleep?ms=400 HTTP/1.1\r\nConnection: close\r\n\r\n")
-        assert b" 200 " in await pod.ask("/")  # so the slow request has arrived as well
-        pod.process.send_signal(signal.SIGTERM)
-        assert (await pod.told("draining"))["in_flight"] == 1
-        assert b" 503 " in await pod.ask("/", PROBE)
+        writer.write(b"GET /bytes?n=%d HTTP/1.1\r\nConnection: close\r\n\r\n" % size)
+        prober, probing = await pod.open()  # at its end the pod listens for a moment only
+        probe = f"GET / HTTP/1.1\r\n{PROBE}\r\n".encode()
         async with asyncio.timeout(PATIENCE):
-            assert b"Hello" in await reader.read()
+            head = await reader.readuntil(b"\r\n\r\n")
+            probing.write(probe)
+            await prober.readuntil(b"queue")
+            pod.process.send_signal(signal.SIGTERM)
+            assert (await pod.told("draining"))["in_flight"] == 1
+            probing.write(probe)
+            assert b" 503 " in await prober.readuntil(b"\r\n\r\n")
+            assert b" 200 " in head
+            assert len(await reader.read()) == size
             assert await pod.process.wait() == 0
-        writer.close()
-        await writer.wait_closed()
+        for each in (writer, probing):
+            each.close()
+            await each.wait_closed()
 
 
 async def test_killed_application_cuts_its_requests_and_queue_proxy_answers_for_it():
