@@ -19,7 +19,7 @@ from throttler.reason import MEANINGS, Reason
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 REASONS = DOCS / "reasons"
-PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 #: Names of the same form that are no metrics.
 SPANS = {"activator_proxy"}
 #: Variables that a build reads, not the program.
