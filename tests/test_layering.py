@@ -26,7 +26,8 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 
 #: Parts that any other part of ``activator`` may use.
 BASE: Final = frozenset(
-    f"activator.{name}" for name in ("build", "knative", "process", "records", "settings", "tls")
+    f"activator.{name}"
+    for name in ("build", "knative", "objects", "process", "records", "settings", "tls")
 )
 SIBLINGS: Final = frozenset(
     f"activator.{name}"
@@ -41,10 +42,13 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator": frozenset(),
     "activator.build": frozenset({"activator"}),
     "activator.process": frozenset(),
+    "activator.objects": frozenset(),
     "activator.settings": frozenset(),
     "activator.records": frozenset({"throttler"}),
     "activator.tls": frozenset({"activator.settings"}),
-    "activator.knative": frozenset({"throttler", "activator.process", "activator.settings"}),
+    "activator.knative": frozenset(
+        {"throttler", "activator.objects", "activator.process", "activator.settings"}
+    ),
     "activator.driver": frozenset({"throttler", "activator.records"}),
     **dict.fromkeys(SIBLINGS, BELOW_SIBLINGS),
     "activator.console": frozenset({"throttler"}),

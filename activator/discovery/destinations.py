@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from activator.discovery.fields import DEFAULT_NAMESPACE, Field, ObjectKey
+from activator.objects.fields import DEFAULT_NAMESPACE, Field, ObjectKey
 from throttler.model import AppProtocol, Dest, Dests, RevisionID
 
 SERVICE_TYPE_LABEL = "networking.internal.knative.dev/serviceType"

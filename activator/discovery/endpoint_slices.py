@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from activator.discovery.addresses import host, ip_of, port_named
 from activator.discovery.destinations import (
     Family,
     PrivateEndpoints,
@@ -25,7 +24,8 @@ from activator.discovery.destinations import (
     revision_of,
     without_doubles,
 )
-from activator.discovery.fields import Field, root
+from activator.objects.addresses import host, ip_of, port_named
+from activator.objects.fields import Field, root
 from throttler.model import AppProtocol, Dest, Dests
 
 

@@ -25,7 +25,6 @@ from activator.discovery.destinations import (
     PrivateEndpoints,
     PublicEndpoints,
 )
-from activator.discovery.fields import ManifestError, ObjectKey, identify, root
 from activator.discovery.joined import JoinedBundles, JoinedEndpoints, JoinedServices
 from activator.discovery.rejections import Rejection, Stats, log_rejection
 from activator.discovery.services import PRIVATE_SUFFIX
@@ -36,6 +35,7 @@ from activator.discovery.system_objects import (
     parse_config_map,
     parse_secret,
 )
+from activator.objects.fields import ManifestError, ObjectKey, identify, root
 from throttler.model import AppProtocol, Revision
 
 logger = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ from activator.discovery.destinations import (
     join_dests,
     originals,
 )
-from activator.discovery.fields import ObjectKey
 from activator.discovery.services import private_name
 from activator.discovery.sink import Sink
 from activator.discovery.system_objects import ConfigMap
+from activator.objects.fields import ObjectKey
 from throttler.model import AppProtocol, Dests, RevisionID
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from activator.discovery.documents import Document
-from activator.discovery.fields import ObjectKey
 from activator.discovery.inventory import Inventory
 from activator.discovery.listener import Listener
 from activator.discovery.manifest_file import (
@@ -32,6 +31,7 @@ from activator.discovery.manifest_file import (
     signature_of,
 )
 from activator.discovery.missed_events import DriftCounters
+from activator.objects.fields import ObjectKey
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from activator.discovery.fields import ManifestError, ObjectKey, identify
 from activator.discovery.inventory import Inventory, Version
 from activator.discovery.wire import ListedMetadata
+from activator.objects.fields import ManifestError, ObjectKey, identify
 
 
 class Difference(NamedTuple):

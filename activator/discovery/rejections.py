@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from activator.discovery.fields import ObjectKey
+from activator.objects.fields import ObjectKey
 
 logger = logging.getLogger(__name__)
 

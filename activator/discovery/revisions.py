@@ -7,7 +7,7 @@ the readiness rules of pkg/activator/net/revision_backends.go.
 
 from __future__ import annotations
 
-from activator.discovery.fields import Field, identify, root
+from activator.objects.fields import Field, identify, root
 from throttler.model import AppProtocol, ReadinessRule, Revision, RevisionID
 
 SERVICE_LABEL = "serving.knative.dev/service"

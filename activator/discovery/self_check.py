@@ -14,7 +14,6 @@ import random
 from collections.abc import Mapping
 
 from activator.discovery.backoff import Timings
-from activator.discovery.fields import ObjectKey
 from activator.discovery.inventory import Inventory
 from activator.discovery.listing import pages
 from activator.discovery.missed_events import Comparison, Difference, DriftCounters, persistent
@@ -26,6 +25,7 @@ from activator.discovery.wire import (
     ServerAnswerError,
     decode_listed,
 )
+from activator.objects.fields import ObjectKey
 
 logger = logging.getLogger(__name__)
 

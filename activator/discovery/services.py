@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from activator.discovery.addresses import host, ip_of, port_named
-from activator.discovery.fields import root
+from activator.objects.addresses import host, ip_of, port_named
+from activator.objects.fields import root
 from throttler.model import AppProtocol
 
 PRIVATE_SUFFIX = "-private"

@@ -13,7 +13,7 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from activator.discovery.fields import Field, root
+from activator.objects.fields import Field, root
 
 TRUST_BUNDLE_LABEL = "networking.knative.dev/trust-bundle"
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from activator.discovery.destinations import Family, PrivateEndpoints, PublicEndpoints
 from activator.discovery.endpoint_slices import parse
-from activator.discovery.fields import ManifestError
+from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, slice_of
 from tests.activator.discovery.test_endpoints import places, put
-from tests.activator.discovery.test_fields import json_values
+from tests.activator.objects.test_fields import json_values
 from throttler.model import AppProtocol, Dest, Dests
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from activator.discovery import endpoints
 from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
-from activator.discovery.fields import ManifestError
+from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, private, public
-from tests.activator.discovery.test_fields import json_values
+from tests.activator.objects.test_fields import json_values
 from throttler.model import AppProtocol, Dest, Dests
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery.fields import ObjectKey
 from activator.discovery.inventory import GROUPS, Inventory
 from activator.discovery.rejections import Rejection
+from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
     A,
     B,
@@ -23,7 +23,7 @@ from tests.activator.discovery.recording import (
     slice_of,
     trust_bundle,
 )
-from tests.activator.discovery.test_fields import json_values
+from tests.activator.objects.test_fields import json_values
 from throttler.model import AppProtocol, Dests
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from activator.discovery.fields import ObjectKey
 from activator.discovery.inventory import Inventory, Version
 from activator.discovery.missed_events import Comparison, Difference, DriftCounters, persistent
 from activator.discovery.wire import ListedMetadata
+from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import private, revision
 
 KEY = ObjectKey("Endpoints", "default", "a-private")

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.discovery import revisions
-from activator.discovery.fields import ManifestError
+from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, revision
 from tests.activator.discovery.test_endpoints import places, put
-from tests.activator.discovery.test_fields import json_values
+from tests.activator.objects.test_fields import json_values
 from throttler.model import AppProtocol, Revision
 
 EXEC = {"exec": {"command": ["true"]}}

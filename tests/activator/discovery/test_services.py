@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from activator.discovery.fields import ManifestError
 from activator.discovery.services import parse, private_name
+from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import service
-from tests.activator.discovery.test_fields import json_values
+from tests.activator.objects.test_fields import json_values
 from throttler.model import AppProtocol
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from activator.discovery.fields import ManifestError
 from activator.discovery.system_objects import parse_config_map, parse_secret
+from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import config_map, secret, trust_bundle
-from tests.activator.discovery.test_fields import json_values
+from tests.activator.objects.test_fields import json_values
 
 # Whatever is wrong, this text must not be in the message.
 HIDDEN = "c2VjcmV0"

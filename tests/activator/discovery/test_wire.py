@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from activator.discovery import wire
 from activator.discovery.wire import GarbledError, Lines
 from tests.activator.discovery.fake_api_server import event, expired
-from tests.activator.discovery.test_fields import json_values
+from tests.activator.objects.test_fields import json_values
 
 
 def page(**changes: Any) -> bytes:

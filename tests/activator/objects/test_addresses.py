@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from activator.discovery.addresses import host, ip_of, port_named
-from activator.discovery.fields import Field, ManifestError
+from activator.objects.addresses import host, ip_of, port_named
+from activator.objects.fields import Field, ManifestError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 
-from activator.discovery.fields import Field
+from activator.objects.fields import Field
 
 # Checking an address costs a microsecond, and an event repeats all those that did not change.
 _CHECKED_ADDRESSES = 16_384

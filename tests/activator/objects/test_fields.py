@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery.fields import Field, ManifestError, ObjectKey, identify, show
+from activator.objects.fields import Field, ManifestError, ObjectKey, identify, show
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -1,0 +1,1 @@
+"""Kubernetes objects as untrusted values: reads names, fields and addresses out of them."""
