@@ -63,9 +63,6 @@ class Driver:
 
     Attributes:
         entries: what belongs to each revision that was asked for.
-        config_listeners: who is told of a ConfigMap's data, by its name.
-        secret_listeners: who is told of a Secret's data, decoded, by its name.
-        bundle_listener: who is told of the certificates to trust, PEM, all of them each time.
         events: what happens to revisions and pods, for whoever listens.
         autoscaler_lost: says whether there should be a connection to the autoscaler and is none.
         on_waiting: called when a request of a revision begins to wait and no other one waits.
@@ -87,9 +84,6 @@ class Driver:
         self.clock = clock
         self.entries = Entries(throttler, load_for, cluster_domain)
         self._forget_load = forget_load
-        self.config_listeners: dict[str, Callable[[Mapping[str, str]], None]] = {}
-        self.secret_listeners: dict[str, Callable[[Mapping[str, bytes]], None]] = {}
-        self.bundle_listener: Callable[[tuple[str, ...]], None] | None = None
         self.events = Events()
         self.autoscaler_lost: Callable[[], bool] = lambda: False
         self.on_waiting: Callable[[], None] = lambda: None
@@ -266,7 +260,7 @@ class Driver:
             changes = self.throttler.set_mesh(mode, pod_addressability, self.clock())
         self.carry_out(changes)
 
-    # -- inventory (activator.discovery.inventory.Sink) -----------------------------------------
+    # -- discovery (activator.discovery.sink.Sink) ----------------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
         """Take a new or changed Revision."""
@@ -308,21 +302,6 @@ class Driver:
         with self._narration.of_revision(revision, "its private Service has changed"):
             changes = self.throttler.set_service(revision, addresses, self.clock())
         self.carry_out(changes)
-
-    def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
-        """Take a ConfigMap: hand it to whoever asked for that name."""
-        if (listener := self.config_listeners.get(name)) is not None:
-            listener(data)
-
-    def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
-        """Take a Secret, empty if it is gone: hand it to whoever asked for that name."""
-        if (listener := self.secret_listeners.get(name)) is not None:
-            listener(data)
-
-    def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
-        """Take all certificates to trust: hand them to whoever asked for them."""
-        if self.bundle_listener is not None:
-            self.bundle_listener(pems)
 
     # -- effects --------------------------------------------------------------------------------
 

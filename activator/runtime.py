@@ -21,6 +21,7 @@ from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.reporter import Sink, StatReporter
 from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.inventory import Inventory
+from activator.discovery.kinds import Scope
 from activator.discovery.manifests import ManifestFolder
 from activator.discovery.missed_events import DriftCounters
 from activator.discovery.rejections import Rejection, log_rejection
@@ -31,6 +32,7 @@ from activator.knative.configmaps.following import ConfigMapError
 from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import ObservabilityConfig
 from activator.knative.configmaps.process_log import LoggingConfig
+from activator.knative.system_objects import SystemObjects
 from activator.probing.prober import PodProber
 from activator.process import logs
 from activator.process.outputs import Outputs
@@ -124,6 +126,11 @@ class Runtime:
         self.request_log = RequestLog(self.outputs.stdout, clock)
         self.cluster = self._make_cluster_config()
         self.internal_tls = self._make_internal_tls()
+        self.system_objects = SystemObjects(
+            self.cluster.listeners,
+            {SECRET: self.internal_tls.set_secret},
+            self.internal_tls.set_bundles,
+        )
         self.started_at = self.driver.clock()
         self._metrics = Metrics(self, concurrency.of, self.otel.identity)
 
@@ -149,14 +156,12 @@ class Runtime:
 
     def _make_cluster_config(self) -> ClusterConfig:
         settings = self.settings
-        cluster = ClusterConfig(
+        return ClusterConfig(
             Names(settings.config_logging_name, settings.config_observability_name),
             Hearers(self._set_network, self._set_logging, self._set_observability),
             check_template=compiled,
             log_level=settings.log_level,
         )
-        self.driver.config_listeners.update(cluster.listeners)
-        return cluster
 
     def _make_internal_tls(self) -> InternalTls:
         settings = self.settings
@@ -168,8 +173,6 @@ class Runtime:
         )
         internal_tls = InternalTls(parameters, settings.system_namespace)
         internal_tls.on_withdrawn = self.pools.distrust
-        self.driver.secret_listeners[SECRET] = internal_tls.set_secret
-        self.driver.bundle_listener = internal_tls.set_bundles
         return internal_tls
 
     def _make_pools(self) -> ConnectionPools:
@@ -366,11 +369,13 @@ class Runtime:
         system_namespace: str | None = None,
     ) -> Inventory:
         settings = self.settings
-        family = Family.IPV6 if ":" in settings.pod_ip else Family.IPV4
-        source = EndpointsSource(settings.endpoints)
-        return Inventory(
-            self.driver, report, system_namespace, source, family, settings.readiness_policy
+        scope = Scope(
+            system_namespace,
+            EndpointsSource(settings.endpoints),
+            Family.IPV6 if ":" in settings.pod_ip else Family.IPV4,
+            settings.readiness_policy,
         )
+        return Inventory(self.driver, self.system_objects, report, scope)
 
     def _freeze_config(self) -> None:
         settings = self.settings

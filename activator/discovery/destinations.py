@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from activator.objects.fields import DEFAULT_NAMESPACE, Field, ObjectKey
+from activator.objects.fields import Field, ObjectKey
 from throttler.model import AppProtocol, Dest, Dests, RevisionID
 
-SERVICE_TYPE_LABEL = "networking.internal.knative.dev/serviceType"
-REVISION_LABEL = "serving.knative.dev/revision"
-REVISION_UID_LABEL = "serving.knative.dev/revisionUID"
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 
 # Kubernetes sets this annotation where it left out addresses beyond 1,000. Its copies of Endpoints
@@ -91,17 +88,6 @@ class PublicEndpoints:
 Part = TypeVar("Part", PrivateEndpoints, PublicEndpoints)
 
 
-def is_private(obj: Field) -> bool:
-    """Whether an object lists the pods of a revision."""
-    labels = obj["metadata"]["labels"].mapping()
-    return labels.get(SERVICE_TYPE_LABEL) == "Private" and REVISION_UID_LABEL in labels
-
-
-def is_public(obj: Field) -> bool:
-    """Whether an object lists what the public name of a revision leads to."""
-    return obj["metadata"]["labels"].mapping().get(SERVICE_TYPE_LABEL) == "Public"
-
-
 def is_truncated(obj: Field) -> bool:
     """Return whether Kubernetes left out addresses of an object, or of what it copied."""
     annotations = obj["metadata"]["annotations"].mapping()
@@ -111,16 +97,6 @@ def is_truncated(obj: Field) -> bool:
 def is_original(slice_: Field) -> bool:
     """Return whether a slice of a Service without a selector is no copy of Endpoints."""
     return slice_["metadata"]["labels"].mapping().get(MANAGED_BY_LABEL) != _COPIES
-
-
-def revision_of(obj: Field) -> RevisionID:
-    """The revision that an object's label names. Raises ``ManifestError``."""
-    metadata = obj["metadata"]
-    namespace = metadata["namespace"]
-    return RevisionID(
-        DEFAULT_NAMESPACE if namespace.value is None else namespace.name(),
-        metadata["labels"].at(REVISION_LABEL).name(),
-    )
 
 
 def without_doubles(ready: Mapping[str, Dest], not_ready: Mapping[str, Dest]) -> Dests:

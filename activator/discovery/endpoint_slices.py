@@ -18,12 +18,10 @@ from activator.discovery.destinations import (
     PrivateEndpoints,
     PublicEndpoints,
     is_original,
-    is_private,
-    is_public,
     is_truncated,
-    revision_of,
     without_doubles,
 )
+from activator.knative.labels import is_private, is_public, revision_of
 from activator.objects.addresses import host, ip_of, port_named
 from activator.objects.fields import Field, root
 from throttler.model import AppProtocol, Dest, Dests

@@ -16,12 +16,13 @@ from activator.discovery import version
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
-from activator.discovery.destinations import SERVICE_TYPE_LABEL, EndpointsSource
+from activator.discovery.destinations import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.listing import Resource
 from activator.discovery.reflector import Counters, Reflector
 from activator.discovery.self_check import SelfCheck
 from activator.discovery.version import ClusterVersionError
+from activator.knative.labels import REVISIONS_PATH, SERVICE_TYPE_LABEL
 
 __all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
 
@@ -50,7 +51,7 @@ def resources(
     )
     endpoints = Resource("Endpoints", "/api/v1/endpoints", _OF_KNATIVE)
     return (
-        Resource("Revision", "/apis/serving.knative.dev/v1/revisions"),
+        Resource("Revision", REVISIONS_PATH),
         Resource("Service", "/api/v1/services"),
         *((endpoints,) if source is not EndpointsSource.SLICES else ()),
         *((slices,) if source is not EndpointsSource.ENDPOINTS else ()),
@@ -97,7 +98,7 @@ class KubernetesWatch:
         self.self_check = SelfCheck(
             self._api, inventory, self._reflectors, self._timings, self_check_interval
         )
-        for resource in resources(system_namespace, inventory.source):
+        for resource in resources(system_namespace, inventory.scope.endpoints):
             self._follow(resource)
 
     @property

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from activator.discovery import documents
 from activator.discovery.documents import Document, DocumentError
-from activator.discovery.inventory import kind_of
+from activator.discovery.kinds import kind_of
 from activator.objects.fields import ManifestError, ObjectKey, identify
 
 # A cluster stores objects of at most 1.5 MiB; a file may hold many, and is read into memory.

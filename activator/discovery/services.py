@@ -7,32 +7,11 @@ Knative's counterpart: getPrivateServiceDest of pkg/activator/net/revision_backe
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from activator.objects.addresses import host, ip_of, port_named
 from activator.objects.fields import root
 from throttler.model import AppProtocol
-
-PRIVATE_SUFFIX = "-private"
-
-# The longest name of a Service, and what is left of a longer one (knative.dev/pkg/kmeta).
-_LONGEST = 63
-_KEPT = 23
-
-
-def private_name(revision: str) -> str:
-    """The name of a revision's private Service.
-
-    Returns:
-        ``REVISION-private``; where that is longer than 63 characters, the first 23 characters of
-        the revision's name and the MD5 of all of it stand for the name.
-    """
-    name = revision + PRIVATE_SUFFIX
-    if len(name) <= _LONGEST:
-        return name
-    digest = hashlib.md5(revision.encode(), usedforsecurity=False).hexdigest()
-    return revision[:_KEPT] + digest + PRIVATE_SUFFIX
 
 
 def parse(obj: object) -> Mapping[AppProtocol, str]:

@@ -1,6 +1,7 @@
-"""What discovery tells the rest of the program: the few calls that objects of all kinds become.
+"""The calls that objects of all kinds become: of revisions and their pods, and of the system.
 
-It must not know which objects say so, nor who listens; that is the driver.
+Must not know which objects cause a call, nor who takes it. The driver is the ``Sink``,
+``activator.knative.system_objects`` is the ``SystemSink``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from throttler.model import AppProtocol, Dests, Revision, RevisionID
 
 
 class Sink(Protocol):
-    """What is told about changes. Every call replaces what was said before about the same thing.
+    """Takes revisions and their pods. Each call replaces the one before for the same revision.
 
     Dests may come before their revision and outlive it; the sink joins the two.
     """
@@ -33,6 +34,10 @@ class Sink(Protocol):
 
     def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
         """This is the revision's private Service, ``ip:port``; empty if it cannot be used."""
+
+
+class SystemSink(Protocol):
+    """Takes what configures the activator itself. Each call replaces the one before."""
 
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
         """The ConfigMap has this content; none if it is gone."""

@@ -9,6 +9,7 @@ import hashlib
 
 #: A DNS label's longest (RFC 1123 section 2.1).
 _LONGEST = 63
+_PRIVATE = "-private"
 
 
 def private_service(revision: str) -> str:
@@ -17,7 +18,12 @@ def private_service(revision: str) -> str:
     A name that would be too long ends in a hash instead: the first 23 characters of the
     revision's name, the MD5 of all of it, the suffix.
     """
-    return _child(revision, "-private")
+    return _child(revision, _PRIVATE)
+
+
+def names_private_service(name: str) -> bool:
+    """Return whether a Service of this name may be the private one of a revision."""
+    return name.endswith(_PRIVATE)
 
 
 def http_version(minor: int) -> str:

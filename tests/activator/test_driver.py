@@ -362,32 +362,6 @@ async def test_names_beyond_latin_1_do_no_harm(name: str) -> None:
     assert not list(world.driver.throttler)
 
 
-async def test_config_map_reaches_who_asked_for_that_name_alone() -> None:
-    world = World()
-    seen: list[object] = []
-    world.driver.config_listeners["config-logging"] = seen.append
-    world.driver.set_config_map("config-logging", {"loglevel.activator": "debug"})
-    world.driver.set_config_map("config-other", {"a": "b"})
-    assert seen == [{"loglevel.activator": "debug"}]
-
-
-async def test_configuration_reaches_whoever_asked_for_it_and_nobody_else() -> None:
-    driver = World().driver
-    heard: list[object] = []
-    driver.config_listeners["config-network"] = heard.append
-    driver.secret_listeners["routing-serving-certs"] = heard.append
-    driver.set_trust_bundles(("unheard",))
-    driver.bundle_listener = heard.append
-
-    driver.set_config_map("config-network", {"a": "b"})
-    driver.set_config_map("config-other", {"c": "d"})
-    driver.set_secret("routing-serving-certs", {"tls.crt": b"e"})
-    driver.set_secret("other", {"tls.crt": b"f"})
-    driver.set_trust_bundles(("g", "h"))
-
-    assert heard == [{"a": "b"}, {"tls.crt": b"e"}, ("g", "h")]
-
-
 async def test_a_way_around_the_pods_is_logged_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -189,11 +189,11 @@ async def test_the_log_level_follows_the_configmap_and_a_wrong_one_changes_nothi
 ) -> None:
     runtime = Runtime(settings(tmp_path))
     caplog.set_level(logging.INFO)
-    runtime.driver.set_config_map("config-logging", {"loglevel.activator": "error"})
+    runtime.system_objects.set_config_map("config-logging", {"loglevel.activator": "error"})
     assert logging.getLogger().level == logging.ERROR
-    runtime.driver.set_config_map("config-logging", {"loglevel.activator": "loud"})
+    runtime.system_objects.set_config_map("config-logging", {"loglevel.activator": "loud"})
     assert logging.getLogger().level == logging.ERROR
-    runtime.driver.set_config_map("config-logging", {})
+    runtime.system_objects.set_config_map("config-logging", {})
     assert logging.getLogger().level == logging.INFO
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
     assert [line for line in told if line.startswith("log level")] == [
@@ -222,7 +222,9 @@ async def test_how_pods_are_reached_follows_config_network(tmp_path: Path) -> No
     runtime.driver.set_mesh = lambda *mesh: told.append(mesh)  # type: ignore[method-assign] # spied on
     async with runtime.lifespan():
         assert runtime.network == NetworkConfig(MeshMode.ENABLED)
-        runtime.driver.set_config_map("config-network", {"enable-mesh-pod-addressability": "true"})
+        runtime.system_objects.set_config_map(
+            "config-network", {"enable-mesh-pod-addressability": "true"}
+        )
     assert told == [(MeshMode.ENABLED, False), (MeshMode.AUTO, True)]
 
 
@@ -250,7 +252,7 @@ async def test_probes_that_a_new_mesh_mode_brings_about_are_asked_in_its_way(
             await came.wait()
             came.clear()
             data = {"enable-mesh-pod-addressability": "true"}
-            runtime.driver.set_config_map("config-network", data)
+            runtime.system_objects.set_config_map("config-network", data)
             await came.wait()
     assert b"K-Passthrough-Lb: true" not in heads[0]
     assert b"K-Passthrough-Lb: true" in heads[1]
@@ -298,9 +300,9 @@ async def test_log_lines_have_the_shape_that_the_operator_gave_them(
         logs.configure("auto", "info", "activator-1")
         runtime = Runtime(settings(tmp_path))
         zap = '{"outputPaths": ["stdout"], "encoderConfig": {"messageKey": "msg"}, "sampling": {}}'
-        runtime.driver.set_config_map("config-logging", {"zap-logger-config": zap})
+        runtime.system_objects.set_config_map("config-logging", {"zap-logger-config": zap})
         data = {"zap-logger-config": zap, "loglevel.activator": "warn"}
-        runtime.driver.set_config_map("config-logging", data)
+        runtime.system_objects.set_config_map("config-logging", data)
         lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         assert [line["msg"] for line in lines] == [
             "zap-logger-config: not done here: sampling",
@@ -320,7 +322,7 @@ async def test_last_line_of_the_request_log_is_written_before_the_end(
     runtime = Runtime(settings(tmp_path))
     data = {"logging.enable-request-log": "true", "logging.request-log-template": "{{.TraceID}}"}
     async with runtime.lifespan():
-        runtime.driver.set_config_map("config-observability", data)
+        runtime.system_objects.set_config_map("config-observability", data)
         assert runtime.proxy.services.request_log is not None
         runtime.proxy.services.request_log.ended(record(trace_id="the-last"))
     assert capfd.readouterr().out == "the-last\n"

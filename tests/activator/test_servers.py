@@ -56,7 +56,7 @@ async def test_each_port_serves_what_is_its_own(tmp_path: Path) -> None:
         assert (await client.get(f"http://{at['metrics']}/api/v1/revisions")).status_code == 404
         assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 404
         shown = {"runtime-profiling": "enabled"}
-        servers._runtime.driver.set_config_map("config-observability", shown)
+        servers._runtime.system_objects.set_config_map("config-observability", shown)
         assert (await client.get(f"http://{at['profiling']}/debug/pprof/")).status_code == 200
         for port in ("http", "h2c"):
             answer = await client.get(f"http://{at[port]}/")

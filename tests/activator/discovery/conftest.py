@@ -24,7 +24,7 @@ def rejections() -> list[Rejection]:
 
 @pytest.fixture
 def inventory(sink: RecordingSink, rejections: list[Rejection]) -> Inventory:
-    return Inventory(sink, rejections.append)
+    return Inventory(sink, sink, rejections.append)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 
 from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.inventory import Inventory
+from activator.discovery.kinds import Scope
 from activator.discovery.rejections import Rejection
 from tests.activator.discovery.recording import (
     A,
@@ -54,7 +55,12 @@ class Cluster:
         self.sink = RecordingSink()
         self.rejections: list[Rejection] = []
         family = Family.IPV6 if ":" in own_ip else Family.IPV4
-        self.inventory = Inventory(self.sink, self.rejections.append, source=source, family=family)
+        self.inventory = Inventory(
+            self.sink,
+            self.sink,
+            self.rejections.append,
+            scope=Scope(endpoints=source, family=family),
+        )
         self._own_ip, self._protocol = own_ip, protocol
 
     def apply(self, *objects: dict[str, Any]) -> None:

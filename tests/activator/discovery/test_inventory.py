@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery.inventory import GROUPS, Inventory
+from activator.discovery.inventory import Inventory
+from activator.discovery.kinds import KINDS, Scope
 from activator.discovery.rejections import Rejection
 from activator.objects.fields import ObjectKey
 from tests.activator.discovery.recording import (
@@ -34,7 +35,7 @@ def empty() -> dict[AppProtocol, Dests]:
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_the_order_of_arrival_does_not_matter(order: tuple[int, ...]) -> None:
     sink = RecordingSink()
-    inventory = Inventory(sink)
+    inventory = Inventory(sink, sink)
     objects = [revision(), private("10.0.0.1"), public("10.1.0.1")]
     for index in order:
         inventory.apply(objects[index])
@@ -257,7 +258,7 @@ def test_the_deletion_of_a_predecessor_is_old_news(
 
 
 def test_config_maps_of_the_system_namespace_only(sink: RecordingSink) -> None:
-    inventory = Inventory(sink, system_namespace="knative-serving")
+    inventory = Inventory(sink, sink, scope=Scope("knative-serving"))
     inventory.apply(config_map("config-network", a="b"))
     inventory.apply(config_map("config-network", namespace="default", a="stranger"))
     assert sink.config_maps == {"config-network": {"a": "b"}}
@@ -275,7 +276,7 @@ def test_a_broken_config_map_keeps_its_last_good_content(
 
 
 def test_secrets_of_the_system_namespace_only(sink: RecordingSink) -> None:
-    inventory = Inventory(sink, system_namespace="knative-serving")
+    inventory = Inventory(sink, sink, scope=Scope("knative-serving"))
     inventory.apply(secret("certs", a=b"1"))
     inventory.apply(secret("certs", namespace="default", a=b"stranger"))
     assert sink.secrets == {"certs": {"a": b"1"}}
@@ -322,7 +323,7 @@ def test_a_trust_bundle_that_loses_its_label_is_trusted_no_more(
 
 
 def test_trust_bundles_of_other_namespaces_are_not_trusted(sink: RecordingSink) -> None:
-    inventory = Inventory(sink, system_namespace="knative-serving")
+    inventory = Inventory(sink, sink, scope=Scope("knative-serving"))
     inventory.apply(trust_bundle("a", "STRANGER", namespace="default"))
     assert sink.calls == []
 
@@ -358,7 +359,7 @@ def test_objects_that_are_rejected_at_present_are_counted_by_kind(inventory: Inv
         "Endpoints": 1,
         "Revision": 1,
     }
-    assert set(inventory.rejected) == set(GROUPS)
+    assert set(inventory.rejected) == set(KINDS)
 
 
 steps = st.lists(
@@ -377,7 +378,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
     history: list[tuple[str, str, str, list[str]]],
 ) -> None:
     sink = RecordingSink()
-    inventory = Inventory(sink, lambda rejection: None)
+    inventory = Inventory(sink, sink, lambda rejection: None)
     good: dict[str, tuple[str, list[str]]] = {}
     for verb, of, name, ips in history:
         obj = private(*ips, of=of, name=name)
@@ -396,14 +397,14 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
         expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
         told = sink.ready(revision_id) if revision_id in sink.dests else []
         assert told == sorted(f"{ip}:8012" for ip in expected)
-    joined = inventory._endpoints._private
-    assert not joined._parts.keys() - {A, B}
-    assert len(joined._told) == len({of for of, _ in good.values()})
+    sums = inventory._state.endpoints._private
+    assert not sums._parts.keys() - {A, B}
+    assert len(sums._published) == len({of for of, _ in good.values()})
 
 
-@given(json_values, st.sampled_from(list(GROUPS)))
+@given(json_values, st.sampled_from(list(KINDS)))
 def test_no_value_stops_the_inventory(value: Any, kind: str) -> None:
-    inventory = Inventory(RecordingSink(), lambda rejection: None)
+    inventory = Inventory(RecordingSink(), RecordingSink(), lambda rejection: None)
     inventory.apply(value)
     inventory.apply({"kind": kind, "metadata": value})
     inventory.apply({"kind": kind, "metadata": {"name": "a"}, "data": value, "spec": value})

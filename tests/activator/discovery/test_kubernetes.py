@@ -14,6 +14,7 @@ import pytest
 from activator.discovery.backoff import Timings
 from activator.discovery.destinations import EndpointsSource
 from activator.discovery.inventory import Inventory
+from activator.discovery.kinds import Scope
 from activator.discovery.kubernetes import KubernetesWatch
 from tests.activator.discovery.fake_api_server import (
     Answer,
@@ -180,7 +181,7 @@ async def test_what_is_not_wanted_is_not_asked_for(
 ) -> None:
     server.put(private("10.0.0.1"))
     server.put(slice_of("10.0.0.2"))
-    inventory = Inventory(sink, source=source)
+    inventory = Inventory(sink, sink, scope=Scope(endpoints=source))
     watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
     async with running(watch):
         await watch.wait_synced()
@@ -242,7 +243,7 @@ async def test_slices_that_must_be_read_hold_up_the_start_and_say_why(
     server: FakeApiServer, sink: RecordingSink, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.always["EndpointSlice", "list"] = FORBIDDEN
-    inventory = Inventory(sink, source=EndpointsSource.SLICES)
+    inventory = Inventory(sink, sink, scope=Scope(endpoints=EndpointsSource.SLICES))
     watch = KubernetesWatch(inventory, "ns", server.kubeconfig(tmp_path), QUICK)
     async with running(watch):
         await watch.wait_synced("ConfigMap", "Revision", "Service")

@@ -477,7 +477,7 @@ from tests.activator.discovery.recording import RecordingSink
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def main():
-    folder = ManifestFolder(sys.argv[1], Inventory(RecordingSink()))
+    folder = ManifestFolder(sys.argv[1], Inventory(RecordingSink(), RecordingSink()))
     folder.load()
     asyncio.get_running_loop().call_later(0.05, lambda: print("ready", flush=True))
     await folder.run()

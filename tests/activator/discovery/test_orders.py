@@ -15,6 +15,7 @@ import pytest
 from activator.discovery.inventory import Inventory
 from activator.discovery.rejections import Rejection
 from activator.driver import Driver
+from activator.knative.system_objects import SystemObjects
 from tests.activator.discovery.recording import A, private, public, revision, service, slice_of
 from throttler.capacity import ActivatorShare
 from throttler.errors import RevisionNotFound
@@ -25,6 +26,7 @@ from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
 
 OWN_IP = "10.1.0.2"
+NO_SYSTEM_OBJECTS = SystemObjects({}, {}, lambda pems: None)
 
 
 class World:
@@ -35,7 +37,7 @@ class World:
         self.driver = Driver(throttler, lambda _: self, clock=lambda: 0.0)
         self.driver.prober = self.driver.pools = self
         self.rejections: list[Rejection] = []
-        self.inventory = Inventory(self.driver, self.rejections.append)
+        self.inventory = Inventory(self.driver, NO_SYSTEM_OBJECTS, self.rejections.append)
 
     def enter(self, now: float) -> None: ...
     def leave(self, now: float) -> None: ...

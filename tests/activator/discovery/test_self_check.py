@@ -15,6 +15,7 @@ from activator.discovery import self_check as module
 from activator.discovery.backoff import Timings
 from activator.discovery.destinations import EndpointsSource
 from activator.discovery.inventory import Inventory
+from activator.discovery.kinds import Scope
 from activator.discovery.kubernetes import KubernetesWatch
 from activator.discovery.missed_events import Comparison
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event
@@ -33,7 +34,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def inventory(sink: RecordingSink) -> Inventory:
     """Without slices, of which the same would be told."""
-    return Inventory(sink, source=EndpointsSource.ENDPOINTS)
+    return Inventory(sink, sink, scope=Scope(endpoints=EndpointsSource.ENDPOINTS))
 
 
 @asynccontextmanager

@@ -5,31 +5,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from activator.discovery.services import parse, private_name
+from activator.discovery.services import parse
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import service
 from tests.activator.objects.test_fields import json_values
 from throttler.model import AppProtocol
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
-
-
-@pytest.mark.parametrize(
-    ("revision", "name"),
-    [
-        ("hello-00001", "hello-00001-private"),
-        ("r" * 55, "r" * 55 + "-private"),
-        # The digests are md5sum's.
-        ("r" * 56, "r" * 23 + "0abdb92d3d12bf8cd4f1b3b697b0f5ec-private"),
-        (
-            "a-service-with-quite-a-long-name-that-goes-on-and-on-00001",
-            "a-service-with-quite-a-ed76bd127d900be3e788290621d50ba6-private",
-        ),
-    ],
-)
-def test_a_private_service_is_found_by_name(revision: str, name: str) -> None:
-    assert private_name(revision) == name
-    assert len(name) <= 63
 
 
 def test_a_service_is_its_cluster_ip_and_the_ports_of_each_protocol() -> None:

@@ -1,7 +1,6 @@
-"""What the objects of each revision add up to, told to the sink when it changes.
+"""Sums up the objects of each revision, and passes a sum to its sink when it changes.
 
-Decides what counts and what is news. It must not know how objects are written, nor which of them
-are in force: that is the inventory's.
+Must not know how objects are written, nor which of them are in force: the inventory does.
 """
 
 from __future__ import annotations
@@ -21,68 +20,71 @@ from activator.discovery.destinations import (
     join_dests,
     originals,
 )
-from activator.discovery.services import private_name
-from activator.discovery.sink import Sink
-from activator.discovery.system_objects import ConfigMap
+from activator.discovery.sink import Sink, SystemSink
+from activator.knative.names import private_service
+from activator.knative.system_objects import ConfigMap
 from activator.objects.fields import ObjectKey
 from throttler.model import AppProtocol, Dests, RevisionID
 
 logger = logging.getLogger(__name__)
 
-_Told = TypeVar("_Told")
+_Sum = TypeVar("_Sum")
 
 
-class _Joined(Generic[Part, _Told]):
+class _ByRevision(Generic[Part, _Sum]):
     """Parts of one sort, by revision.
 
     Arguments:
-        join: what all parts of a revision add up to; with none, the revision has none.
-        tell: is told of that when it changes.
+        join: returns the sum of all parts of a revision, which may be none.
+        publish: takes a sum that has changed.
     """
 
     def __init__(
         self,
-        join: Callable[[RevisionID, Mapping[ObjectKey, Part]], _Told],
-        tell: Callable[[RevisionID, _Told], None],
+        join: Callable[[RevisionID, Mapping[ObjectKey, Part]], _Sum],
+        publish: Callable[[RevisionID, _Sum], None],
     ) -> None:
-        self._join: Callable[[RevisionID, Mapping[ObjectKey, Part]], _Told] = join
-        self._tell: Callable[[RevisionID, _Told], None] = tell
+        self._join: Callable[[RevisionID, Mapping[ObjectKey, Part]], _Sum] = join
+        self._publish: Callable[[RevisionID, _Sum], None] = publish
         self._parts: dict[RevisionID, dict[ObjectKey, Part]] = {}
-        self._told: dict[RevisionID, _Told] = {}
-        # A dict, not a set: the sink is told in the order in which things came.
+        self._published: dict[RevisionID, _Sum] = {}
+        # A dict, not a set: it keeps the order of the changes.
         self._changed: dict[RevisionID, None] = {}
 
     def put(self, key: ObjectKey, part: Part) -> None:
         self._parts.setdefault(part.revision_id, {})[key] = part
         self._changed[part.revision_id] = None
 
-    def take_out(self, key: ObjectKey, part: Part) -> None:
+    def remove(self, key: ObjectKey, part: Part) -> None:
         parts = self._parts.get(part.revision_id, {})
         parts.pop(key, None)
         if not parts:
             self._parts.pop(part.revision_id, None)
         self._changed[part.revision_id] = None
 
-    def tell_next(self) -> bool:
-        """Tells of one revision that changed, if one did; forgotten when it has been taken."""
+    def publish_next(self) -> bool:
+        """Pass on one changed revision, and return whether there was one.
+
+        A revision stays marked as changed until the sink has taken it.
+        """
         for revision_id in self._changed:
             parts = self._parts.get(revision_id, {})
             whole = self._join(revision_id, parts)
-            if self._told.get(revision_id) != whole:
-                self._tell(revision_id, whole)
-                self._told[revision_id] = whole
+            if self._published.get(revision_id) != whole:
+                self._publish(revision_id, whole)
+                self._published[revision_id] = whole
             if not parts:
-                self._told.pop(revision_id, None)
+                self._published.pop(revision_id, None)
             del self._changed[revision_id]
             return True
         return False
 
 
-class JoinedEndpoints:
+class EndpointsByRevision:
     """Endpoints and EndpointSlices of all revisions, private and public ones.
 
     Arguments:
-        sink: is told of pods and activators.
+        sink: takes pods and activators.
         source: whether Endpoints or slices count.
         family: which addresses to use where slices list both.
     """
@@ -90,34 +92,34 @@ class JoinedEndpoints:
     def __init__(self, sink: Sink, source: EndpointsSource, family: Family) -> None:
         self._source = source
         self._family = family
-        # Revisions whose Endpoints are cut off, and whether their slices are read instead.
+        # Revisions with truncated Endpoints, and whether their slices are read instead.
         self._truncated: dict[RevisionID, bool] = {}
-        self._private = _Joined(self._join_private, lambda *told: sink.set_dests(*told))
-        self._public = _Joined(self._join_public, lambda *told: sink.set_activators(*told))
+        self._private = _ByRevision(self._join_private, lambda *each: sink.set_dests(*each))
+        self._public = _ByRevision(self._join_public, lambda *each: sink.set_activators(*each))
 
     def put(self, key: ObjectKey, part: PrivateEndpoints | PublicEndpoints | None) -> None:
-        """Takes what an object says now; None says nothing."""
+        """Add what an object lists; None lists nothing."""
         if isinstance(part, PrivateEndpoints):
             self._private.put(key, part)
         elif part is not None:
             self._public.put(key, part)
 
-    def take_out(self, key: ObjectKey, part: PrivateEndpoints | PublicEndpoints | None) -> None:
-        """Takes away what an object said."""
+    def remove(self, key: ObjectKey, part: PrivateEndpoints | PublicEndpoints | None) -> None:
+        """Remove what an object listed."""
         if isinstance(part, PrivateEndpoints):
-            self._private.take_out(key, part)
+            self._private.remove(key, part)
         elif part is not None:
-            self._public.take_out(key, part)
+            self._public.remove(key, part)
 
-    def tell_next(self) -> bool:
-        """Tells the sink of one revision that changed. Returns whether there was one."""
-        return self._private.tell_next() or self._public.tell_next()
+    def publish_next(self) -> bool:
+        """Pass on one changed revision, and return whether there was one."""
+        return self._private.publish_next() or self._public.publish_next()
 
     def _join_private(
         self, revision_id: RevisionID, parts: Mapping[ObjectKey, PrivateEndpoints]
     ) -> Mapping[AppProtocol, Dests]:
         chosen = self._chosen(parts)
-        self._note_truncation(revision_id, parts, chosen)
+        self._log_truncation(revision_id, parts, chosen)
         return join_dests(part.dests for part in chosen)
 
     def _join_public(
@@ -131,13 +133,13 @@ class JoinedEndpoints:
         slices = [part for key, part in parts.items() if key.kind == "EndpointSlice"]
         return choose(endpoints, slices, self._source, self._family)
 
-    def _note_truncation(
+    def _log_truncation(
         self,
         revision_id: RevisionID,
         parts: Mapping[ObjectKey, PrivateEndpoints],
         chosen: Sequence[PrivateEndpoints],
     ) -> None:
-        """Says once that pods are out of reach, and once that they are not any more."""
+        """Log once that pods are missing, and once that all are listed again."""
         if not any(part.truncated for part in parts.values()):
             self._truncated.pop(revision_id, None)
             return
@@ -159,32 +161,32 @@ class JoinedEndpoints:
             )
 
 
-class JoinedServices:
+class ServicesByRevision:
     """Private Services of all revisions, which are known by their names alone.
 
     Arguments:
-        sink: is told under which address a revision's pods are reached together.
+        sink: takes the address of a revision's Service.
     """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._revisions: dict[ObjectKey, RevisionID] = {}
         self._addresses: dict[ObjectKey, Mapping[AppProtocol, str]] = {}
-        self._told: dict[RevisionID, Mapping[AppProtocol, str]] = {}
+        self._published: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self._changed: dict[RevisionID, None] = {}
 
     def add_revision(self, revision_id: RevisionID) -> None:
-        """Takes that there is such a revision."""
+        """Record that a revision exists."""
         self._revisions[_service_of(revision_id)] = revision_id
         self._changed[revision_id] = None
 
-    def drop_revision(self, revision_id: RevisionID) -> None:
-        """Takes that there is no such revision any more."""
+    def remove_revision(self, revision_id: RevisionID) -> None:
+        """Record that a revision is deleted."""
         self._revisions.pop(_service_of(revision_id), None)
         self._changed[revision_id] = None
 
     def put(self, key: ObjectKey, addresses: Mapping[AppProtocol, str]) -> None:
-        """Takes the addresses of a Service; none if it is gone or cannot be used."""
+        """Replace the addresses of a Service; none if it is deleted or cannot be used."""
         if addresses:
             self._addresses[key] = addresses
         else:
@@ -192,42 +194,42 @@ class JoinedServices:
         if (revision_id := self._revisions.get(key)) is not None:
             self._changed[revision_id] = None
 
-    def tell_next(self) -> bool:
-        """Tells the sink of one revision that changed. Returns whether there was one."""
+    def publish_next(self) -> bool:
+        """Pass on one changed revision, and return whether there was one."""
         for revision_id in self._changed:
             key = _service_of(revision_id)
             addresses = self._addresses.get(key, {}) if key in self._revisions else {}
-            if self._told.get(revision_id, {}) != addresses:
+            if self._published.get(revision_id, {}) != addresses:
                 self._sink.set_service(revision_id, addresses)
-                self._told[revision_id] = addresses
+                self._published[revision_id] = addresses
             if not addresses:
-                self._told.pop(revision_id, None)
+                self._published.pop(revision_id, None)
             del self._changed[revision_id]
             return True
         return False
 
 
-class JoinedBundles:
+class TrustBundles:
     """ConfigMaps whose texts are certificates to trust.
 
     Arguments:
-        sink: is told of all of them together.
+        sink: takes all of them together.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SystemSink) -> None:
         self._sink = sink
         self._bundles: dict[ObjectKey, ConfigMap] = {}
         self._changed = False
 
     def put(self, key: ObjectKey, config_map: ConfigMap) -> None:
-        """Takes what a ConfigMap says now; one that is no trust bundle (any more) adds nothing."""
+        """Replace a ConfigMap; one that is no trust bundle, or no longer one, adds nothing."""
         old = self._bundles.pop(key, None)
         if config_map.is_trust_bundle:
             self._bundles[key] = config_map
         self._changed |= old is not None or config_map.is_trust_bundle
 
-    def tell_next(self) -> bool:
-        """Tells the sink of all bundles if one changed. Returns whether one did."""
+    def publish_next(self) -> bool:
+        """Pass on all bundles if one has changed, and return whether one had."""
         if not self._changed:
             return False
         bundles = [self._bundles[key].data for key in sorted(self._bundles)]
@@ -236,5 +238,29 @@ class JoinedBundles:
         return True
 
 
+class Aggregates:
+    """The sums of all objects, and the two sinks that take them.
+
+    Arguments:
+        sink: takes revisions and their pods.
+        system: takes what configures the activator.
+        source, family: see ``EndpointsByRevision``.
+    """
+
+    def __init__(
+        self, sink: Sink, system: SystemSink, source: EndpointsSource, family: Family
+    ) -> None:
+        self.sink = sink
+        self.system = system
+        self.endpoints = EndpointsByRevision(sink, source, family)
+        self.services = ServicesByRevision(sink)
+        self.trust_bundles = TrustBundles(system)
+
+    def publish_next(self) -> bool:
+        """Pass on one sum that has changed, and return whether there was one."""
+        sums = (self.endpoints, self.services, self.trust_bundles)
+        return any(each.publish_next() for each in sums)
+
+
 def _service_of(revision_id: RevisionID) -> ObjectKey:
-    return ObjectKey("Service", revision_id.namespace, private_name(revision_id.name))
+    return ObjectKey("Service", revision_id.namespace, private_service(revision_id.name))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from activator.discovery.system_objects import parse_config_map, parse_secret
+from activator.knative.system_objects import SystemObjects, parse_config_map, parse_secret
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import config_map, secret, trust_bundle
 from tests.activator.objects.test_fields import json_values
@@ -85,3 +85,16 @@ def test_any_value_gives_texts_or_the_typed_error(value: Any) -> None:
                 parse(obj)
             except ManifestError:
                 continue
+
+
+def test_each_object_reaches_its_reader_and_others_are_ignored() -> None:
+    read: list[object] = []
+    objects = SystemObjects(
+        {"config-network": read.append}, {"routing-serving-certs": read.append}, read.append
+    )
+    objects.set_config_map("config-network", {"a": "b"})
+    objects.set_config_map("config-other", {"c": "d"})
+    objects.set_secret("routing-serving-certs", {"tls.crt": b"e"})
+    objects.set_secret("other", {"tls.crt": b"f"})
+    objects.set_trust_bundles(("g", "h"))
+    assert read == [{"a": "b"}, {"tls.crt": b"e"}, ("g", "h")]

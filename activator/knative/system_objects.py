@@ -1,7 +1,6 @@
-"""Turns the ConfigMaps and Secrets of the system namespace into names and values.
+"""ConfigMaps, Secrets and trust bundles of the system namespace: reads them and passes them on.
 
-Pure: an object goes in, a value or ``ManifestError`` comes out. It must not know who reads them,
-nor what the values mean; and no value of a Secret may get into a message.
+Must not know what the values mean. No value of a Secret may get into a message.
 Knative's counterparts: the informed watcher of knative.dev/pkg/configmap, and
 pkg/activator/certificate.
 """
@@ -10,12 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from activator.knative.labels import TRUST_BUNDLE_LABEL
 from activator.objects.fields import Field, root
-
-TRUST_BUNDLE_LABEL = "networking.knative.dev/trust-bundle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,41 @@ class Secret:
 
     def __repr__(self) -> str:
         return f"Secret({', '.join(sorted(self.data))})"
+
+
+class SystemObjects:
+    """Passes each object to its reader (activator.discovery.sink.SystemSink).
+
+    Arguments:
+        config_maps: the reader of a ConfigMap's data, by its name; objects of other names are
+            ignored.
+        secrets: the reader of a Secret's data, decoded, by its name.
+        trust_bundles: the reader of all certificates to trust, PEM.
+    """
+
+    def __init__(
+        self,
+        config_maps: Mapping[str, Callable[[Mapping[str, str]], None]],
+        secrets: Mapping[str, Callable[[Mapping[str, bytes]], None]],
+        trust_bundles: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        self._config_maps = config_maps
+        self._secrets = secrets
+        self._trust_bundles = trust_bundles
+
+    def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
+        """Take a ConfigMap; ``data`` is empty if it is gone."""
+        if (read := self._config_maps.get(name)) is not None:
+            read(data)
+
+    def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
+        """Take a Secret; ``data`` is empty if it is gone."""
+        if (read := self._secrets.get(name)) is not None:
+            read(data)
+
+    def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
+        """Take all certificates to trust; each call replaces the ones before."""
+        self._trust_bundles(pems)
 
 
 def parse_config_map(obj: object) -> ConfigMap:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.discovery import revisions
+from activator.knative import revisions
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, revision
 from tests.activator.discovery.test_endpoints import places, put

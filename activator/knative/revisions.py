@@ -1,4 +1,4 @@
-"""Turns a serving.knative.dev/v1 Revision object into what the throttler needs to know of it.
+"""Reads a serving.knative.dev/v1 Revision object into what the throttler needs to know of it.
 
 Pure: an object goes in, a value or ``ManifestError`` comes out.
 Knative's counterpart: pkg/apis/serving/v1 (RevisionSpec, GetProtocol, GetContainerConcurrency) and
@@ -7,13 +7,14 @@ the readiness rules of pkg/activator/net/revision_backends.go.
 
 from __future__ import annotations
 
+from activator.knative.labels import (
+    CONFIGURATION_LABEL,
+    FULL_DUPLEX_ANNOTATION,
+    SERVICE_LABEL,
+)
 from activator.objects.fields import Field, identify, root
 from throttler.model import AppProtocol, ReadinessRule, Revision, RevisionID
 
-SERVICE_LABEL = "serving.knative.dev/service"
-CONFIGURATION_LABEL = "serving.knative.dev/configuration"
-
-FULL_DUPLEX_ANNOTATION = "features.knative.dev/http-full-duplex"
 READINESS_POLICY_ANNOTATION = "activator.dev/readiness-policy"
 READINESS_POLICIES = ("auto", "probe", "kubernetes")
 

@@ -9,7 +9,8 @@ import pytest
 
 from activator.discovery.destinations import EndpointsSource, Family
 from activator.discovery.inventory import Inventory
-from activator.discovery.services import private_name
+from activator.discovery.kinds import Scope
+from activator.knative.names import private_service
 from tests.activator.discovery.recording import (
     A,
     B,
@@ -97,7 +98,7 @@ class TestSlices:
         activators: list[str],
         sink: RecordingSink,
     ) -> None:
-        inventory = Inventory(sink, source=source)
+        inventory = Inventory(sink, sink, scope=Scope(endpoints=source))
         inventory.apply(truncated(private("10.0.0.1")))
         inventory.apply(slice_of("10.0.0.2"))
         inventory.apply(public("10.1.0.1"))
@@ -106,7 +107,7 @@ class TestSlices:
         assert addresses(sink) == activators
 
     def test_the_own_family_is_used_of_two(self, sink: RecordingSink) -> None:
-        inventory = Inventory(sink, family=Family.IPV6)
+        inventory = Inventory(sink, sink, scope=Scope(family=Family.IPV6))
         inventory.apply(slice_of("10.0.0.1", name="x"))
         inventory.apply(slice_of("fd00::1", name="y", addressType="IPv6"))
         assert sink.ready() == ["[fd00::1]:8012"]
@@ -153,7 +154,7 @@ class TestServices:
         self, inventory: Inventory, sink: RecordingSink
     ) -> None:
         name = "r" * 63
-        inventory.apply(service(private_name(name)))
+        inventory.apply(service(private_service(name)))
         inventory.apply(revision(name))
         assert [revision_id.name for revision_id in sink.services] == [name]
 
