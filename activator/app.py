@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from activator.build import description, running
-from activator.discovery.manifests import ManifestFolderError
 from activator.process import logs
 from activator.process.outputs import Outputs
 from activator.proxy.client.listener import ListenError
@@ -183,7 +182,7 @@ def main(settings: Settings) -> int:
             if settings.command != "demo":
                 return runner.run(_run(settings, outputs))
             return _main_demo(settings, outputs, runner.run)
-        except (OSError, ListenError, StartError, MetricsTlsError, ManifestFolderError) as error:
+        except (OSError, ListenError, StartError, MetricsTlsError) as error:
             logger.error("%s", error)
             return 1
 

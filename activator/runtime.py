@@ -19,12 +19,8 @@ from typing import TYPE_CHECKING
 from activator.admin.history import History
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.reporter import Sink, StatReporter
-from activator.discovery.destinations import EndpointsSource, Family
-from activator.discovery.inventory import Inventory
-from activator.discovery.kinds import Scope
-from activator.discovery.manifests import ManifestFolder
-from activator.discovery.missed_events import DriftCounters
-from activator.discovery.rejections import Rejection, log_rejection
+from activator.discovery.source import Source, SourceError
+from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
 from activator.knative.configmaps import network
 from activator.knative.configmaps.cluster import ClusterConfig, Hearers, Names
@@ -43,6 +39,7 @@ from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from activator.proxy.transport.unread import UnreadBytes
 from activator.records.loop_lag import LoopLag
+from activator.records.source_status import SourceStatus
 from activator.settings.config import Settings
 from activator.settings.tls_parameters import TlsParameters
 from activator.telemetry.concurrency import ReportedConcurrency
@@ -55,7 +52,6 @@ from throttler.throttler import Limits, Throttler
 
 if TYPE_CHECKING:  # imported where they are needed: each costs time and memory at start
     from activator.autoscaler.link import AutoscalerLink
-    from activator.discovery.kubernetes import KubernetesWatch
     from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)
@@ -79,6 +75,7 @@ class Runtime:
     Arguments:
         sinks: who else hears the statistics.
         clock: seconds, monotonic, of the same base as the loop's.
+        make_source: returns the source of objects.
         outputs: stdout gets the request log, as with Knative; stderr gets the process log.
     """
 
@@ -88,6 +85,7 @@ class Runtime:
         sinks: tuple[Sink, ...] = (),
         clock: Callable[[], float] = time.monotonic,
         outputs: Outputs | None = None,
+        make_source: Callable[[Wiring], Source] = make_source,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -95,9 +93,8 @@ class Runtime:
         self._tasks = Tasks()
         self._draining = ""
         self._told_ignored: tuple[str, ...] = ()
-        self.watch: KubernetesWatch | None = None
-        self.inventory: Inventory | None = None
-        self.folder: ManifestFolder | None = None
+        self._make_source = make_source
+        self._source: Source | None = None
         self.link = self._make_link()
         if self.link is not None:
             sinks = (*sinks, self._link_sink())
@@ -283,16 +280,9 @@ class Runtime:
             return False
         return not link.ever_connected or link.lost_for() < _LOST_AUTOSCALER
 
-    @property
-    def drift(self) -> DriftCounters | None:
-        """What self-checks found; None before anything is read."""
-        if self.watch is not None:
-            return self.watch.self_check.counters
-        return self.folder.drift if self.folder is not None else None
-
-    def manifest_errors(self) -> Mapping[str, str]:
-        """Return what is wrong with the manifests at present, by file."""
-        return self.folder.errors if self.folder is not None else {}
+    def source_status(self) -> SourceStatus | None:
+        """Return the state of the source of objects; None before it is made."""
+        return self._source.status(self._clock()) if self._source is not None else None
 
     def metrics(self) -> Iterator[bytes]:
         """Return the metrics in Prometheus' text format, in pieces that each take little time."""
@@ -306,10 +296,10 @@ class Runtime:
         self.prober.hold()
         self.loop_lag.start()
         try:
-            await self._start_discovery()
-            self._freeze_config()
+            source = await self._start_discovery()
+            self._freeze_config(source)
             if self.network.internal_tls:
-                await self._start_internal_tls()
+                await self._start_internal_tls(source)
             self.prober.go_on()
             self._tasks.start(self._reporter.run())
             if self.link is not None:
@@ -324,74 +314,35 @@ class Runtime:
             self.driver.close()
             await self.otel.close()
             await self._tasks.close()
-            if self.watch is not None:  # it may have connected, and not run yet
-                await self.watch.close()
+            if self._source is not None:  # it may have connected, and not run yet
+                await self._source.close()
             self.pools.close()
 
-    async def _start_discovery(self) -> None:
-        settings = self.settings
-        if settings.manifests is not None:
-            # The folder tells of what is wrong itself, with file and line.
-            inventory = self.inventory = self._make_inventory(report=lambda rejection: None)
-            folder = self.folder = ManifestFolder(
-                settings.manifests, inventory, self_check_interval=settings.self_check_interval
-            )
-            folder.load()
-            self._tasks.start(folder.run())
-            return
-        from activator.discovery.kubernetes import (
-            ClusterConfigError,
-            ClusterVersionError,
-            KubernetesWatch,
-        )
-
-        inventory = self.inventory = self._make_inventory(
-            system_namespace=settings.system_namespace
-        )
-        watch = self.watch = KubernetesWatch(
-            inventory,
-            settings.system_namespace,
-            settings.kubeconfig,
-            self_check_interval=settings.self_check_interval,
-            requests_wait=self.driver.requests_wait,
-        )
-        self.driver.on_waiting = watch.hurry
+    async def _start_discovery(self) -> Source:
+        wiring = Wiring(self.settings, self.driver, self.system_objects, self.driver.requests_wait)
+        source = self._source = self._make_source(wiring)
+        self.driver.on_waiting = source.hurry
         try:
-            await watch.check_version(settings.kubernetes_min_version)
-        except (ClusterConfigError, ClusterVersionError) as error:
+            await source.start()
+        except SourceError as error:
             raise StartError(str(error)) from error
-        self._tasks.start(watch.run())
-        await watch.wait_synced()
+        self._tasks.start(source.run())
+        await source.wait_synced()
+        return source
 
-    def _make_inventory(
-        self,
-        report: Callable[[Rejection], None] = log_rejection,
-        system_namespace: str | None = None,
-    ) -> Inventory:
-        settings = self.settings
-        scope = Scope(
-            system_namespace,
-            EndpointsSource(settings.endpoints),
-            Family.IPV6 if ":" in settings.pod_ip else Family.IPV4,
-            settings.readiness_policy,
-        )
-        return Inventory(self.driver, self.system_objects, report, scope)
-
-    def _freeze_config(self) -> None:
-        settings = self.settings
+    def _freeze_config(self, source: Source) -> None:
         try:
-            self.cluster.freeze(required=settings.command == "run")
+            self.cluster.freeze(required=self.settings.command == "run")
         except ConfigMapError as error:
-            where = f"namespace {settings.system_namespace}" if self.watch else settings.manifests
+            where = source.status(self._clock()).name
             raise StartError(
                 f"ConfigMap {network.NAME} ({where}): {error}. Whether traffic has to be "
                 f"encrypted is not known; mend it and start again."
             ) from error
 
-    async def _start_internal_tls(self) -> None:
+    async def _start_internal_tls(self, source: Source) -> None:
         """Have requests go over TLS from here on; the data ports are still closed."""
-        if self.watch is not None:
-            await self.watch.follow_secret(SECRET)
+        await source.follow_secret(SECRET)
         try:
             self.internal_tls.start()
         except InternalTlsError as error:

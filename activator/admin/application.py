@@ -8,7 +8,7 @@ cmd/activator/main.go; the API has none.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -31,19 +31,12 @@ from activator.admin.hosts import OwnHosts
 from activator.admin.openapi import document
 from activator.admin.pages import index
 from activator.admin.problems import HANDLERS
-from activator.admin.staleness import (
-    Drift,
-    Folder,
-    Link,
-    Watch,
-    autoscaler_view,
-    manifests_view,
-    watches_view,
-)
+from activator.admin.staleness import Link, autoscaler_view, manifests_view, watches_view
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views import ActivatorView, RevisionView
 from activator.build import running
 from activator.driver import Driver
+from activator.records.source_status import SourceStatus
 from throttler.revision import RevisionThrottler
 
 #: https://prometheus.io/docs/instrumenting/exposition_formats/
@@ -68,17 +61,8 @@ class Runtime(Protocol):
     def driver(self) -> Driver:
         """The revisions and the clock."""
 
-    @property
-    def watch(self) -> Watch | None:
-        """What follows a cluster; None where there is none."""
-
-    @property
-    def drift(self) -> Drift | None:
-        """What self-checks found; None before anything is read."""
-
-    @property
-    def folder(self) -> Folder | None:
-        """The folder of manifests; None where there is none."""
+    def source_status(self) -> SourceStatus | None:
+        """Return the state of the source of objects; None before it is made."""
 
     @property
     def link(self) -> Link | None:
@@ -86,9 +70,6 @@ class Runtime(Protocol):
 
     def ready(self) -> str:
         """Return why we should not be sent traffic; empty if we should."""
-
-    def manifest_errors(self) -> Mapping[str, str]:
-        """Return what is wrong with the manifests at present, by file."""
 
     def metrics(self) -> bytes | Iterable[bytes]:
         """Return the metrics in Prometheus' text format, whole or bit by bit."""
@@ -190,7 +171,7 @@ class _Handlers:
 
     def _activator(self) -> ActivatorView:
         runtime = self._runtime
-        reason = runtime.ready()
+        reason, source = runtime.ready(), runtime.source_status()
         return {
             "podName": runtime.pod_name,
             "version": __version__,
@@ -198,9 +179,9 @@ class _Handlers:
             "uptimeSeconds": round(runtime.driver.clock() - runtime.started_at, 3),
             "ready": not reason,
             "notReadyReason": reason or None,
-            "manifestErrors": dict(runtime.manifest_errors()),
-            "watches": watches_view(runtime.watch, runtime.drift, runtime.driver.clock()),
-            "manifests": manifests_view(runtime.folder),
+            "manifestErrors": dict(source.errors) if source is not None else {},
+            "watches": watches_view(source),
+            "manifests": manifests_view(source),
             "autoscaler": autoscaler_view(runtime.link),
         }
 

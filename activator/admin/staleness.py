@@ -1,52 +1,15 @@
-"""How old is what is known, and what is told, in the words of the admin API.
+"""Ages of the source and of the link to the autoscaler, in the words of the admin API.
 
-Traffic goes on without cluster and autoscaler, by what was known last; these ages are how anybody
-can tell. Pure: reads, changes nothing. Must not know where objects come from.
+Traffic continues without both, with the last known state; these ages make that visible. Pure:
+reads, changes nothing. Must not know where objects come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from activator.admin.views import AutoscalerView, ManifestsView, WatchView
-
-
-class Watch(Protocol):
-    """What follows a cluster."""
-
-    @property
-    def counters(self) -> Mapping[str, object]:
-        """What is counted, by kind; here only the kinds are of interest."""
-
-    @property
-    def errors(self) -> Mapping[str, str]:
-        """Why watches fail at present, by kind."""
-
-    def ages(self, now: float) -> Mapping[str, float]:
-        """Return the seconds since each kind's last sign of life."""
-
-
-class Drift(Protocol):
-    """What self-checks found."""
-
-    @property
-    def found(self) -> Mapping[str, int]:
-        """Objects of which a change was lost, by kind."""
-
-
-class Folder(Protocol):
-    """The folder of manifests."""
-
-    @property
-    def path(self) -> str:
-        """Where it is."""
-
-    def looked_ago(self) -> float:
-        """Return the seconds since it was last looked at."""
-
-    def changed_ago(self) -> float:
-        """Return the seconds since it last said anything new."""
+from activator.records.source_status import SourceStatus
 
 
 class Link(Protocol):
@@ -62,33 +25,28 @@ class Link(Protocol):
         """Return the seconds since anything was sent; None if nothing was."""
 
 
-def watches_view(watch: Watch | None, drift: Drift | None, now: float) -> dict[str, WatchView]:
-    """Return ``watches``, by kind.
-
-    Arguments:
-        now: seconds, on the loop's clock.
-    """
-    if watch is None:
+def watches_view(source: SourceStatus | None) -> dict[str, WatchView]:
+    """Return ``watches``, by kind; None is a source that has not been made yet."""
+    if source is None:
         return {}
-    ages, errors = watch.ages(now), watch.errors
     return {
         kind: {
-            "ageSeconds": _rounded(ages.get(kind)),
-            "error": errors.get(kind),
-            "drifted": drift.found.get(kind, 0) if drift else 0,
+            "ageSeconds": _rounded(each.age),
+            "error": each.error or None,
+            "drifted": source.missed.found.get(kind, 0),
         }
-        for kind in watch.counters
+        for kind, each in source.watched.items()
     }
 
 
-def manifests_view(folder: Folder | None) -> ManifestsView | None:
-    """Return ``manifests``."""
-    if folder is None:
+def manifests_view(source: SourceStatus | None) -> ManifestsView | None:
+    """Return ``manifests``; None if the source reads no files."""
+    if source is None or source.files is None:
         return None
     return {
-        "folder": folder.path,
-        "ageSeconds": round(folder.looked_ago(), 3),
-        "lastChangeSecondsAgo": round(folder.changed_ago(), 3),
+        "folder": source.files.path,
+        "ageSeconds": round(source.files.age, 3),
+        "lastChangeSecondsAgo": round(source.files.changed_age, 3),
     }
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from activator.discovery import kubernetes_package
+from activator.discovery.source import SourceError
 from activator.discovery.transport import describe
 
 HOME_KUBECONFIG = "~/.kube/config"
 
 
-class ClusterConfigError(Exception):
+class ClusterConfigError(SourceError):
     """No cluster can be reached with this configuration. Says what to set."""
 
 

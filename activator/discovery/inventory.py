@@ -21,6 +21,7 @@ from activator.discovery.kinds import KINDS, Scope, kind_of
 from activator.discovery.rejections import Rejection, Stats, log_rejection
 from activator.discovery.sink import Sink, SystemSink
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
+from activator.records.source_status import KindStatus
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,11 @@ class Inventory:
         """How many objects of each kind cannot be used at present."""
         found = Counter(key.kind for key in self.stats.rejected)
         return {kind: found[kind] for kind in KINDS}
+
+    def status(self) -> dict[str, KindStatus]:
+        """Return the state of each kind, as far as it is known without its source."""
+        rejected = self.rejected
+        return {kind: KindStatus(n, rejected[kind]) for kind, n in self.counts.items()}
 
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._entries

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from activator.discovery import version
@@ -19,13 +20,13 @@ from activator.discovery.credentials import ClusterConfigError
 from activator.discovery.destinations import EndpointsSource
 from activator.discovery.inventory import Inventory
 from activator.discovery.listing import Resource
-from activator.discovery.reflector import Counters, Reflector
+from activator.discovery.reflector import Reflector
 from activator.discovery.self_check import SelfCheck
 from activator.discovery.version import ClusterVersionError
 from activator.knative.labels import REVISIONS_PATH, SERVICE_TYPE_LABEL
 
 __all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
-
+from activator.records.source_status import SourceStatus, WatchCounters
 
 # What is read of Endpoints and EndpointSlices carries this label in any case, so the server need
 # not send the others: a cluster has as many of them as it has Services. Services and Revisions
@@ -60,21 +61,22 @@ def resources(
 
 
 class KubernetesWatch:
-    """Keeps an inventory equal to a cluster.
+    """Keeps an inventory equal to a cluster (discovery.source.Source).
 
     Arguments:
-        inventory: is told of every object.
+        inventory: takes every object.
         system_namespace: where Knative Serving keeps its ConfigMaps and Secrets.
         kubeconfig: path of a kubeconfig file, or several joined by ``:``; None or empty for the
             cluster that this process runs in, or else ``~/.kube/config``.
         timings: all times.
         environ: environment variables; None for those of the process.
         self_check_interval: seconds between two comparisons with fresh lists; 0 for none.
-        requests_wait: says whether any request waits for a pod. While one does, no pause after a
-            failure is longer than ``Timings.backoff_waiting``.
+        requests_wait: returns whether any request waits for a pod. While one does, no pause after
+            a failure is longer than ``Timings.backoff_waiting``.
+        minimum_version: the oldest version of the API server that ``start`` accepts.
 
     Attributes:
-        self_check: what those comparisons found.
+        self_check: the comparisons.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class KubernetesWatch:
         environ: Mapping[str, str] | None = None,
         self_check_interval: float = 0.0,
         requests_wait: Callable[[], bool] = lambda: False,
+        minimum_version: str = "",
     ) -> None:
+        self._minimum_version = minimum_version
         self._inventory = inventory
         self._system_namespace = system_namespace
         self._timings = timings or Timings()
@@ -101,13 +105,35 @@ class KubernetesWatch:
         for resource in resources(system_namespace, inventory.scope.endpoints):
             self._follow(resource)
 
+    async def start(self) -> None:
+        """See Source and ``check_version``."""
+        await self.check_version(self._minimum_version)
+
+    def status(self, now: float) -> SourceStatus:
+        """See Source."""
+        kinds, ages = self._inventory.status(), self.ages(now)
+        for kind, reflector in self._reflectors.items():
+            kinds[kind] = replace(
+                kinds[kind],
+                synced=reflector.settled.is_set(),
+                age=ages.get(kind),
+                watch=replace(reflector.counters),
+                error=reflector.last_error,
+            )
+        return SourceStatus(
+            kind="kubernetes",
+            name=f"namespace {self._system_namespace}",
+            kinds=kinds,
+            missed=self.self_check.counters.snapshot(),
+        )
+
     @property
     def synced(self) -> bool:
         """Whether every resource has been listed once that can be."""
         return all(reflector.settled.is_set() for reflector in self._reflectors.values())
 
     @property
-    def counters(self) -> Mapping[str, Counters]:
+    def counters(self) -> Mapping[str, WatchCounters]:
         """What happened on each watch, by kind."""
         return {kind: reflector.counters for kind, reflector in self._reflectors.items()}
 
@@ -201,7 +227,7 @@ class KubernetesWatch:
         return await version.check(self._api, minimum, self._timings)
 
     async def close(self) -> None:
-        """Closes the connections; only needed where ``run`` was not called."""
+        """See Source: close the connections, which ``run`` does at its end."""
         await self._api.close()
 
     def _follow(self, resource: Resource) -> Reflector:

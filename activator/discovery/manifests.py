@@ -30,8 +30,10 @@ from activator.discovery.manifest_file import (
     read,
     signature_of,
 )
-from activator.discovery.missed_events import DriftCounters
+from activator.discovery.missed_events import MissedEventCounters
+from activator.discovery.source import SourceError
 from activator.objects.fields import ObjectKey
+from activator.records.source_status import FilesStatus, SourceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ _PARSE_IN_THREAD_BYTES = 8 * 2**10
 _PIECE = 0.002
 
 
-class ManifestFolderError(Exception):
+class ManifestFolderError(SourceError):
     """The folder cannot be used at all. Says which folder, why, and what to do."""
 
 
@@ -113,17 +115,14 @@ class _File:
 
 
 class ManifestFolder:
-    """Reads a folder into an inventory and follows its changes.
+    """Reads a folder into an inventory and follows its changes (discovery.source.Source).
 
     Arguments:
         path: the folder. Its subfolders are not read.
-        inventory: is told of every object.
+        inventory: takes every object.
         timings: how quickly changes are noticed and believed.
         self_check_interval: seconds after which all files are read again although they seem
             unchanged; 0 for never.
-
-    Attributes:
-        drift: what those readings found; the kind is ``file``.
     """
 
     def __init__(
@@ -142,27 +141,44 @@ class ManifestFolder:
         self._rejected: dict[ObjectKey, str] = {}
         self._errors: dict[str, str] = {}
         self._folder_error = ""
-        self.drift = DriftCounters()
+        self._missed = MissedEventCounters()
         self._check_after = self_check_interval
         self._checked_at = self._looked_at = self._changed_at = time.monotonic()
 
-    @property
-    def path(self) -> str:
-        """The folder."""
-        return str(self._path)
-
-    def looked_ago(self) -> float:
-        """Seconds since the folder was last read through, changed or not."""
-        return time.monotonic() - self._looked_at
-
-    def changed_ago(self) -> float:
-        """Seconds since an object was last taken from it, or taken away."""
-        return time.monotonic() - self._changed_at
+    def status(self, now: float) -> SourceStatus:
+        """See Source; the kind of a missed change is ``file``."""
+        path = str(self._path)
+        return SourceStatus(
+            kind="folder",
+            name=path,
+            kinds=self._inventory.status(),
+            files=FilesStatus(
+                path, max(0.0, now - self._looked_at), max(0.0, now - self._changed_at)
+            ),
+            errors=self.errors,
+            missed=self._missed.snapshot(),
+        )
 
     @property
     def errors(self) -> Mapping[str, str]:
         """What is wrong at present: path of a file (or of the folder) -> reason."""
         return MappingProxyType(self._errors)
+
+    async def start(self) -> None:
+        """See Source and ``load``."""
+        self.load()
+
+    async def wait_synced(self) -> None:
+        """See Source: ``start`` has read all files."""
+
+    async def follow_secret(self, name: str) -> None:
+        """See Source: all Secrets of the folder are read."""
+
+    def hurry(self) -> None:
+        """See Source: the folder is read at once when it changes."""
+
+    async def close(self) -> None:
+        """See Source: nothing is open."""
 
     def load(self) -> None:
         """Reads the folder once, before traffic is accepted.
@@ -265,7 +281,7 @@ class ManifestFolder:
                 self._path / name,
             )
             self._consider(name, reading)
-        self.drift.note("file", found, 0)
+        self._missed.record("file", found, 0)
         self._checked_at = time.monotonic()
         return found > 0
 

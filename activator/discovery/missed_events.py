@@ -1,8 +1,7 @@
-"""What a fresh list and the inventory say of one kind, object by object; and how often they differ.
+"""Compares a fresh list of one kind with the inventory, object by object, and counts differences.
 
-Pure. It must not know where a list comes from, nor what is done about a difference. Knative has
-no counterpart: there a change that was lost is found when everything is restarted (knative/serving
-#16679).
+Pure. Must not know where a list comes from, nor what follows from a difference. Knative has no
+counterpart: there only a restart finds a missed event (knative/serving #16679).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from activator.discovery.inventory import Inventory, Version
 from activator.discovery.wire import ListedMetadata
 from activator.objects.fields import ManifestError, ObjectKey, identify
+from activator.records.source_status import MissedEvents
 
 
 class Difference(NamedTuple):
@@ -92,26 +92,24 @@ def persistent(
 
 
 @dataclass(slots=True)
-class DriftCounters:
-    """What self-checks found.
-
-    Attributes:
-        checks: how many there were, by result: ``equal``, ``drifted``, ``failed`` or ``skipped``.
-        found: objects that differed, since the start, by kind.
-        present: objects that differ still, as far as the last check can tell, by kind.
-    """
+class MissedEventCounters:
+    """Counts the results of self-checks; the attributes are those of MissedEvents."""
 
     checks: Counter[str] = field(default_factory=Counter)
     found: Counter[str] = field(default_factory=Counter)
     present: dict[str, int] = field(default_factory=dict)
 
-    def note(self, kind: str, drifted: int, left: int) -> None:
-        """Takes in one check.
+    def record(self, kind: str, missed: int, left: int) -> None:
+        """Record one check.
 
         Arguments:
-            drifted: how many objects differed.
-            left: how many of them differ after what was done about it.
+            missed: number of objects that differed.
+            left: number of them that still differ after the resync.
         """
-        self.checks["drifted" if drifted else "equal"] += 1
-        self.found[kind] += drifted
+        self.checks["drifted" if missed else "equal"] += 1
+        self.found[kind] += missed
         self.present[kind] = left
+
+    def snapshot(self) -> MissedEvents:
+        """Return a copy."""
+        return MissedEvents(dict(self.checks), dict(self.found), dict(self.present))

@@ -14,7 +14,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from activator.discovery.backoff import Backoff, Pause, Timings, hurried
 from activator.discovery.inventory import Inventory, not_newer
@@ -33,6 +32,7 @@ from activator.discovery.wire import (
     decode_object,
     status_error,
 )
+from activator.records.source_status import WatchCounters
 
 logger = logging.getLogger(__name__)
 
@@ -62,19 +62,6 @@ _MISSING = (_HTTP_FORBIDDEN, _HTTP_NOT_FOUND)
 _NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
-@dataclass(slots=True)
-class Counters:
-    """What happened on one watch since the start."""
-
-    lists: int = 0
-    watches: int = 0
-    events: int = 0
-    garbled: int = 0
-    failures: int = 0
-    expired: int = 0
-    emptied: int = 0
-
-
 class Reflector:
     """Follows one resource.
 
@@ -99,7 +86,7 @@ class Reflector:
         requests_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         self.resource = resource
-        self.counters = Counters()
+        self.counters = WatchCounters()
         self.synced = asyncio.Event()
         self.settled = asyncio.Event()
         self.last_error = ""

@@ -1,8 +1,8 @@
-"""Compares what is known with fresh lists now and then, and mends what was lost.
+"""Compares the inventory with fresh lists at intervals, and lists a kind again if it differs.
 
-A watch may lose a change without a sign: a proxy or a cache between us and etcd that went wrong.
-What it said before would be in force until the process ends. Decides when to compare, and that a
-kind which drifted is listed anew. It must not know what objects mean.
+A watch may miss an event without a sign, by a faulty proxy or cache in front of etcd. The stale
+object would stay in force until the process ends. Decides when to compare and when to resync. Must
+not know what objects mean.
 Knative has no counterpart.
 """
 
@@ -16,7 +16,12 @@ from collections.abc import Mapping
 from activator.discovery.backoff import Timings
 from activator.discovery.inventory import Inventory
 from activator.discovery.listing import pages
-from activator.discovery.missed_events import Comparison, Difference, DriftCounters, persistent
+from activator.discovery.missed_events import (
+    Comparison,
+    Difference,
+    MissedEventCounters,
+    persistent,
+)
 from activator.discovery.reflector import Reflector
 from activator.discovery.wire import (
     Cluster,
@@ -62,7 +67,7 @@ class SelfCheck:
         timings: Timings,
         interval: float,
     ) -> None:
-        self.counters = DriftCounters()
+        self.counters = MissedEventCounters()
         self._cluster = cluster
         self._inventory = inventory
         self._reflectors = reflectors
@@ -76,7 +81,7 @@ class SelfCheck:
             await self.check()
 
     async def check(self) -> None:
-        """Checks everything once, and mends what has drifted."""
+        """Check everything once, and resync the kinds that differ."""
         for reflector in list(self._reflectors.values()):
             try:
                 await self._check(reflector)
@@ -93,19 +98,19 @@ class SelfCheck:
         if not _follows(reflector):
             self.counters.checks["skipped"] += 1
             return
-        drifted: dict[ObjectKey, Difference] = {}
+        missed: dict[ObjectKey, Difference] = {}
         if first := await self._compare(reflector):
             await asyncio.sleep(self._timings.in_flight)
-            drifted = persistent(first, await self._compare(reflector))
+            missed = persistent(first, await self._compare(reflector))
         if not _follows(reflector) or reflector.counters.lists != lists:
             # It failed or listed meanwhile: what differed was no secret, or is mended.
             self.counters.checks["skipped"] += 1
             return
-        if drifted:
-            self._tell(reflector, drifted)
-            await self._mend(reflector)
-        left = sum(self._inventory.version_of(key) == each.ours for key, each in drifted.items())
-        self.counters.note(kind, len(drifted), left)
+        if missed:
+            self._log_missed(reflector, missed)
+            await self._resync(reflector)
+        left = sum(self._inventory.version_of(key) == each.ours for key, each in missed.items())
+        self.counters.record(kind, len(missed), left)
 
     async def _compare(self, reflector: Reflector) -> dict[ObjectKey, Difference]:
         """Lists a kind, from etcd: a cache might have lost what the watch that it feeds has."""
@@ -125,21 +130,21 @@ class SelfCheck:
                 turn = now()
         return comparison.differences
 
-    async def _mend(self, reflector: Reflector) -> None:
-        """Has the kind listed anew, which puts the list in force as a whole, as at the start."""
+    async def _resync(self, reflector: Reflector) -> None:
+        """Have the kind listed again, which puts the whole list in force, as at the start."""
         try:
             async with asyncio.timeout(self._timings.relist):
                 await reflector.relist()
         except TimeoutError:
             self._log(logging.WARNING, reflector, "the new list has not come yet")
 
-    def _tell(self, reflector: Reflector, drifted: Mapping[ObjectKey, Difference]) -> None:
-        for key, found in list(drifted.items())[:_NAMED]:
+    def _log_missed(self, reflector: Reflector, missed: Mapping[ObjectKey, Difference]) -> None:
+        for key, found in list(missed.items())[:_NAMED]:
             self._log(logging.WARNING, reflector, f"{key}: {found}")
         self._log(
             logging.WARNING,
             reflector,
-            f"{len(drifted)} objects differ from the cluster's since the watch lost changes "
+            f"{len(missed)} objects differ from the cluster's since the watch lost changes "
             f"without a sign; listing anew",
         )
 

@@ -15,6 +15,7 @@ import tenacity
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
+from activator.discovery.source import SourceError
 from activator.discovery.wire import ConnectionLostError, ServerAnswerError
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 _VERSION_BYTES = 65_536
 
 
-class ClusterVersionError(Exception):
+class ClusterVersionError(SourceError):
     """The cluster did not answer in time, or is too old."""
 
 

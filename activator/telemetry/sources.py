@@ -7,7 +7,7 @@ from typing import Protocol
 
 from activator.driver import Driver
 from activator.records.loop_lag import LoopLag
-from activator.telemetry.staleness import Objects, Watch
+from activator.records.source_status import SourceStatus
 
 
 class Probes(Protocol):
@@ -137,29 +137,6 @@ class Link(Protocol):
         """Return the seconds since its last sign of life; None before it is dialled."""
 
 
-class Folder(Protocol):
-    """The folder of manifests."""
-
-    def looked_ago(self) -> float:
-        """Return the seconds since it was last read through."""
-
-
-class Drift(Protocol):
-    """What self-checks found."""
-
-    @property
-    def checks(self) -> Mapping[str, int]:
-        """How many there were, by result."""
-
-    @property
-    def found(self) -> Mapping[str, int]:
-        """Objects of which a change was lost, by kind."""
-
-    @property
-    def present(self) -> Mapping[str, int]:
-        """Those that could not be mended, by kind."""
-
-
 class RequestLines(Protocol):
     """What became of the request log's lines."""
 
@@ -220,21 +197,8 @@ class Sources(Protocol):
     def proxy(self) -> Proxy:
         """Requests without a revision."""
 
-    @property
-    def inventory(self) -> Objects | None:
-        """Kubernetes' objects; None before they are read."""
-
-    @property
-    def watch(self) -> Watch | None:
-        """What follows a cluster; None where there is none."""
-
-    @property
-    def folder(self) -> Folder | None:
-        """The folder of manifests; None where there is none."""
-
-    @property
-    def drift(self) -> Drift | None:
-        """What self-checks found; None before anything is read."""
+    def source_status(self) -> SourceStatus | None:
+        """Return the state of the source of objects; None before it is made."""
 
     @property
     def link(self) -> Link | None:

@@ -1,59 +1,36 @@
-"""Says as metrics what is known of the cluster, and how old that is.
+"""Metrics of the source of objects, and of how old its objects are.
 
-A watch that is stuck shows nowhere else: what it knew stays in force, and requests are served by
-it until the pods that it lists are gone. Must not know where objects come from.
+A stuck watch shows nowhere else. Its last state stays in force, and requests are served until the
+listed pods are gone. Must not know where objects come from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
+from activator.records.source_status import SourceStatus
 from activator.telemetry import families as f
 from activator.telemetry.families import Family
 
-
-class Objects(Protocol):
-    """The objects that were read, by kind."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How many are in force."""
-
-    @property
-    def rejected(self) -> Mapping[str, int]:
-        """How many cannot be used at present."""
+_NONE = SourceStatus(kind="", name="", kinds={})
 
 
-class WatchCounters(Protocol):
-    """What is counted of one watch."""
-
-    failures: int
-
-
-class Watch(Protocol):
-    """What follows a cluster."""
-
-    @property
-    def counters(self) -> Mapping[str, WatchCounters]:
-        """By kind."""
-
-    def ages(self, now: float) -> Mapping[str, float]:
-        """Return the seconds since each kind's last sign of life."""
-
-
-def knowledge(
-    objects: Objects | None, watch: Watch | None, now: float
-) -> Iterator[tuple[Family, Mapping[str, float]]]:
-    """Yield the metrics of what is known, each with its values by kind.
+def source_metrics(
+    source: SourceStatus | None,
+) -> Iterator[tuple[Family, str, Mapping[str, float]]]:
+    """Yield each metric with its one label, and its values by that label.
 
     Arguments:
-        objects: None before anything is read.
-        watch: None where there is no cluster.
-        now: on the loop's clock.
+        source: None before the source is made.
     """
-    yield f.OBJECTS, objects.counts if objects else {}
-    yield f.REJECTED_OBJECTS, objects.rejected if objects else {}
-    counters = watch.counters if watch else {}
-    yield f.WATCH_FAILURES, {kind: each.failures for kind, each in counters.items()}
-    yield f.WATCH_AGE, watch.ages(now) if watch else {}
+    source = source or _NONE
+    kinds = source.kinds
+    watched = {kind: each.watch for kind, each in kinds.items() if each.watch is not None}
+    yield f.OBJECTS, "kind", {kind: each.in_force for kind, each in kinds.items()}
+    yield f.REJECTED_OBJECTS, "kind", {kind: each.rejected for kind, each in kinds.items()}
+    yield f.WATCH_FAILURES, "kind", {kind: watch.failures for kind, watch in watched.items()}
+    ages = {kind: age for kind in watched if (age := kinds[kind].age) is not None}
+    yield f.WATCH_AGE, "kind", ages
+    yield f.SELF_CHECKS, "result", source.missed.checks
+    yield f.DRIFT, "kind", source.missed.found
+    yield f.DRIFT_LEFT, "kind", source.missed.present

@@ -15,7 +15,7 @@ from activator.telemetry import families as f
 from activator.telemetry.destination import Identity
 from activator.telemetry.families import Family
 from activator.telemetry.sources import Sources
-from activator.telemetry.staleness import knowledge
+from activator.telemetry.staleness import source_metrics
 from activator.telemetry.writer import L, P, Writer
 
 
@@ -39,7 +39,7 @@ class Totals(Generic[L, P]):
         yield from self._limits()
         yield from self._wake_ups()
         yield from self._traffic()
-        yield from self._knowledge()
+        yield from self._source()
         yield from self._link()
         yield from self._sent()
 
@@ -90,16 +90,12 @@ class Totals(Generic[L, P]):
         yield from self._one(f.UNKNOWN_REVISION, requests.unknown_revisions)
         yield from self._one(f.BAD_REQUESTS, requests.bad_requests)
 
-    def _knowledge(self) -> Iterator[P]:
-        sources = self._sources
-        known = knowledge(sources.inventory, sources.watch, sources.driver.clock())
-        for family, values in known:
-            yield from self._by_word(family, "kind", values)
-        folder, drift = sources.folder, sources.drift
-        yield from self._if_known(f.MANIFESTS_AGE, folder.looked_ago() if folder else None)
-        yield from self._by_word(f.SELF_CHECKS, "result", drift.checks if drift else {})
-        yield from self._by_word(f.DRIFT, "kind", drift.found if drift else {})
-        yield from self._by_word(f.DRIFT_LEFT, "kind", drift.present if drift else {})
+    def _source(self) -> Iterator[P]:
+        source = self._sources.source_status()
+        for family, label, values in source_metrics(source):
+            yield from self._by_word(family, label, values)
+        files = source.files if source is not None else None
+        yield from self._if_known(f.MANIFESTS_AGE, files.age if files else None)
 
     def _link(self) -> Iterator[P]:
         link, writer = self._sources.link, self._writer

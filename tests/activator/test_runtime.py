@@ -14,7 +14,6 @@ import pytest
 import trustme
 import uvloop
 
-from activator.discovery.manifests import ManifestFolderError
 from activator.knative.configmaps.network import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from activator.process import logs
@@ -112,7 +111,9 @@ async def test_a_broken_file_is_told_of_and_the_rest_is_served(tmp_path: Path) -
     runtime = Runtime(settings(tmp_path))
     async with runtime.lifespan():
         runtime.driver.throttler.find("default", "hello")  # it is known
-        assert list(runtime.manifest_errors()) == [str(tmp_path / "broken.yaml")]
+        source = runtime.source_status()
+        assert source is not None
+        assert list(source.errors) == [str(tmp_path / "broken.yaml")]
 
 
 async def test_a_missing_folder_ends_the_start(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ async def test_a_missing_folder_ends_the_start(tmp_path: Path) -> None:
     folder.mkdir()
     runtime = Runtime(settings(folder))
     folder.rmdir()
-    with pytest.raises(ManifestFolderError, match="does not exist"):
+    with pytest.raises(StartError, match="does not exist"):
         async with runtime.lifespan():
             pass
 

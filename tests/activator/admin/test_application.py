@@ -16,6 +16,7 @@ from activator.build import running
 from activator.console import status
 from activator.console.responses import parse
 from activator.records.failures import Failed
+from activator.records.source_status import KindStatus, SourceStatus, WatchCounters
 from tests.activator.telemetry.world import World
 from throttler.reason import Reason
 
@@ -75,7 +76,8 @@ async def test_the_metrics_port_tells_nothing_else(world):
 async def test_revisions_are_sorted_and_complete(world):
     for namespace, name in (("b", "x"), ("a", "y"), ("a-b", "z"), ("a", "b")):
         world.revision(name, namespace=namespace)
-    world.errors = {"/manifests/x.yaml": "line 3: <b>"}
+    errors = {"/manifests/x.yaml": "line 3: <b>"}
+    world.source = SourceStatus(kind="test", name="/manifests", kinds={}, errors=errors)
     answer = await get(world, REVISIONS)
     assert answer.headers["content-type"] == "application/json"
     names = [(one["namespace"], one["name"]) for one in answer.json()["revisions"]]
@@ -172,7 +174,8 @@ async def test_the_reference_shows_the_very_fields(world):
     assert found
     throttler = world.revision()
     world.healthy(throttler, POD)
-    world.watch = SimpleNamespace(counters={"Endpoints": 1}, errors={}, ages=lambda now: {})
+    endpoints = KindStatus(watch=WatchCounters())
+    world.source = SourceStatus(kind="test", name="test", kinds={"Endpoints": endpoints})
     world.link = SimpleNamespace(
         connected=True, last_error="", age=lambda: 1.0, last_sent_age=lambda: 1.0
     )

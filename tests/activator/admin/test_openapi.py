@@ -15,6 +15,7 @@ from starlette.routing import Route
 from activator.admin.application import create_app
 from activator.admin.openapi import document
 from activator.records.cold_starts import Phase
+from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
 from throttler.model import AppProtocol, Dest, ReadinessRule
 
@@ -86,7 +87,8 @@ def situations(world):
 
 async def test_every_answer_is_as_the_document_says(world):
     situations(world)
-    world.errors, world.not_ready = {"x.yaml": "line 3"}, "draining"
+    world.source = SourceStatus("test", "test", {}, errors={"x.yaml": "line 3"})
+    world.not_ready = "draining"
     answer = (await get(world, "/api/v1/revisions")).json()
     validator("RevisionsView").validate(answer)
     assert len(answer["revisions"]) == 5

@@ -5,30 +5,44 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from activator.admin.staleness import autoscaler_view, manifests_view, watches_view
+from activator.records.source_status import (
+    FilesStatus,
+    KindStatus,
+    MissedEvents,
+    SourceStatus,
+    WatchCounters,
+)
 
 
-def test_watches_are_told_by_kind_with_what_is_wrong() -> None:
-    watch = SimpleNamespace(
-        counters={"Revision": 1, "Endpoints": 1, "EndpointSlice": 1},
-        errors={"Endpoints": "500"},
-        ages=lambda now: {"Revision": now - 100, "Endpoints": 75.0004},
+def test_watches_are_shown_by_kind_with_their_errors() -> None:
+    source = SourceStatus(
+        kind="test",
+        name="test",
+        kinds={
+            "Revision": KindStatus(age=3.25, watch=WatchCounters()),
+            "Endpoints": KindStatus(age=75.0004, watch=WatchCounters(), error="500"),
+            # A role need not allow slices: an optional kind that is missing has no age.
+            "EndpointSlice": KindStatus(watch=WatchCounters()),
+            "Secret": KindStatus(in_force=1),
+        },
+        missed=MissedEvents(found={"Revision": 2}),
     )
-    drift = SimpleNamespace(found={"Revision": 2})
-    assert watches_view(watch, drift, 103.25) == {
+    assert watches_view(source) == {
         "Revision": {"ageSeconds": 3.25, "error": None, "drifted": 2},
         "Endpoints": {"ageSeconds": 75.0, "error": "500", "drifted": 0},
-        # A role need not allow slices: what may be missing has no age.
         "EndpointSlice": {"ageSeconds": None, "error": None, "drifted": 0},
     }
+    assert manifests_view(source) is None
 
 
-def test_a_folder_tells_when_it_was_looked_at_and_when_it_changed() -> None:
-    folder = SimpleNamespace(path="/m", looked_ago=lambda: 1.23456, changed_ago=lambda: 60.0)
-    assert manifests_view(folder) == {
+def test_files_are_shown_with_their_ages() -> None:
+    source = SourceStatus("test", "test", {}, FilesStatus("/m", age=1.23456, changed_age=60.0))
+    assert manifests_view(source) == {
         "folder": "/m",
         "ageSeconds": 1.235,
         "lastChangeSecondsAgo": 60.0,
     }
+    assert watches_view(source) == {}
 
 
 def test_a_link_tells_of_its_last_sign_of_life_and_last_word() -> None:
@@ -48,6 +62,6 @@ def test_a_link_tells_of_its_last_sign_of_life_and_last_word() -> None:
 
 
 def test_what_there_is_none_of_says_nothing() -> None:
-    assert watches_view(None, None, 0.0) == {}
+    assert watches_view(None) == {}
     assert manifests_view(None) is None
     assert autoscaler_view(None) is None

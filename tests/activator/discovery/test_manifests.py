@@ -23,6 +23,7 @@ from activator.discovery.manifests import (
     ManifestFolderError,
     Timings,
 )
+from activator.records.source_status import FilesStatus
 from tests.activator.discovery.recording import (
     A,
     B,
@@ -470,6 +471,7 @@ PROGRAM = """
 import asyncio, signal, sys
 from activator.discovery.inventory import Inventory
 from activator.discovery.manifests import ManifestFolder
+from activator.records.source_status import FilesStatus
 from tests.activator.discovery.recording import RecordingSink
 
 # A shell without job control starts what it puts into the background with SIGINT ignored, and that
@@ -529,8 +531,9 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     async with asyncio.timeout(PATIENCE), running(folder):
         write(tmp_path / "a.yaml", private("10.0.0.3"))
         await sink.until(lambda: sink.ready() == ["10.0.0.3:8012"])
-    assert folder.drift.found == {"file": 1}
-    assert folder.drift.checks["drifted"] == 1
+    missed = folder.status(0.0).missed
+    assert missed.found == {"file": 1}
+    assert missed.checks["drifted"] == 1
     assert f"{tmp_path / 'a.yaml'} is not what was read" in caplog.text
 
 
@@ -545,12 +548,12 @@ def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
     now = 130.0
     asyncio.run(folder._scan())
     now = 131.0
-    assert (folder.looked_ago(), folder.changed_ago()) == (1.0, 31.0)
+    assert folder.status(now).files == FilesStatus(str(tmp_path), 1.0, 31.0)
     (tmp_path / "a.yaml").unlink()
     tmp_path.rmdir()
     now = 150.0
     asyncio.run(folder._scan())  # which fails: the last state stays, and ages
-    assert (folder.looked_ago(), folder.changed_ago()) == (20.0, 50.0)
+    assert folder.status(now).files == FilesStatus(str(tmp_path), 20.0, 50.0)
 
 
 @pytest.mark.parametrize(

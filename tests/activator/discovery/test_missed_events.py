@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from activator.discovery.inventory import Inventory, Version
-from activator.discovery.missed_events import Comparison, Difference, DriftCounters, persistent
+from activator.discovery.missed_events import (
+    Comparison,
+    Difference,
+    MissedEventCounters,
+    persistent,
+)
 from activator.discovery.wire import ListedMetadata
 from activator.objects.fields import ObjectKey
+from activator.records.source_status import MissedEvents
 from tests.activator.discovery.recording import private, revision
 
 KEY = ObjectKey("Endpoints", "default", "a-private")
@@ -80,9 +86,9 @@ def test_only_what_differs_twice_and_was_not_heard_of_lasts(
 
 
 def test_what_was_found_is_counted_and_what_is_left_is_of_the_last_check() -> None:
-    counters = DriftCounters()
-    counters.note("Endpoints", 3, 1)
-    counters.note("Endpoints", 0, 0)
-    assert counters.checks == {"drifted": 1, "equal": 1}
-    assert counters.found == {"Endpoints": 3}
-    assert counters.present == {"Endpoints": 0}
+    counters = MissedEventCounters()
+    counters.record("Endpoints", 3, 1)
+    counters.record("Endpoints", 0, 0)
+    seen = counters.snapshot()
+    counters.record("Endpoints", 1, 1)
+    assert seen == MissedEvents({"drifted": 1, "equal": 1}, {"Endpoints": 3}, {"Endpoints": 0})

@@ -11,6 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from activator.records.cold_starts import Phase
+from activator.records.source_status import (
+    FilesStatus,
+    KindStatus,
+    MissedEvents,
+    SourceStatus,
+    WatchCounters,
+)
 from activator.telemetry.families import FAMILIES, HTTP_SCOPE, Kind
 from activator.telemetry.metrics import CHUNK, PIECES, Metrics
 from tests.activator.telemetry.world import World
@@ -53,12 +60,12 @@ def with_everything(world):
     world.link = SimpleNamespace(
         connected=True, ever_connected=True, connection_losses=4, age=lambda: 2.5
     )
-    world.inventory = SimpleNamespace(counts={"Revision": 1}, rejected={"Revision": 0})
-    counted = {"Revision": SimpleNamespace(failures=0)}
-    world.watch = SimpleNamespace(counters=counted, ages=lambda now: {"Revision": 3.0})
-    world.folder = SimpleNamespace(looked_ago=lambda: 4.0)
-    world.drift = SimpleNamespace(
-        checks={"drifted": 1}, found={"Revision": 2}, present={"Revision": 1}
+    world.source = SourceStatus(
+        kind="test",
+        name="everywhere",
+        kinds={"Revision": KindStatus(in_force=1, age=3.0, watch=WatchCounters())},
+        files=FilesStatus("/m", age=4.0, changed_age=5.0),
+        missed=MissedEvents({"drifted": 1}, {"Revision": 2}, {"Revision": 1}),
     )
     return throttler, counters
 
@@ -413,6 +420,6 @@ def test_what_self_checks_found_and_how_old_all_is(world):
     assert value(world, "activator_manifests_age_seconds") == 4
     assert value(world, "activator_autoscaler_link_age_seconds") == 2.5
     world.link.age = lambda: None
-    world.folder = None
+    world.source = None
     names = {name for name, _ in scrape(world)}
     assert not names & {"activator_manifests_age_seconds", "activator_autoscaler_link_age_seconds"}

@@ -1,36 +1,48 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from activator.records.source_status import (
+    KindStatus,
+    MissedEvents,
+    SourceStatus,
+    WatchCounters,
+)
+from activator.telemetry.staleness import source_metrics
 
-from activator.telemetry.staleness import knowledge
 
-
-def samples(*arguments: Any) -> dict[tuple[str, str], float]:
+def samples(source: SourceStatus | None) -> dict[tuple[str, str], float]:
     return {
-        (family.name, kind): value
-        for family, values in knowledge(*arguments)
-        for kind, value in values.items()
+        (family.name, word): value
+        for family, _, values in source_metrics(source)
+        for word, value in values.items()
     }
 
 
-def test_objects_and_watches_are_told_by_kind() -> None:
-    objects = SimpleNamespace(counts={"Revision": 5, "Secret": 0}, rejected={"Revision": 2})
-    counters = {"Revision": SimpleNamespace(failures=3)}
-    watch = SimpleNamespace(counters=counters, ages=lambda now: {"Revision": now - 100})
-    assert samples(objects, watch, 160.0) == {
+def test_objects_and_watches_have_metrics_by_kind() -> None:
+    revisions = KindStatus(5, rejected=2, age=60.0, watch=WatchCounters(failures=3))
+    optional = KindStatus(synced=False, watch=WatchCounters(failures=1))
+    kinds = {"Revision": revisions, "EndpointSlice": optional, "Secret": KindStatus()}
+    missed = MissedEvents({"drifted": 1}, {"Revision": 2}, {"Revision": 1})
+    assert samples(SourceStatus("test", "test", kinds, missed=missed)) == {
         ("activator_objects", "Revision"): 5,
+        ("activator_objects", "EndpointSlice"): 0,
         ("activator_objects", "Secret"): 0,
         ("activator_rejected_objects", "Revision"): 2,
+        ("activator_rejected_objects", "EndpointSlice"): 0,
+        ("activator_rejected_objects", "Secret"): 0,
         ("activator_watch_failures_total", "Revision"): 3,
+        ("activator_watch_failures_total", "EndpointSlice"): 1,
         ("activator_watch_age_seconds", "Revision"): 60,
+        ("activator_self_checks_total", "drifted"): 1,
+        ("activator_drift_total", "Revision"): 2,
+        ("activator_drifted_objects", "Revision"): 1,
     }
 
 
-def test_without_a_cluster_nothing_is_said_of_watches() -> None:
-    objects = SimpleNamespace(counts={"Revision": 5}, rejected={"Revision": 0})
-    assert {name for name, _ in samples(objects, None, 0.0)} == {
+def test_a_source_without_watches_has_no_metrics_of_them() -> None:
+    assert {
+        name for name, _ in samples(SourceStatus("test", "test", {"Revision": KindStatus(5)}))
+    } == {
         "activator_objects",
         "activator_rejected_objects",
     }
-    assert samples(None, None, 0.0) == {}
+    assert samples(None) == {}

@@ -11,6 +11,7 @@ from activator.admin.history import History
 from activator.driver import Driver
 from activator.records.entries import Entry
 from activator.records.loop_lag import LoopLag
+from activator.records.source_status import SourceStatus
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -58,10 +59,7 @@ class World:
         )
         self.loop_lag = LoopLag()
         self.link: Any = None
-        self.inventory: Any = None
-        self.watch: Any = None
-        self.folder: Any = None
-        self.drift: Any = None
+        self.source: SourceStatus | None = None
         traces = SimpleNamespace(exported=17, dropped={"queue-full": 19})
         self.config_errors = {"config-network": 29}
         self.request_log = SimpleNamespace(lines=31, failures=37)
@@ -70,7 +68,6 @@ class World:
         self.pod_name = "activator-1"
         self.started_at = self.clock.now - 60
         self.not_ready = ""
-        self.errors: dict[str, str] = {}
         self.text: Any = b"up 1\n"
         self.life: list[str] = []
 
@@ -79,8 +76,8 @@ class World:
     def ready(self) -> str:
         return self.not_ready
 
-    def manifest_errors(self) -> dict[str, str]:
-        return self.errors
+    def source_status(self) -> SourceStatus | None:
+        return self.source
 
     def metrics(self) -> Any:
         return self.text

@@ -1,0 +1,98 @@
+"""The table of sources, and the choice between them: the one place that knows them all.
+
+A further source is a module, a row here and the setting that chooses it. Modules that only one
+source needs are imported when that source is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from activator.discovery.destinations import EndpointsSource, Family
+from activator.discovery.inventory import Inventory
+from activator.discovery.kinds import Scope
+from activator.discovery.rejections import Rejection, log_rejection
+from activator.discovery.sink import Sink, SystemSink
+from activator.discovery.source import Source
+from activator.settings.config import Settings
+
+
+class Wiring(NamedTuple):
+    """The parts that a source is connected to.
+
+    Attributes:
+        sink: takes revisions and their pods.
+        system: takes ConfigMaps, Secrets and trust bundles.
+        requests_wait: returns whether any request waits for a pod.
+    """
+
+    settings: Settings
+    sink: Sink
+    system: SystemSink
+    requests_wait: Callable[[], bool]
+
+
+class Row(NamedTuple):
+    """One source.
+
+    Attributes:
+        chosen: returns whether the settings choose it.
+        make: returns the source; it has opened nothing yet.
+    """
+
+    chosen: Callable[[Settings], bool]
+    make: Callable[[Wiring], Source]
+
+
+def make_source(wiring: Wiring) -> Source:
+    """Return the source that the settings choose."""
+    return next(row.make(wiring) for row in SOURCES if row.chosen(wiring.settings))
+
+
+def _folder(wiring: Wiring) -> Source:
+    from activator.discovery.manifests import ManifestFolder
+
+    settings = wiring.settings
+    assert settings.manifests is not None
+    # The folder logs rejected objects itself, with file and line.
+    inventory = _inventory(wiring, report=lambda rejection: None)
+    return ManifestFolder(
+        settings.manifests, inventory, self_check_interval=settings.self_check_interval
+    )
+
+
+def _cluster(wiring: Wiring) -> Source:
+    from activator.discovery.kubernetes import KubernetesWatch
+
+    settings = wiring.settings
+    return KubernetesWatch(
+        _inventory(wiring, system_namespace=settings.system_namespace),
+        settings.system_namespace,
+        settings.kubeconfig,
+        self_check_interval=settings.self_check_interval,
+        requests_wait=wiring.requests_wait,
+        minimum_version=settings.kubernetes_min_version,
+    )
+
+
+def _inventory(
+    wiring: Wiring,
+    report: Callable[[Rejection], None] = log_rejection,
+    system_namespace: str | None = None,
+) -> Inventory:
+    settings = wiring.settings
+    scope = Scope(
+        system_namespace,
+        EndpointsSource(settings.endpoints),
+        Family.IPV6 if ":" in settings.pod_ip else Family.IPV4,
+        settings.readiness_policy,
+    )
+    return Inventory(wiring.sink, wiring.system, report, scope)
+
+
+#: The first row that is chosen counts.
+SOURCES: Final = (
+    Row(lambda settings: settings.manifests is not None, _folder),
+    Row(lambda settings: True, _cluster),
+)

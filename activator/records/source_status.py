@@ -1,0 +1,104 @@
+"""The state of a source of objects, as one record: metrics, API and log lines read it alone.
+
+Pure. Must not know what a source is, nor what its objects mean; see ``discovery/source.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class WatchCounters:
+    """Events of one watch since the start."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    garbled: int = 0
+    failures: int = 0
+    expired: int = 0
+    emptied: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KindStatus:
+    """One kind of objects of a source.
+
+    Attributes:
+        in_force: objects that are in use.
+        rejected: objects that cannot be used at present; their last good state is in force.
+        synced: whether the kind has been read once, or need not be.
+        age: seconds since the source last confirmed the kind; None if the kind does not age.
+        watch: counters of its watch; None if it is not watched.
+        error: why the watch fails at present; empty if it does not.
+    """
+
+    in_force: int = 0
+    rejected: int = 0
+    synced: bool = True
+    age: float | None = None
+    watch: WatchCounters | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesStatus:
+    """The files that objects are read from.
+
+    Attributes:
+        path: a file or a folder.
+        age: seconds since it was last read, changed or not.
+        changed_age: seconds since it last changed an object.
+    """
+
+    path: str
+    age: float
+    changed_age: float
+
+
+@dataclass(frozen=True, slots=True)
+class MissedEvents:
+    """Results of the self-checks.
+
+    Attributes:
+        checks: number of checks by result: ``equal``, ``drifted``, ``failed`` or ``skipped``.
+        found: objects with a missed event since the start, by kind.
+        present: objects that still differed after the last check, by kind.
+    """
+
+    checks: Mapping[str, int] = field(default_factory=dict)
+    found: Mapping[str, int] = field(default_factory=dict)
+    present: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """A source of objects.
+
+    Attributes:
+        kind: the sort of source, such as ``kubernetes`` or ``folder``.
+        name: where it reads its ConfigMaps, for people: a namespace or a path.
+        kinds: the kinds of its objects, in a fixed order.
+        files: the files of a source that reads files; else None.
+        errors: what is wrong with the files at present, by path.
+        missed: results of the self-checks.
+    """
+
+    kind: str
+    name: str
+    kinds: Mapping[str, KindStatus]
+    files: FilesStatus | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+    missed: MissedEvents = field(default_factory=MissedEvents)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been read once, or need not be."""
+        return all(each.synced for each in self.kinds.values())
+
+    @property
+    def watched(self) -> Mapping[str, KindStatus]:
+        """The kinds that are watched."""
+        return {name: each for name, each in self.kinds.items() if each.watch is not None}
