@@ -40,6 +40,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "throttler.outliers",
     "throttler.owners",
     "throttler.pod",
+    "throttler.probe_spec",
     "throttler.reason",
     "throttler.revision",
     "throttler.room",

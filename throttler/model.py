@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from throttler.probe_spec import ProbeSpec
 
 
 class RevisionID(NamedTuple):
@@ -55,6 +57,9 @@ class ReadinessRule(Enum):
     KUBERNETES_POLICY = "kubernetes-policy"
 
 
+_TCP: Final = ProbeSpec()
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     """What the throttler needs to know of a Revision object.
@@ -67,6 +72,7 @@ class Revision:
         idle_timeout: seconds without a byte of the answer; 0 is off.
         readiness: what makes a pod usable.
         full_duplex: whether the pod answers while it still reads the request, as a rule.
+        probe: how a pod is asked whether it is ready.
     """
 
     id: RevisionID
@@ -80,6 +86,7 @@ class Revision:
     full_duplex: bool = False
     service: str = ""
     configuration: str = ""
+    probe: ProbeSpec = _TCP
 
     @property
     def probe_suffices(self) -> bool:

@@ -12,6 +12,7 @@ from activator.knative.labels import (
     FULL_DUPLEX_ANNOTATION,
     SERVICE_LABEL,
 )
+from activator.knative.probes import QUEUE_PROXY
 from activator.objects.fields import Field, identify, root
 from throttler.model import AppProtocol, ReadinessRule, Revision, RevisionID
 
@@ -61,6 +62,7 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
         readiness=_readiness(revision, containers, readiness_policy),
         full_duplex=metadata["annotations"].at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
         service=labels.at(SERVICE_LABEL).text(),
+        probe=QUEUE_PROXY,
         configuration=labels.at(CONFIGURATION_LABEL).text(),
     )
 

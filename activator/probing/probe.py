@@ -1,7 +1,7 @@
-"""One probe of one pod: the question that queue-proxy answers, and what its answer means.
+"""One probe of one pod, as its revision's ``ProbeSpec`` describes it.
 
-Goes over the connections that requests use, so that the one that proved the pod carries the
-first request. Decides nothing about the pod. Knative's counterpart: the prober of
+Uses the connections of requests, so that the connection that passed the probe carries the first
+request. Decides nothing about the pod. Knative's counterpart: the prober of
 pkg/activator/net/revision_backends.go.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from throttler.pod import PodTracker
+from throttler.probe_spec import ProbeKind, ProbeSpec
 
-#: Bytes of the answer's body that are read: five are right, and a pod is not trusted.
+#: Bytes of a response's body that are read: a pod is not trusted.
 MAX_BODY = 1024
-EXPECTED = b"queue"
 #: The kinds of failure in which the pod responded, but not as a ready pod does.
 NOT_READY = ("bad-status", "bad-answer")
 
@@ -67,7 +67,7 @@ class Probe:
     """One probe. ``done`` is called once, unless it is abandoned.
 
     Arguments:
-        pod: whom to ask.
+        pod: the pod; its revision says how to ask it.
         timeout: seconds for the connection, and again for the answer on it.
         done: called with the kind of failure (empty if it passed) and its text.
 
@@ -81,6 +81,7 @@ class Probe:
         "_connection",
         "_done",
         "_pool",
+        "_spec",
         "_timeout",
         "_timer",
         "epoch",
@@ -98,6 +99,7 @@ class Probe:
         self.pod = pod
         self.epoch = pod.epoch
         self.responded = False
+        self._spec = pod.revision.revision.probe
         self._timeout = timeout
         self._done: Callable[[Probe, str, str], None] | None = done
         self._connection: Connection | None = None
@@ -111,9 +113,10 @@ class Probe:
         return self._answer.status if self._answer is not None else None
 
     def start(self, pool: Pool) -> None:
-        """Ask."""
+        """Send the probe."""
         self._pool = pool
-        connection = pool.take()
+        # An open connection says nothing to a TCP probe.
+        connection = None if self._spec.kind is ProbeKind.TCP else pool.take()
         if connection is None:
             pool.dial(self, self._timeout)
         else:
@@ -137,6 +140,9 @@ class Probe:
         """The connection is there."""
         if self._done is None:
             connection.give_back()
+        elif self._spec.kind is ProbeKind.TCP:
+            connection.give_back()
+            self._finish("", "")
         else:
             self._send(connection)
 
@@ -148,7 +154,7 @@ class Probe:
     def _send(self, connection: Connection) -> None:
         self._connection = connection
         self._timer = asyncio.get_running_loop().call_later(self._timeout, self._on_timeout)
-        connection.send(self, _request(self._pool.probe_lines))
+        connection.send(self, request_of(self._spec, self._pool.probe_lines))
 
     def _on_timeout(self) -> None:
         assert self._connection is not None
@@ -180,15 +186,15 @@ class Probe:
 
     def _judge(self) -> None:
         assert self._answer is not None
-        status = self._answer.status
-        if status != 200:
+        status, expected = self._answer.status, self._spec.body
+        if not self._spec.accepts(status):
             self._finish("bad-status", f"status {status}")
+        elif expected is None or self._body == expected:
+            self._finish("", "")
         elif len(self._body) > MAX_BODY:
             self._finish("bad-answer", f"more than {MAX_BODY} bytes of body")
-        elif self._body != EXPECTED:
-            self._finish("bad-answer", f"body {self._body[:20]!r} instead of {EXPECTED!r}")
         else:
-            self._finish("", "")
+            self._finish("bad-answer", f"body {self._body[:20]!r} instead of {expected!r}")
 
     def on_lost(self, error: str, answered: bool) -> None:
         """The connection broke. A pod may close one that was idle at any time, which says nothing
@@ -221,8 +227,10 @@ class Probe:
             self._timer = None
 
 
-def _request(lines: bytes) -> bytes:
-    return (
-        b"GET /healthz HTTP/1.1\r\n%bUser-Agent: Knative-Activator-Probe\r\n"
-        b"K-Network-Probe: queue\r\n\r\n" % lines
-    )
+def request_of(spec: ProbeSpec, host: bytes) -> bytes:
+    """Return the request of an HTTP probe.
+
+    Arguments:
+        host: the fields that name the pod, each with its CRLF.
+    """
+    return b"GET %b HTTP/1.1\r\n%b%b\r\n" % (spec.path, host, spec.fields)

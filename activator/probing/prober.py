@@ -157,7 +157,7 @@ class PodProber:
         """
         watch = self._watches.get(pod)
         if watch is None:
-            watch = self._watches[pod] = _Watch(pod, self._timeout, self._come_due)
+            watch = self._watches[pod] = _Watch(pod, self._least_timeout(pod), self._come_due)
         self._abandon(watch)
         watch.not_ready = 0
         if pod.held_until > self._driver.clock():
@@ -310,9 +310,15 @@ class PodProber:
             seen = self._driver.clock() - watch.started
             before = watch.round_trip or seen
             watch.round_trip = before + 0.25 * (seen - before)
-            watch.timeout = min(max(self._timeout, ROUND_TRIPS * watch.round_trip), MAX_TIMEOUT)
+            watch.timeout = min(
+                max(self._least_timeout(watch.pod), ROUND_TRIPS * watch.round_trip), MAX_TIMEOUT
+            )
         elif kind in ("timeout", "connect-timeout"):
             watch.timeout = min(2 * watch.timeout, MAX_TIMEOUT)
+
+    def _least_timeout(self, pod: PodTracker) -> float:
+        """Return the least time-out of a pod's probes, in seconds."""
+        return pod.revision.revision.probe.timeout or self._timeout
 
     def _back_off(self, watch: _Watch, kind: str) -> None:
         """Set ``quiet_until`` after a probe; ``kind`` is empty if it passed."""

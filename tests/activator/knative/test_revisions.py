@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activator.knative import revisions
+from activator.knative.probes import QUEUE_PROXY
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, revision
 from tests.activator.discovery.test_endpoints import places, put
@@ -21,7 +22,7 @@ GRPC = {"grpc": {"port": 8883}}
 
 
 def test_everything_that_is_missing_has_knatives_default() -> None:
-    assert revisions.parse(revision()) == Revision(A, timeout=300.0)
+    assert revisions.parse(revision()) == Revision(A, timeout=300.0, probe=QUEUE_PROXY)
 
 
 def test_all_fields_are_read() -> None:
@@ -41,6 +42,7 @@ def test_all_fields_are_read() -> None:
         *(A, "u1", 3, AppProtocol.H2C, 60.0, 20.0, 10.0),
         service="s",
         configuration="c",
+        probe=QUEUE_PROXY,
     )
 
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from activator.driver import Driver
+from activator.knative.probes import QUEUE_PROXY
 from activator.probing.prober import PodProber
 from activator.process.tasks import Tasks
 from activator.proxy.client.shared import Proxy
@@ -106,7 +107,9 @@ async def proxying(container_concurrency: int) -> AsyncIterator[World]:
     loop = asyncio.get_running_loop()
     tasks = Tasks()
     world = World(tasks, time.monotonic if type(loop).__module__ == "uvloop" else loop.time)
-    world.driver.set_revision(Revision(APP, container_concurrency=container_concurrency))
+    world.driver.set_revision(
+        Revision(APP, container_concurrency=container_concurrency, probe=QUEUE_PROXY)
+    )
     server = await loop.create_server(lambda: protocol(world.proxy), "127.0.0.1", 0)
     world.port = server.sockets[0].getsockname()[1]
     try:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from activator.knative.probes import QUEUE_PROXY
 from activator.probing.probe import MAX_BODY, Probe
 from activator.process.tasks import Tasks
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
@@ -17,6 +18,7 @@ from tests.activator.probing.world import until
 from tests.conftest import UVLOOP, VIRTUAL
 from throttler.model import Dest, Revision, RevisionID
 from throttler.pod import PodTracker
+from throttler.probe_spec import ProbeKind, ProbeSpec
 from throttler.throttler import Limits, Throttler
 
 TIMEOUT = 0.5
@@ -68,13 +70,13 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(answer: bytes | None) -> AsyncIterator[Server]:
+async def serving(answer: bytes | None, probe: ProbeSpec = QUEUE_PROXY) -> AsyncIterator[Server]:
     loop = asyncio.get_running_loop()
     tasks = Tasks()
     server = Server(ConnectionPools(PoolLimits(), tasks.start, loop.time), answer)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     host, port = listener.sockets[0].getsockname()
-    server.pod = tracker(f"{host}:{port}")
+    server.pod = tracker(f"{host}:{port}", probe)
     try:
         yield server
     finally:
@@ -85,9 +87,9 @@ async def serving(answer: bytes | None) -> AsyncIterator[Server]:
         await tasks.close()
 
 
-def tracker(address: str) -> PodTracker:
+def tracker(address: str, probe: ProbeSpec) -> PodTracker:
     throttler = Throttler(Limits(), lambda: 0.0)
-    revision = Revision(RevisionID("default", "app"))
+    revision = Revision(RevisionID("default", "app"), probe=probe)
     throttler.set_revision(revision, 0.0)
     return PodTracker(throttler.find(*revision.id), Dest(address), True, 1, 0.0)
 
@@ -135,6 +137,55 @@ async def test_good_answer_passes_in_every_framing(answer: bytes) -> None:
         assert await server.probe() == ("", "")
         assert await server.probe() == ("", "")
         assert len(server.connections) == 1
+
+
+PAGE = ProbeSpec(kind=ProbeKind.HTTP, path=b"/ready?x=1", fields=b"X-Probe: yes\r\n")
+
+
+@both_loops
+async def test_a_page_is_asked_for_with_its_own_path_and_fields() -> None:
+    async with serving(ok(b""), PAGE) as server:
+        assert await server.probe() == ("", "")
+        first, *fields = server.heads[0].decode().rstrip().split("\r\n")
+        assert first == "GET /ready?x=1 HTTP/1.1"
+        assert set(fields) == {f"Host: {server.pod.address}", "X-Probe: yes"}
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("head", "verdict"),
+    [
+        (b"HTTP/1.1 200 OK", ("", "")),
+        (b"HTTP/1.1 302 Found", ("", "")),
+        (b"HTTP/1.1 399 Odd", ("", "")),
+        (b"HTTP/1.1 400 Bad Request", ("bad-status", "status 400")),
+        (b"HTTP/1.1 503 Unavailable", ("bad-status", "status 503")),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 70_000], ids=["empty", "long"])
+async def test_a_page_passes_by_its_status_whatever_its_body(
+    head: bytes, verdict: tuple[str, str], size: int
+) -> None:
+    async with serving(ok(b"x" * size, head), PAGE) as server:
+        assert await server.probe() == verdict
+
+
+@both_loops
+async def test_a_tcp_probe_passes_once_the_pod_accepts_and_keeps_the_connection() -> None:
+    async with serving(None, ProbeSpec()) as server:
+        assert await server.probe() == ("", "")
+        assert await server.probe() == ("", "")  # by a further connection
+        assert server.heads == []
+        assert server.pools.idle == 2
+
+
+@both_loops
+async def test_a_tcp_probe_fails_where_nobody_listens() -> None:
+    async with serving(None, ProbeSpec()) as server:
+        pass
+    async with serving(None) as other:
+        server.pools = other.pools
+        assert await server.probe() == ("connect-failed", "connection refused")
 
 
 @both_loops

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from activator.knative.probes import QUEUE_PROXY
 from activator.probing.prober import BURST, MAX_RATE
 from tests.activator.probing.world import APP, Answer, World, until
 from throttler.health import (
@@ -679,7 +680,7 @@ def idle_crowd(world: World) -> list[str]:
         world.pods[address].listens = False
         world.pods[address].round_trip = 0.05
         revision = RevisionID("default", f"idle-{number}")
-        world.driver.set_revision(Revision(revision))
+        world.driver.set_revision(Revision(revision, probe=QUEUE_PROXY))
         dests = Dests(frozenset([Dest(address)]), frozenset())
         world.driver.set_dests(revision, {AppProtocol.HTTP1: dests})
     return addresses

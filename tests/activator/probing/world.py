@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from activator.driver import Driver
+from activator.knative.probes import QUEUE_PROXY
 from activator.probing.probe import Connection, Probe
 from activator.probing.prober import PodProber
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
@@ -146,7 +147,9 @@ class World:
         self.prober = PodProber(self.driver, self, timeout, max_in_flight, random)
         self.driver.prober = self.prober
         self.driver.pools = self
-        self.driver.set_revision(Revision(APP, container_concurrency=container_concurrency))
+        self.driver.set_revision(
+            Revision(APP, container_concurrency=container_concurrency, probe=QUEUE_PROXY)
+        )
         self.revision: RevisionThrottler = self.driver.throttler.find(*APP)
 
     def of(self, pod: PodTracker) -> FakePod:

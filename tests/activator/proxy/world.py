@@ -20,6 +20,7 @@ import pytest
 from h11._state import MIGHT_SWITCH_PROTOCOL
 
 from activator.driver import Driver
+from activator.knative.probes import QUEUE_PROXY
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.shared import Proxy
@@ -630,7 +631,7 @@ class World:
     def revise(self, *pods: Pod, name: str = NAME, **spec: Any) -> None:
         """Set a revision and its ready pods."""
         revision = RevisionID(NAMESPACE, name)
-        self.driver.set_revision(Revision(revision, **spec))
+        self.driver.set_revision(Revision(revision, probe=QUEUE_PROXY, **spec))
         self.list(*pods, name=name)
 
     def list(self, *pods: Pod, name: str = NAME) -> None:

@@ -15,6 +15,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from activator.knative.probes import QUEUE_PROXY
 from tests.activator.proxy.world import NAME, NAMESPACE, World, until
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 
@@ -278,7 +279,8 @@ class Http2World:
     def list(self, *pods: Http2Pod, **spec: Any) -> None:
         """Set the revision and its ready pods."""
         revision = RevisionID(NAMESPACE, NAME)
-        self.world.driver.set_revision(Revision(revision, protocol=AppProtocol.H2C, **spec))
+        h2c = Revision(revision, protocol=AppProtocol.H2C, probe=QUEUE_PROXY, **spec)
+        self.world.driver.set_revision(h2c)
         dests = Dests(frozenset(pod.dest for pod in pods))
         self.world.driver.set_dests(revision, {AppProtocol.H2C: dests})
 

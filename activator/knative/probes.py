@@ -1,0 +1,30 @@
+"""Words of Knative's probes: our own probe of a pod, and the probes that the activator receives.
+
+Sources: Knative pkg/activator/net/revision_backends.go, pkg/queue/health, pkg/activator/handler
+(healthz, probe); knative.dev/networking pkg/http/header.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from throttler.probe_spec import ProbeKind, ProbeSpec
+
+#: What queue-proxy is asked. It responds 200 ``queue`` once its application is ready.
+QUEUE_PROXY: Final = ProbeSpec(
+    kind=ProbeKind.HTTP,
+    path=b"/healthz",
+    fields=b"User-Agent: Knative-Activator-Probe\r\nK-Network-Probe: queue\r\n",
+    least_status=200,
+    most_status=200,
+    body=b"queue",
+)
+
+#: Values of K-Network-Probe in requests to the activator: of the ingress, and of the autoscaler.
+INGRESS: Final = b"probe"
+AUTOSCALER: Final = b"activator"
+#: The body of the response to the autoscaler's probe.
+AUTOSCALER_BODY: Final = b"activator"
+
+#: Occurs in the User-Agent of kubelet's probes.
+KUBELET_AGENT: Final = b"kube-probe/"

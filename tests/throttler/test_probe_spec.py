@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+
+from throttler.model import Revision, RevisionID
+from throttler.probe_spec import ProbeKind, ProbeSpec
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"), [(199, False), (200, True), (399, True), (400, False), (503, False)]
+)
+def test_the_statuses_that_kubelet_accepts_are_the_default(status: int, ready: bool) -> None:
+    assert ProbeSpec(kind=ProbeKind.HTTP).accepts(status) is ready
+
+
+def test_a_revision_without_a_probe_of_its_own_is_asked_for_a_connection() -> None:
+    assert Revision(RevisionID("default", "a")).probe.kind is ProbeKind.TCP
