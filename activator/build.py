@@ -26,6 +26,7 @@ class Build(Enum):
 
 #: The modules of a compiled build. Their classes are native: no interpreted class inherits them.
 COMPILED: Final[tuple[str, ...]] = (
+    "throttler.balancing",
     "throttler.breaker",
     "throttler.budget",
     "throttler.capacity",

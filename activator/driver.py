@@ -25,7 +25,7 @@ from throttler.pod import PodTracker
 from throttler.reason import Reason, waiting_reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
-from throttler.ticket import Ticket
+from throttler.ticket import SERVED, Outcome, Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -123,9 +123,9 @@ class Driver:
         """Give a request whose response has begun its whole duration; ``deadline`` in seconds."""
         ticket.deadline = deadline
 
-    def proven(self, pod: PodTracker, now: float) -> None:
-        """Record that a pod has begun a response."""
-        pod.proven_at = now
+    def proven(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+        """Record that a pod has begun the response to a request."""
+        pod.proven_at = ticket.first_byte = now
 
     def began_waiting(self, throttler: RevisionThrottler) -> None:
         """Follow up on an ``admit`` that queued the request."""
@@ -144,10 +144,10 @@ class Driver:
         """Return why a request of a revision would wait now, and a detail; O(pods)."""
         return waiting_reason(throttler, self.autoscaler_lost())
 
-    def release(self, ticket: Ticket, now: float) -> None:
-        """End a request that has a pod."""
+    def release(self, ticket: Ticket, now: float, outcome: Outcome = SERVED) -> None:
+        """End a request that has a pod; ``outcome`` is how it left the pod."""
         assert ticket.revision is not None
-        changes = ticket.revision.release(ticket, now)
+        changes = ticket.revision.release(ticket, now, outcome)
         if changes is not None:
             self.carry_out(changes)
 

@@ -1,7 +1,8 @@
-"""Which pod gets a request: one small rule each, over the pods that have room.
+"""Which pod gets a request: what a policy is, and the three that Knative has.
 
-A policy is used only while some pod has room, and costs O(1) in pods. Random numbers come from
-outside. Knative's counterpart: pkg/activator/net/lb_policy.go.
+A policy is used only while some pod has room, and costs O(1) or O(log n) in pods. Random numbers
+come from outside; ``throttler.balancing`` has the names of all policies. Knative's counterpart:
+pkg/activator/net/lb_policy.go.
 """
 
 from __future__ import annotations
@@ -12,19 +13,51 @@ from typing import Final, final
 
 from throttler.pod import PodTracker
 from throttler.room import Room
-
-#: Up to this containerConcurrency a pod is filled before the next is used (Knative: 3).
-FIRST_AVAILABLE_UP_TO: Final = 3
+from throttler.ticket import Outcome, Ticket
 
 
 class Policy(ABC):
-    """Picks the pod for the next request."""
+    """Picks the pod for the next request.
 
-    __slots__ = ()
+    Attributes:
+        follows: whether ``changed`` and ``ended`` are called. A policy that keeps no record of
+            loads or responses saves those calls on each request.
+        spans: whether our share of the pods does not matter: the policy then gets all pods in reach
+            in one ``room``.
+    """
+
+    __slots__ = ("follows", "spans")
+
+    def __init__(self, *, follows: bool = False, spans: bool = False) -> None:
+        self.follows: Final = follows
+        self.spans: Final = spans
 
     @abstractmethod
-    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
-        """Return one of ``pods`` whose number is in ``room``, which is not empty."""
+    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+        """Return one of ``pods`` whose number is in ``room``, which is not empty.
+
+        The pod gets the request.
+
+        Arguments:
+            ticket: the request; its ``key`` is set where the policy wants one.
+        """
+
+    def set_pods(self, pods: list[PodTracker]) -> None:  # noqa: B027 # few need it
+        """Take the pods that get requests, numbered, each with its ``room`` and its limit.
+
+        Called before the first ``pick``, and when any of that changes; may cost O(pods).
+        """
+
+    def changed(self, pod: PodTracker, has_room: bool) -> None:  # noqa: B027 # few need it
+        """Take that a pod has more or fewer requests than before, or got or lost room."""
+
+    def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> None:  # noqa: B027 # few need it
+        """Take that a pod no longer has a request; ``changed`` follows.
+
+        Arguments:
+            ticket: the request, with the times of its assignment and of its first byte.
+            now: seconds, on the clock of those times.
+        """
 
 
 @final
@@ -33,7 +66,7 @@ class FirstAvailable(Policy):
 
     __slots__ = ()
 
-    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
         """Return the pod of the lowest number."""
         return pods[room.next(0)]
 
@@ -45,9 +78,10 @@ class RoundRobin(Policy):
     __slots__ = ("_next",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._next = 0
 
-    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
         """Return the next pod after the last one picked; after the last pod comes the first."""
         number = room.next(self._next)
         self._next = number + 1
@@ -61,9 +95,10 @@ class RandomChoice2(Policy):
     __slots__ = ("_random",)
 
     def __init__(self, random: Callable[[], float]) -> None:
+        super().__init__()
         self._random = random
 
-    def pick(self, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
         """Return the less loaded of two; the first drawn, so a random one, if they are equal.
 
         In place of a pod without room, the next one that has room is drawn.
@@ -79,16 +114,3 @@ class RandomChoice2(Policy):
         a = pods[room.next(first)]
         b = pods[room.next(second)]
         return b if b.in_flight < a.in_flight else a
-
-
-def policy_for(container_concurrency: int, random: Callable[[], float]) -> Policy:
-    """Return the policy that Knative uses for this containerConcurrency.
-
-    Arguments:
-        random: returns numbers in [0, 1).
-    """
-    if container_concurrency == 0:
-        return RandomChoice2(random)
-    if container_concurrency <= FIRST_AVAILABLE_UP_TO:
-        return FirstAvailable()
-    return RoundRobin()

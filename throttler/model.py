@@ -61,6 +61,38 @@ _TCP: Final = ProbeSpec()
 
 
 @dataclass(frozen=True, slots=True)
+class HashKey:
+    """The part of a request by which a policy tells one client from another.
+
+    Attributes:
+        header: the name of a header field, in lower case.
+    """
+
+    header: bytes
+
+    def __str__(self) -> str:
+        return f"header:{self.header.decode('ascii')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What the annotations of a Revision choose; the default is Knative's behaviour.
+
+    Attributes:
+        load_balancing: a name in ``throttler.balancing.POLICIES``; empty for the choice by
+            containerConcurrency.
+        hash_key: what a policy that wants a key gets of each request; None without the annotation.
+    """
+
+    load_balancing: str = ""
+    hash_key: HashKey | None = None
+
+
+#: Those of a Revision without annotations.
+NO_POLICIES: Final = Policies()
+
+
+@dataclass(frozen=True, slots=True)
 class Revision:
     """What the throttler needs to know of a Revision object.
 
@@ -73,6 +105,7 @@ class Revision:
         readiness: what makes a pod usable.
         full_duplex: whether the pod answers while it still reads the request, as a rule.
         probe: how a pod is asked whether it is ready.
+        policies: what its annotations choose.
     """
 
     id: RevisionID
@@ -87,6 +120,7 @@ class Revision:
     service: str = ""
     configuration: str = ""
     probe: ProbeSpec = _TCP
+    policies: Policies = NO_POLICIES
 
     @property
     def probe_suffices(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
+from throttler.balancing import header_for, policy_for
 from throttler.breaker import Breaker
 from throttler.budget import Budget, SharedBudget
 from throttler.capacity import (
@@ -27,7 +28,6 @@ from throttler.deadlines import Deadlines
 from throttler.errors import ActivatorError
 from throttler.forecast import Forecast, retry_after
 from throttler.health import PodState
-from throttler.lb_policy import policy_for
 from throttler.mesh import Reach
 from throttler.model import Dest, Dests, Revision
 from throttler.owners import Taken
@@ -39,10 +39,14 @@ from throttler.slow_start import SlowStart
 from throttler.ticket import (
     ASSIGNED,
     CANCELLED,
+    FAILED,
+    LEFT,
     QUEUED,
     REJECTED,
     RELEASED,
+    SERVED,
     TIMED_OUT,
+    Outcome,
     Ticket,
     TicketState,
 )
@@ -76,6 +80,7 @@ class RevisionThrottler:
         slow_start: when its pods may have more, without a limit of their own.
         deleted: its Revision object is gone; what waits and runs is brought to its end.
         last_release: when a pod was last done with a request.
+        key_header: the header field whose value the policy wants as a ticket's ``key``; else empty.
         in_flight: how many requests pods have; peak: the most at a time, since ``take_peaks``.
     """
 
@@ -83,6 +88,7 @@ class RevisionThrottler:
         "_borrow",
         "_busy_since",
         "_deadlines",
+        "_follower",
         "_in_reach",
         "_on_trial",
         "_others",
@@ -95,6 +101,7 @@ class RevisionThrottler:
         "deleted",
         "forecast",
         "in_flight",
+        "key_header",
         "last_release",
         "peak",
         "revision",
@@ -132,7 +139,7 @@ class RevisionThrottler:
         self._random = random
         self._borrow = borrow
         self._shed_early = shed_early
-        self._policy = policy_for(revision.container_concurrency, random)
+        self._choose_policy()
         # What may be given requests: the usable pods, sorted by address, or the ClusterIP alone.
         # Of them, those with room: in our slice, and those to borrow.
         self._pods: list[PodTracker] = []
@@ -159,7 +166,7 @@ class RevisionThrottler:
         ticket.revision = self
         room = self._ours
         if room.summary or (room := self._others).summary:
-            pod = self._policy.pick(self._pods, room)
+            pod = self._policy.pick(ticket, self._pods, room)
             self._give(ticket, pod, now)
             return pod
         try:
@@ -179,15 +186,18 @@ class RevisionThrottler:
         if self.breaker.waiting == 1:
             self.forecast.queue_began(now)
 
-    def release(self, ticket: Ticket, now: float) -> Changes | None:
+    def release(self, ticket: Ticket, now: float, outcome: Outcome = SERVED) -> Changes | None:
         """End a request that has a pod.
+
+        Arguments:
+            outcome: how it left its pod.
 
         Returns:
             None where nothing follows, which is the rule; else what to carry out.
         """
         ticket.state = RELEASED
         self.last_release = now
-        return self._take_back(ticket, now)
+        return self._take_back(ticket, outcome, now)
 
     def _room(self) -> Room:
         """Return the pods of our slice that have room; if none has, those to borrow."""
@@ -196,6 +206,7 @@ class RevisionThrottler:
     def _give(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
         ticket.pod = pod
         ticket.state = ASSIGNED
+        ticket.assigned = now
         self.in_flight = in_flight = self.in_flight + 1
         if in_flight > self.peak:
             self.peak = in_flight
@@ -204,8 +215,10 @@ class RevisionThrottler:
             self._busy_since[pod] = now
         if in_flight >= pod.limit and pod.room is not None:
             pod.room.discard(pod.number)
+        if self._follower is not None:
+            self._follower.changed(pod, in_flight < pod.limit)
 
-    def _take_back(self, ticket: Ticket, now: float) -> Changes | None:
+    def _take_back(self, ticket: Ticket, outcome: Outcome, now: float) -> Changes | None:
         """Free the slot that the ticket has, and give it to the next."""
         pod = ticket.pod
         assert pod is not None
@@ -213,6 +226,10 @@ class RevisionThrottler:
         self.in_flight -= 1
         pod.in_flight = in_flight = pod.in_flight - 1
         room = pod.room
+        if self._follower is not None:
+            self._follower.ended(pod, ticket, outcome, now)
+            if room is not None:
+                self._follower.changed(pod, in_flight < pod.limit)
         if room is not None:
             if in_flight == pod.limit - 1:  # it was full
                 room.add(pod.number)
@@ -239,7 +256,7 @@ class RevisionThrottler:
             self._leave(ticket, CANCELLED, now)
             self._deadlines.trim(self.breaker.total.depth)
         elif ticket.state is ASSIGNED:
-            return self.release(ticket, now)
+            return self.release(ticket, now, LEFT)
         return None
 
     def requeue(self, ticket: Ticket, now: float) -> Changes:
@@ -261,7 +278,7 @@ class RevisionThrottler:
         else:
             self.breaker.restore(ticket)
             self._queued(ticket, now)
-        if follow := self._take_back(ticket, now):
+        if follow := self._take_back(ticket, FAILED, now):
             changes.add(follow)
         return self._dispatch(changes, now)
 
@@ -359,11 +376,18 @@ class RevisionThrottler:
     def set_revision(self, revision: Revision, now: float) -> Changes:
         """Take another specification; waiting requests stay, running ones finish."""
         old, self.revision = self.revision, revision
-        if old.container_concurrency != revision.container_concurrency:
-            self._policy = policy_for(revision.container_concurrency, self._random)
+        limited_otherwise = old.container_concurrency != revision.container_concurrency
+        if limited_otherwise or old.policies != revision.policies:
+            self._choose_policy()
+        if limited_otherwise:
             for pod in (*self.roster.pods.values(), *self._pods):
                 pod.set_limit(revision.container_concurrency)
         return self._rebuild(Changes(), now)
+
+    def _choose_policy(self) -> None:
+        self._policy = policy = policy_for(self.revision, self._random)
+        self._follower = policy if policy.follows else None
+        self.key_header = header_for(self.revision)
 
     def set_share(self, share: ActivatorShare, now: float) -> Changes:
         """Take which of how many activators we are for this revision."""
@@ -500,9 +524,11 @@ class RevisionThrottler:
             pod.in_slice = ours is None or number in ours
             self._on_trial |= pod.on_trial
             if pod.in_slice or self._borrow:
-                pod.room = self._ours if pod.in_slice else self._others
+                first = pod.in_slice or self._policy.spans
+                pod.room = self._ours if first else self._others
                 self._in_reach += 1
                 _note_room(pod)
+        self._policy.set_pods(self._pods)
         return self._dispatch(changes, now)
 
     def _slice(self, pods: Sequence[PodTracker]) -> frozenset[int] | None:
@@ -524,15 +550,19 @@ class RevisionThrottler:
     def _pick_for(self, ticket: Ticket) -> PodTracker:
         """Return a pod that has room, and has not failed the request if there is such a pod."""
         if not ticket.failed:
-            return self._policy.pick(self._pods, self._room())
+            return self._policy.pick(ticket, self._pods, self._room())
         for failed in ticket.failed:
             if (room := failed.room) is not None:
                 room.discard(failed.number)
                 if not self._room().summary:
                     _note_room(failed)
-        pod = self._policy.pick(self._pods, self._room())
+                elif self._follower is not None:
+                    self._follower.changed(failed, has_room=False)
+        pod = self._policy.pick(ticket, self._pods, self._room())
         for failed in ticket.failed:
             _note_room(failed)
+            if self._follower is not None and failed.room is not None:
+                self._follower.changed(failed, failed.in_flight < failed.limit)
         return pod
 
     def _slow_start(self, now: float) -> None:

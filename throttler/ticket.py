@@ -48,6 +48,23 @@ FOLLOWS: Final[dict[TicketState, frozenset[TicketState]]] = {
 }
 
 
+class Outcome(Enum):
+    """How a request left its pod, for the policy that picked the pod.
+
+    SERVED: its response is complete. FAILED: the pod failed it; it may go to another pod. LEFT: it
+    ended for a reason that says nothing of the pod, such as a client that closed.
+    """
+
+    SERVED = "served"
+    FAILED = "failed"
+    LEFT = "left"
+
+
+SERVED: Final = Outcome.SERVED
+FAILED: Final = Outcome.FAILED
+LEFT: Final = Outcome.LEFT
+
+
 class TicketOwner(Protocol):
     """Who holds the request; told by whoever carries out the throttler's changes."""
 
@@ -81,16 +98,33 @@ class Ticket:
         arrived: when it was admitted.
         revision: whose queue or pod has it; set when it is admitted.
         pod: the pod that has it; None while it waits.
+        assigned: when it last got a pod.
+        first_byte: when that pod began its response; 0 before.
+        key: the part of the request by which its revision's policy picks a pod; empty where the
+            policy wants none, or the request lacks it.
         failed: the pods that had it last and failed it; another is preferred.
     """
 
-    __slots__ = ("arrived", "deadline", "failed", "owner", "pod", "revision", "size", "state")
+    __slots__ = (
+        "arrived",
+        "assigned",
+        "deadline",
+        "failed",
+        "first_byte",
+        "key",
+        "owner",
+        "pod",
+        "revision",
+        "size",
+        "state",
+    )
 
     def __init__(self, owner: TicketOwner, deadline: float, size: int = 0) -> None:
         self.owner = owner
         self.deadline = deadline
         self.size = size
-        self.arrived = 0.0
+        self.arrived = self.assigned = self.first_byte = 0.0
+        self.key = b""
         self.revision: RevisionThrottler | None = None
         self.pod: PodTracker | None = None
         self.failed: tuple[PodTracker, ...] = ()

@@ -19,6 +19,7 @@ from activator.admin.views import (
 )
 from activator.records.cold_starts import WakeUps
 from activator.records.failures import Failures
+from throttler.balancing import policy_name
 from throttler.capacity import CapacityTerms
 from throttler.changes import Statistics
 from throttler.health import PodState
@@ -62,6 +63,8 @@ def revision_view(
         "protocol": revision.protocol.value,
         "timeoutSeconds": _whole(revision.timeout),
         "readinessRule": revision.readiness.value,
+        "loadBalancing": policy_name(revision),
+        "hashKey": _text(revision.policies.hash_key),
         "capacity": statistics.capacity if limited or not statistics.capacity else None,
         "capacityBreakdown": _breakdown(statistics.capacity_terms),
         "inFlight": statistics.in_flight,
@@ -184,6 +187,10 @@ def _per_request(statistics: Statistics) -> float | None:
     if statistics.turnover is None or not statistics.in_flight:
         return None
     return statistics.turnover / statistics.in_flight
+
+
+def _text(value: object | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from activator.build import Build
 from activator.records.counters import OUTCOMES
+from throttler.balancing import POLICIES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
 from throttler.reason import Reason
@@ -197,6 +198,18 @@ class RevisionView(TypedDict):
             "whose word makes a pod usable: our own `probe`'s, or Kubernetes' as well, and why",
             ReadinessRule,
         ),
+    ]
+    loadBalancing: Annotated[
+        str,
+        says(
+            "which pod gets a request, see [which pod](#which-pod): as annotated, or else as "
+            "`containerConcurrency` has it",
+            POLICIES,
+        ),
+    ]
+    hashKey: Annotated[
+        str | None,
+        says("the part of a request by which `hash` picks its pod; `null` without the annotation"),
     ]
     capacity: Annotated[
         int | None,

@@ -88,6 +88,8 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
     if "readinessRule" in one:
         rule = one.text("readinessRule")
         yield Fact("Readiness", (_READINESS.get(rule, rule),))
+    if "loadBalancing" in one:
+        yield Fact("Balancing", (_balancing(one),))
     if (forecast := one.node("forecast")) is not None:
         yield from _forecast(forecast)
 
@@ -143,6 +145,12 @@ def _silence(pod: Node) -> str:
     count, seconds = pod.whole("inFlight"), pod.number("silentSeconds")
     requests = "1 request" if count == 1 else f"{count} requests"
     return f"{pod.text('address')} has had {requests} and begun no response for {seconds:.1f}s"
+
+
+def _balancing(one: Node) -> str:
+    """Return the policy, and the key where there is one."""
+    key = one.text("hashKey", default="")
+    return one.text("loadBalancing") + (f", hash key {key}" if key else "")
 
 
 #: What the words of ``readinessRule`` mean.

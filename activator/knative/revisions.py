@@ -7,6 +7,8 @@ the readiness rules of pkg/activator/net/revision_backends.go.
 
 from __future__ import annotations
 
+from activator.discovery import policies
+from activator.discovery.fields import Field, identify, root
 from activator.knative.labels import (
     CONFIGURATION_LABEL,
     FULL_DUPLEX_ANNOTATION,
@@ -64,6 +66,7 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
         service=labels.at(SERVICE_LABEL).text(),
         probe=QUEUE_PROXY,
         configuration=labels.at(CONFIGURATION_LABEL).text(),
+        policies=policies.parse(metadata["annotations"]),
     )
 
 

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttler.world import One, addresses, unhurried
-from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin, policy_for
+from tests.throttler.world import OWNER, One, addresses, unhurried
+from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
 from throttler.pod import PodTracker
 from throttler.room import Room
+from throttler.ticket import Ticket
+
+TICKET = Ticket(OWNER, 60.0)
 
 
 def pods_of(count: int) -> list[PodTracker]:
@@ -31,33 +34,17 @@ def drawn(*numbers: float) -> Callable[[], float]:
     return iter(numbers).__next__
 
 
-@pytest.mark.parametrize(
-    ("container_concurrency", "policy"),
-    [
-        (0, RandomChoice2),
-        (1, FirstAvailable),
-        (3, FirstAvailable),
-        (4, RoundRobin),
-        (1000, RoundRobin),
-    ],
-)
-def test_the_policy_follows_from_container_concurrency(
-    container_concurrency: int, policy: type
-) -> None:
-    assert type(policy_for(container_concurrency, random.random)) is policy
-
-
 class TestFirstAvailable:
     def test_it_takes_the_first_pod_that_has_room(self) -> None:
         pods = pods_of(3)
-        assert FirstAvailable().pick(pods, room(0, 1, 2)) is pods[0]
-        assert FirstAvailable().pick(pods, room(1, 2)) is pods[1]
-        assert FirstAvailable().pick(pods, room(2)) is pods[2]
+        assert FirstAvailable().pick(TICKET, pods, room(0, 1, 2)) is pods[0]
+        assert FirstAvailable().pick(TICKET, pods, room(1, 2)) is pods[1]
+        assert FirstAvailable().pick(TICKET, pods, room(2)) is pods[2]
 
 
 class TestRoundRobin:
     def indices(self, pods: Sequence[PodTracker], policy: Policy, *rooms: Room) -> list[int]:
-        return [list(pods).index(policy.pick(list(pods), each)) for each in rooms]
+        return [list(pods).index(policy.pick(TICKET, list(pods), each)) for each in rooms]
 
     def test_each_pod_gets_its_turn(self) -> None:
         pods, all_free = pods_of(3), room(0, 1, 2)
@@ -86,18 +73,18 @@ class TestRoundRobin:
 class TestRandomChoice2:
     def test_the_only_pod_is_taken_without_a_draw(self) -> None:
         pods = pods_of(1)
-        assert RandomChoice2(drawn()).pick(pods, room(0)) is pods[0]
+        assert RandomChoice2(drawn()).pick(TICKET, pods, room(0)) is pods[0]
 
     def test_of_two_pods_the_less_busy_one_is_taken(self) -> None:
         pods = pods_of(2)
         pods[0].in_flight = 1
         for first in (0.0, 0.9):
-            assert RandomChoice2(drawn(first, 0.0)).pick(pods, room(0, 1)) is pods[1]
+            assert RandomChoice2(drawn(first, 0.0)).pick(TICKET, pods, room(0, 1)) is pods[1]
 
     def test_equals_are_decided_by_the_draw(self) -> None:
         pods = pods_of(2)
-        assert RandomChoice2(drawn(0.0, 0.0)).pick(pods, room(0, 1)) is pods[0]
-        assert RandomChoice2(drawn(0.9, 0.0)).pick(pods, room(0, 1)) is pods[1]
+        assert RandomChoice2(drawn(0.0, 0.0)).pick(TICKET, pods, room(0, 1)) is pods[0]
+        assert RandomChoice2(drawn(0.9, 0.0)).pick(TICKET, pods, room(0, 1)) is pods[1]
 
     @pytest.mark.parametrize("count", [2, 3, 5])
     def test_every_pair_of_two_different_pods_is_drawn_equally_often(self, count: int) -> None:
@@ -110,30 +97,30 @@ class TestRandomChoice2:
         for step in steps:
             first, second = divmod(step, count - 1)
             policy = RandomChoice2(drawn((first + 0.5) / count, (second + 0.5) / (count - 1)))
-            picks[pods.index(policy.pick(pods, room(*range(count))))] += 1
+            picks[pods.index(policy.pick(TICKET, pods, room(*range(count))))] += 1
         # Of n pods, number i is the lower one of n - 1 - i pairs, each in two orders.
         assert [picks[i] for i in range(count)] == [2 * (count - 1 - i) for i in range(count)]
 
     def test_idle_pods_are_taken_about_equally_often(self) -> None:
         pods, policy = pods_of(10), RandomChoice2(random.Random(7).random)
-        picks = Counter(policy.pick(pods, room(*range(10))).address for _ in range(10_000))
+        picks = Counter(policy.pick(TICKET, pods, room(*range(10))).address for _ in range(10_000))
         assert len(picks) == 10
         assert all(850 < n < 1150 for n in picks.values())
 
     def test_requests_that_last_are_spread_far_better_than_by_chance(self) -> None:
         pods, policy = pods_of(20), RandomChoice2(random.Random(7).random)
         for _ in range(2000):
-            policy.pick(pods, room(*range(20))).in_flight += 1
+            policy.pick(TICKET, pods, room(*range(20))).in_flight += 1
         assert max(p.in_flight for p in pods) - min(p.in_flight for p in pods) <= 6
 
     def test_a_full_pod_is_replaced_by_the_next_that_has_room(self) -> None:
         pods = pods_of(4)
         pods[3].in_flight = 5  # drawn second, and busier
-        assert RandomChoice2(drawn(0.0, 0.9)).pick(pods, room(2, 3)) is pods[2]
+        assert RandomChoice2(drawn(0.0, 0.9)).pick(TICKET, pods, room(2, 3)) is pods[2]
 
     def test_the_next_after_the_last_is_the_first(self) -> None:
         pods = pods_of(4)
-        assert RandomChoice2(drawn(0.9, 0.9)).pick(pods, room(1)) is pods[1]
+        assert RandomChoice2(drawn(0.9, 0.9)).pick(TICKET, pods, room(1)) is pods[1]
 
 
 @unhurried
@@ -152,5 +139,5 @@ def test_no_policy_ever_picks_a_pod_without_room(
     chance = random.Random(seed).random
     for policy in (FirstAvailable(), RoundRobin(), RandomChoice2(chance)):
         for _ in range(asked):
-            policy.pick(pods, room(*range(12)))
-        assert pods.index(policy.pick(pods, room(*free))) in free
+            policy.pick(TICKET, pods, room(*range(12)))
+        assert pods.index(policy.pick(TICKET, pods, room(*free))) in free

@@ -15,7 +15,7 @@ from typing import final
 from activator.proxy.exchange import outcome, own_replies, retry
 from activator.proxy.exchange.attempts import Attempts, pod_of
 from activator.proxy.exchange.crossing import Crossing, trailers_of
-from activator.proxy.exchange.lookup import find
+from activator.proxy.exchange.lookup import find, key_of
 from activator.proxy.exchange.observers import Trace, begin_trace
 from activator.proxy.exchange.queue_proxy import DOUBTFUL
 from activator.proxy.exchange.request_body import NO_BODY, RequestBody
@@ -46,7 +46,7 @@ from activator.records.entries import Entry
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.pod import PodTracker
 from throttler.reason import Reason
-from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
+from throttler.ticket import ASSIGNED, NOBODY, QUEUED, SERVED, Ticket
 
 
 @final
@@ -139,6 +139,8 @@ class Exchange(Asker):
         if self.patience < within:
             within = self.patience
         ticket = self.ticket = Ticket(self, now + within, request.size() + self.body.size)
+        if throttler.key_header:
+            ticket.key = key_of(request, throttler.key_header)
         entry.load.enter(now)
         if trace is not None:
             trace.found(revision)
@@ -343,7 +345,7 @@ class Exchange(Asker):
         self._status = status
         request, driver = self.request, self.services.driver
         now = driver.clock()
-        driver.proven(pod, now)
+        driver.proven(self.ticket, pod, now)
         if self.limits is not None:
             self._response_began(now)
         if request.has_body:
@@ -590,6 +592,7 @@ class Exchange(Asker):
         ticket.owner = NOBODY  # breaks the cycle: nothing is left for the garbage collector
         state = ticket.state
         if state is ASSIGNED:
-            services.driver.release(ticket, now)
+            how = SERVED if ended == "served" else outcome.of_pod(ended)
+            services.driver.release(ticket, now, how)
         elif state is QUEUED:
             services.driver.cancel(ticket, now)

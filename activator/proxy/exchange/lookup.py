@@ -1,10 +1,14 @@
-"""Which revision a request is for.
+"""Which revision a request is for, and the key by which the revision's policy picks a pod.
 
-By the two control headers, which the ingress sets, else by the host. Knative's counterpart:
+The revision follows from the two control headers, which the ingress sets, else from the host. The
+key is the value of the header field that the revision's annotation names. Knative's counterpart:
 pkg/activator/handler/context_handler.go.
 """
 
 from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
 
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
@@ -13,6 +17,8 @@ from activator.records.entries import Entries, Entry
 _COMMA = ord(",")
 _NAMESPACE = b"knative-serving-namespace"
 _REVISION = b"knative-serving-revision"
+#: Bytes of a key.
+_LONGEST_KEY: Final = 64
 
 
 def find(entries: Entries, request: Request) -> Entry:
@@ -31,6 +37,18 @@ def find(entries: Entries, request: Request) -> Entry:
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
+
+
+def key_of(request: Request, header: bytes) -> bytes:
+    """Return the key of a request; empty where it lacks the header field.
+
+    Waiting requests keep their keys, so a long value is replaced by its digest.
+
+    Arguments:
+        header: the name of the field, in lower case.
+    """
+    value = request.value_of(header)
+    return value if len(value) <= _LONGEST_KEY else blake2b(value, digest_size=32).digest()
 
 
 def contradiction(fields: dict[bytes, bytes]) -> str:

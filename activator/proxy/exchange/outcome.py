@@ -5,7 +5,7 @@ A request that is served, and not logged, needs nothing of this.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from activator.proxy.exchange.observers import RequestLog, Trace, record_of
 from activator.proxy.exchange.services import Services
@@ -18,7 +18,10 @@ from activator.records.entries import Entry
 from activator.records.failures import Failed
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
-from throttler.ticket import Ticket
+from throttler.ticket import FAILED, LEFT, SERVED, Outcome, Ticket
+
+#: How the pod's part ended, by the word of ``counters.OUTCOMES``. The others say nothing of a pod.
+_OF_POD: Final = {"served": SERVED, "upstream-failed": FAILED}
 
 
 class Ending(Protocol):
@@ -40,6 +43,11 @@ class Ending(Protocol):
             ended: one of ``counters.OUTCOMES``; status: what the client gets.
             size: bytes of the response's body; why: the Activator-Reason of a response of ours.
         """
+
+
+def of_pod(ended: str) -> Outcome:
+    """Return how a request left its pod; ``ended`` is one of ``counters.OUTCOMES``."""
+    return _OF_POD.get(ended, LEFT)
 
 
 def reply_not_found(

@@ -20,7 +20,7 @@ from activator.proxy.message.fields import (
 from activator.proxy.message.grammar import FramingError, check_request, is_good_part
 from activator.proxy.message.head import Head
 from activator.proxy.message.lines import REQUEST_LINES
-from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
+from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, HTTP_2, Version
 
 #: Methods that llhttp may see. Any other token is as good to us (RFC 9110 section 16.1.1), so it
 #: is checked as if it were POST.
@@ -129,6 +129,23 @@ class Request:
         """Return the fields that mean something to us and are no framing, as lines."""
         return lines_of(dict(each for each in self.fields.items() if is_ours(each[0])))
 
+    def value_of(self, name: bytes) -> bytes:
+        """Return the value of a field, values of equal names joined; empty where there is none.
+
+        Costs a search through the whole head in HTTP/1, where only fields of ours are known by
+        name. Fields that frame the message are not found.
+
+        Arguments:
+            name: in lower case.
+        """
+        if name == b"host":
+            return self.host
+        if name in self.fields:
+            return self.fields[name].strip(b" \t")
+        if self.version is HTTP_2 or self._lines is None:
+            return b""
+        return _values_in(self._lines, name)
+
     def size(self) -> int:
         """Return about how many bytes a pod gets of the head."""
         lines = 0 if self._lines is None else len(self._lines)
@@ -211,6 +228,22 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
         upgrade,
         expects,
     )
+
+
+def _values_in(lines: bytes, name: bytes) -> bytes:
+    """Return the values of a field among lines that each follow a CRLF, joined."""
+    begins = b"\r\n" + name + b":"
+    lower = lines.lower()
+    values: list[bytes] = []
+    at = lower.find(begins)
+    while at >= 0:
+        end = lines.find(b"\r\n", at + 2)
+        if end < 0:
+            end = len(lines)
+        value = lines[at + len(begins) : end]  # ordered: a name holds no CRLF
+        values.append(value.strip(b" \t"))
+        at = lower.find(begins, end)
+    return b", ".join(values)
 
 
 def body_of(request: Request) -> Body:

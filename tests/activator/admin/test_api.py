@@ -38,6 +38,8 @@ def test_a_revision_at_zero(world):
         "protocol": "h2c",
         "timeoutSeconds": 300,
         "readinessRule": "probe",
+        "loadBalancing": "first-available",
+        "hashKey": None,
         "capacity": 0,
         "capacityBreakdown": {
             "way": "pods",

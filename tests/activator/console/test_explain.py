@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from activator.console import explain
 from activator.console.responses import parse
 from activator.console.screen import Table, plain
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, ReadinessRule
+from throttler.model import AppProtocol, HashKey, Policies, ReadinessRule
 
 COLUMNS = (
     "custom-columns=POD:.metadata.name,IP:.status.podIP,"
@@ -63,6 +64,7 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "Capacity    0 usable pods × 2 = 0",
         "Readiness   our own probe has to pass and Kubernetes to list the pod as ready: "
         "exec-readiness-probe",
+        "Balancing   first-available",
         "",
         "ADDRESS        KUBERNETES  PROBE    STATUS  PROBED  STATE    SINCE  DECISION  DECIDED-BY"
         "            IN-FLIGHT  LAST-ERROR",
@@ -87,6 +89,7 @@ def test_a_revision_at_zero(world):
         "In flight  0 of 0",
         "Capacity   0 usable pods × 2 = 0",
         "Readiness  our own probe is enough",
+        "Balancing  first-available",
     ]
 
 
@@ -142,6 +145,13 @@ def test_why_the_last_request_failed(world):
         "docs/reasons/upstream-failed.md",
         "Not served    3 upstream-failed, since the start",
     ]
+
+
+def test_which_pod_gets_a_request_as_annotated(world):
+    throttler = world.revision()
+    policies = Policies("round-robin", HashKey(b"x-user"))
+    world.driver.set_revision(replace(throttler.revision, policies=policies))
+    assert "Balancing  round-robin, hash key header:x-user" in shown(view(world, throttler))
 
 
 def test_all_pods_are_full(world):
@@ -227,7 +237,7 @@ def test_an_older_activator_tells_less(world):
     throttler = world.revision()
     world.healthy(throttler, POD)
     answer = view(world, throttler)
-    for name in ("readinessRule", "capacityBreakdown", "clusterIP"):
+    for name in ("readinessRule", "loadBalancing", "hashKey", "capacityBreakdown", "clusterIP"):
         del answer[name]
     for name in ("decision", "decidedBy", "explanation", "probeStatus", "stateSecondsAgo"):
         del answer["pods"][0][name]

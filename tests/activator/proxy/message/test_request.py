@@ -222,3 +222,24 @@ def test_garbage_is_refused_or_gives_a_head_of_whole_lines(garbage):
         assert written.endswith(b"\r\n\r\n")
         assert written.count(b"\r\n\r\n") == 1
         assert written.count(b"\n") == written.count(b"\r") == written.count(b"\r\n")
+
+
+# The value of any field.
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "value"),
+    [
+        ((b"X-User:  anna ",), b"x-user", b"anna"),
+        ((b"x-user: anna",), b"x-user", b"anna"),
+        ((b"A: 1", b"X-USER:", b"B: 2"), b"x-user", b""),
+        ((b"X-User: a", b"B: x-user: c", b"x-User: b"), b"x-user", b"a, b"),
+        ((b"X-User-Id: a", b"My-X-User: b"), b"x-user", b""),
+        ((b"TE: trailers",), b"te", b"trailers"),
+        ((b"X-Forwarded-For: 1.2.3.4",), b"x-forwarded-for", b"1.2.3.4"),
+        ((), b"host", b"h"),
+        ((), b"x-user", b""),
+    ],
+)
+def test_the_value_of_any_field(lines, name, value):
+    assert read(*lines).value_of(name) == value

@@ -1,0 +1,59 @@
+"""Reads the annotations that choose a revision's policies: which pod gets a request.
+
+Pure: an object's annotations go in, a value or ``ManifestError`` comes out. Knows no policy by
+name; ``throttler.balancing`` has them. Knative has no counterpart.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from activator.discovery.fields import Field
+from throttler.balancing import POLICIES
+from throttler.model import NO_POLICIES, HashKey, Policies
+
+LOAD_BALANCING: Final = "activator.dev/load-balancing"
+HASH_KEY: Final = "activator.dev/hash-key"
+
+#: What a hash key may be. The name of a header field is a token (RFC 9110 section 5.6.2).
+_HEADER: Final = re.compile(r"header:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})")
+_KEYS: Final = "header:NAME, where NAME is a header field"
+
+
+def parse(annotations: Field) -> Policies:
+    """Return the policies that annotations choose.
+
+    Arguments:
+        annotations: of a Revision object.
+
+    Raises:
+        ManifestError: a value is none of those that are allowed, which the error names, or a
+            policy that wants a hash key has none.
+    """
+    load_balancing = annotations.at(LOAD_BALANCING)
+    hash_key = annotations.at(HASH_KEY)
+    if load_balancing.value is None and hash_key.value is None:
+        return NO_POLICIES
+    name, key = _policy(load_balancing), _key(hash_key)
+    if key is None and name and POLICIES[name].wants_key:
+        hash_key.expected(f"{_KEYS}, since {LOAD_BALANCING} is {name}")
+    return Policies(name, key)
+
+
+def _policy(field: Field) -> str:
+    if field.value is None:
+        return ""
+    name = field.text()
+    if name not in POLICIES:
+        field.expected(f"one of {', '.join(POLICIES)}")
+    return name
+
+
+def _key(field: Field) -> HashKey | None:
+    if field.value is None:
+        return None
+    found = _HEADER.fullmatch(field.text())
+    if found is None:
+        field.expected(_KEYS)
+    return HashKey(found[1].lower().encode("ascii"))

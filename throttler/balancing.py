@@ -1,0 +1,70 @@
+"""The load-balancing policies by name: the table that annotations, the admin API and docs go by.
+
+To add a policy, write its module and add its row. Knative's counterpart: the choice by
+containerConcurrency in newRevisionThrottler of pkg/activator/net/throttler.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
+from throttler.model import Revision
+
+#: Up to this containerConcurrency a pod is filled before the next is used (Knative: 3).
+FIRST_AVAILABLE_UP_TO: Final = 3
+
+_Random = Callable[[], float]
+
+
+class Row(NamedTuple):
+    """One policy.
+
+    Attributes:
+        make: returns a new policy. Its arguments are the default policy of the revision, for
+            requests about which this policy has nothing to say, and a source of numbers in [0, 1).
+        wants_key: whether it picks by a part of the request, so that it needs a ``HashKey``.
+    """
+
+    make: Callable[[Policy, _Random], Policy]
+    wants_key: bool = False
+
+
+#: Every policy that a revision can have.
+POLICIES: Final[Mapping[str, Row]] = {
+    "first-available": Row(lambda default, random: FirstAvailable()),
+    "round-robin": Row(lambda default, random: RoundRobin()),
+    "random-choice-2": Row(lambda default, random: RandomChoice2(random)),
+}
+#: No policy that Knative has asks another one.
+_UNUSED: Final = FirstAvailable()
+
+
+def policy_name(revision: Revision) -> str:
+    """Return the name of a revision's policy: as annotated, else as Knative chooses it."""
+    return revision.policies.load_balancing or _default_name(revision.container_concurrency)
+
+
+def policy_for(revision: Revision, random: _Random) -> Policy:
+    """Return a new policy for a revision.
+
+    Arguments:
+        random: returns numbers in [0, 1).
+    """
+    default_name, name = _default_name(revision.container_concurrency), policy_name(revision)
+    default = POLICIES[default_name].make(_UNUSED, random)
+    return default if name == default_name else POLICIES[name].make(default, random)
+
+
+def header_for(revision: Revision) -> bytes:
+    """Return the header field whose value a revision's policy wants of each request, else b""."""
+    key = revision.policies.hash_key
+    wanted = key is not None and POLICIES[policy_name(revision)].wants_key
+    return key.header if key is not None and wanted else b""
+
+
+def _default_name(container_concurrency: int) -> str:
+    if container_concurrency == 0:
+        return "random-choice-2"
+    return "first-available" if container_concurrency <= FIRST_AVAILABLE_UP_TO else "round-robin"
