@@ -42,7 +42,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator": frozenset(),
     "activator.build": frozenset({"activator"}),
     "activator.process": frozenset(),
-    "activator.objects": frozenset(),
+    "activator.objects": frozenset({"throttler"}),
     "activator.settings": frozenset(),
     "activator.records": frozenset({"throttler"}),
     "activator.tls": frozenset({"activator.settings"}),

@@ -7,14 +7,13 @@ the readiness rules of pkg/activator/net/revision_backends.go.
 
 from __future__ import annotations
 
-from activator.discovery import policies
-from activator.discovery.fields import Field, identify, root
 from activator.knative.labels import (
     CONFIGURATION_LABEL,
     FULL_DUPLEX_ANNOTATION,
     SERVICE_LABEL,
 )
 from activator.knative.probes import QUEUE_PROXY
+from activator.objects import policies
 from activator.objects.fields import Field, identify, root
 from throttler.model import AppProtocol, ReadinessRule, Revision, RevisionID
 

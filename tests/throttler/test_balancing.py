@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -63,7 +63,7 @@ class Witness:
     """Records what a policy is told; see ``witnessed``."""
 
     def __init__(self) -> None:
-        Policy.__init__(self, follows=True)
+        Policy.__init__(cast(Any, self), follows=True)
         self.loads: list[tuple[int, int, bool]] = []
         self.ends: list[tuple[int, Outcome, float, float]] = []
 

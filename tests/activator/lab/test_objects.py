@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from activator.discovery import endpoints, revisions
+from activator.discovery import endpoints
 from activator.discovery.destinations import PrivateEndpoints
+from activator.knative import revisions
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from throttler.model import AppProtocol, Dest, RevisionID
 

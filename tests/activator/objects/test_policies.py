@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activator.discovery.fields import ManifestError
 
-from activator.discovery import revisions
 from activator.discovery.inventory import Inventory
 from activator.discovery.rejections import Rejection
+from activator.knative import revisions
+from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, RecordingSink, revision
 from throttler.balancing import POLICIES
 from throttler.model import HashKey, Policies
@@ -81,7 +81,7 @@ def test_a_policy_that_wants_a_key_is_wrong_without(name: str) -> None:
 
 def test_annotations_are_followed_and_a_wrong_one_leaves_the_last_good_state() -> None:
     sink, rejections = RecordingSink(), list[Rejection]()
-    inventory = Inventory(sink, rejections.append)
+    inventory = Inventory(sink, sink, report=rejections.append)
     inventory.apply(annotated("1", load_balancing="round-robin"))
     assert sink.revisions[A].policies == Policies("round-robin")
     inventory.apply(annotated("2", load_balancing="first-available"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from activator.discovery.fields import Field
+from activator.objects.fields import Field
 from throttler.balancing import POLICIES
 from throttler.model import NO_POLICIES, HashKey, Policies
 
