@@ -36,6 +36,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "throttler.forecast",
     "throttler.health",
     "throttler.lb_policy",
+    "throttler.least_loaded",
     "throttler.mesh",
     "throttler.model",
     "throttler.outliers",

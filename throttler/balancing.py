@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
+from throttler.least_loaded import LeastLoaded
 from throttler.model import Revision
 
 #: Up to this containerConcurrency a pod is filled before the next is used (Knative: 3).
@@ -36,6 +37,7 @@ POLICIES: Final[Mapping[str, Row]] = {
     "first-available": Row(lambda default, random: FirstAvailable()),
     "round-robin": Row(lambda default, random: RoundRobin()),
     "random-choice-2": Row(lambda default, random: RandomChoice2(random)),
+    "least-loaded": Row(lambda default, random: LeastLoaded()),
 }
 #: No policy that Knative has asks another one.
 _UNUSED: Final = FirstAvailable()

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from tests.throttler.world import HTTP1, OWNER, Many, One, addresses, dests, revision
-from throttler.model import RevisionID
+from throttler.balancing import POLICIES
+from throttler.model import HashKey, Policies, RevisionID
 from throttler.throttler import Limits
 from throttler.ticket import Ticket
 
@@ -96,16 +98,23 @@ def test_to_leave_the_queue_costs_the_same_whatever_its_length(which: int) -> No
     assert cost_of_leaving(10_000, which) <= cost_of_leaving(10, which) + FEW
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("container_concurrency", [0, 1, 10])
 def test_a_request_that_need_not_wait_costs_the_same_with_two_and_with_a_thousand_pods(
-    container_concurrency: int,
+    container_concurrency: int, policy: str
 ) -> None:
+    policies = Policies(policy, HashKey(b"x-user"))
+    spec = replace(revision(container_concurrency), policies=policies)
+
     def cost(pods: int) -> int:
         one = One(container_concurrency)
+        one.throttler.set_revision(spec, one.now)
         one.healthy(addresses(pods))
+        keys = iter(range(1000))
 
         def serve() -> None:
             ticket = Ticket(OWNER, 60.0)
+            ticket.key = b"%d" % next(keys)
             one.throttler.admit(ticket, 0.0)
             one.throttler.release(ticket, 0.0)
 

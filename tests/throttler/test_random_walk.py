@@ -8,6 +8,7 @@ fails prints its shortest form.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,10 +19,20 @@ from throttler import budget as budget_module
 from throttler import pod as pod_module
 from throttler import roster as roster_module
 from throttler import silence as silence_module
+from throttler.balancing import POLICIES, policy_name
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.health import PodState
-from throttler.model import AppProtocol, Dest, MeshMode, ReadinessRule, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Dest,
+    HashKey,
+    MeshMode,
+    Policies,
+    ReadinessRule,
+    Revision,
+    RevisionID,
+)
 from throttler.pod import PodTracker
 from throttler.reason import Reason, waiting_reason
 from throttler.revision import RevisionThrottler
@@ -41,6 +52,8 @@ PLACES = [
 SMALL_RESERVE = 3
 CONCURRENCIES = (0, 1, 3, 10)
 READINESS = (ReadinessRule.EXEC_READINESS_PROBE, ReadinessRule.PROBE)
+#: As by containerConcurrency, and every policy.
+BALANCING = ("", *POLICIES)
 TIMEOUTS = (0.05, 0.5, 2.0, 30.0)
 ENDS = {"released", "timed-out", "cancelled", "rejected"}
 #: A slow start from 64 to 65,536 would need as many requests.
@@ -154,6 +167,7 @@ class Walk:
         self.gone: set[PodTracker] = set()
         self.ended: dict[Ticket, int] = {}
         self.via_service = 0
+        self.picked: Counter[str] = Counter()
         self.silent = 0
         self.kept_off = 0  # how often only one proof prevented the ClusterIP
         self.told: set[str] = set()
@@ -177,6 +191,7 @@ class Walk:
         rev = self.known[id]
         assert self.throttler.find(*id) is rev.real
         ticket = self.tickets.make(self.now + TIMEOUTS[b % 4], b % 7 * 5)
+        ticket.key = b"%d" % (b // 28 % 5)
         full = self.full(rev, ticket.size)
         room = self.with_room(rev)
         pod, refused = None, ""
@@ -569,6 +584,7 @@ class Walk:
             container_concurrency=CONCURRENCIES[b // 2 % 4],
             protocol=AppProtocol.H2C if b // 8 % 8 == 0 else AppProtocol.HTTP1,
             readiness=READINESS[b // 64 % 4 != 0],
+            policies=Policies(BALANCING[b // 256 % len(BALANCING)], HashKey(b"x-user")),
         )
         changes = self.throttler.set_revision(spec, self.now)
         real = self.throttler.find(*id)
@@ -850,8 +866,12 @@ class Walk:
             room = [p for p in room if p is not failed] or room
         preferred = [p for p in room if p in rev.slice()] or room
         assert pod in preferred, f"{ticket} borrows {pod} beside {preferred}"
-        if 1 <= rev.spec.container_concurrency <= 3:
+        policy = policy_name(rev.spec)
+        if policy == "first-available":
             assert pod is preferred[0]
+        if policy == "least-loaded":
+            assert len(pod.has) == min(len(p.has) for p in preferred)
+        self.picked[policy] += 1
         self.via_service += pod.is_service
         if not pod.has:
             pod.busy_since = self.now
@@ -1074,7 +1094,7 @@ WEIGHTS = {
 def random_steps(seed: int, count: int) -> list[Step]:
     chance = random.Random(seed)
     names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)
-    start = [("revise", 0, chance.randrange(256)), ("revise", 1, chance.randrange(256))]
+    start = [("revise", n, chance.randrange(1 << 16)) for n in (0, 1)]
     return start + [(n, chance.randrange(1 << 16), chance.randrange(1 << 16)) for n in names]
 
 
@@ -1137,6 +1157,7 @@ def test_the_walks_go_where_it_matters() -> None:
     """Else they would agree on nothing much."""
     paths: set[tuple[str, ...]] = set()
     told: set[str] = set()
+    picked: Counter[str] = Counter()
     gone = via_service = kept_off = silent = taken_out = taken_away = panicked = shed = 0
     for seed in range(30):
         walk = take(seed, random_steps(seed, 300))
@@ -1146,6 +1167,7 @@ def test_the_walks_go_where_it_matters() -> None:
         kept_off += walk.kept_off
         silent += walk.silent
         told |= walk.told
+        picked += walk.picked
         taken_out += walk.taken_out
         taken_away += walk.taken_away
         panicked += walk.panicked
@@ -1158,6 +1180,7 @@ def test_the_walks_go_where_it_matters() -> None:
     assert ("new", "assigned", "queued", "assigned", "released") in paths
     assert ("new", "assigned", "timed-out") in paths
     assert told == {reason.value for reason in list(Reason)[:6]}
+    assert all(picked[policy] > 100 for policy in POLICIES), picked
     assert gone > 100
     assert via_service > 15, via_service
     assert kept_off > 30, kept_off
