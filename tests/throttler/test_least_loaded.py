@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from throttler.ticket import Ticket
 POLICIES = Policies("least-loaded")
 
 
-def world(pods: int, container_concurrency: int = 10, **more: bool) -> tuple[One, list[PodTracker]]:
+def world(pods: int, container_concurrency: int = 10, **more: Any) -> tuple[One, list[PodTracker]]:
     one = One(container_concurrency, **more)
     one.throttler.set_revision(replace(revision(container_concurrency), policies=POLICIES), one.now)
     return one, one.healthy(addresses(pods))
