@@ -13,6 +13,7 @@ from typing import Any
 
 from activator.lab.objects import private_endpoints, revision, write_object
 from tests.e2e.knative import Pod
+from tests.ports import hold, port_of
 from tests.process import ANY_PORTS, Activator, activator
 
 
@@ -81,6 +82,8 @@ class App:
             file.unlink()
         self.gate.set()
         await asyncio.gather(*(pod.end() for pod in self.pods))
+        for pod in self.pods:
+            pod.release()
 
 
 class Site:
@@ -98,7 +101,7 @@ class Site:
         self.activator: Activator
         self.url = ""
         self._stack = AsyncExitStack()
-        self._admin_port = 0
+        self._held = hold()  # the admin port, while the activator is not there
 
     async def __aenter__(self) -> Site:
         await self.start()
@@ -106,16 +109,17 @@ class Site:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
+        self._held.close()
 
     async def start(self) -> None:
-        """Start the activator, on the admin port of the last time if there was one."""
+        """Start the activator, always on the same admin port."""
         running = activator(
             *("local", "--manifests", str(self.manifests), *ANY_PORTS),
-            *("--admin-port", str(self._admin_port)),
+            *("--admin-port", str(port_of(self._held))),
         )
         self.activator = await self._stack.enter_async_context(running)
-        host, self._admin_port = await self.activator.address("admin")
-        self.url = f"http://{host}:{self._admin_port}/"
+        host, port = await self.activator.address("admin")
+        self.url = f"http://{host}:{port}/"
 
     async def stop(self) -> None:
         """Kill it."""

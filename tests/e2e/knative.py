@@ -82,11 +82,19 @@ class Pod(SamplePod):
         held: requests in the pod at present, by their ``x-asked`` field.
         most: the most that there were at a time.
         port: where it listens, 0 before.
+
+    Its port is held until ``release``: an activator may probe it for long after its end, and must
+    not find a pod of another test there.
     """
 
     def __init__(self, name: str, gate: asyncio.Event, quiet_period: float = 0.3) -> None:
         # Its own slots are off: how many come at a time is the activators' to keep.
-        options = PodOptions(name, "127.0.0.1", 0, quiet_period=quiet_period, tell_requests=True)
+        self._held = hold()
+        options = PodOptions(
+            *(name, "127.0.0.1", port_of(self._held)),
+            quiet_period=quiet_period,
+            tell_requests=True,
+        )
         super().__init__(options, self._note)
         self._gate = gate
         self.held: Counter[str] = Counter()
@@ -108,6 +116,10 @@ class Pod(SamplePod):
         if self._running is not None:
             await asyncio.wait([self._running])  # which goes on if the caller does not
             self._running.result()
+
+    def release(self) -> None:
+        """Give its port to others."""
+        self._held.close()
 
     async def told(self, what: str) -> None:
         """Wait until it has told of an event."""
@@ -172,6 +184,8 @@ class Deployment:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(pod.end() for pod in self.every))
+        for pod in self.every:
+            pod.release()
 
     def reached_by(self, ips: list[str]) -> None:
         """Have these activators stand in front of the revision: its public Endpoints."""
