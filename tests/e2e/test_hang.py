@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from activator.lab.client import Reply
 from tests.e2e.world import Pod, World
-from tests.process import until
+from tests.process import PATIENCE, until
 
 pytestmark = pytest.mark.e2e
 
@@ -24,7 +25,9 @@ async def test_a_pod_that_hangs_gets_nothing_new_until_it_goes_on(tmp_path: Path
         held = await _give_both_a_request(world, stuck, well)
 
         stuck.process.send_signal(signal.SIGSTOP)
+        give_up = monotonic() + PATIENCE
         while (await world.seen(stuck))["decision"] == "use":
+            assert monotonic() < give_up, "the pod that hangs is used"
             held.append(asyncio.ensure_future(world.fetch()))
             await asyncio.wait(held[-1:], timeout=0.2)  # a load that the other pod serves
         replies = [await world.fetch() for _ in range(20)]

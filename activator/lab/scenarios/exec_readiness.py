@@ -8,7 +8,7 @@ from activator.lab.scenario import Scenario
 from activator.lab.stage import QUICK, Stage
 from activator.lab.staged import View
 
-TIMEOUT = 1
+TIMEOUT = 3
 
 
 async def script(stage: Stage) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from activator.lab.checks import Container, Probes
 from activator.lab.kubelet import Step
 from activator.lab.load import Load
@@ -12,8 +14,6 @@ from activator.lab.staged import StagePod, View
 #: Ten times as fast as in the cluster: checks 5 s apart, 30 s of grace and one for the start.
 PROBES = Probes(0.5, liveness=Container.WHOLE, restart_after=3.1)
 CONCURRENCY = 10
-#: No answer may have waited for a dead pod longer than this, in seconds.
-SOON = 2.0
 
 
 async def script(stage: Stage) -> None:
@@ -25,6 +25,7 @@ async def script(stage: Stage) -> None:
         await pod.until("answered")
         await pod.switch("Live", "its liveness probe begins to fail")
         await pod.until("killing")
+        died = time.monotonic()
         view = await app.until_view(
             f"{pod.name} is ready for Kubernetes, fails our own probe, and waits",
             lambda view: _is_doubted(_of(view, pod)),
@@ -35,11 +36,12 @@ async def script(stage: Stage) -> None:
         stage.expect("Kubernetes lists it as ready all the while", pod.listed_ready)
         pod.let(Step.RESTART)
         await pod.until("restarted")
+        dead = time.monotonic() - died
         seen = pod.count("answered")
         await pod.until("ready", 2)
         await app.until_view(f"uses {pod.name} again", lambda view: _of(view, pod)["usable"])
         await pod.until("answered", seen + 3)
-    _check_load(stage, load)
+    _check_load(stage, load, dead)
 
 
 def _of(view: View, pod: StagePod) -> View:
@@ -52,11 +54,13 @@ def _is_doubted(pod: View) -> bool:
     return said == ["ready", "failed", "wait", "probe-failed"]
 
 
-def _check_load(stage: Stage, load: Load) -> None:
+def _check_load(stage: Stage, load: Load, dead: float) -> None:
+    """Check that no request waited for the pod, which was dead for so many seconds."""
     gets = load.statuses("GET")
     stage.expect("each request is answered 200", set(gets) == {200}, gets)
     slowest = max(reply.took for reply in load.replies["GET"])
-    stage.expect(f"and none waits for {SOON:g} s", slowest < SOON, f"{slowest:.2f} s")
+    soon = dead / 2
+    stage.expect(f"and none waits for {soon:.1f} s", slowest < soon, f"{slowest:.2f} s")
 
 
 SCENARIO = Scenario(

@@ -25,6 +25,7 @@ import respx
 from activator.console.client import NotKnown
 from activator.console.commands import Explain, Status, run
 from activator.console.responses import UnexpectedAnswer
+from tests.ports import hold, port_of
 
 ROOT = Path(__file__).parents[3]
 URL = "http://127.0.0.1:18080"
@@ -153,7 +154,8 @@ class Server:
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.answer = answer
-        self.port = 0
+        self.held = hold()
+        self.port = port_of(self.held)
         self.start()
 
     def start(self) -> None:
@@ -170,9 +172,8 @@ class Server:
             def log_message(self, *arguments: object) -> None:
                 pass
 
-        # Its sockets' SO_REUSEADDR lets it listen where it did a moment ago.
+        # Its sockets' SO_REUSEADDR lets it listen on the port that is held.
         self._http = HTTPServer(("127.0.0.1", self.port), Handler)
-        self.port = self._http.server_port
         self._thread = Thread(target=self._http.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -187,6 +188,7 @@ def server():
     made = Server(HELLO)
     yield made
     made.stop()
+    made.held.close()
 
 
 #: A shell without job control starts what it puts into the background with SIGINT ignored, and that
