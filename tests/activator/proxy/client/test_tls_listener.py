@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import socket
@@ -39,6 +40,12 @@ async def silent(world: TlsWorld, count: int) -> list[Client]:
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def files_in_use() -> int:
+    """Return how many files are open, less those of earlier tests that nobody uses any more."""
+    gc.collect()
+    return open_files()
 
 
 async def test_a_silent_client_is_counted_and_given_up_in_time(world, monkeypatch):
@@ -172,7 +179,7 @@ async def test_handshakes_that_fail_leave_nothing_and_log_nothing(world, caplog,
     assert (await world.ask()).status == 200
     await until(lambda: not world.proxy.connections)
     await turns(20)
-    before = open_files()
+    before = files_in_use()
     clients = [connect(world) for _ in range(50)]
     for sock in clients:
         fail(sock)
@@ -180,7 +187,7 @@ async def test_handshakes_that_fail_leave_nothing_and_log_nothing(world, caplog,
     for sock in clients:
         sock.close()
     await until(lambda: not world.proxy.handshakes)
-    await until(lambda: open_files() == before)
+    await until(lambda: open_files() <= before)
     assert not caplog.messages
     assert not world.proxy.connections
     assert (await world.ask()).status == 200
@@ -201,26 +208,26 @@ def is_open(sock: socket.socket) -> bool:
 
 async def test_clients_that_do_not_trust_us_leave_nothing_and_log_nothing(world, caplog):
     stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    before = open_files()
+    before = files_in_use()
     for _ in range(5):
         with pytest.raises(ssl.SSLCertVerificationError):
             await world.loop.create_connection(
                 Client, "127.0.0.1", world.port, ssl=stranger, server_hostname="localhost"
             )
     await until(lambda: not world.proxy.handshakes)
-    await until(lambda: open_files() == before)
+    await until(lambda: open_files() <= before)
     assert not caplog.messages
     assert not world.proxy.connections
 
 
 async def test_handshakes_that_are_cancelled_close_their_connections(world):
     clients = await silent(world, 3)
-    before = open_files()
+    before = files_in_use()
     await world.proxy.arrivals.close()
     for client in clients:
         await client.ended()
         client.abort()
-    await until(lambda: open_files() == before - 6)
+    await until(lambda: open_files() <= before - 6)
 
 
 @contextmanager
