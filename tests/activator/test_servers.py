@@ -200,7 +200,7 @@ async def test_many_clients_of_another_process_each_get_their_answer_over_tls(
             if process.returncode is None:
                 process.kill()
         assert said == b"\n"
-        await until(lambda: open_files() == before)
+        await until(lambda: open_files() <= before)
 
 
 async def test_clients_that_never_begin_tls_take_no_place_from_other_ports(tmp_path: Path) -> None:
