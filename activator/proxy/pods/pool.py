@@ -172,8 +172,9 @@ class Pool(Home):
                 self.became_idle()
 
     def became_idle(self) -> None:
-        """See Home."""
-        self.resources.with_idle(self)
+        """See Home. A pool that is gone closes what becomes idle."""
+        if not self.gone:
+            self.resources.with_idle(self)
 
     # -- both -----------------------------------------------------------------------------------
 
@@ -243,6 +244,7 @@ class Pool(Home):
         self.gone = True
         self.retire_shared()
         self.close_idle()
+        self.resources.forget(self)
 
 
 def _idle_since(connection: Http2Pod) -> float:

@@ -100,6 +100,11 @@ class Resources:
         pool.may_have_idle = True
         self._with_idle[pool] = None
 
+    def forget(self, pool: IdlePool) -> None:
+        """Search a pool no more: it keeps no connection."""
+        pool.may_have_idle = False
+        self._with_idle.pop(pool, None)
+
     def close_one_idle(self) -> bool:
         """Close a connection that is idle, each time of another pod; return whether there is one.
 

@@ -18,7 +18,8 @@ import pytest
 from tests.activator.proxy.client.test_http2 import BEGIN, asked
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.test_leaving import reset
-from tests.activator.proxy.world import World, ok, request, until
+from tests.activator.proxy.world import NAME, NAMESPACE, World, ok, request, until
+from throttler.model import AppProtocol, Dest, Dests, RevisionID
 
 OURS = ("activator.", "throttler.")
 #: More than the timers keep of connections that have ended.
@@ -40,6 +41,14 @@ def no_garbage() -> Iterator[None]:
         gc.garbage.clear()
         gc.enable()
     assert {name: times for name, times in found.items() if name.startswith(OURS)} == {}
+
+
+def ours(world: World) -> Counter[str]:
+    """Count our objects by their types."""
+    world.driver.look_for_silence()  # each second it forgets pods without requests
+    gc.collect()
+    found = Counter(f"{type(each).__module__}.{type(each).__name__}" for each in gc.get_objects())
+    return Counter({name: count for name, count in found.items() if name.startswith(OURS)})
 
 
 def connect(world: World) -> socket.socket:
@@ -158,3 +167,102 @@ async def test_requests_of_a_connection_of_http2_are_freed(http2: Http2World) ->
                 client.send(asked(2 * number + 3))
                 await until_received(client, b"hello")
             await http2.world.idle()
+
+
+def replace_pod(world: World, address: str, number: int, protocol: AppProtocol) -> None:
+    """List another pod at the address of the present one."""
+    dests = Dests(frozenset([Dest(address, f"uid {number}")]))
+    world.driver.set_dests(RevisionID(NAMESPACE, NAME), {protocol: dests})
+
+
+async def nothing_stays(world: World, turn: Callable[[int], Awaitable[None]]) -> None:
+    """Check that turns leave no objects of ours behind, neither referred to nor in cycles."""
+    for number in range(TURNS // 2):
+        await turn(number)
+    before = ours(world)
+    for number in range(TURNS, 2 * TURNS):
+        await turn(number)
+    grown = ours(world) - before
+    assert {name: count for name, count in grown.items() if count >= TURNS // 2} == {}
+
+
+async def test_nothing_stays_of_pods_that_are_gone(world: World) -> None:
+    pod = await world.serving()
+    world.healthy = lambda _: True
+
+    async def turn(number: int) -> None:
+        replace_pod(world, pod.dest.address, number, AppProtocol.HTTP1)
+        await asks(world)
+
+    await nothing_stays(world, turn)
+
+
+async def test_nothing_stays_of_http2_pods_that_are_gone(http2: Http2World) -> None:
+    pod = await http2.serving()
+
+    async def turn(number: int) -> None:
+        replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+        with connect(http2.world) as client:
+            client.send(BEGIN + asked(1))
+            await until_received(client, b"hello")
+        pod.connections.clear()
+
+    await nothing_stays(http2.world, turn)
+
+
+async def test_nothing_stays_of_http2_pods_that_go_while_streams_are_open(
+    http2: Http2World,
+) -> None:
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+
+    async def turn(number: int) -> None:
+        with connect(http2.world) as client:
+            client.send(BEGIN + asked(1))
+            await until(lambda: pod.requests)
+            replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+            reset(client)
+            await gone(http2.world)
+        pod.connections.clear()
+
+    await nothing_stays(http2.world, turn)
+
+
+async def test_nothing_stays_of_http2_pods_that_go_and_break_their_streams(
+    http2: Http2World,
+) -> None:
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+
+    async def turn(number: int) -> None:
+        with connect(http2.world) as client:
+            before = len(pod.requests)
+            client.send(BEGIN + asked(1))
+            await until(lambda: len(pod.requests) == before + 1)
+            replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+            for peer in pod.connections:
+                peer.transport.abort()
+            await until(
+                lambda: len(pod.requests) == before + 2, "the pod behind it gets the request"
+            )
+            reset(client)
+            await gone(http2.world)
+
+    await nothing_stays(http2.world, turn)
+
+
+async def test_nothing_stays_of_http2_pods_that_go_before_they_are_connected(
+    http2: Http2World,
+) -> None:
+    pod = await http2.serving()
+
+    async def turn(number: int) -> None:
+        with connect(http2.world) as client:
+            client.send(BEGIN + asked(1))
+            await until(lambda: "in flight" in http2.world.busy)
+            replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+            reset(client)
+            await gone(http2.world)
+        await until(lambda: not http2.world.pools.connections)
+
+    await nothing_stays(http2.world, turn)
