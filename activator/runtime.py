@@ -28,6 +28,7 @@ from activator.knative.configmaps.following import ConfigMapError
 from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import ObservabilityConfig
 from activator.knative.configmaps.process_log import LoggingConfig
+from activator.knative.names import CERTIFICATE_SECRET
 from activator.knative.system_objects import SystemObjects
 from activator.probing.prober import PodProber
 from activator.process import logs
@@ -46,7 +47,7 @@ from activator.telemetry.concurrency import ReportedConcurrency
 from activator.telemetry.metrics import Metrics
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.request_log import RequestLog, compiled
-from activator.tls.internal_encryption import SECRET, InternalTls, InternalTlsError
+from activator.tls.internal_encryption import InternalTls, InternalTlsError
 from throttler import silence
 from throttler.throttler import Limits, Throttler
 
@@ -125,7 +126,7 @@ class Runtime:
         self.internal_tls = self._make_internal_tls()
         self.system_objects = SystemObjects(
             self.cluster.listeners,
-            {SECRET: self.internal_tls.set_secret},
+            {CERTIFICATE_SECRET: self.internal_tls.set_secret},
             self.internal_tls.set_bundles,
         )
         self.started_at = self.driver.clock()
@@ -342,7 +343,7 @@ class Runtime:
 
     async def _start_internal_tls(self, source: Source) -> None:
         """Have requests go over TLS from here on; the data ports are still closed."""
-        await source.follow_secret(SECRET)
+        await source.follow_secret(CERTIFICATE_SECRET)
         try:
             self.internal_tls.start()
         except InternalTlsError as error:

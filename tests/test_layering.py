@@ -45,7 +45,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "activator.objects": frozenset({"throttler"}),
     "activator.settings": frozenset(),
     "activator.records": frozenset({"throttler"}),
-    "activator.tls": frozenset({"activator.settings"}),
+    "activator.tls": frozenset({"activator.knative", "activator.settings"}),
     "activator.knative": frozenset(
         {"throttler", "activator.objects", "activator.process", "activator.settings"}
     ),
@@ -171,6 +171,27 @@ QUARANTINE: Final[dict[str, tuple[frozenset[str], str]]] = {
         "the stat stream, and the sample application's echo",
     ),
     "yaml": (frozenset({"activator/discovery/documents.py"}), "one place for hostile files"),
+}
+
+#: Knative's words, as they occur in string constants: labels and API groups, control fields, user
+#: agents of probes, metric names.
+KNATIVE: Final = re.compile(
+    r"knative\.dev|\bk-(?:kubelet|network|original|passthrough|proxy)-"
+    r"|knative-(?:activator|autoscaling|ingress)-|knative-serving-(?:namespace|revision)"
+    r"|queue-proxy|kube-probe|-private\b|routing-serving-certs|\bkn_",
+    re.IGNORECASE,
+)
+
+#: Files outside ``activator/knative/`` with Knative's words, and why. May only shrink.
+KNATIVE_ELSEWHERE: Final[dict[str, str]] = {
+    "activator/cli.py": "help for people",
+    "activator/console/advice.py": "commands of kubectl, for people",
+    "activator/process/log_lines.py": "keys of a log line; process knows nothing of ours",
+    "activator/settings/config.py": "help for people",
+    "activator/telemetry/collection.py": "labels of metrics, for Knative's dashboards",
+    "activator/telemetry/families.py": "the table of metrics, for Knative's dashboards",
+    "activator/telemetry/otlp_metrics.py": "the prefix of those metrics",
+    "throttler/rule.py": "sentences for people",
 }
 
 #: What would give the throttler a clock, luck, or the outside world.
@@ -376,6 +397,34 @@ def test_lab_is_imported_in_use_alone() -> None:
     ]
     assert {name for name, _ in found} <= {"activator/app.py", "activator/cli.py"}
     assert all(each.lazy for _, each in found)
+
+
+# Who knows Knative.
+
+
+def knows_knative(path: Path) -> bool:
+    """Return whether a string constant of a file holds Knative's words; docstrings do not count."""
+    tree = tree_of(path)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = (
+        node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str | bytes)
+        and id(node) not in prose
+    )
+    return any(map(KNATIVE.search, texts))
+
+
+def test_knatives_words_are_in_one_room() -> None:
+    """The lab plays Knative's other parts, and imports nothing of ours."""
+    elsewhere = {
+        relative(path)
+        for path in sources()
+        if part_of(module_of(path)) not in ("activator.knative", "activator.lab")
+        and knows_knative(path)
+    }
+    assert elsewhere == set(KNATIVE_ELSEWHERE)
 
 
 # What the throttler may not have.

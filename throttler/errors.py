@@ -35,7 +35,7 @@ class RevisionNotFound(ActivatorError):
     status: ClassVar[int] = 404
 
     def __init__(self, name: str, namespace: str = "") -> None:
-        super().__init__(f'revision.serving.knative.dev "{name}" not found')
+        super().__init__(f'revision "{name}" not found')
         self.name = name
         self.namespace = namespace
 

@@ -52,7 +52,7 @@ def resources(
     )
     endpoints = Resource("Endpoints", "/api/v1/endpoints", _OF_KNATIVE)
     return (
-        Resource("Revision", REVISIONS_PATH),
+        Resource("Revision", REVISIONS_PATH, if_missing="is Knative Serving installed?"),
         Resource("Service", "/api/v1/services"),
         *((endpoints,) if source is not EndpointsSource.SLICES else ()),
         *((slices,) if source is not EndpointsSource.ENDPOINTS else ()),

@@ -26,12 +26,14 @@ class Resource(NamedTuple):
         path: where the server lists them.
         selector: query parameters that choose among them, of lists and watches alike.
         optional: whether the rest goes on without it where it cannot be read.
+        if_missing: a question for people where the server does not have the kind.
     """
 
     kind: str
     path: str
     selector: Mapping[str, str] = MappingProxyType({})
     optional: bool = False
+    if_missing: str = ""
 
 
 async def pages(

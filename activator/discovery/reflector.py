@@ -273,7 +273,7 @@ class Reflector:
         if status == _HTTP_FORBIDDEN:
             return f" (is a role that allows list and watch of {name} bound to our account?)"
         if status == _HTTP_NOT_FOUND:
-            return " (is Knative Serving installed?)" if name == "revisions" else ""
+            return f" ({self.resource.if_missing})" if self.resource.if_missing else ""
         return ""
 
     # --- list ---------------------------------------------------------------------------------

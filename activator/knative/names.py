@@ -1,4 +1,4 @@
-"""Names that follow from others: of objects, and of versions of HTTP.
+"""Names of Knative's objects, and of versions of HTTP.
 
 Knows text alone. Knative's counterpart: knative.dev/pkg/kmeta/names.go.
 """
@@ -6,10 +6,18 @@ Knows text alone. Knative's counterpart: knative.dev/pkg/kmeta/names.go.
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 #: A DNS label's longest (RFC 1123 section 2.1).
 _LONGEST = 63
 _PRIVATE = "-private"
+
+#: The Secret with the certificate of internal encryption.
+CERTIFICATE_SECRET: Final = "routing-serving-certs"
+#: A name in the certificate of each pod, and the name that a handshake with a pod asks for.
+DATA_PLANE: Final = "data-plane.knative.dev"
+#: OpenTelemetry's scope of the activator's own metrics.
+METRIC_SCOPE: Final = "knative.dev/serving/pkg/activator"
 
 
 def private_service(revision: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from activator.knative.names import METRIC_SCOPE
 from activator.records.counters import DURATION_BOUNDS, LAG_BOUNDS, SIZE_BOUNDS, WAIT_BOUNDS
 
 
@@ -59,7 +60,7 @@ HTTP = (
 SERVER = (*SERVICE, *HTTP, *SCOPE)
 CLIENT = (*SERVICE, *HTTP, "server_port", *SCOPE)
 
-ACTIVATOR_SCOPE = "knative.dev/serving/pkg/activator"
+ACTIVATOR_SCOPE = METRIC_SCOPE
 HTTP_SCOPE = "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 
 _G, _C, _H = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM

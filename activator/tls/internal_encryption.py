@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from activator.knative.names import CERTIFICATE_SECRET, DATA_PLANE
 from activator.settings.tls_parameters import TlsParameterError, TlsParameters
 from activator.tls.certificates import (
     CertificateError,
@@ -24,10 +25,7 @@ from activator.tls.negotiated import HTTP1, HTTP2
 
 logger = logging.getLogger(__name__)
 
-SECRET: Final = "routing-serving-certs"
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
-#: What each pod's certificate is valid for, and which host we ask for.
-DATA_PLANE: Final = "data-plane.knative.dev"
 #: Ports of pods and of their Services (pkg/networking/constants.go).
 POD_PORT: Final = 8112
 SERVICE_PORT: Final = 443
@@ -97,7 +95,7 @@ class InternalTls:
     def __init__(self, parameters: TlsParameters, namespace: str) -> None:
         self._parameters = parameters
         self._namespace = namespace
-        self._secret_name = f"Secret {namespace}/{SECRET}"
+        self._secret_name = f"Secret {namespace}/{CERTIFICATE_SECRET}"
         self.pods = PodTls()
         self.on_withdrawn: Callable[[], None] = lambda: None
         self.started = False
@@ -116,9 +114,10 @@ class InternalTls:
             raise InternalTlsError(
                 f"{self._secret_name} is missing: system-internal-tls is enabled in "
                 f"config-network, which needs it for port 8112. Knative's controller makes it "
-                f"where cert-manager is installed; by hand: kubectl create secret generic {SECRET} "
-                f"-n {self._namespace} --from-file=tls.crt=FILE --from-file=tls.key=FILE "
-                f"--from-file=ca.crt=FILE, the last by which pods are verified"
+                f"where cert-manager is installed; by hand: kubectl create secret generic "
+                f"{CERTIFICATE_SECRET} -n {self._namespace} --from-file=tls.crt=FILE "
+                f"--from-file=tls.key=FILE --from-file=ca.crt=FILE, the last by which pods are "
+                f"verified"
             )
         try:
             context = self._server_context()

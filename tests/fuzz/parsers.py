@@ -15,7 +15,7 @@ from activator.proxy.client.unfinished_heads import UnfinishedHeads
 from activator.proxy.exchange import crossing
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.observers import lines_to_send
-from activator.proxy.exchange.queue_proxy import claim_of, own_failure
+from activator.proxy.exchange.retry import claim_of, own_failure
 from activator.proxy.http2 import fields as http2_fields
 from activator.proxy.http2 import huffman, section
 from activator.proxy.http2.errors import ConnectionFault

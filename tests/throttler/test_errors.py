@@ -15,8 +15,8 @@ from throttler.errors import (
 @pytest.mark.parametrize(
     ("error", "status", "text"),
     [
-        (RevisionNotFound("hello"), 404, 'revision.serving.knative.dev "hello" not found'),
-        (RevisionNotFound(""), 404, 'revision.serving.knative.dev "" not found'),
+        (RevisionNotFound("hello"), 404, 'revision "hello" not found'),
+        (RevisionNotFound(""), 404, 'revision "" not found'),
         (RequestQueueFull("total-bytes"), 503, "pending request queue full"),
         (WaitTooLong(70.0, 60.0), 503, "expected wait exceeds the time-out"),
     ],

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import Final, cast, final
+from typing import cast, final
 
+from activator.knative.probes import KUBELET_AGENT
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.http1_home import Http1Home
 from activator.proxy.client.http1_reader import Http1Reader
@@ -40,9 +41,6 @@ from activator.proxy.message.version import HTTP_1_0
 from activator.proxy.transport import presence
 from activator.proxy.transport.unread import Peer
 from activator.tls import negotiated as agreed
-
-#: Occurs in the heads of kubelet's probes.
-_KUBELET: Final = b"kube-probe/"
 
 
 @final
@@ -175,7 +173,7 @@ class Http1Client(Http1Home):
         if request.has_body:
             reader.body = body_of(request)
         # Nearly no request is for us; these tests cost next to nothing.
-        if request.fields or base.turned_away or head.find(_KUBELET) >= 0:
+        if request.fields or base.turned_away or head.find(KUBELET_AGENT) >= 0:
             reply = self._own_reply(request)
             if reply is not None:
                 keep_alive = request.keep_alive and not base.turned_away

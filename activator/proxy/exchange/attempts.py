@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Final, Protocol, final
 
 from activator.driver import Driver
+from activator.knative.queue_proxy import DOUBTFUL, complaint
 from activator.proxy.exchange import own_replies, retry
 from activator.proxy.exchange.observers import Trace
-from activator.proxy.exchange.queue_proxy import DOUBTFUL, claim_of, complaint, own_failure
 from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.retry import Blame, Failure, Then
+from activator.proxy.exchange.retry import Blame, Failure, Then, claim_of, own_failure
 from activator.proxy.exchange.states import ANSWERING, DONE, State
 from activator.proxy.http2.errors import ErrorCode, name_of_code
 from activator.proxy.http2.fields import ResponseFields

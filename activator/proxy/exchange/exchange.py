@@ -12,12 +12,12 @@ from collections.abc import Callable
 from math import inf
 from typing import final
 
+from activator.knative.queue_proxy import DOUBTFUL
 from activator.proxy.exchange import outcome, own_replies, retry
 from activator.proxy.exchange.attempts import Attempts, pod_of
 from activator.proxy.exchange.crossing import Crossing, trailers_of
 from activator.proxy.exchange.lookup import find, key_of
 from activator.proxy.exchange.observers import Trace, begin_trace
-from activator.proxy.exchange.queue_proxy import DOUBTFUL
 from activator.proxy.exchange.request_body import NO_BODY, RequestBody
 from activator.proxy.exchange.retry import Failure
 from activator.proxy.exchange.services import Services

@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from activator.knative.control_fields import KUBELET_PROBE, NETWORK_HASH, NETWORK_PROBE
+from activator.knative.probes import AUTOSCALER, INGRESS, KUBELET_AGENT
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.message import replies
 from activator.proxy.message.request import Request
 
-_KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*kube-probe/")
+_KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGENT))
 
 
 def may_be_kubelet(block: bytes) -> bool:
     """Whether fields may be those of kubelet's probe: nearly none are."""
-    return block.find(b"kube-probe/") >= 0  # not `in`, see lookup._COMMA
+    return block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
 
 
 def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply | None:
@@ -29,15 +31,15 @@ def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply
     """
     fields = request.fields
     may_be = may_be_kubelet(request.section or request.lines)
-    if fields.get(b"k-kubelet-probe") or (may_be and _KUBELET.search(request.lines)):
+    if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):
         why = unhealthy()
         return replies.unhealthy(why) if why else replies.HEALTHY
-    probe = fields.get(b"k-network-probe", b"").rstrip(b" \t")
+    probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
     if not probe:
         wrong = contradiction(fields)
         return replies.refused(400, wrong) if wrong else None
-    if probe == b"probe":
-        return replies.network_probe(fields.get(b"k-network-hash", b"").rstrip(b" \t"))
-    if probe == b"activator":
+    if probe == INGRESS:
+        return replies.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
+    if probe == AUTOSCALER:
         return replies.ACTIVATOR_PROBE
     return replies.unexpected_probe(probe)

@@ -8,11 +8,15 @@ Go's transport (shouldRetryRequest), and the dialer of knative.dev/pkg/network/t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from activator.knative.queue_proxy import Claim, Fate, claim_in_http1, claim_in_http2, own_words
 from activator.proxy.exchange.request_body import RequestBody
+from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.request import IDEMPOTENT, Request
+from activator.proxy.message.response import Response
 
 #: How often one request is sent again after a pod may have seen it. What queue-proxy gives back
 #: untouched does not count, nor what a pod has not looked at: there the deadline is the bound.
@@ -73,7 +77,7 @@ class Rule(NamedTuple):
 #: REFUSED: the pod says of a stream of HTTP/2 that it has not looked at it (RFC 9113 section 8.7),
 #: so that any method may be sent again; a pod that ends does so, and is not to blame.
 #: REFUSED_STILL: the pod keeps refusing and responds to no request. Treated as UNTOUCHED.
-#: UNTOUCHED: queue-proxy says that its application had nothing of it (proxy.exchange.queue_proxy).
+#: UNTOUCHED: queue-proxy says that its application had nothing of it (knative.queue_proxy).
 #: APPLICATION_LOST: queue-proxy reports that its application dropped the request without a
 #: response. Like NEW_LOST, but behind queue-proxy; several in a row eject the pod.
 #: ANSWER_LOST: the response had begun, or the pod reset the stream: never sent again.
@@ -155,3 +159,27 @@ def may_be_lost(request: Request) -> bool:
     It may if it can certainly be sent again.
     """
     return request.method in IDEMPOTENT and not request.has_body and not request.upgrade
+
+
+def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | None:
+    """Return what of a response may be queue-proxy's own; None where it is not.
+
+    Arguments:
+        bodiless: whether it is to a HEAD.
+    """
+    status, length = response.status, response.length
+    if isinstance(response, ResponseFields):
+        return claim_in_http2(status, length, response.fields, bodiless=bodiless)
+    return claim_in_http1(status, length, response.block, bodiless=response.body is None)
+
+
+def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None:
+    """Return the failure that queue-proxy reports by its own words; None if it reports none.
+
+    Arguments:
+        payload: all of the body.
+    """
+    fate = own_words(claim, payload)
+    if fate is None:
+        return None
+    return Failure.UNTOUCHED if fate is Fate.UNTOUCHED else Failure.APPLICATION_LOST

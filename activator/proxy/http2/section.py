@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from activator.knative.control_fields import ORIGINAL_HOST
 from activator.proxy.http2.hpack import Decoder, line, name_prefix, string
 from activator.proxy.message import grpc
 from activator.proxy.message.fields import is_lookalike, is_ours, tokens
@@ -17,7 +18,7 @@ from activator.proxy.message.request import Request
 _CONTEXT: Final = frozenset((b"traceparent", b"tracestate"))
 #: Of those that mean something to us, what goes on all the same.
 _PASSING: Final = frozenset((b"content-length", b"te", b"trailer"))
-_ORIGINAL_HOST: Final = name_prefix(b"k-original-host")
+_ORIGINAL_HOST: Final = name_prefix(ORIGINAL_HOST)
 _FORWARDED_FOR: Final = name_prefix(b"x-forwarded-for")
 #: Fields that only the receiver should keep (RFC 7541 section 7.1.3): no memo of ours holds them,
 #: and no table of others.
@@ -72,7 +73,7 @@ def forwarded(request_host: bytes, fields: Mapping[bytes, bytes], client: bytes)
     Arguments:
         fields: the request's, by lower-case name; client: its client's IP address.
     """
-    host = fields.get(b"k-original-host") or request_host
+    host = fields.get(ORIGINAL_HOST) or request_host
     before = fields.get(b"x-forwarded-for", b"").strip(b" \t")
     client = before + b", " + client if before else client
     return b"".join((_ORIGINAL_HOST, string(host), _FORWARDED_FOR, string(client)))

@@ -1,7 +1,7 @@
 """Header field names: which mean something to us, which never pass, which no client may remove.
 
-Knows bytes only. Sources: RFC 9110 section 7.6.1 (hop-by-hop), RFC 9110 section 6.5.1 (trailers),
-Knative pkg/networking/constants.go (control names).
+Knows bytes only. Sources: RFC 9110 section 7.6.1 (hop-by-hop), RFC 9110 section 6.5.1 (trailers);
+Knative's control fields are those of ``knative.control_fields``.
 """
 
 from __future__ import annotations
@@ -9,21 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-#: What a request carries for us alone, or that we set: a client's own is taken out, but for
-#: K-Passthrough-Lb, to which ours is added as Knative's does.
-#: Protected: a client's Connection header cannot remove them from what a pod sees.
-_CONTROL: Final = (
-    b"k-network-hash",
-    b"k-network-probe",
-    b"k-kubelet-probe",
-    b"k-original-host",
-    b"k-passthrough-lb",
-    b"k-proxy-request",
-    b"knative-serving-namespace",
-    b"knative-serving-revision",
-)
+from activator.knative import control_fields
 
-_PROTECTED_PREFIXES: Final = (b"k-", b"knative-", b"x-forwarded-")
+#: Protected: a client's Connection header cannot remove them from what a pod sees.
+_PROTECTED_PREFIXES: Final = (*control_fields.PREFIXES, b"x-forwarded-")
 _PROTECTED: Final = frozenset((b"host", b"content-length", b"transfer-encoding", b"forwarded"))
 
 #: Fields that have no place in a trailer section: framing, routing, request modifiers,
@@ -57,8 +46,7 @@ _NOT_IN_TRAILERS: Final = frozenset(
 REQUEST_FIELDS: Final = frozenset(
     (
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
-        *(b"knative-serving-namespace", b"knative-serving-revision", b"k-kubelet-probe"),
-        *(b"k-network-hash", b"k-network-probe", b"k-original-host", b"k-proxy-request"),
+        *control_fields.OWN,
         *(b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer"),
         *(b"transfer-encoding", b"upgrade", b"x-forwarded-for"),
     )
@@ -84,8 +72,8 @@ RECURRING: Final = frozenset(
         *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"accept-ranges"),
         *(b"access-control-allow-origin", b"alt-svc", b"cache-control", b"connection", b"date"),
         *(b"content-encoding", b"content-language", b"content-length", b"content-type", b"dnt"),
-        *(b"expect", b"expires", b"host", b"k-network-probe", b"k-original-host", b"keep-alive"),
-        *(b"knative-serving-namespace", b"knative-serving-revision", b"pragma", b"priority"),
+        *control_fields.RECURRING,
+        *(b"expect", b"expires", b"host", b"keep-alive", b"pragma", b"priority"),
         *(b"referrer-policy", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),
         *(b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-user", b"server"),
         *(b"strict-transport-security", b"te", b"trailer", b"transfer-encoding", b"upgrade"),

@@ -6,6 +6,7 @@ pkg/activator/handler (control headers), pkg/http/proxy.go.
 
 from __future__ import annotations
 
+from activator.knative.control_fields import ORIGINAL_HOST, ORIGINAL_HOST_START
 from activator.proxy.message.fields import clean_trailers, tokens
 from activator.proxy.message.request import Request
 
@@ -28,7 +29,7 @@ def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tup
     trailing = b"\r\n\r\n"
     if fields or request.upgrade:
         # The client's first: where a domain is mapped, the ingress has rewritten Host before us.
-        original_host = fields.get(b"k-original-host") or original_host
+        original_host = fields.get(ORIGINAL_HOST) or original_host
         if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
             forwarded_for = before + b", " + client
         trailing = _connection_lines(request) + b"\r\n\r\n"
@@ -36,7 +37,8 @@ def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tup
         trailing = _framing_line(request) + trailing
     elif request.length == 0 and request.method in (b"POST", b"PUT", b"PATCH"):
         trailing = b"\r\nContent-Length: 0" + trailing
-    return start, b"K-Original-Host: %b\r\nX-Forwarded-For: %b%b%b" % (
+    return start, b"%b%b\r\nX-Forwarded-For: %b%b%b" % (
+        ORIGINAL_HOST_START,
         original_host,
         forwarded_for,
         request.lines if lines is None else lines,

@@ -1,17 +1,18 @@
-"""The answers that are the activator's own, byte for byte as Knative's.
+"""The activator's own responses, byte for byte as Knative's.
 
-Source: Knative pkg/activator/handler (healthz, probe, context, activation), pkg/http/handler
-(timeout), V/networking/pkg/http/probe; Go's net/http Error for the fields. Only header
-``Activator-Reason`` is new.
+``knative.reply_texts`` has the texts; Go's net/http Error is the source of the fields. Only the
+field ``Activator-Reason`` is new.
 """
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
+from activator.knative import reply_texts
+from activator.knative.control_fields import NETWORK_HASH_START
+from activator.knative.probes import AUTOSCALER_BODY
 from activator.proxy.message.version import HTTP_1_0, Version
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
@@ -107,10 +108,12 @@ def printable(text: str) -> str:
 
 HEALTHY: Final = Reply(200)
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-ACTIVATOR_PROBE: Final = Reply(200, PLAIN, b"activator")
-MISSING_HASH: Final = _error(
-    400, 'a probe request must contain a non-empty "K-Network-Hash" header'
-)
+ACTIVATOR_PROBE: Final = Reply(200, PLAIN, AUTOSCALER_BODY)
+MISSING_HASH: Final = _error(400, reply_texts.MISSING_HASH)
+
+
+_HASH: Final = b"\r\n" + NETWORK_HASH_START
+_TIMED_OUT: Final = reply_texts.TIMED_OUT.encode()
 
 
 def unhealthy(why: str) -> Reply:
@@ -120,44 +123,25 @@ def unhealthy(why: str) -> Reply:
 
 def network_probe(hash_value: bytes) -> Reply:
     """The answer to an ingress's probe: its configuration hash."""
-    return Reply(200, b"\r\nK-Network-Hash: " + hash_value) if hash_value else MISSING_HASH
+    return Reply(200, _HASH + hash_value) if hash_value else MISSING_HASH
 
 
 def unexpected_probe(value: bytes) -> Reply:
-    """The answer to a K-Network-Probe that is none of ours: escaped as HTML, quoted as Go does."""
-    text = html.escape(value[:_ECHO].decode("utf-8", "surrogateescape"))
-    text = text.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
-    return _error(400, f'unexpected probe header value: "{"".join(map(_quoted, text))}"')
-
-
-def _quoted(char: str) -> str:
-    """One character as Go's %q writes it; quotes are escaped as HTML before."""
-    if char == "\\":
-        return "\\\\"
-    if char == "\t":
-        return "\\t"
-    if 0xDC80 <= ord(char) <= 0xDCFF:
-        return f"\\x{ord(char) & 0xFF:02x}"  # a byte that is no UTF-8
-    if char.isprintable():
-        return char
-    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
+    """Return the response to an unknown value of K-Network-Probe."""
+    return _error(400, reply_texts.unexpected_probe(value))
 
 
 def not_found(error: RevisionNotFound) -> Reply:
     """No such revision, or none that the request names in full."""
-    text = f"Error getting active endpoint: {error}"
-    return _error(404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else _NAME_IT)
-
-
-_NAME_IT: Final = (
-    "give Knative-Serving-Namespace and Knative-Serving-Revision, "
-    "or a host NAME.NAMESPACE.svc.DOMAIN"
-)
+    text = reply_texts.not_found(error.name)
+    return _error(
+        404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else reply_texts.NAME_IT
+    )
 
 
 def queue_full(bound: str, retry_after: int | None = None) -> Reply:
     """No more requests may wait; ``bound`` as in throttler.errors.RequestQueueFull."""
-    return _error(503, "pending request queue full", Reason.QUEUE_FULL, bound, retry_after)
+    return _error(503, reply_texts.QUEUE_FULL, Reason.QUEUE_FULL, bound, retry_after)
 
 
 def shed(error: WaitTooLong, retry_after: int | None = None) -> Reply:
@@ -178,7 +162,7 @@ def too_many_unfinished(retry_after: int | None = None) -> Reply:
 
 def timed_out(reason: Reason, detail: str, retry_after: int | None = None) -> Reply:
     """The deadline passed; 25 bytes, no line feed (Knative: pkg/http/handler/timeout.go)."""
-    return Reply(504, PLAIN, b"activator request timeout", reason, detail, retry_after)
+    return Reply(504, PLAIN, _TIMED_OUT, reason, detail, retry_after)
 
 
 def upstream_failed(text: str) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast, final
 
+from activator.knative.control_fields import PASSTHROUGH_LINE, PROXY_LINE
 from activator.knative.names import private_service
 from activator.proxy.http2.hpack import line
 from activator.proxy.pods.dial import HANDSHAKE_TIMEOUT, Proof, connect, connect_tls
@@ -61,11 +62,11 @@ class Target:
         """See pools.ConnectionPools.set_passthrough."""
         if on:
             name = f"{private_service(self._revision.name)}.{self._revision.namespace}"
-            self.probe_lines = b"Host: %b\r\nK-Passthrough-Lb: true\r\n" % name.encode()
+            self.probe_lines = b"Host: %b\r\n%b" % (name.encode(), PASSTHROUGH_LINE)
         else:
             host = self.address.rpartition(":")[0]
             self.probe_lines = b"Host: %b:%d\r\n" % (host.encode(), self.port)
-        self.host_lines = self.probe_lines + b"K-Proxy-Request: activator\r\n"
+        self.host_lines = self.probe_lines + PROXY_LINE
         self.host_blocks = self._as_blocks()
 
     def _as_blocks(self) -> tuple[bytes, bytes]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from activator.proxy.exchange.queue_proxy import claim_of, own_failure
-from activator.proxy.exchange.retry import MAX_REPEATS, Failure
+from activator.proxy.exchange.retry import MAX_REPEATS, Failure, claim_of, own_failure
 from activator.proxy.message.response import read_response
 from activator.records.counters import CAUSES
 from tests.activator.proxy.world import (

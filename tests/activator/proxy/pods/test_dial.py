@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import trustme
 
+from activator.knative.names import DATA_PLANE
 from activator.process.tasks import Tasks
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePool
 from activator.settings.tls_parameters import TlsParameters
-from activator.tls.internal_encryption import DATA_PLANE, InternalTls
+from activator.tls.internal_encryption import InternalTls
 from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
 from tests.activator.proxy.world import World, until
 from throttler.model import Dest, Revision, RevisionID

@@ -1,18 +1,18 @@
-"""What queue-proxy answers by itself, without its application: known by its words alone.
+"""Responses that queue-proxy gives itself, without its application: recognized by their words.
 
-Pure. Source: Knative cmd/queue and pkg/queue/handler.go: all are written by Go's http.Error, with
-the text of the error: what Go's transport met on its way to 127.0.0.1, or the breaker's.
+Pure. Knows no side of an exchange: statuses, fields and bodies are arguments. Source: Knative
+cmd/queue and pkg/queue/handler.go. Go's http.Error writes all of them, with the text of the error:
+that of Go's transport on its way to 127.0.0.1, or the breaker's.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
-from activator.proxy.exchange.retry import Failure
-from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message.response import Response
+from activator.knative.reply_texts import QUEUE_FULL
 
 #: What may mean that the application is not there: only these are looked at.
 DOUBTFUL: Final = frozenset((502, 503))
@@ -38,12 +38,22 @@ _DROPPED = re.compile(
     rb"((readfrom %b)?(read|write) %b%b|readfrom %b%b))\n"
     % (_BETWEEN, _BETWEEN, _CUT, _BETWEEN, _CUT)
 )
-_QUEUE_FULL = b"pending request queue full\n"
+_QUEUE_FULL: Final = QUEUE_FULL.encode() + b"\n"
 #: What http.Error says of its text.
 _NOSNIFF = b"\r\nX-Content-Type-Options: nosniff"
 _PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
 #: The same as fields of HTTP/2.
 _GO = {b"x-content-type-options": b"nosniff", b"content-type": b"text/plain; charset=utf-8"}
+
+
+class Fate(Enum):
+    """What became of a request, by queue-proxy's own words.
+
+    UNTOUCHED: its application has nothing of it. LOST: its application may have had it.
+    """
+
+    UNTOUCHED = "untouched"
+    LOST = "lost"
 
 
 class Claim(NamedTuple):
@@ -58,18 +68,16 @@ class Claim(NamedTuple):
     bodiless: bool
 
 
-def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | None:
-    """Return what of a response may be queue-proxy's own; None where it is not.
+def claim_in_http1(status: int, length: int, block: bytes, *, bodiless: bool) -> Claim | None:
+    """Return what of a response in HTTP/1 may be queue-proxy's own; None where it is not.
 
     Arguments:
+        length: Content-Length, -1 if it is not said; block: the fields, each behind its CRLF.
         bodiless: whether it is to a HEAD.
     """
-    if isinstance(response, ResponseFields):
-        status, length, fields = response.status, response.length, response.fields
-        return claim_in_http2(status, length, fields, bodiless=bodiless)
-    if not (_NOSNIFF in response.block and _PLAIN in response.block):
+    if not (_NOSNIFF in block and _PLAIN in block):
         return None
-    return _claim(response.status, response.length, response.body is None)
+    return _claim(status, length, bodiless)
 
 
 def claim_in_http2(
@@ -92,7 +100,7 @@ def _claim(status: int, length: int, bodiless: bool) -> Claim | None:
     return Claim(status, length, bodiless)
 
 
-def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None:
+def own_words(claim: Claim | None, payload: Sequence[bytes]) -> Fate | None:
     """Return what became of a request, where it is queue-proxy that says so; else None.
 
     An answer to HEAD has its fields and its length alone, and these may be the application's: what
@@ -105,13 +113,13 @@ def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None
         return None
     if claim.bodiless:
         other = claim.status == 503 and claim.length != len(_QUEUE_FULL)
-        return None if other else Failure.APPLICATION_LOST
+        return None if other else Fate.LOST
     body = b"".join(payload)
     if claim.status == 503:
-        return Failure.UNTOUCHED if body == _QUEUE_FULL else None
+        return Fate.UNTOUCHED if body == _QUEUE_FULL else None
     if _NOT_DIALED.fullmatch(body):
-        return Failure.UNTOUCHED
-    return Failure.APPLICATION_LOST if _DROPPED.fullmatch(body) else None
+        return Fate.UNTOUCHED
+    return Fate.LOST if _DROPPED.fullmatch(body) else None
 
 
 def complaint(status: int, body: Sequence[bytes] | None) -> str:

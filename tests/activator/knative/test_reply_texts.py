@@ -1,0 +1,27 @@
+"""Texts of responses; with their fields they are in proxy/message/test_replies.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from activator.knative import reply_texts
+
+
+def test_a_missing_revision_is_named() -> None:
+    text = 'Error getting active endpoint: revision.serving.knative.dev "rev" not found'
+    assert reply_texts.not_found("rev") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"queue", "queue"),
+        (b"<a href='x'>&\"", "&lt;a href=&#39;x&#39;&gt;&amp;&#34;"),
+        (b"\\\t", "\\\\\\t"),
+        (b"\xff", "\\xff"),
+        ("\u2028".encode(), "\\u2028"),
+        (b"x" * 500, "x" * 200),
+    ],
+)
+def test_the_value_of_a_probe_is_quoted_as_by_go(value: bytes, shown: str) -> None:
+    assert reply_texts.unexpected_probe(value) == f'unexpected probe header value: "{shown}"'
