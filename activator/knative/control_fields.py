@@ -21,7 +21,7 @@ PROXY_REQUEST: Final = b"k-proxy-request"
 
 #: The control fields of a request that are read, removed or rewritten. K-Passthrough-Lb is not
 #: one of them: the activator adds its own to a client's, as Knative's does.
-OWN: Final = (
+OWN: Final[tuple[bytes, ...]] = (
     NAMESPACE,
     REVISION,
     KUBELET_PROBE,
@@ -31,9 +31,9 @@ OWN: Final = (
     PROXY_REQUEST,
 )
 #: Those whose values occur again in other requests; none of them is secret.
-RECURRING: Final = (NAMESPACE, REVISION, NETWORK_PROBE, ORIGINAL_HOST)
+RECURRING: Final[tuple[bytes, ...]] = (NAMESPACE, REVISION, NETWORK_PROBE, ORIGINAL_HOST)
 #: A client's Connection field removes no field whose name begins so.
-PREFIXES: Final = (b"k-", b"knative-")
+PREFIXES: Final[tuple[bytes, ...]] = (b"k-", b"knative-")
 
 #: The start of a line, and whole lines of requests to pods, as Knative's activator spells them.
 ORIGINAL_HOST_START: Final = b"K-Original-Host: "
