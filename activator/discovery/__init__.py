@@ -1,5 +1,4 @@
 """Learns which revisions and pods exist: from a cluster, or from a folder of manifests.
 
-Both sources feed raw objects to the inventory, which alone knows what they mean and tells a sink
-only what changed.
+Both sources pass raw objects to the inventory, which passes only changes to its two sinks.
 """

@@ -41,8 +41,8 @@ def resources(
 
     Arguments:
         system_namespace: where the ConfigMaps are.
-        source: what says where pods are; the other one is not asked for. With ``AUTO`` slices are
-            a help that may be missing: Knative's own ClusterRole does not allow to read them.
+        source: which objects list the pods; the others are not read. With ``AUTO`` slices may be
+            missing: Knative's own ClusterRole does not allow to read them.
     """
     slices = Resource(
         "EndpointSlice",
@@ -147,9 +147,9 @@ class KubernetesWatch:
         }
 
     async def wait_synced(self, *kinds: str) -> None:
-        """Waits until resources have been listed once; ``run`` must be under way.
+        """Wait until resources have been listed once; ``run`` must be under way.
 
-        One that may be missing is waited for until the first answer, whatever it is.
+        For an optional resource any first response is enough.
 
         Arguments:
             kinds: which ones, as in ``ConfigMap``; none for all that are followed by now.
@@ -163,12 +163,11 @@ class KubernetesWatch:
             reflector.hurry()
 
     async def follow_secret(self, name: str) -> None:
-        """Follows one Secret of the system namespace from now on; no other is ever asked for.
+        """Follow one Secret of the system namespace from now on; no other Secret is ever read.
 
-        Returns when the sink has been told of it, at once or within one round trip. It has been
-        told nothing if there is no such Secret yet; when there is one, it will be told. Until
-        reading it is allowed, this waits and the log says why: what is needed are the verbs list
-        and watch, which a Role may limit to this name.
+        Returns after one round trip, when the sink has taken the Secret or there is none yet. While
+        a Role does not allow the verbs list and watch for this name, this waits, and the log says
+        why.
 
         Arguments:
             name: the Secret's name. Only one can be followed.

@@ -1,6 +1,6 @@
 """Lists one kind of objects, page by page.
 
-Decides how a list is asked for. It must not know what is done with it.
+Decides how a list is requested. Must not know its use.
 Counterpart: client-go's tools/pager.
 """
 
@@ -19,7 +19,7 @@ PAGE_SIZE = 500
 
 
 class Resource(NamedTuple):
-    """One kind of objects, and how an API server is asked for it.
+    """One kind of objects, and the requests for it.
 
     Attributes:
         kind: the kind of the objects.

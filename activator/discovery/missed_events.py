@@ -76,13 +76,13 @@ class Comparison:
 def persistent(
     first: Mapping[ObjectKey, Difference], second: Mapping[ObjectKey, Difference]
 ) -> dict[ObjectKey, Difference]:
-    """Returns the differences that no event explains which is still on its way.
+    """Return the differences that no event in flight explains.
 
     Arguments:
         first, second: what two lists showed, with time between them for events to come.
 
     Returns:
-        Of the second those objects that differed before, and of which we heard nothing since.
+        The differences of the second list that the first one had too, without an event since.
     """
     return {
         key: found

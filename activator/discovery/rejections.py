@@ -1,6 +1,6 @@
-"""Objects that could not be used: what is kept of them, and how the log tells of them.
+"""Objects that cannot be used: the record of them, and their log line.
 
-It must not know why an object is refused; the parsers say so.
+Must not know why an object is refused; the parsers give the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def log_rejection(rejection: Rejection) -> None:
 
 @dataclass(slots=True)
 class Stats:
-    """What the inventory has seen, for metrics and the admin pages.
+    """Counts of the inventory, for metrics and the admin pages.
 
     Attributes:
         rejections: how often an object was rejected since the start.

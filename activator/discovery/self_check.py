@@ -144,8 +144,8 @@ class SelfCheck:
         self._log(
             logging.WARNING,
             reflector,
-            f"{len(missed)} objects differ from the cluster's since the watch lost changes "
-            f"without a sign; listing anew",
+            f"{len(missed)} objects differ from the cluster's: the watch missed events without a "
+            f"sign; listing again",
         )
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Final
 
 from throttler.probe_spec import ProbeKind, ProbeSpec
 
-#: What queue-proxy is asked. It responds 200 ``queue`` once its application is ready.
+#: The probe of queue-proxy, which responds 200 ``queue`` once its application is ready.
 QUEUE_PROXY: Final = ProbeSpec(
     kind=ProbeKind.HTTP,
     path=b"/healthz",
