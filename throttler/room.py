@@ -46,6 +46,10 @@ class Room:
         if not left:
             self.summary &= ~(1 << word)
 
+    def has(self, number: int) -> bool:
+        """Return whether the set has a number."""
+        return self._has[number]
+
     def next(self, number: int) -> int:
         """Return the first number from ``number`` on, else the lowest; the set is not empty."""
         if number >= self._size:
