@@ -44,6 +44,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "throttler.pod",
     "throttler.probe_spec",
     "throttler.reason",
+    "throttler.rendezvous",
     "throttler.revision",
     "throttler.room",
     "throttler.roster",

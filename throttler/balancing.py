@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
 from throttler.least_loaded import LeastLoaded
 from throttler.model import Revision
+from throttler.rendezvous import Rendezvous
 
 #: Up to this containerConcurrency a pod is filled before the next is used (Knative: 3).
 FIRST_AVAILABLE_UP_TO: Final = 3
@@ -38,6 +39,7 @@ POLICIES: Final[Mapping[str, Row]] = {
     "round-robin": Row(lambda default, random: RoundRobin()),
     "random-choice-2": Row(lambda default, random: RandomChoice2(random)),
     "least-loaded": Row(lambda default, random: LeastLoaded()),
+    "hash": Row(lambda default, random: Rendezvous(default), wants_key=True),
 }
 #: No policy that Knative has asks another one.
 _UNUSED: Final = FirstAvailable()

@@ -167,6 +167,7 @@ class Walk:
         self.gone: set[PodTracker] = set()
         self.ended: dict[Ticket, int] = {}
         self.via_service = 0
+        self.homes: dict[tuple[bytes, frozenset[str]], str] = {}
         self.picked: Counter[str] = Counter()
         self.silent = 0
         self.kept_off = 0  # how often only one proof prevented the ClusterIP
@@ -865,8 +866,11 @@ class Walk:
         for failed in self.failed.get(ticket, [])[-3:]:
             room = [p for p in room if p is not failed] or room
         preferred = [p for p in room if p in rev.slice()] or room
-        assert pod in preferred, f"{ticket} borrows {pod} beside {preferred}"
         policy = policy_name(rev.spec)
+        if policy == "hash":
+            preferred = room
+            self.check_hash(rev, ticket, pod)
+        assert pod in preferred, f"{ticket} borrows {pod} beside {preferred}"
         if policy == "first-available":
             assert pod is preferred[0]
         if policy == "least-loaded":
@@ -876,6 +880,15 @@ class Walk:
         if not pod.has:
             pod.busy_since = self.now
         pod.has.append(ticket)
+
+    def check_hash(self, rev: Rev, ticket: Ticket, pod: Pod) -> None:
+        """The same pods, all with room, have the same pod for a key whenever it comes."""
+        reach = self.reach_of(rev)
+        if self.with_room(rev) == reach and ticket not in self.failed:
+            pods = frozenset(p.dest.address for p in reach)
+            if len(pods) == len(reach):  # else two have one point
+                home = self.homes.setdefault((ticket.key, pods), pod.dest.address)
+                assert pod.dest.address == home
 
     def carry_out(self, changes: Changes | None) -> None:
         changes = changes or Changes()

@@ -17,6 +17,7 @@ from tests.activator.proxy.world import (
     until,
 )
 from tests.conftest import in_virtual_time
+from throttler.model import HashKey, Policies
 
 #: More than the kernel's buffers between two sockets of this machine take.
 LARGE = 12 << 20
@@ -443,3 +444,35 @@ async def test_each_answer_belongs_to_its_own_request(world):
         for number, client in enumerate(clients):
             assert (await client.answer()).body == b"/%d-%d!%d" % (number, turn, number)
     assert len(pod.connections) <= 3
+
+
+# -- which pod: requests with one key go to one pod ----------------------------------------------
+
+
+async def test_requests_with_one_key_go_to_one_pod_whatever_their_connection(world):
+    pods = [await world.pod() for _ in range(3)]
+    policies = Policies("hash", HashKey(b"x-user"))
+    world.revise(*pods, policies=policies)
+    await until(lambda: world.revision().statistics().healthy == 3)
+    for turn in range(2):
+        for user in range(40):
+            name = b"X-User" if turn else b"x-user"
+            await world.ask(request(b"/%d" % user, fields=name + b": user-%d\r\n" % user))
+    seen = [[request.target for request in pod.requests] for pod in pods]
+    assert all(targets[: len(targets) // 2] * 2 == targets for targets in seen)
+    assert all(seen)
+    assert sum(map(len, seen)) == 80
+
+
+async def test_the_policy_changes_while_the_activator_runs(world):
+    pods = [await world.pod() for _ in range(2)]
+    world.revise(*pods, policies=Policies("hash", HashKey(b"x-user")))
+    await until(lambda: world.revision().statistics().healthy == 2)
+    asking = request(fields=b"X-User: anna\r\n")
+    for _ in range(4):
+        await world.ask(asking)
+    assert sorted(len(pod.requests) for pod in pods) == [0, 4]
+    world.revise(*pods, policies=Policies("round-robin"))
+    for _ in range(4):
+        await world.ask(asking)
+    assert sorted(len(pod.requests) for pod in pods) == [2, 6]

@@ -12,6 +12,7 @@ from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import turns, until
 from tests.conftest import in_virtual_time
+from throttler.model import HashKey, Policies
 
 GRPC = (b"content-type", b"application/grpc")
 
@@ -334,3 +335,19 @@ async def test_no_pod_gets_the_request_of_a_client_that_left(http2, turn):
 
     await http2.world.idle()
     assert not pod.requests
+
+
+async def test_requests_with_one_key_go_to_one_pod(http2):
+    pods = [await http2.pod() for _ in range(3)]
+    http2.list(*pods, policies=Policies("hash", HashKey(b"x-user")))
+    await until(lambda: http2.world.revision().statistics().healthy == 3)
+    for _ in range(2):
+        client = await http2.client()
+        for user in range(40):
+            stream = client.ask(b"/%d" % user, b"GET", (b"x-user", b"user-%d" % user))
+            assert (await client.answer(stream)).status == 200
+    seen = [[dict(request.headers)[b":path"] for request in pod.requests] for pod in pods]
+    seen = [[path for path in paths if path != b"/healthz"] for paths in seen]
+    assert all(paths[: len(paths) // 2] * 2 == paths for paths in seen)
+    assert all(seen)
+    assert sum(map(len, seen)) == 80
