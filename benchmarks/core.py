@@ -9,13 +9,27 @@ from random import Random
 from time import perf_counter
 
 from benchmarks.report import Row, middle
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.balancing import POLICIES
+from throttler.model import (
+    NO_POLICIES,
+    AppProtocol,
+    Dest,
+    Dests,
+    HashKey,
+    MeshMode,
+    Policies,
+    Revision,
+    RevisionID,
+)
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
 
 PODS = (1, 100, 1000)
+POLICY_PODS = (1, 1000, 10_000)
+#: Keys of requests: more than a policy remembers.
+USERS = 10_000
 CONTAINER_CONCURRENCY = 10
 REQUESTS = 100_000
 #: Tickets that are made at a time.
@@ -55,9 +69,11 @@ class Yardstick:
 
 
 def measure(revisions: int) -> Iterator[Row]:
-    """Rows for admit and release, and for the longest pause of one change."""
+    """Rows for admit and release, by each policy too, and for the longest pause of one change."""
     for pods in PODS:
         yield _admit_row(pods)
+    for policy in POLICIES:
+        yield _policy_row(policy)
     yield _pause_row(revisions)
 
 
@@ -86,9 +102,11 @@ def _admit_and_release(revision: RevisionThrottler) -> float:
     held = [Ticket(owner, DEADLINE) for _ in range(len(list(revision.pods())) * 5)]
     for ticket in held:
         revision.admit(ticket, NOW)
-    took = 0.0
+    took, luck = 0.0, Random(1)
     for _ in range(REQUESTS // BATCH):
         tickets = [Ticket(owner, DEADLINE) for _ in range(BATCH)]
+        for ticket in tickets:
+            ticket.key = b"user-%d" % luck.randrange(USERS)
         began = perf_counter()
         for ticket in tickets:
             revision.admit(ticket, NOW)
@@ -97,6 +115,25 @@ def _admit_and_release(revision: RevisionThrottler) -> float:
     for ticket in held:
         revision.release(ticket, NOW)
     return took / REQUESTS
+
+
+def _policy_row(policy: str) -> Row:
+    """A row for admit and release by a policy, with few pods and with very many."""
+    took = []
+    for pods in POLICY_PODS:
+        revision = _healthy(pods, Policies(policy, HashKey(b"x-user")))
+        took.append(middle([_admit_and_release(revision) for _ in range(ROUNDS)]) * 1e6)
+    shown = " / ".join(f"{each:.2f}" for each in took)
+    counts = " / ".join(f"{pods:,}" for pods in POLICY_PODS)
+    return Row(
+        f"throttler: admit and release by {policy}, {counts} pods",
+        f"{shown} µs",
+        "one pod",
+        took[-1] / took[0],
+        "",
+        None,
+        {"microseconds": took},
+    )
 
 
 def _yardstick() -> float:
@@ -108,16 +145,18 @@ def _yardstick() -> float:
     return (perf_counter() - began) / REQUESTS
 
 
-def _healthy(pods: int) -> RevisionThrottler:
-    """A revision all of whose pods passed the probe."""
+def _healthy(pods: int, policies: Policies = NO_POLICIES) -> RevisionThrottler:
+    """A revision whose pods may all be used. Kubernetes' word is enough, so they come at once."""
     throttler = Throttler(Limits(), Random(1).random)
-    revision = RevisionID("default", "core")
-    throttler.set_revision(Revision(revision, container_concurrency=CONTAINER_CONCURRENCY), NOW)
-    throttler.set_dests(revision, {AppProtocol.HTTP1: _dests(0, pods)}, NOW)
-    found = throttler.find(*revision)
-    for pod in list(found.unhealthy_pods()):
-        found.probe_passed(pod, pod.epoch, NOW)
-    return found
+    throttler.set_mesh(MeshMode.DISABLED, False, NOW)
+    revision = Revision(
+        RevisionID("default", "core"),
+        container_concurrency=CONTAINER_CONCURRENCY,
+        policies=policies,
+    )
+    throttler.set_revision(revision, NOW)
+    throttler.set_dests(revision.id, {AppProtocol.HTTP1: _dests(0, pods)}, NOW)
+    return throttler.find(*revision.id)
 
 
 def _pause_row(revisions: int) -> Row:

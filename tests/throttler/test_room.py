@@ -19,6 +19,8 @@ def test_each_number_follows_the_one_before_it_and_the_first_follows_the_last(si
     for number in range(size):
         room.add(number)
     assert [room.next(number) for number in range(size + 1)] == [*range(size), 0]
+    room.discard(size // 2)
+    assert [number for number in range(size) if not room.has(number)] == [size // 2]
 
 
 @pytest.mark.parametrize("size", SIZES)
