@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ POLICIES = Policies("hash", HashKey(b"x-user"))
 KEYS = 100_000
 
 
-def world(container_concurrency: int = 0, **more: bool) -> One:
+def world(container_concurrency: int = 0, **more: Any) -> One:
     one = One(container_concurrency, **more)
     one.throttler.set_revision(replace(revision(container_concurrency), policies=POLICIES), one.now)
     return one

@@ -18,7 +18,7 @@ from activator.knative.names import DATA_PLANE
 from activator.proxy.client.listener import listen
 from activator.proxy.client.tls_listener import Listener
 from activator.settings.tls_parameters import TlsParameters
-from activator.tls.internal_encryption import DATA_PLANE, POD_PORT, InternalTls
+from activator.tls.internal_encryption import POD_PORT, InternalTls
 from tests.activator.proxy.world import (
     NAMESPACE,
     Client,
