@@ -20,7 +20,7 @@ from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.world import World, request
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-WARM_UP: Final = 3
+WARM_UP: Final = 20
 
 
 class Call(NamedTuple):
