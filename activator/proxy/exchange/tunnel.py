@@ -154,3 +154,5 @@ def tunnel(
         at_client.transport.write(at_pod.early)
     if at_client.early:
         at_pod.transport.write(at_client.early)
+    if at_pod.transport.is_closing():  # broken behind its 101: the loop has reported that already
+        at_client.transport.close()

@@ -143,6 +143,8 @@ class Connection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
+        if exc is not None:
+            self.side.on_broken()
         self.move(CLOSED)
         self._unread.hold(self, 0)
         self.side.lost(exc)

@@ -93,6 +93,9 @@ class ConnectionSide(ABC):
     def made(self) -> None:
         """Begin: the connection is open."""
 
+    def on_broken(self) -> None:
+        """Read what the peer sent before it broke the connection."""
+
     def on_settings(self) -> None:
         """Record that the peer speaks HTTP/2."""
 

@@ -26,7 +26,7 @@ from activator.proxy.pods.home import Home
 from activator.proxy.pods.response_reader import ResponseReader, is_http2
 from activator.proxy.pods.states import BODY, CLOSED, HEAD, IDLE, OPENING, SENT, TUNNEL, Http1State
 from activator.proxy.transport import presence
-from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER
+from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, read_left
 from activator.proxy.transport.unread import Peer, UnreadBytes
 
 #: The pod has ended its side. Linux alone has it; elsewhere the end counts as readable.
@@ -344,8 +344,17 @@ class Http1Pod(PodSide):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._unread.hold(self, 0)
+        if exc is not None and self.asker is not None:
+            self._read_left()
         self.pool.closed(self)
         self._on_end(lost_error(exc))
+
+    def _read_left(self) -> None:
+        """Read the response that the pod gave before it broke the connection, if it did."""
+        for data in read_left(self.transport):
+            self._read(data)
+            if self.asker is None:
+                return
 
     def _on_end(self, error: str) -> None:
         """The pod has ended the connection, or the kernel has."""

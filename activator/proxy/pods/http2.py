@@ -24,6 +24,7 @@ from activator.proxy.pods.home import Home
 from activator.proxy.pods.http1 import lost_error
 from activator.proxy.pods.states import HTTP2_FOLLOWS, Http2State
 from activator.proxy.pods.stream import Carrier, PodStream
+from activator.proxy.transport.buffer import read_left
 from activator.proxy.transport.unread import Peer
 
 #: The states as plain names, see ``states``.
@@ -162,6 +163,11 @@ class Http2Pod(ConnectionSide):
         self._end()
         self.pool.closed(self)
         self._lose_all(lost_error(exc))
+
+    def on_broken(self) -> None:
+        """See ConnectionSide: perhaps a GOAWAY, so that requests may be sent again."""
+        for data in read_left(self.link.transport):
+            self.link.data_received(data)
 
     def on_full(self) -> None:
         """See ConnectionSide."""

@@ -457,6 +457,24 @@ async def test_an_early_answer_passes_and_the_rest_of_the_body_is_not_waited_for
     await until(lambda: not pod.open)
 
 
+async def test_an_early_answer_counts_where_the_pod_resets_the_connection_behind_it(world):
+    """A server that closes with unread input does so. The proxy may notice as it writes."""
+    pod = await world.serving()
+    client = await world.client()
+
+    def early(connection: PodConnection) -> None:
+        client.send(b"more")  # the proxy reads this before the answer
+        connection.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
+        connection.reset()
+        pod.on_data = lambda connection: None
+
+    pod.on_data = early
+    client.send(request(b"/", b"POST", fields=b"Content-Length: 1000\r\n") + b"some")
+    answer = await client.answer()
+    assert (answer.status, answer.body) == (413, b"no!")
+    await client.ended()
+
+
 async def test_full_duplex_keeps_a_connection_whose_answer_began_first(world):
     """TestActivatorChainHandlerWithFullDuplex: echoes over connections that stay."""
     pod = await world.serving(full_duplex=True)

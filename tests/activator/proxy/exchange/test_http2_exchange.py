@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 
 import pytest
 
@@ -169,6 +170,30 @@ async def test_a_refused_stream_is_sent_again_whatever_its_method(http2):
     assert answer.status == 200
     assert answer.all(b"activator-attempts") == [b"2"]
     assert [seen.body for seen in pod.requests] == [b"once", b"once"]
+
+
+async def test_a_goaway_counts_where_the_pod_resets_the_connection_behind_it(http2):
+    """The proxy may notice the reset as it writes the next request."""
+    pod = await http2.serving()
+    client = await http2.client()
+    assert (await client.answer(client.ask())).status == 200
+    (pool,) = http2.world.proxy.services.pools._pools.values()
+    pool.shared[0].link.transport.pause_reading()  # what comes from now on is noticed by a write
+    (peer,) = pod.connections
+    pod.on_message = lambda *_: None
+    refused = client.ask(b"/refused", b"POST")
+    await until(lambda: 3 in peer.messages)
+    pod.on_message = answer_hello
+    peer.h2.close_connection(last_stream_id=1)
+    peer.flush()
+    sock = peer.transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.transport.abort()
+    await until(lambda: peer.lost)
+    await turns()
+    later = client.ask(b"/later", b"POST")
+    assert (await client.answer(refused)).status == 200
+    assert (await client.answer(later)).status == 200
 
 
 async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken_off(http2):
