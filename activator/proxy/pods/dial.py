@@ -63,7 +63,22 @@ async def connect(upstream: asyncio.BaseProtocol, host: str, port: int, within: 
         async with asyncio.timeout(within):
             await loop.create_connection(lambda: upstream, host, port)
     except TimeoutError:
+        _report_loss(upstream)
         raise TimeoutError(f"connect timed out after {within:.3g} s") from None
+    except asyncio.CancelledError:
+        _report_loss(upstream)
+        raise
+
+
+def _report_loss(upstream: asyncio.BaseProtocol) -> None:
+    """Call ``connection_lost`` where the loop has closed a connection and will not call it.
+
+    uvloop does not where ``create_connection`` is cancelled right behind ``connection_made``. After
+    a stall of the loop a time-out is due at that moment. The standard library's loop does.
+    """
+    transport: asyncio.Transport | None = getattr(upstream, "transport", None)
+    if transport is not None and not transport.is_closing():
+        upstream.connection_lost(None)
 
 
 async def connect_tls(

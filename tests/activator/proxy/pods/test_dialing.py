@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import threading
 from math import inf
 
 import pytest
@@ -12,6 +13,7 @@ from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.settings import Setting, write_settings
 from activator.proxy.pods.http1 import Http1Pod
+from activator.proxy.pods.resources import PoolLimits
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.http2.test_slowness import virtually
 from tests.activator.proxy.pods.test_pools import Dialer, probes_of
@@ -37,6 +39,20 @@ async def test_a_dial_that_nobody_answers_ends_in_time(world):
         await world.clock_moves(0.02)
     assert dialer.failures == [("connect timed out after 0.1 s", "connect-timeout")]
     assert world.pools.connections == 0
+
+
+async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new_world):
+    """A stall of the loop: at its end the connection is there, and the time-out is due as well."""
+    world = await new_world(pool=PoolLimits(connect_timeout=0.05))
+    await world.serving()
+    for _ in range(3):
+        dialer = Dialer()
+        probes_of(world).dial(dialer, inf)
+        world.loop.call_soon(threading.Event().wait, 0.1)
+        await world.in_time(lambda dialer=dialer: dialer.failures or dialer.upstreams)
+        for upstream in dialer.upstreams:
+            upstream.abandon()
+    await until(lambda: not world.pools.connections)
 
 
 async def test_a_dial_that_is_dropped_at_once_is_a_failure(world, monkeypatch):
