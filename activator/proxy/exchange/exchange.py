@@ -242,13 +242,13 @@ class Exchange(Asker):
         elif self._crossing is not None:
             self._crossing = None
         if body is not NO_BODY:
-            self._sent_body(body, to_http2)
+            self._sent_body(body, side, to_http2)
 
-    def _sent_body(self, body: RequestBody, to_http2: bool) -> None:
+    def _sent_body(self, body: RequestBody, side: PodSide, to_http2: bool) -> None:
         """Record that a pod has what is held of the body; have the client send the rest."""
         if self._crossing is not None:
             self._crossing.sent(sum(map(len, body.pieces)))
-        body.sent(to_http2=to_http2)
+        body.sent(may_return=to_http2 or not side.is_understood())
         if not body.complete:
             self.client.regulate()
 

@@ -53,14 +53,14 @@ class RequestBody:
         pile(self.pieces, data)
         self.size += len(data)
 
-    def sent(self, *, to_http2: bool) -> None:
+    def sent(self, *, may_return: bool) -> None:
         """Record that a pod has all that is held: keep it only where it may be sent once more.
 
         Arguments:
-            to_http2: whether the pod speaks HTTP/2: such a pod may say of a request, of whatever
-                method, that it has not looked at it (RFC 9113 section 8.7).
+            may_return: whether the pod may say of a request, of whatever method, that it has not
+                looked at it (HTTP/2: RFC 9113 section 8.7), or may not speak this version of HTTP.
         """
-        self._keeps = keeps = to_http2 or self._idempotent
+        self._keeps = keeps = may_return or self._idempotent
         if self.size > self._limit or (self.size and not keeps):
             self.forget()
 

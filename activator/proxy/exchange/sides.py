@@ -139,6 +139,10 @@ class PodSide(ABC):
         """Return whether requests were answered on its connection before."""
 
     @abstractmethod
+    def is_understood(self) -> bool:
+        """Return whether the pod is known to speak the version in which it gets the request."""
+
+    @abstractmethod
     def ask(
         self,
         asker: Asker,

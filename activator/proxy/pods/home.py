@@ -20,6 +20,7 @@ class Home(PodPool):
         target: where the pod is; capacity: how many streams of HTTP/2 it takes.
         may_have_idle: whether ``resources`` searches it for idle connections.
         known_as: the only version of HTTP that the pod was found to speak; None for not known.
+        speaks_http1: whether the pod has responded in HTTP/1, to a request or to a probe.
         gone: whether it keeps no connection, since the pod is gone or not trusted any more.
     """
 
@@ -28,6 +29,7 @@ class Home(PodPool):
     capacity: Capacity
     may_have_idle: bool
     known_as: Version | None
+    speaks_http1: bool
     gone: bool
 
     @abstractmethod

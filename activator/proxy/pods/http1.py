@@ -95,6 +95,10 @@ class Http1Pod(PodSide):
         """See PodSide."""
         return self.reused
 
+    def is_understood(self) -> bool:
+        """See PodSide."""
+        return self.pool.speaks_http1
+
     def is_full(self) -> bool:
         """See PodSide."""
         return self.full
@@ -303,6 +307,7 @@ class Http1Pod(PodSide):
 
     def _finish(self) -> None:
         """Return to the pool behind a complete response, before its asker frees its place."""
+        self.pool.speaks_http1 = True
         if self.full:
             self._close(abort=True)  # the pod has not even read the request to its end
         elif self._reader.keeps:

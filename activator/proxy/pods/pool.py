@@ -50,6 +50,7 @@ class Pool(Home):
         "reachable",
         "resources",
         "shared",
+        "speaks_http1",
         "target",
     )
 
@@ -59,6 +60,7 @@ class Pool(Home):
         self.capacity = Capacity()
         self.may_have_idle = False
         self.known_as: Version | None = None
+        self.speaks_http1 = False
         self.gone = False
         self.idle: list[Http1Pod] = []
         self.shared: list[Http2Pod] = []

@@ -71,6 +71,10 @@ class PodStream(PodSide):
         """See PodSide."""
         return self._carrier.used
 
+    def is_understood(self) -> bool:
+        """See PodSide. What a pod has not understood in HTTP/2 is held all the same."""
+        return True
+
     def ask(
         self,
         asker: Asker,

@@ -393,6 +393,22 @@ async def test_bodies_and_trailers_pass_to_a_pod_of_http2(http2):
     assert pod.requests[1].trailers == [(b"x-sum", b"5")]
 
 
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+async def test_the_first_request_to_a_pod_of_http2_may_have_a_body(http2, framing):
+    """Nothing is known of the pod yet: it gets the request in HTTP/1, and then in HTTP/2."""
+    pod = await http2.serving()
+    pod.on_message = echo
+    world = http2.world
+    asked = request(b"/", b"POST", body=b"body")
+    if framing == "chunks":
+        chunks = b"4\r\nbody\r\n0\r\n\r\n"
+        asked = request(b"/", b"POST", b"Transfer-Encoding: chunked\r\n") + chunks
+    answer = await world.ask(asked)
+    assert (answer.status, answer.body) == (200, b"body")
+    await turns(20)
+    world.errors[:] = [each for each in world.errors if "Invalid HTTP/2 preamble" not in each]
+
+
 async def test_large_bodies_pass_to_a_pod_of_http2(http2):
     pod = await http2_pod(http2)
     world = http2.world

@@ -38,7 +38,7 @@ def test_what_comes_two_bytes_at_a_time_takes_hardly_more_than_it_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("method", "data", "to_http2", "kept"),
+    ("method", "data", "may_return", "kept"),
     [
         (b"PUT", b"small", False, True),
         (b"PUT", b"larger than the limit", False, False),
@@ -49,11 +49,11 @@ def test_what_comes_two_bytes_at_a_time_takes_hardly_more_than_it_is_counted():
         (b"POST", b"", False, True),
     ],
 )
-def test_after_sending_only_what_may_be_sent_again_is_kept(method, data, to_http2, kept):
+def test_after_sending_only_what_may_be_sent_again_is_kept(method, data, may_return, kept):
     body = held(method=method)
     if data:
         body.keep(data)
-    body.sent(to_http2=to_http2)
+    body.sent(may_return=may_return)
     assert body.replayable is kept
     assert body.pieces == ([data] if kept and data else [])
 
