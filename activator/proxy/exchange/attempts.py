@@ -27,6 +27,8 @@ from throttler.pod import PodTracker
 from throttler.ticket import Ticket
 
 _REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
+#: A pod that resets a stream by it has too much to do: as with its 503, the client gets to know.
+_CALM: Final = int(ErrorCode.ENHANCE_YOUR_CALM)
 
 
 class Retrying(Protocol):
@@ -150,7 +152,8 @@ class Attempts:
         elif code == _REFUSED_STREAM:
             self.refused(exchange, responses, error)
             return
-        self.failed(exchange, Failure.ANSWER_LOST, error)
+        began = answered or code == _CALM
+        self.failed(exchange, Failure.ANSWER_LOST if began else Failure.STREAM_LOST, error)
 
     def refused(self, exchange: Retrying, responses: int, error: str) -> None:
         """A pod has not looked at the request.

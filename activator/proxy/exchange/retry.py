@@ -37,6 +37,7 @@ class Failure(Enum):
     REFUSED_STILL = "refused-still"
     UNTOUCHED = "untouched"
     APPLICATION_LOST = "application-lost"
+    STREAM_LOST = "stream-lost"
     ANSWER_LOST = "answer-lost"
 
 
@@ -80,7 +81,9 @@ class Rule(NamedTuple):
 #: UNTOUCHED: queue-proxy says that its application had nothing of it (knative.queue_proxy).
 #: APPLICATION_LOST: queue-proxy reports that its application dropped the request without a
 #: response. Like NEW_LOST, but behind queue-proxy; several in a row eject the pod.
-#: ANSWER_LOST: the response had begun, or the pod reset the stream: never sent again.
+#: STREAM_LOST: the pod reset the stream before its response. Like APPLICATION_LOST: the connection
+#: shows that the pod is there.
+#: ANSWER_LOST: the response had begun, or the pod asks for less: never sent again.
 RULES: dict[Failure, Rule] = {
     Failure.NO_CONNECTION: Rule(
         Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
@@ -93,11 +96,14 @@ RULES: dict[Failure, Rule] = {
     Failure.APPLICATION_LOST: Rule(
         Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE
     ),
+    Failure.STREAM_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE),
     Failure.ANSWER_LOST: Rule(Then.PASS_ON, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
 }
 
 #: Failures after which a pod may have seen the request; these count as repeats.
-SEEN = frozenset((Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST))
+SEEN = frozenset(
+    (Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST, Failure.STREAM_LOST)
+)
 
 #: Failures that say of the pod that nothing behind it is there for requests.
 UNTOUCHING = frozenset((Failure.UNTOUCHED, Failure.REFUSED_STILL))

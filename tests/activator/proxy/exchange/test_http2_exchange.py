@@ -214,6 +214,32 @@ async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken
     assert (late.status, late.reset) == (200, ErrorCode.ENHANCE_YOUR_CALM)
 
 
+@pytest.mark.parametrize(
+    ("method", "code", "status", "sent"),
+    [
+        (b"GET", ErrorCode.INTERNAL_ERROR, 200, 2),
+        (b"GET", ErrorCode.CANCEL, 200, 2),
+        (b"GET", ErrorCode.ENHANCE_YOUR_CALM, 502, 1),
+        (b"POST", ErrorCode.INTERNAL_ERROR, 502, 1),
+    ],
+)
+async def test_what_a_pod_resets_before_its_answer_is_sent_again_where_it_may_be(
+    http2, method, code, status, sent
+):
+    def reset(peer: Peer, stream: int, message: Message) -> None:
+        if message.ended:
+            peer.h2.reset_stream(stream, code)
+            peer.flush()
+            pod.on_message = answer_hello
+
+    pod = await http2.serving()
+    pod.on_message = reset
+    client = await http2.client()
+    answer = await client.answer(client.ask(b"/", method))
+    assert (answer.status, len(pod.requests)) == (status, sent)
+    assert http2.world.revision().statistics().healthy == 1
+
+
 async def test_an_answer_that_is_not_as_long_as_it_says_is_broken_off(http2):
     def lie(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:

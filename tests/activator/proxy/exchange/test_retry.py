@@ -41,6 +41,8 @@ TABLE: dict[tuple[Failure, bool], tuple[tuple[Then, Blame], tuple[Then, Blame]]]
     (F.UNTOUCHED, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
     (F.APPLICATION_LOST, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.NONE)),
     (F.APPLICATION_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.NONE)),
+    (F.STREAM_LOST, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.NONE)),
+    (F.STREAM_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.NONE)),
     (F.ANSWER_LOST, True): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
     (F.ANSWER_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
 }
@@ -62,7 +64,7 @@ def test_only_what_a_pod_had_in_its_hands_is_counted_against_the_bound() -> None
     def then(failure: Failure, repeats: int) -> Then:
         return judge(failure, repeatable=True, repeats=repeats)[0]
 
-    for failure in (F.REUSED_LOST, F.NEW_LOST, F.APPLICATION_LOST):
+    for failure in (F.REUSED_LOST, F.NEW_LOST, F.APPLICATION_LOST, F.STREAM_LOST):
         assert then(failure, MAX_REPEATS - 1) is not T.PASS_ON
         assert then(failure, MAX_REPEATS) is T.PASS_ON
     for failure in (F.NO_CONNECTION, F.REFUSED, F.REFUSED_STILL, F.UNTOUCHED):
