@@ -2,7 +2,8 @@
 
 Closing at once makes the kernel reset the connection because of unread bytes. The reset may destroy
 the response before the client has read it. So the sending side is closed, and input is discarded
-for a short time and a bounded number of bytes.
+for a short time. Beyond a bounded number of bytes it stays unread: the client can send no more,
+and turns to the response (Go's server waits so too: rstAvoidanceDelay in net/http/server.go).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, final
 
-#: Bytes and seconds after which the connection is closed in any case.
+#: Bytes beyond which nothing is read.
 MAX_BYTES: Final = 64 << 10
+#: Seconds after which the connection is closed in any case.
 MAX_SECONDS: Final = 2.0
 
 
@@ -46,7 +48,7 @@ class Linger:
         """See asyncio.Protocol."""
         self._left -= len(data)
         if self._left < 0:
-            self._transport.close()
+            self._transport.pause_reading()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
