@@ -23,6 +23,7 @@ from activator.driver import Driver
 from activator.knative.probes import QUEUE_PROXY
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
+from activator.proxy.client.linger import MAX_SECONDS
 from activator.proxy.client.shared import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
@@ -713,9 +714,16 @@ class World:
             client.transport.abort()
         if self.expect_idle and not self.errors:
             await self._collect(lambda: not self.busy, "counts that are not zero")
+            await self.let_linger()
             await self._collect(lambda: not self.proxy.connections, "clients' connections are left")
         await self._tear_down()
         assert not self.errors, "\n".join(self.errors)
+
+    async def let_linger(self) -> None:
+        """Let the time pass for which a connection stays that has more to read than it reads."""
+        await turns(20)
+        if self.proxy.connections:
+            await self.clock_moves(MAX_SECONDS)
 
     async def _collect(self, condition: Callable[[], object], problem: str) -> None:
         try:

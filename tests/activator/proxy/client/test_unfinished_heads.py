@@ -194,5 +194,6 @@ async def test_nothing_is_left_when_all_have_gone(new_world, seed):
         assert 0 <= unfinished(world) <= MOST
     for client in clients:
         client.transport.abort()
+    await world.let_linger()
     await until(lambda: not world.proxy.connections)
     assert unfinished(world) == 0

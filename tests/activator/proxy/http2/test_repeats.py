@@ -100,6 +100,10 @@ def leave(peer: Peer, stream: int) -> None:
     peer.h2.close_connection(0, last_stream_id=0)
 
 
+def give_up(peer: Peer, stream: int) -> None:
+    peer.h2.reset_stream(stream, ErrorCode.INTERNAL_ERROR)
+
+
 def begin_and_die(peer: Peer, stream: int) -> None:
     peer.headers(stream, [(b":status", b"200")])
     peer.transport.close()
@@ -111,6 +115,7 @@ TABLE: dict[Failure, list[tuple[Script, bool, bool]]] = {
     Failure.REFUSED: [(at_end(refuse), True, True), (at_end(leave), True, True)],
     Failure.UNTOUCHED: [(NOT_THERE, True, False), (FULL, True, False)],
     Failure.APPLICATION_LOST: [(CUT_OFF, True, False)],
+    Failure.STREAM_LOST: [(at_end(give_up), True, False)],
     Failure.ANSWER_LOST: [(at_end(begin_and_die), False, False)],
 }
 ROWS = [(failure, *row) for failure, rows in TABLE.items() for row in rows]
