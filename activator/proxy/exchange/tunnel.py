@@ -22,7 +22,23 @@ class _End:
     """One side of a tunnel: what it receives goes out on the other side.
 
     The client's connection goes on being one of the server's.
+
+    Attributes:
+        peer: the other side, until this one is lost.
     """
+
+    __slots__ = (
+        "_closed",
+        "_side",
+        "_touch",
+        "_unread",
+        "_who",
+        "early",
+        "ended",
+        "peer",
+        "transport",
+    )
+    __deletable__ = ("peer",)  # read by mypyc
 
     peer: _End
 
@@ -64,6 +80,7 @@ class _End:
         self._unread.hold(self, 0)
         if not self.peer.transport.is_closing():
             self.peer.transport.close()
+        del self.peer  # breaks the cycle: nothing is left for the garbage collector
         self._closed()
         self._side.connection_lost(exc)
 
@@ -88,6 +105,8 @@ class _End:
 @final
 class _PodEnd(_End):
     """The pod's side; its connection goes on being counted by its pool."""
+
+    __slots__ = ()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""

@@ -192,7 +192,7 @@ class Http2Pod(ConnectionSide):
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
         """See ConnectionSide. The request is not sent again: its next pod would hold as much."""
-        asker = _asker_of(stream)
+        asker = _leave(stream)
         self.link.end(stream, _CANCEL)
         if asker is not None:
             asker.on_lost("the pod did not read the request", True)
@@ -210,13 +210,15 @@ class Http2Pod(ConnectionSide):
         self.begun.set()
         self.pool.speaks(HTTP_1_1)
         for owner in self._drop_all():
-            if owner.asker is not None:
-                owner.asker.on_other_protocol(NOT_HTTP2)
+            asker = owner.leave()
+            if asker is not None:
+                asker.on_other_protocol(NOT_HTTP2)
 
     def _lose_all(self, error: str) -> None:
         for owner in self._drop_all():
-            if owner.asker is not None:
-                owner.asker.on_lost(error, owner.answered)
+            asker = owner.leave()
+            if asker is not None:
+                asker.on_lost(error, owner.answered)
 
     def _drop_all(self) -> list[PodStream]:
         """Forget all streams; return their owners."""
@@ -288,15 +290,18 @@ class Http2Pod(ConnectionSide):
         """See ConnectionSide."""
         if code == _REFUSED_STREAM:
             self._capacity.refused(len(self.link.streams))
-        if isinstance(owner, PodStream) and owner.asker is not None:
-            owner.asker.on_reset(code, owner.answered)
+        if not isinstance(owner, PodStream):
+            return
+        asker = owner.leave()
+        if asker is not None:
+            asker.on_reset(code, owner.answered)
 
     def on_goaway(self, last_stream: int) -> None:
         """See ConnectionSide."""
         if self.state is OPEN:
             self._enter(DRAINING)
         for stream in [s for s in self.link.streams.values() if s.id > last_stream]:
-            asker = _asker_of(stream)
+            asker = _leave(stream)
             self.link.forget(stream)
             if asker is not None:
                 asker.on_refused("the pod ended the connection before it looked at the request")
@@ -308,13 +313,13 @@ class Http2Pod(ConnectionSide):
         found = self.link.known(stream)
         if found is None:
             return
-        asker = _asker_of(found)
+        asker = _leave(found)
         self.link.end(found, code)
         if asker is not None:
             asker.on_lost(f"malformed answer: {reason}", True)
 
 
-def _asker_of(stream: Stream) -> Asker | None:
-    """Return who waits for the response on a stream."""
+def _leave(stream: Stream) -> Asker | None:
+    """Release a stream before its response is complete; return who waits for the response."""
     owner = stream.owner
-    return owner.asker if isinstance(owner, PodStream) else None
+    return owner.leave() if isinstance(owner, PodStream) else None

@@ -138,8 +138,20 @@ class PodStream(PodSide):
 
     def cancel(self) -> None:
         """See PodSide."""
-        self.asker = None
+        self.leave()
         self._carrier.link.end(self._stream, _CANCEL)
+
+    def leave(self) -> Asker | None:
+        """Release the stream, which is over, before its response is complete.
+
+        The two refer to each other: nothing may be left for the garbage collector.
+
+        Returns:
+            Who waits for the response.
+        """
+        asker, self.asker = self.asker, None
+        self._stream.owner = self._stream.on_sent = None
+        return asker
 
     def switching(self) -> SwitchingSide | None:
         """See PodSide."""

@@ -15,10 +15,22 @@ from contextlib import contextmanager
 
 import pytest
 
+from activator.proxy.http2 import frames
 from tests.activator.proxy.client.test_http2 import BEGIN, asked
-from tests.activator.proxy.http2.peers import Http2World
+from tests.activator.proxy.exchange.test_tunnel import SWITCHED, WEBSOCKET, switch
+from tests.activator.proxy.http2.peers import Http2Pod, Http2World
 from tests.activator.proxy.test_leaving import reset
-from tests.activator.proxy.world import NAME, NAMESPACE, World, ok, request, until
+from tests.activator.proxy.world import (
+    NAME,
+    NAMESPACE,
+    Pod,
+    PodConnection,
+    World,
+    ok,
+    request,
+    turns,
+    until,
+)
 from throttler.model import AppProtocol, Dest, Dests, RevisionID
 
 OURS = ("activator.", "throttler.")
@@ -167,6 +179,165 @@ async def test_requests_of_a_connection_of_http2_are_freed(http2: Http2World) ->
                 client.send(asked(2 * number + 3))
                 await until_received(client, b"hello")
             await http2.world.idle()
+
+
+async def closes_the_tunnel(client: socket.socket, pod: Pod) -> None:
+    client.close()
+
+
+async def resets_the_tunnel(client: socket.socket, pod: Pod) -> None:
+    reset(client)
+
+
+async def has_a_pod_that_closes_it(client: socket.socket, pod: Pod) -> None:
+    pod.connections[-1].transport.close()
+
+
+async def has_a_pod_that_breaks_it(client: socket.socket, pod: Pod) -> None:
+    pod.connections[-1].transport.abort()
+
+
+async def closes_its_side_first(client: socket.socket, pod: Pod) -> None:
+    client.shutdown(socket.SHUT_WR)
+    await until(lambda: pod.connections[-1].eof)
+    pod.connections[-1].transport.close()
+
+
+TUNNELS = (
+    closes_the_tunnel,
+    resets_the_tunnel,
+    has_a_pod_that_closes_it,
+    has_a_pod_that_breaks_it,
+    closes_its_side_first,
+)
+
+
+@pytest.mark.parametrize("end", TUNNELS, ids=lambda end: end.__name__)
+async def test_tunnels_that_end_are_freed(
+    world: World, end: Callable[[socket.socket, Pod], Awaitable[None]]
+) -> None:
+    pod = await world.serving()
+    pod.on_data = switch
+
+    async def turn() -> None:
+        with connect(world) as client:
+            client.send(request(b"/ws", fields=WEBSOCKET))
+            await until_received(client, SWITCHED)
+            client.send(b"hello")
+            await until_received(client, b"<hello>")
+            await end(client, pod)
+            await turns(20)
+        await gone(world)
+
+    await turn()
+    with no_garbage():
+        for _ in range(TURNS):
+            await turn()
+
+
+#: A head whose body is to come.
+UPLOADS = [
+    pytest.param(
+        request(b"/", fields=b"Content-Length: 9\r\n", method=b"POST") + b"abc", id="http1"
+    ),
+    pytest.param(
+        BEGIN + asked(1, ended=False) + frames.data_head(1, 3, ended=False) + b"abc", id="http2"
+    ),
+]
+
+
+def breaks(pod: Http2Pod) -> None:
+    """The pod's connection breaks while its streams are open."""
+    for peer in pod.connections:
+        peer.transport.abort()
+
+
+def resets(pod: Http2Pod) -> None:
+    """The pod resets its streams."""
+    for peer in pod.connections:
+        for stream in peer.messages:
+            peer.h2.reset_stream(stream)
+        peer.flush()
+
+
+def breaks_a_rule(pod: Http2Pod) -> None:
+    """The pod sends DATA before the head of its response."""
+    for peer in pod.connections:
+        for stream in peer.messages:
+            peer.transport.write(frames.data_head(stream, 1, ended=False) + b"x")
+
+
+def says_nothing_more(pod: Http2Pod) -> None:
+    """The client leaves."""
+
+
+@pytest.mark.parametrize("end", [breaks, resets, breaks_a_rule, says_nothing_more])
+@pytest.mark.parametrize("data", [LEAVING[1], UPLOADS[1]])
+async def test_requests_whose_http2_pod_fails_are_freed(
+    http2: Http2World, data: bytes, end: Callable[[Http2Pod], None]
+) -> None:
+    pod = await http2.serving()
+    pod.on_message = lambda *_: None
+
+    async def turn() -> None:
+        with connect(http2.world) as client:
+            client.send(data)
+            await until(lambda: pod.requests)
+            end(pod)
+            await turns(20)
+            reset(client)
+            await gone(http2.world)
+        breaks(pod)
+        await until(lambda: not http2.world.pools.connections)
+        pod.connections.clear()
+
+    await turn()
+    with no_garbage():
+        for _ in range(TURNS):
+            await turn()
+
+
+def breaks_at_once(connection: PodConnection) -> None:
+    """The pod's connection breaks before its response."""
+    if connection.requests:
+        connection.transport.abort()
+
+
+def breaks_in_the_middle(connection: PodConnection) -> None:
+    """The pod's connection breaks in the middle of its response."""
+    if connection.requests:
+        connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+        connection.transport.abort()
+
+
+def takes_its_time(connection: PodConnection) -> None:
+    """The client leaves."""
+
+
+@pytest.mark.parametrize("end", [breaks_at_once, breaks_in_the_middle, takes_its_time])
+@pytest.mark.parametrize("data", [LEAVING[0], UPLOADS[0]])
+async def test_requests_whose_pod_fails_are_freed(
+    world: World, data: bytes, end: Callable[[PodConnection], None]
+) -> None:
+    pod = await world.serving()
+    pod.on_data = end
+
+    async def turn() -> None:
+        with connect(world) as client:
+            client.send(data)
+            await until(lambda: pod.connections)
+            await turns(20)
+            reset(client)
+            await gone(world)
+        for each in pod.connections:
+            each.transport.abort()
+        await until(lambda: not world.pools.connections)
+        pod.connections.clear()
+
+    await turn()
+    with no_garbage():
+        for _ in range(TURNS):
+            await turn()
 
 
 def replace_pod(world: World, address: str, number: int, protocol: AppProtocol) -> None:
