@@ -148,7 +148,10 @@ class Connection:
         self.move(CLOSED)
         self._unread.hold(self, 0)
         self.side.lost(exc)
-        # Release what refers back to this connection, so that no garbage is left to collect.
+        self.release()
+
+    def release(self) -> None:
+        """Release what refers back to this connection, so that no garbage is left to collect."""
         self.side = GONE
         self.headers = GONE.on_headers
         self.queue.close()

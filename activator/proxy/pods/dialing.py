@@ -63,6 +63,8 @@ async def _open(home: Home, waiter: Waiter, within: float, *, http2: bool) -> ob
         finally:
             if not pod.is_made():
                 files.give_back()  # else ``Home.closed`` does
+                if isinstance(pod, Http2Pod):
+                    pod.link.release()
         await asyncio.sleep(SHORTAGE_PAUSE)
 
 

@@ -297,6 +297,28 @@ async def test_requests_whose_http2_pod_fails_are_freed(
             await turn()
 
 
+@pytest.mark.parametrize("data", [LEAVING[1], UPLOADS[1]])
+async def test_attempts_to_connect_to_an_http2_pod_are_freed(
+    http2: Http2World, data: bytes
+) -> None:
+    pod = await http2.serving()
+    pod.server.close()
+    await pod.server.wait_closed()
+
+    async def turn() -> None:
+        with connect(http2.world) as client:
+            client.send(data)
+            await until(lambda: http2.world.busy)
+            await turns(20)
+            reset(client)
+            await gone(http2.world)
+
+    await turn()
+    with no_garbage():
+        for _ in range(TURNS):
+            await turn()
+
+
 def breaks_at_once(connection: PodConnection) -> None:
     """The pod's connection breaks before its response."""
     if connection.requests:
