@@ -243,9 +243,8 @@ _WATCH: Final = click.Option(
       queued           requests that wait
       oldest waiter    how long the first of them has waited
       state            serving, serving by ClusterIP (pods are out of reach, their Service is not),
-                       starting or scaled-to-zero; or why requests wait:
-                       autoscaler-unreachable, no-endpoints, pods-not-ready, probe-failing,
-                       bad-answers, at-capacity
+                       starting or scaled-to-zero; or the reason why requests wait, as in
+                       docs/reasons
 
     \b
     Look next:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 from activator.cli import cli
-from activator.proxy.message.problem import negotiated
-from activator.proxy.message.replies import PLAIN, Reply
 from activator.settings.config import SETTINGS, load
 from activator.settings.values import METRICS_PORT, PORT
 from activator.telemetry.families import FAMILIES
-from throttler.reason import MEANINGS, Reason
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-REASONS = DOCS / "reasons"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 #: Names of the same form that are no metrics.
 SPANS = {"activator_proxy"}
@@ -90,22 +85,6 @@ def test_the_way_in_leads_to_each_how_to() -> None:
     assert ways == pages - {"operate.md"}
 
 
-def test_troubleshooting_leads_to_each_reason_by_the_status_that_it_has() -> None:
-    rows = re.findall(
-        r"^\| .*?(\d{3}).*? \| \[`([\w-]+)`\]\(\.\./reasons/\2\.md\) \|",
-        (DOCS / "how-to" / "troubleshooting.md").read_text(),
-        re.MULTILINE,
-    )
-    statuses = dict(
-        re.findall(
-            r"^\| \[`(.+?)`\]\(.+?\) \| (\d\d\d|4xx)", (REASONS / "README.md").read_text(), re.M
-        )
-    )
-    assert {reason for _, reason in rows} == {reason.value for reason in Reason}
-    for status, reason in rows:
-        assert statuses[reason] in (status, "4xx")
-
-
 def test_the_threat_model_has_each_port() -> None:
     text = (DOCS / "threat-model.md").read_text()
     table = text.partition("<!-- ports -->")[2].partition("<!-- /ports -->")[0]
@@ -143,43 +122,3 @@ def test_bounds_are_the_defaults(page: str, section: str, setting: int, bound: i
         assert said[: len(known)] == known
         compared += len(known)
     assert compared >= 6
-
-
-# Pages of reasons.
-
-
-def test_each_reason_has_a_page_and_each_page_a_reason() -> None:
-    pages = {page.stem for page in REASONS.glob("*.md")} - {"README"}
-    assert pages == {reason.value for reason in Reason}
-
-
-def test_the_index_has_each_reason_with_its_sentence() -> None:
-    rows = re.findall(
-        r"^\| \[`(.+?)`\]\((.+?)\) \| .+? \| (.+) \|$",
-        (REASONS / "README.md").read_text(),
-        re.MULTILINE,
-    )
-    assert rows == [(r.value, f"{r.value}.md", MEANINGS[r]) for r in Reason]
-
-
-@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.value)
-def test_the_page_of_a_reason_shows_an_answer_that_the_activator_gives(reason: Reason) -> None:
-    text = (REASONS / f"{reason.value}.md").read_text()
-    assert text.startswith(f"# {reason.value}\n")
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
-        *("What it means", "How to see it", "What to do")
-    ]
-    shown = re.search(r"```console\n(.*?)\n```", text, re.DOTALL)
-    assert shown is not None
-    plain, _, problem = shown[1].partition("| jq\n")
-    said = json.loads(problem)
-    known = Reply(said["status"], PLAIN, b"", reason, said["detail"])
-    again = json.loads(negotiated(known, b"\r\nAccept: application/json").body)
-    assert said.items() >= again.items()
-    fields = dict(re.findall(r"^([\w-]+): (.*)$", plain, re.MULTILINE))
-    assert plain.splitlines()[1].startswith(f"HTTP/1.1 {said['status']} ")
-    assert fields["Activator-Reason"].split("; ")[0] == reason.value
-    assert ("Retry-After" in fields) == (said["status"] in (503, 504))
-    assert said.get("retryAfterSeconds") == (
-        int(fields["Retry-After"]) if "Retry-After" in fields else None
-    )

@@ -120,7 +120,7 @@ _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 #: Tables that tests compare with texts of the code: their words are the code's.
 _GENERATED: Final = re.compile(
     r"^\| (?:module|package \| only in|state \\ event|flag|metric \| type|field of|phase: until"
-    r"|`decidedBy`|status \| meaning|reason \| status).*\n(?:\|.*\n?)+",
+    r"|`decidedBy`|status \| meaning).*\n(?:\|.*\n?)+",
     re.MULTILINE,
 )
 _LOG_CALLS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})

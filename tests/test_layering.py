@@ -185,12 +185,12 @@ KNATIVE: Final = re.compile(
 #: Files outside ``activator/knative/`` with Knative's words, and why. May only shrink.
 KNATIVE_ELSEWHERE: Final[dict[str, str]] = {
     "activator/cli.py": "help for people",
-    "activator/console/advice.py": "commands of kubectl, for people",
     "activator/process/log_lines.py": "keys of a log line; process knows nothing of ours",
     "activator/settings/config.py": "help for people",
     "activator/telemetry/collection.py": "labels of metrics, for Knative's dashboards",
     "activator/telemetry/families.py": "the table of metrics, for Knative's dashboards",
     "activator/telemetry/otlp_metrics.py": "the prefix of those metrics",
+    "throttler/reason.py": "commands of kubectl, for people",
     "throttler/rule.py": "sentences for people",
 }
 

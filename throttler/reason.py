@@ -1,31 +1,33 @@
-"""Why a request waits, or got an answer of our own: a small closed set of words.
+"""The reasons why a request waits, or why it got an error response: one table with one row each.
 
-What a waiting request waits for follows from the throttler's state alone. Pure. Each word has a
-page in docs/reasons. Knative has no counterpart: there every cause is "activator request timeout".
+The API, ``activator explain``, the dashboard and the tables of the pages read this table.
+``waiting_reason`` derives the reason of a queued request from the throttler's state alone. Pure.
+Knative has no counterpart: its activator responds "activator request timeout" in each case.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from throttler.health import PodState
 
-if TYPE_CHECKING:  # a revision asks for its reason
+if TYPE_CHECKING:  # revision.py imports this module
     from throttler.pod import PodTracker
     from throttler.revision import RevisionThrottler
 
 
 _DRAINING, _HEALTHY = PodState.DRAINING, PodState.HEALTHY
-#: Revisions that a detail names as those that have taken addresses.
-_TAKERS: Final = 3
+#: Other revisions that a detail names at most, as owners of addresses.
+_MOST_OWNERS: Final = 3
 
 
 class Reason(Enum):
-    """Why a request has no pod (yet), or got our own answer; the first six are of waiting."""
+    """The words. ``TABLE`` has a row for each; a page ``docs/reasons/WORD.md`` explains it."""
 
     AUTOSCALER_UNREACHABLE = "autoscaler-unreachable"
     NO_ENDPOINTS = "no-endpoints"
@@ -42,29 +44,152 @@ class Reason(Enum):
     BAD_REQUEST = "bad-request"
 
 
-#: Each word in a sentence, for people.
-MEANINGS: Final[Mapping[Reason, str]] = {
-    Reason.AUTOSCALER_UNREACHABLE: (
-        "Kubernetes lists no pod of this revision, and the autoscaler, which has one made, cannot "
-        "be reached."
+class Request(Enum):
+    """The state of a request when it gets a reason.
+
+    QUEUED: it waits for a pod; the reason of the wait becomes that of a 504 at the deadline.
+    ENDED: it ends with an error. REFUSED: it ends with an error, and no revision is known.
+    """
+
+    QUEUED = "queued"
+    ENDED = "ended"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The facts about one reason.
+
+    Attributes:
+        request: state of the request that gets this reason.
+        status: HTTP status of the error response; 0 if the error decides (RFC 9110 section 15).
+        meaning: the reason as one sentence; the title of a JSON error response (RFC 9457).
+        advice: the first step for an operator, as one sentence.
+        commands: commands that show more, in a cluster. ``{namespace}`` and ``{name}`` stand for
+            the revision.
+        in_folder: replaces advice and commands if objects come from the folder ``{folder}``;
+            empty if the advice fits.
+    """
+
+    reason: Reason
+    request: Request
+    status: int
+    meaning: str
+    advice: str
+    commands: tuple[str, ...] = ()
+    in_folder: str = ""
+
+
+_QUEUED, _ENDED, _REFUSED = Request
+
+_PODS: Final = "-n {namespace} -l serving.knative.dev/revision={name}"
+#: Shows the readiness of each container of a pod; `kubectl get pods` shows only their number.
+_CONTAINERS: Final = (
+    "custom-columns=POD:.metadata.name,IP:.status.podIP,"
+    "CONTAINER:.status.containerStatuses[*].name,READY:.status.containerStatuses[*].ready"
+)
+
+#: One row for each reason, in the order of the enum.
+TABLE: Final[tuple[Row, ...]] = (
+    Row(
+        *(Reason.AUTOSCALER_UNREACHABLE, _QUEUED, 504),
+        "Kubernetes lists no pod of this revision, and the activator cannot reach the autoscaler, "
+        "which starts pods.",
+        advice="Check whether the autoscaler runs.",
+        commands=("kubectl get pods -n knative-serving -l app=autoscaler",),
+        in_folder="Check whether the autoscaler runs at ACTIVATOR_AUTOSCALER_URL.",
     ),
-    Reason.NO_ENDPOINTS: "Kubernetes lists no pod of this revision.",
-    Reason.PODS_NOT_READY: "Pods are listed, but none may be used yet.",
-    Reason.PROBE_FAILING: (
-        "Kubernetes lists pods as ready, but the activator's own probe of them fails."
+    Row(
+        *(Reason.NO_ENDPOINTS, _QUEUED, 504),
+        "Kubernetes lists no pod of this revision.",
+        advice="Check whether the pod is Pending, or was never requested.",
+        commands=(f"kubectl get podautoscaler,pods {_PODS}",),
+        in_folder="Add the pod to an Endpoints object of the private Service, in the folder "
+        "{folder}",
     ),
-    Reason.BAD_ANSWERS: (
-        "Pods answer the activator's own probe, but their answers to requests speak against them."
+    Row(
+        *(Reason.PODS_NOT_READY, _QUEUED, 504),
+        "Kubernetes lists pods of this revision, but none is usable yet.",
+        advice="Read in the table of pods which rule keeps each pod from use, then find out which "
+        "container is not ready, and why.",
+        commands=(
+            f"kubectl get pods {_PODS} -o '{_CONTAINERS}'",
+            f"kubectl describe pods {_PODS}",
+        ),
+        in_folder="Read in the table of pods which rule keeps each pod from use. The Endpoints "
+        "objects list the ready pods, in the folder {folder}",
     ),
-    Reason.AT_CAPACITY: "All pods have as many requests as they may have at a time.",
-    Reason.QUEUE_FULL: "The activator holds as much as it may.",
-    Reason.WAIT_TOO_LONG: "The wait would be longer than the request may take.",
-    Reason.RESPONSE_LATE: "A pod was given the request and did not begin to answer in time.",
-    Reason.UPSTREAM_FAILED: "The pod failed with the request in its hands.",
-    Reason.DRAINING: "This activator ends before it could serve the request.",
-    Reason.UNKNOWN_REVISION: "No such revision is known.",
-    Reason.BAD_REQUEST: "The request is malformed, or larger than allowed.",
-}
+    Row(
+        *(Reason.PROBE_FAILING, _QUEUED, 504),
+        "Kubernetes lists pods as ready, but the activator's own probe of them fails.",
+        advice="Compare the last error in the table of pods with the log of queue-proxy.",
+        commands=(f"kubectl logs {_PODS} -c queue-proxy",),
+        in_folder="Read the last error in the table of pods. The Endpoints objects list the "
+        "addresses, in the folder {folder}",
+    ),
+    Row(
+        *(Reason.BAD_ANSWERS, _QUEUED, 504),
+        "Pods pass the activator's own probe, but it ejected them for error responses.",
+        advice="Find out why the container behind queue-proxy fails.",
+        commands=(f"kubectl logs {_PODS} -c user-container --previous",),
+        in_folder="Read the log of the program at these addresses. The Endpoints objects list "
+        "them, in the folder {folder}",
+    ),
+    Row(
+        *(Reason.AT_CAPACITY, _QUEUED, 504),
+        "Every usable pod has its maximum of concurrent requests.",
+        advice="Wait until a request ends, or allow more pods (max-scale, target) or a higher "
+        "containerConcurrency.",
+        commands=(f"kubectl get podautoscaler {_PODS} -o yaml",),
+        in_folder="Wait until a request ends, or add addresses to the Endpoints or raise "
+        "containerConcurrency, in the folder {folder}",
+    ),
+    Row(
+        *(Reason.QUEUE_FULL, _ENDED, 503),
+        "The activator has reached a limit of requests, bytes or connections.",
+        advice="Find out why the requests in the queue wait; the detail names the limit.",
+    ),
+    Row(
+        *(Reason.WAIT_TOO_LONG, _ENDED, 503),
+        "The expected wait is longer than the time-out of the request.",
+        advice="Run more pods, allow more concurrent requests, or raise the time-out.",
+    ),
+    Row(
+        *(Reason.RESPONSE_LATE, _ENDED, 504),
+        "A pod had the request, and did not begin to respond in time.",
+        advice="Find out why the application is slow, or raise the time-out that the detail names.",
+    ),
+    Row(
+        *(Reason.UPSTREAM_FAILED, _ENDED, 502),
+        "The pod failed while it had the request, and HTTP does not allow a retry.",
+        advice="Find out why the pod ended or broke the connection; the detail names the pod.",
+    ),
+    Row(
+        *(Reason.DRAINING, _ENDED, 503),
+        "This activator is shutting down, and could not serve the request before its end.",
+        advice="Retry at once: another activator serves.",
+    ),
+    Row(
+        *(Reason.UNKNOWN_REVISION, _REFUSED, 404),
+        "The activator knows no such revision.",
+        advice="Check whether the revision exists, and which revision the request names.",
+    ),
+    Row(
+        *(Reason.BAD_REQUEST, _REFUSED, 0),
+        "The request is malformed, or exceeds a limit.",
+        advice="Correct the client, or the proxy in front of the activator.",
+    ),
+)
+
+#: The same rows by their reason.
+ROWS: Final = {row.reason: row for row in TABLE}
+
+#: Advice before that of ``no-endpoints`` while no request waits: a service at zero has no fault.
+AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod."
+#: Advice instead of that of a row, if the Revision object is gone.
+DELETED: Final = (
+    "Apply the Revision again if the deletion was a mistake. Otherwise its requests expire."
+)
 
 
 def waiting_reason(
@@ -72,73 +197,72 @@ def waiting_reason(
 ) -> tuple[Reason, str]:
     """Return why a request of this revision would wait now, and a detail, often empty; O(pods).
 
-    Pods that passed our probe but that Kubernetes does not list as ready, where its word counts,
-    outrank those that are out for their answers, and these outrank pods that fail our probe: so
-    those are named that are the nearest to serving.
+    The detail names the pod that is nearest to serving. A pod that passed the probe, but is not
+    listed as ready, comes first. An ejected pod comes second, a pod with a failed probe third.
 
     Arguments:
-        autoscaler_lost: there should be a connection to the autoscaler, and is none. That matters
-            only while there is no pod: of those that are there Kubernetes tells.
+        autoscaler_lost: the activator should have a connection to the autoscaler, and has none.
+            It matters only while there is no pod, because Kubernetes lists the pods that exist.
     """
     pods = [pod for pod in revision.pods() if pod.state is not _DRAINING]
     if not pods:
-        if revision.deleted:  # nobody will start one, whatever the autoscaler does
+        if revision.deleted:  # no component will start a pod
             return Reason.NO_ENDPOINTS, "the revision was deleted"
         if taken := _taken(revision):
             return Reason.NO_ENDPOINTS, taken
-        if revision.roster.misnamed:  # as by hand: Knative's controllers name them alike
+        if revision.roster.misnamed:  # in objects written by hand
             return Reason.NO_ENDPOINTS, _misnamed(revision)
         return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
     service = revision.service
     if service is not None and service.in_use:
-        return Reason.AT_CAPACITY, _of(service)
+        return Reason.AT_CAPACITY, _in_flight(service)
     if not revision.reach.pods:
         return _service_reason(service, pods)
     if in_use := [pod for pod in pods if pod.in_use]:
-        return Reason.AT_CAPACITY, _of(*in_use)
+        return Reason.AT_CAPACITY, _in_flight(*in_use)
     if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
     suffices = revision.revision.probe_suffices
-    out = next((pod for pod in pods if pod.complained and (pod.ready or suffices)), None)
-    if out is not None:
-        return Reason.BAD_ANSWERS, _met(out)
+    ejected = next((p for p in pods if p.complained and (p.ready or suffices)), None)
+    if ejected is not None:
+        return Reason.BAD_ANSWERS, _error(ejected)
     failing = next((pod for pod in pods if pod.last_error and pod.ready), None)
     if failing is not None:
-        both = filter(None, (_met(failing), _met(service)))
+        both = filter(None, (_error(failing), _error(service)))
         return Reason.PROBE_FAILING, "; ".join(both)
-    return Reason.PODS_NOT_READY, _met(next((pod for pod in pods if pod.last_error), None))
+    return Reason.PODS_NOT_READY, _error(next((pod for pod in pods if pod.last_error), None))
 
 
 def _taken(revision: RevisionThrottler) -> str:
-    """Return who has the addresses that are listed for this revision; empty if nobody has."""
+    """Return which other revisions own the addresses listed for this one; empty if none does."""
     by = Counter(str(pod.taken_by) for pod in revision.roster.taken.values())
-    said = (f"{n} address{'' if n == 1 else 'es'} taken by {owner}" for owner, n in by.items())
-    return ", ".join(islice(said, _TAKERS))
+    owners = (f"{n} address{'' if n == 1 else 'es'} taken by {owner}" for owner, n in by.items())
+    return ", ".join(islice(owners, _MOST_OWNERS))
 
 
 def _misnamed(revision: RevisionThrottler) -> str:
-    """Return which name the port of the addresses that are listed should have."""
+    """Return the port name that the listed addresses lack."""
     count, protocol = revision.roster.misnamed, revision.revision.protocol
     which = f"{count} address{'' if count == 1 else 'es'} without a port named {protocol.port_name}"
     return f"{which}: the revision speaks {protocol.value}"
 
 
 def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) -> tuple[Reason, str]:
-    """Return why a request waits where the ClusterIP is the only way."""
+    """Return why a request waits if only the ClusterIP is reachable."""
     if not any(pod.ready for pod in pods):
         return Reason.PODS_NOT_READY, ""
     if service is None:
         return Reason.NO_ENDPOINTS, "mesh mode is enabled, the private Service has no ClusterIP"
-    return Reason.PROBE_FAILING, _met(service)
+    return Reason.PROBE_FAILING, _error(service)
 
 
-def _of(*pods: PodTracker) -> str:
-    """Return how many requests these have, and how many they may have at a time."""
+def _in_flight(*pods: PodTracker) -> str:
+    """Return the requests in flight at these pods, and their limit."""
     return f"{sum(pod.in_flight for pod in pods)}/{sum(pod.limit for pod in pods)}"
 
 
-def _met(pod: PodTracker | None) -> str:
-    """Return what the last probe met, or nothing."""
+def _error(pod: PodTracker | None) -> str:
+    """Return the address of a pod with its last error; empty if it has none."""
     if pod is None or not pod.last_error:
         return ""
     return f"{'ClusterIP ' if pod.is_service else ''}{pod.address}: {pod.last_error}"

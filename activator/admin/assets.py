@@ -1,7 +1,8 @@
-"""The dashboard's files: part of the package, read once at start, served from memory.
+"""Serve the dashboard's files from memory.
 
-A path is looked up among the files that were read, so none leads out of the folder, and no request
-waits for a disk. Must not know what is in them.
+The process reads the files once, at its start, from the package. It looks a path up among these
+files, so no path leads out of the folder, and no request waits for a disk. ``reasons.js`` is made
+from the table of reasons.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from activator.admin import reason_script
 from activator.admin.headers import DASHBOARD_HEADERS
 
 #: By the end of a name. Python's own table is that of the machine, which may say anything.
@@ -31,6 +33,9 @@ TYPES: Final = {
 }
 #: Of all others: licences.
 TEXT: Final = "text/plain; charset=utf-8"
+
+#: The module that is made, not read.
+REASONS: Final = "reasons.js"
 
 _REFUSED: Final = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 
@@ -54,7 +59,8 @@ class Asset(NamedTuple):
 def dashboard() -> dict[str, Asset]:
     """Return the dashboard's files by their path; takes some milliseconds."""
     folder = files("activator.admin") / "dashboard"
-    return {path: _asset(path, content) for path, content in _walk(folder)}
+    made = {REASONS: reason_script.script().encode()}
+    return {path: _asset(path, content) for path, content in (made | dict(_walk(folder))).items()}
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:

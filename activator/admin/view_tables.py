@@ -6,11 +6,14 @@ the throttler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final, get_args, get_type_hints
 
 from activator.admin import views
+from throttler.reason import Reason
 from throttler.rule import VERDICTS
+
+_REASONS: Final = frozenset(reason.value for reason in Reason)
 
 #: The tables of docs/reference.md, in its order: the first column's heading, and whose fields.
 TABLES: Final = (
@@ -46,8 +49,16 @@ def _fields(view: Any) -> Iterator[tuple[str, str]]:
     for name, hint in get_type_hints(view, include_extras=True).items():
         _, meta = get_args(hint)  # the type, and what views.says of the field
         closed = (meta.extra_json_schema or {}).get("enum", ())
-        words = ", ".join(f"`{word}`" for word in closed if word is not None)
-        yield name, (f"{words}: " if words else "") + (meta.description or "")
+        yield name, "".join((*_words(closed), meta.description or ""))
+
+
+def _words(closed: Collection[str | None]) -> Iterator[str]:
+    """Yield the words of a closed set; reasons are a link, since their table has a page."""
+    words = [word for word in closed if word is not None]
+    if words and _REASONS.issuperset(words):
+        yield "[a reason](reasons/README.md): "
+    elif words:
+        yield ", ".join(f"`{word}`" for word in words) + ": "
 
 
 if __name__ == "__main__":

@@ -19,23 +19,14 @@ from activator.records.counters import OUTCOMES
 from throttler.balancing import POLICIES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
-from throttler.reason import Reason
+from throttler.reason import TABLE, Request
 from throttler.rule import Decision, Rule
 
-#: Those reasons for which a request can wait.
-WAITING: Final = (
-    Reason.AUTOSCALER_UNREACHABLE,
-    Reason.NO_ENDPOINTS,
-    Reason.PODS_NOT_READY,
-    Reason.PROBE_FAILING,
-    Reason.BAD_ANSWERS,
-    Reason.AT_CAPACITY,
-)
+#: Reasons of queued requests.
+WAITING: Final = tuple(row.reason for row in TABLE if row.request is Request.QUEUED)
 
-#: Those for which a request of a known revision can fail.
-FAILING: Final = tuple(
-    reason for reason in Reason if reason not in (Reason.UNKNOWN_REVISION, Reason.BAD_REQUEST)
-)
+#: Reasons for which a request of a known revision can fail.
+FAILING: Final = tuple(row.reason for row in TABLE if row.request is not Request.REFUSED)
 
 
 def says(meaning: str, words: Iterable[Enum | str | None] = ()) -> Meta:

@@ -16,7 +16,7 @@ from activator.console import advice, status
 from activator.console.responses import Node
 from activator.console.screen import Fact, Page, Part, Table
 from activator.console.staleness import knowledge
-from throttler.reason import Reason
+from throttler.reason import AT_ZERO, DELETED, Reason
 
 POD_COLUMNS: Final = (
     *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
@@ -102,9 +102,9 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     yield Fact("Reason", (f"{why} ({detail})" if detail else why,))
     todo = advice.what_to_do(reason, one.text("namespace"), one.text("name"), folder)
     if status.deleted(one):
-        todo = [advice.DELETED]
+        todo = [DELETED]
     if field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
-        todo.insert(0, advice.AT_ZERO)
+        todo.insert(0, AT_ZERO)
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(reason),))

@@ -2,14 +2,18 @@
 /** What the page says, in sentences. Pure. */
 
 import { counted, finely } from "./format.js";
+// @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
 import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").Happening} Happening */
 
-/** @param {string} reason in a sentence; the word of a newer activator as it is */
+/** @type {Record<string, {meaning: string, advice: string, commands: string[], inFolder: string}>} */
+const ROWS = REASONS;
+
+/** @param {string} reason as a sentence; an unknown word, of a newer activator, stays a word */
 export function meaning(reason) {
-  return REASONS[reason]?.meaning ?? reason;
+  return ROWS[reason]?.meaning ?? reason;
 }
 
 /** @param {string} reason @param {string | null | undefined} detail in a sentence */
@@ -18,7 +22,7 @@ export function because(reason, detail) {
 }
 
 /**
- * What somebody can do about a reason, in lines: sentences, and commands to copy.
+ * The first steps for a reason: sentences, and commands to copy.
  * @param {string} reason
  * @param {RevisionView} view
  * @param {string | null} folder where objects come from; null for a cluster
@@ -26,28 +30,21 @@ export function because(reason, detail) {
  */
 export function whatToDo(reason, view, folder) {
   if (view.deleted) return [{ text: DELETED, command: false }];
-  const advice = REASONS[reason]?.[folder === null ? "inCluster" : "inFolder"] ?? "";
-  // The names of Kubernetes' objects have no character that a shell would take for another.
-  const filled = advice
-    .replaceAll("{namespace}", () => view.namespace)
-    .replaceAll("{name}", () => view.name)
-    .replaceAll("{folder}", () => folder ?? "");
-  const lines = filled ? filled.split("\n") : [];
-  const atZero = !view.queued && reason === "no-endpoints" && folder === null;
-  return joined(atZero ? [AT_ZERO, ...lines] : lines);
-}
-
-/** @param {string[]} lines broken for a terminal @returns {{text: string, command: boolean}[]} */
-function joined(lines) {
-  /** @type {{text: string, command: boolean}[]} */
-  const told = [];
-  for (const text of lines) {
-    const command = text.startsWith("kubectl ");
-    const last = told.at(-1);
-    if (last && !last.command && !command) last.text += ` ${text}`;
-    else told.push({ text, command });
+  const row = ROWS[reason];
+  if (!row) return [];
+  if (folder !== null && row.inFolder) {
+    return [{ text: row.inFolder.replaceAll("{folder}", () => folder), command: false }];
   }
-  return told;
+  const atZero = !view.queued && reason === "no-endpoints" && folder === null;
+  const sentences = atZero ? [AT_ZERO, row.advice] : [row.advice];
+  // The names of Kubernetes' objects have no character with a meaning for a shell.
+  const commands = row.commands.map((command) =>
+    command.replaceAll("{namespace}", () => view.namespace).replaceAll("{name}", () => view.name),
+  );
+  return [
+    { text: sentences.join(" "), command: false },
+    ...commands.map((text) => ({ text, command: true })),
+  ];
 }
 
 const KUBERNETES_TOO = "our own probe has to pass and Kubernetes to list the pod as ready";

@@ -14,7 +14,7 @@ from typing import Final
 from activator.proxy.message.accept import prefers_json
 from activator.proxy.message.replies import PLAIN, Reply, not_found, printable
 from throttler.errors import RevisionNotFound
-from throttler.reason import MEANINGS
+from throttler.reason import ROWS
 
 #: What a reason's word is appended to (RFC 4151). Not an address: an answer of a service's host
 #: must not send its reader to a path of that service.
@@ -87,7 +87,7 @@ def _as_problem(reply: Reply, about: Mapping[str, str | float]) -> Reply:
     assert reply.reason is not None
     members: dict[str, str | float] = {
         "type": TYPES + reply.reason.value,
-        "title": MEANINGS[reply.reason],
+        "title": ROWS[reply.reason].meaning,
         "status": reply.status,
         "detail": printable(reply.detail) or reply.body.decode().rstrip("\n"),
         "reason": reply.reason.value,

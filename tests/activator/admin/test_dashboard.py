@@ -11,35 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from activator.admin.views import WAITING
-from activator.console.advice import ADVICE, ADVICE_OF_FOLDER, AT_ZERO, DELETED
+from activator.admin import assets
 from activator.console.explain import _READINESS as READINESS
 from activator.console.staleness import OLD, not_ready
 from activator.console.status import _OUT as OUT
 from activator.records.cold_starts import Phase
 from activator.records.events import EventKind
-from throttler.reason import MEANINGS
 
 FOLDER = Path(__file__).parents[3] / "activator" / "admin" / "dashboard"
 PAGE = (FOLDER / "index.html").read_text()
 STYLE = (FOLDER / "style.css").read_text()
 SCRIPTS = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.js"))}
-
-
-def test_every_reason_to_wait_is_explained_in_the_words_of_the_command_line():
-    """A word that is changed in one place only would make the page and `explain` contradict."""
-    literal = re.search(r"export const REASONS = (\{.*?\n\});", SCRIPTS["reasons.js"], re.DOTALL)
-    assert literal is not None
-    assert json.loads(literal[1]) == {
-        reason.value: {
-            "meaning": MEANINGS[reason],
-            "inCluster": ADVICE[reason],
-            "inFolder": ADVICE_OF_FOLDER[reason],
-        }
-        for reason in WAITING
-    }
-    for words in (AT_ZERO, DELETED):
-        assert json.dumps(words) in SCRIPTS["reasons.js"]
 
 
 def test_a_pod_that_is_out_is_a_reason_by_the_words_of_the_command_line():
@@ -80,8 +62,9 @@ def test_every_phase_of_a_wake_up_has_its_words_and_its_colour(phase):
 def test_what_the_page_and_its_modules_load_is_there():
     named = {*re.findall(r'"dashboard/([^"]+)"', "\n".join((PAGE, *SCRIPTS.values())))}
     named |= {*re.findall(r'from "\./([^"]+)"', "\n".join(SCRIPTS.values()))}
-    assert {name for name in named if not (FOLDER / name).is_file()} == set()
-    unused = {*SCRIPTS} - named
+    served = assets.dashboard()
+    assert named - {*served} == set()
+    unused = {name for name in served if name.endswith(".js") and "/" not in name} - named
     assert unused == set()
 
 
@@ -115,4 +98,4 @@ def test_what_others_have_written_comes_with_its_licence():
 def test_the_page_asks_for_all_modules_at_once():
     """Those that are found only in another one come a round trip later."""
     asked = {*re.findall(r'(?:modulepreload" href|module" src)="dashboard/([^"]+)"', PAGE)}
-    assert asked == {*SCRIPTS} - {"theme.js"}
+    assert asked == {*SCRIPTS, assets.REASONS} - {"theme.js"}

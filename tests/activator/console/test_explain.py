@@ -50,13 +50,12 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
     assert shown(view(world, throttler)) == [
         "default/hello: 2 requests wait, pods-not-ready",
         "",
-        "Reason      Pods are listed, but none may be used yet. (probe passed, not "
-        "listed as ready)",
-        "What to do  The table of pods shows the rule that keeps each pod from use. To see which "
-        "container is not ready:",
+        "Reason      Kubernetes lists pods of this revision, but none is usable yet. (probe "
+        "passed, not listed as ready)",
+        "What to do  Read in the table of pods which rule keeps each pod from use, then find out "
+        "which container is not ready, and why.",
         "            kubectl get pods -n default -l serving.knative.dev/revision=hello "
         f"-o '{COLUMNS}'",
-        "            To see why it is not ready:",
         "            kubectl describe pods -n default -l serving.knative.dev/revision=hello",
         "Read on     docs/reasons/pods-not-ready.md",
         "Queue       2 of at most 10000, the first for 2.5s, 700 bytes of them are held",
@@ -99,12 +98,11 @@ def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world)
     assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
     assert lines[2:4] == [
         "Reason      Kubernetes lists no pod of this revision.",
-        "What to do  Nothing while nobody waits: the first request of a service at zero starts a "
-        "pod.",
+        "What to do  Nothing while no request waits: the first request starts a pod.",
     ]
     lines = shown(zero, manifests={"folder": "/srv/objects"})
-    assert lines[3].startswith("What to do  A pod is known once an Endpoints object")
-    assert lines[4] == "            /srv/objects"
+    assert lines[3].startswith("What to do  Add the pod to an Endpoints object")
+    assert lines[3].endswith("in the folder /srv/objects")
     assert not any("kubectl" in line for line in lines)
     full = world.revision("full")
     world.healthy(full, POD)
@@ -141,7 +139,7 @@ def test_why_the_last_request_failed(world):
         "Last failure  502 upstream-failed (10.0.0.1:8012: closed), 3.2s ago",
     )
     assert [line.strip() for line in lines[first + 1 : first + 4]] == [
-        "The pod failed with the request in its hands.",
+        "The pod failed while it had the request, and HTTP does not allow a retry.",
         "docs/reasons/upstream-failed.md",
         "Not served    3 upstream-failed, since the start",
     ]
@@ -164,7 +162,7 @@ def test_all_pods_are_full(world):
     lines = shown(view(world, throttler))
     assert lines[0] == "default/hello: 1 request waits, at-capacity"
     assert lines[2] == (
-        "Reason      All pods have as many requests as they may have at a time. (4/4)"
+        "Reason      Every usable pod has its maximum of concurrent requests. (4/4)"
     )
     assert (
         "Capacity    2 usable pods × 2 = 4; our share as activator 2 of 2: 1 pod (2) × 2 = 2, "

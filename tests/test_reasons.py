@@ -1,0 +1,132 @@
+"""The pages about reasons agree with the table of reasons in throttler/reason.py.
+
+``python -m tests.test_reasons`` writes the tables of the pages from it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from activator.proxy.message import replies
+from activator.proxy.message.problem import negotiated
+from activator.proxy.message.replies import PLAIN, Reply
+from throttler.errors import RevisionNotFound, WaitTooLong
+from throttler.reason import ROWS, TABLE, Reason, Request, Row
+
+DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
+PAGES: Final = DOCS / "reasons"
+HINT: Final = "python -m tests.test_reasons writes the tables"
+_TABLE: Final = re.compile(r"(?<=<!-- reasons -->\n).*?(?=<!-- /reasons -->)", re.DOTALL)
+
+
+def _status(row: Row) -> str:
+    return str(row.status or "4xx, 5xx")
+
+
+def index() -> str:
+    """Return the table of all reasons."""
+    rows = (
+        f"| [`{row.reason.value}`]({row.reason.value}.md) | {_status(row)} | {row.request.value} "
+        f"| {row.meaning} |\n"
+        for row in TABLE
+    )
+    return "| reason | status | request | meaning |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def first_steps() -> str:
+    """Return the table from statuses and reasons to first steps, in the order of statuses."""
+    rows = (
+        f"| {_status(row)} | [`{row.reason.value}`](../reasons/{row.reason.value}.md) "
+        f"| {row.advice} |\n"
+        for row in sorted(TABLE, key=lambda row: -row.status)
+    )
+    return "| status | reason | first step |\n|---|---|---|\n" + "".join(rows)
+
+
+#: Pages with a generated table.
+GENERATED: Final[dict[Path, Callable[[], str]]] = {
+    PAGES / "README.md": index,
+    DOCS / "how-to" / "troubleshooting.md": first_steps,
+}
+
+
+@pytest.mark.parametrize("page", GENERATED, ids=lambda page: page.name)
+def test_a_page_has_the_table_of_the_code(page: Path) -> None:
+    found = _TABLE.search(page.read_text())
+    assert found is not None
+    assert found[0] == GENERATED[page](), HINT
+
+
+def test_each_reason_has_one_row_in_order() -> None:
+    assert [row.reason for row in TABLE] == list(Reason)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason.value)
+def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: Row) -> None:
+    assert row.meaning[0].isupper()
+    assert row.meaning.endswith(".")
+    assert row.advice[0].isupper()
+    assert row.advice.endswith(".")
+    queued = row.request is Request.QUEUED
+    assert bool(row.commands) == bool(row.in_folder) == queued
+    assert not queued or row.status == 504
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        replies.not_found(RevisionNotFound("default", "hello")),
+        replies.queue_full("total-depth"),
+        replies.shed(WaitTooLong(9.0, 3.0)),
+        replies.too_many_connections(),
+        replies.too_many_unfinished(),
+        replies.timed_out(Reason.RESPONSE_LATE, "timeoutSeconds"),
+        replies.upstream_failed("closed"),
+        replies.draining("no pod came in time"),
+    ],
+    ids=lambda reply: reply.why,
+)
+def test_an_error_response_has_the_status_of_its_reason(reply: Reply) -> None:
+    assert reply.reason is not None
+    assert reply.status == ROWS[reply.reason].status
+
+
+def test_each_reason_has_a_page_and_each_page_a_reason() -> None:
+    pages = {page.stem for page in PAGES.glob("*.md")} - {"README"}
+    assert pages == {reason.value for reason in Reason}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason.value)
+def test_the_page_of_a_reason_shows_a_response_that_the_activator_gives(row: Row) -> None:
+    reason = row.reason
+    text = (PAGES / f"{reason.value}.md").read_text()
+    assert text.startswith(f"# {reason.value}\n")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
+        *("What it means", "How to see it", "What to do")
+    ]
+    shown = re.search(r"```console\n(.*?)\n```", text, re.DOTALL)
+    assert shown is not None
+    plain, _, problem = shown[1].partition("| jq\n")
+    said = json.loads(problem)
+    assert said["status"] == (row.status or said["status"])
+    known = Reply(said["status"], PLAIN, b"", reason, said["detail"])
+    again = json.loads(negotiated(known, b"\r\nAccept: application/json").body)
+    assert said.items() >= again.items()
+    fields = dict(re.findall(r"^([\w-]+): (.*)$", plain, re.MULTILINE))
+    assert plain.splitlines()[1].startswith(f"HTTP/1.1 {said['status']} ")
+    assert fields["Activator-Reason"].split("; ")[0] == reason.value
+    assert ("Retry-After" in fields) == (said["status"] in (503, 504))
+    assert said.get("retryAfterSeconds") == (
+        int(fields["Retry-After"]) if "Retry-After" in fields else None
+    )
+
+
+if __name__ == "__main__":
+    for page, table in GENERATED.items():
+        page.write_text(_TABLE.sub(lambda _, table=table: table(), page.read_text()))
