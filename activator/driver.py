@@ -13,7 +13,7 @@ from math import inf
 from typing import Protocol
 
 from activator.records.change_log import ChangeLog
-from activator.records.cold_starts import WakeUps
+from activator.records.cold_starts import ColdStarts
 from activator.records.entries import Entries, Entry, Load
 from activator.records.events import EventKind, Events
 from activator.records.failures import Failed
@@ -66,7 +66,7 @@ class Driver:
         events: what happens to revisions and pods, for whoever listens.
         autoscaler_lost: says whether there should be a connection to the autoscaler and is none.
         on_waiting: called when a request of a revision begins to wait and no other one waits.
-        wake_ups: the wake-ups of revisions, as they happen.
+        cold_starts: the wake-ups of revisions, as they happen.
     """
 
     prober: Prober
@@ -89,7 +89,7 @@ class Driver:
         self.on_waiting: Callable[[], None] = lambda: None
         self._change_log = ChangeLog(clock, self.why)
         self._narration = Narration(throttler, self.events, self._change_log, clock, self.why)
-        self.wake_ups = WakeUps(self.events)
+        self.cold_starts = ColdStarts(self.events)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
@@ -221,7 +221,7 @@ class Driver:
             with self._narration.of_pod(pod, "it passed its probe"):
                 changes = pod.revision.probe_passed(pod, epoch, now)
         if changes is not None:
-            self.wake_ups.probe_passed(pod, now)
+            self.cold_starts.probe_passed(pod, now)
         self.carry_out(changes)
 
     def probe_failed(
@@ -271,7 +271,7 @@ class Driver:
     def delete_revision(self, revision: RevisionID) -> None:
         """Forget a Revision."""
         self.carry_out(self.throttler.delete_revision(revision))
-        self.wake_ups.forget(revision)
+        self.cold_starts.forget(revision)
         if self.entries.forget(revision):
             self._forget_load(revision)
 
@@ -282,7 +282,7 @@ class Driver:
             changes = self.throttler.set_dests(revision, dests, now)
             if changes.gone:
                 self._narration.gone(changes.gone)  # before the capacity that they took along
-        self.wake_ups.listed(revision, now)
+        self.cold_starts.listed(revision, now)
         self.carry_out(changes, gone_reported=True)
 
     def set_activators(
@@ -370,7 +370,7 @@ class Driver:
     def _forget(self, pod: PodTracker) -> None:
         self.prober.forget(pod)
         self.pools.forget(pod)
-        self.wake_ups.leads.forget(pod)
+        self.cold_starts.leads.forget(pod)
         if (entry := self.entries.known(pod.revision.revision.id)) is not None:
             entry.counters.forget_pod(pod.address)
 

@@ -217,7 +217,7 @@ class Runtime:
         """Return what notes that these have left, should they: wake-ups wait for that."""
         arose, clock = self._clock(), self._clock
         revisions = [stat.revision_id for stat in stats]
-        return lambda: self.driver.wake_ups.stats_sent(revisions, arose, clock())
+        return lambda: self.driver.cold_starts.stats_sent(revisions, arose, clock())
 
     # -- what ConfigMaps change -----------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from activator.admin.views import (
     RevisionView,
     WakeUpView,
 )
-from activator.records.cold_starts import WakeUps
+from activator.records.cold_starts import ColdStarts
 from activator.records.failures import Failures
 from throttler.balancing import policy_name
 from throttler.capacity import CapacityTerms
@@ -90,7 +90,7 @@ def revision_view(
 
 def detail_view(
     throttler: RevisionThrottler,
-    wake_ups: WakeUps,
+    cold_starts: ColdStarts,
     now: float,
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
@@ -102,7 +102,7 @@ def detail_view(
     Arguments:
         now, autoscaler_lost, failures: as for ``revision_view``.
     """
-    seen = cast("list[WakeUpView]", wake_ups.views(throttler.revision.id))
+    seen = cast("list[WakeUpView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
     if not (throttler.deleted or throttler.with_room()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)

@@ -124,7 +124,7 @@ class _Handlers:
         throttler = driver.throttler.known(wanted["namespace"], wanted["name"])
         lost = driver.autoscaler_lost()
         failures = driver.entries.failures_of(throttler.revision.id)
-        view = detail_view(throttler, driver.wake_ups, driver.clock(), lost, failures)
+        view = detail_view(throttler, driver.cold_starts, driver.clock(), lost, failures)
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:

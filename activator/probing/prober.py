@@ -257,7 +257,7 @@ class PodProber:
         self.in_flight += 1
         self.attempts += 1
         watch.started = self._driver.clock()
-        self._driver.wake_ups.probe_started(watch.pod, watch.started)
+        self._driver.cold_starts.probe_started(watch.pod, watch.started)
         probe = watch.probe = Probe(watch.pod, _timeout(watch), self._done)
         probe.start(self._pools.of(watch.pod))
 

@@ -43,7 +43,7 @@ class Phase(Enum):
 _PLACE = {phase: place for place, phase in enumerate(Phase)}
 
 
-class WakeUp:
+class ColdStart:
     """One wake-up.
 
     Attributes:
@@ -135,7 +135,7 @@ class WakeUp:
         }
 
 
-class WakeUps:
+class ColdStarts:
     """The wake-ups of all revisions: those under way, and the last ones.
 
     Arguments:
@@ -151,17 +151,17 @@ class WakeUps:
     def __init__(self, events: Events, wall: Callable[[], float] = time.time) -> None:
         self._events = events
         self._wall = wall
-        self.under_way: dict[RevisionID, WakeUp] = {}
+        self.under_way: dict[RevisionID, ColdStart] = {}
         self.seconds = Histogram(WAIT_BOUNDS)
         self.phase_seconds = {phase: Histogram(WAIT_BOUNDS) for phase in Phase}
         self.leads = ProbeLead()
-        self._past: OrderedDict[RevisionID, deque[WakeUp]] = OrderedDict()
+        self._past: OrderedDict[RevisionID, deque[ColdStart]] = OrderedDict()
 
     # -- requests -------------------------------------------------------------------------------
 
     def join(
         self, throttler: RevisionThrottler, counts: dict[str, int], now: float
-    ) -> WakeUp | None:
+    ) -> ColdStart | None:
         """Take that a request begins to wait.
 
         Arguments:
@@ -174,34 +174,34 @@ class WakeUps:
         """
         if not throttler.asleep:
             return None
-        wake_up = self.under_way.get(throttler.revision.id)
-        if wake_up is None:
-            wake_up = WakeUp(throttler, counts, now, self._wall())
-            self.under_way[wake_up.revision] = wake_up
-        wake_up.requests += 1
-        wake_up.open += 1
-        return wake_up
+        cold_start = self.under_way.get(throttler.revision.id)
+        if cold_start is None:
+            cold_start = ColdStart(throttler, counts, now, self._wall())
+            self.under_way[cold_start.revision] = cold_start
+        cold_start.requests += 1
+        cold_start.open += 1
+        return cold_start
 
-    def answered(self, wake_up: WakeUp, dispatched: float, dest: Dest, now: float) -> None:
+    def answered(self, cold_start: ColdStart, dispatched: float, dest: Dest, now: float) -> None:
         """Take the first byte of an answer.
 
         Arguments:
             dispatched: when that request was given to its pod for the last time.
             dest: the pod.
         """
-        if wake_up.ended is None:
-            wake_up.answered(dispatched, dest, now)
-            self._end(wake_up, "served", now)
+        if cold_start.ended is None:
+            cold_start.answered(dispatched, dest, now)
+            self._end(cold_start, "served", now)
 
-    def left(self, wake_up: WakeUp, outcome: str, now: float) -> None:
+    def left(self, cold_start: ColdStart, outcome: str, now: float) -> None:
         """Take the end of a request that waited.
 
         Arguments:
             outcome: one of counters.OUTCOMES.
         """
-        wake_up.open -= 1
-        if not wake_up.open and wake_up.ended is None:
-            self._end(wake_up, outcome, now)
+        cold_start.open -= 1
+        if not cold_start.open and cold_start.ended is None:
+            self._end(cold_start, outcome, now)
 
     # -- the rest of the world ------------------------------------------------------------------
 
@@ -212,28 +212,28 @@ class WakeUps:
             arose: when it was made: one from before a wake-up says nothing of it.
         """
         for revision in revisions if self.under_way else ():
-            wake_up = self.under_way.get(revision)
-            if wake_up is not None and wake_up.began <= arose:
-                wake_up.reached(Phase.STAT_SENT, now)
+            cold_start = self.under_way.get(revision)
+            if cold_start is not None and cold_start.began <= arose:
+                cold_start.reached(Phase.STAT_SENT, now)
 
     def listed(self, revision: RevisionID, now: float) -> None:
         """Take that Kubernetes lists something else."""
-        if (wake_up := self.under_way.get(revision)) is not None:
-            wake_up.listed(now)
+        if (cold_start := self.under_way.get(revision)) is not None:
+            cold_start.listed(now)
         for pod, lead in self.leads.listed(revision, now):
-            for wake_up in self._of(revision):
-                if wake_up.dest == pod.dest and wake_up.lead is None:
-                    wake_up.lead = lead
+            for cold_start in self._of(revision):
+                if cold_start.dest == pod.dest and cold_start.lead is None:
+                    cold_start.lead = lead
 
     def probe_started(self, pod: PodTracker, now: float) -> None:
         """Take that a pod is asked."""
-        if (wake_up := self.under_way.get(pod.revision.revision.id)) is not None:
-            wake_up.reached(Phase.PROBE, now)
+        if (cold_start := self.under_way.get(pod.revision.revision.id)) is not None:
+            cold_start.reached(Phase.PROBE, now)
 
     def probe_passed(self, pod: PodTracker, now: float) -> None:
         """Take that a pod has become healthy by a probe."""
-        if (wake_up := self.under_way.get(pod.revision.revision.id)) is not None:
-            wake_up.reached(Phase.PROBE_PASSED, now)
+        if (cold_start := self.under_way.get(pod.revision.revision.id)) is not None:
+            cold_start.reached(Phase.PROBE_PASSED, now)
         self.leads.passed(pod, now)
 
     def forget(self, revision: RevisionID) -> None:
@@ -245,31 +245,31 @@ class WakeUps:
 
     def views(self, revision: RevisionID) -> list[dict[str, Any]]:
         """Return the wake-ups of a revision in JSON's words, the newest first."""
-        return [wake_up.view() for wake_up in self._of(revision)]
+        return [cold_start.view() for cold_start in self._of(revision)]
 
-    def _of(self, revision: RevisionID) -> list[WakeUp]:
-        wake_ups = list(reversed(self._past.get(revision, ())))
-        if (wake_up := self.under_way.get(revision)) is not None:
-            wake_ups.insert(0, wake_up)
-        return wake_ups
+    def _of(self, revision: RevisionID) -> list[ColdStart]:
+        cold_starts = list(reversed(self._past.get(revision, ())))
+        if (cold_start := self.under_way.get(revision)) is not None:
+            cold_starts.insert(0, cold_start)
+        return cold_starts
 
-    def _end(self, wake_up: WakeUp, outcome: str, now: float) -> None:
-        wake_up.end(outcome, now)
+    def _end(self, cold_start: ColdStart, outcome: str, now: float) -> None:
+        cold_start.end(outcome, now)
         if outcome == "served":
-            self.seconds.observe(now - wake_up.began)
-            for phase, seconds in wake_up.durations():
+            self.seconds.observe(now - cold_start.began)
+            for phase, seconds in cold_start.durations():
                 self.phase_seconds[phase].observe(seconds)
-        if self.under_way.get(wake_up.revision) is wake_up:
-            del self.under_way[wake_up.revision]
-            self._keep(wake_up)
+        if self.under_way.get(cold_start.revision) is cold_start:
+            del self.under_way[cold_start.revision]
+            self._keep(cold_start)
         if self._events.listeners:
-            self._events.publish(EventKind.WAKE_UP_FINISHED, wake_up.revision, wake_up.view())
+            self._events.publish(EventKind.WAKE_UP_FINISHED, cold_start.revision, cold_start.view())
 
-    def _keep(self, wake_up: WakeUp) -> None:
+    def _keep(self, cold_start: ColdStart) -> None:
         """Keep it among the last ones; the revision whose last wake-up is the oldest goes."""
-        past = self._past.setdefault(wake_up.revision, deque(maxlen=KEPT))
-        past.append(wake_up)
-        self._past.move_to_end(wake_up.revision)
+        past = self._past.setdefault(cold_start.revision, deque(maxlen=KEPT))
+        past.append(cold_start)
+        self._past.move_to_end(cold_start.revision)
         if len(self._past) > KEPT_REVISIONS:
             self._past.popitem(last=False)
 

@@ -158,10 +158,10 @@ class RevisionCounters:
         waits: seconds that requests were queued, only of those that were.
         outcomes: ends of requests, see OUTCOMES.
         requeues: by cause, see CAUSES, how often requests were given to a pod once more.
-        wake_ups: by outcome, wake-ups that have ended.
+        cold_starts: by outcome, wake-ups that have ended.
     """
 
-    __slots__ = ("client", "outcomes", "requeues", "server", "waits", "wake_ups")
+    __slots__ = ("client", "cold_starts", "outcomes", "requeues", "server", "waits")
 
     def __init__(self) -> None:
         self.server: dict[tuple[bytes, int, int], HttpCounters] = {}
@@ -169,7 +169,7 @@ class RevisionCounters:
         self.waits = Histogram(WAIT_BOUNDS)
         self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         self.requeues: dict[str, int] = {}
-        self.wake_ups: dict[str, int] = {}
+        self.cold_starts: dict[str, int] = {}
 
     def server_of(self, key: tuple[bytes, int, int]) -> HttpCounters:
         """Return the counters for requests of this kind."""

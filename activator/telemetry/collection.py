@@ -181,7 +181,8 @@ class Collection(Generic[L, P]):
     def _counts(self) -> Iterator[P]:
         yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
         yield from self._labelled(f.REQUEUES, "cause", lambda counters: counters.requeues)
-        yield from self._labelled(f.WAKE_UPS, "outcome", lambda counters: counters.wake_ups)
+        for family in (f.COLD_STARTS, f.OLD_COLD_STARTS):
+            yield from self._labelled(family, "outcome", lambda counters: counters.cold_starts)
         yield self._writer.header(f.WAIT)
         for row, entry in self._asked_for():
             yield self._writer.histogram(f.WAIT, row.labels, entry.counters.waits)

@@ -37,7 +37,7 @@ class Totals(Generic[L, P]):
         """Yield everything."""
         yield from self._condition()
         yield from self._limits()
-        yield from self._wake_ups()
+        yield from self._cold_starts()
         yield from self._traffic()
         yield from self._source()
         yield from self._link()
@@ -70,14 +70,15 @@ class Totals(Generic[L, P]):
         yield from self._one(f.TRAFFIC_FILES_WAITING, files.waiting)
         yield from self._one(f.TURNED_AWAY, self._sources.proxy.counters.turned_away)
 
-    def _wake_ups(self) -> Iterator[P]:
-        writer, wake_ups = self._writer, self._sources.driver.wake_ups
-        yield writer.header(f.WAKE_UP_PHASES)
-        for phase, histogram in wake_ups.phase_seconds.items():
-            labels = writer.labels(("phase", phase.value))
-            yield writer.histogram(f.WAKE_UP_PHASES, labels, histogram)
-        yield from self._histogram(f.WAKE_UP, wake_ups.seconds)
-        yield from self._histogram(f.PROBE_AHEAD, wake_ups.leads.seconds)
+    def _cold_starts(self) -> Iterator[P]:
+        writer, cold_starts = self._writer, self._sources.driver.cold_starts
+        for family in (f.COLD_START_PHASES, f.OLD_COLD_START_PHASES):
+            yield writer.header(family)
+            for phase, histogram in cold_starts.phase_seconds.items():
+                yield writer.histogram(family, writer.labels(("phase", phase.value)), histogram)
+        for family in (f.COLD_START, f.OLD_COLD_START):
+            yield from self._histogram(family, cold_starts.seconds)
+        yield from self._histogram(f.PROBE_AHEAD, cold_starts.leads.seconds)
 
     def _traffic(self) -> Iterator[P]:
         sources = self._sources

@@ -94,8 +94,8 @@ async def test_a_cold_start_answers_all_who_wait(tmp_path: Path) -> None:
         world.list([await world.pod()])
         assert [int(each) for each in await asyncio.gather(*calls)] == list(range(100))
         path = f"/api/v1/revisions/default/{NAME}"
-        (wake_up,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
-        assert (wake_up["outcome"], wake_up["requests"]) == ("served", 100)
+        (cold_start,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
+        assert (cold_start["outcome"], cold_start["requests"]) == ("served", 100)
 
 
 async def test_a_pod_that_takes_few_calls_at_a_time_is_given_no_more(tmp_path: Path) -> None:

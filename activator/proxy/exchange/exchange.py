@@ -163,7 +163,7 @@ class Exchange(Asker):
         self.state = WAITING
         if self.wait is None:
             driver, timing = self.services.driver, self.services.server_timing
-            self.wait = Wait(driver.wake_ups, self.ticket.arrived, server_timing=timing)
+            self.wait = Wait(driver.cold_starts, self.ticket.arrived, server_timing=timing)
         self.notes = joined(self.wait, self.entry, self.notes, now)
 
     def ticket_assigned(self) -> None:

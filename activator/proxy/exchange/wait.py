@@ -7,7 +7,7 @@ the other field. Knative has no counterpart.
 
 from __future__ import annotations
 
-from activator.records.cold_starts import Phase, WakeUp, WakeUps
+from activator.records.cold_starts import ColdStart, ColdStarts, Phase
 from activator.records.entries import Entry
 from throttler.pod import PodTracker
 
@@ -20,22 +20,22 @@ class Wait:
     """One request's wait, or waits, where its pod was lost.
 
     Arguments:
-        wake_ups: the cold starts of revisions.
+        cold_starts: the cold starts of revisions.
         arrived: when it was admitted.
         server_timing: whether its response says how long it waited.
 
     Attributes:
-        wake_up: what it waits or waited for; None if that was room in a pod.
+        cold_start: what it waits or waited for; None if that was room in a pod.
         assigned_at: when it last got a pod; None before.
     """
 
-    __slots__ = ("_arrived", "_server_timing", "assigned_at", "wake_up", "wake_ups")
+    __slots__ = ("_arrived", "_server_timing", "assigned_at", "cold_start", "cold_starts")
 
-    def __init__(self, wake_ups: WakeUps, arrived: float, *, server_timing: bool) -> None:
-        self.wake_ups = wake_ups
+    def __init__(self, cold_starts: ColdStarts, arrived: float, *, server_timing: bool) -> None:
+        self.cold_starts = cold_starts
         self._server_timing = server_timing
         self._arrived = arrived
-        self.wake_up: WakeUp | None = None
+        self.cold_start: ColdStart | None = None
         self.assigned_at: float | None = None
 
     def assigned(self, now: float) -> None:
@@ -44,14 +44,14 @@ class Wait:
 
     def answered(self, pod: PodTracker, now: float) -> bytes:
         """Record the first byte of its response; return as ``fields``."""
-        if self.wake_up is not None and self.assigned_at is not None:
-            self.wake_ups.answered(self.wake_up, self.assigned_at, pod.dest, now)
+        if self.cold_start is not None and self.assigned_at is not None:
+            self.cold_starts.answered(self.cold_start, self.assigned_at, pod.dest, now)
         return self.fields(now)
 
     def ended(self, outcome: str, now: float) -> None:
         """Record how it ended."""
-        if self.wake_up is not None:
-            self.wake_ups.left(self.wake_up, outcome, now)
+        if self.cold_start is not None:
+            self.cold_starts.left(self.cold_start, outcome, now)
 
     def fields(self, now: float) -> bytes:
         """Return the field lines that an answer begun now gets for it; empty where none are set."""
@@ -65,12 +65,12 @@ class Wait:
         """
         assigned_at = self.assigned_at
         waited = (now if assigned_at is None else assigned_at) - self._arrived
-        start = b"warm" if self.wake_up is None else b"cold"
+        start = b"warm" if self.cold_start is None else b"cold"
         metrics = [b"queue;" + _dur(waited), b'start;desc="%b"' % start]
-        if self.wake_up is not None:
+        if self.cold_start is not None:
             before = self._arrived
             for name, phase in ((b"scale", Phase.ADDRESS), (b"probe", Phase.PROBE_PASSED)):
-                when = self.wake_up.seen.get(phase, before)
+                when = self.cold_start.seen.get(phase, before)
                 if when > before:
                     metrics.append(name + b";" + _dur(when - before))
                     before = when
@@ -85,10 +85,10 @@ def joined(wait: Wait, entry: Entry, notes: bytes, now: float) -> bytes:
     Arguments:
         notes: field lines of ours for its response, so far.
     """
-    if wait.wake_up is None or wait.wake_up.ended is not None:
-        wake_up = wait.wake_ups.join(entry.throttler, entry.counters.wake_ups, now)
-        if wake_up is not None:
-            wait.wake_up = wake_up
+    if wait.cold_start is None or wait.cold_start.ended is not None:
+        cold_start = wait.cold_starts.join(entry.throttler, entry.counters.cold_starts, now)
+        if cold_start is not None:
+            wait.cold_start = cold_start
             return notes.replace(WARM, COLD)
     return notes
 

@@ -7,6 +7,7 @@ from manifests.monitoring.grafana.words import (
     ANSWERS,
     BY_REVISION,
     CHOSEN,
+    COLD_STARTS_BY_OUTCOME,
     DURATIONS,
     NAMESPACES,
     OUTCOMES,
@@ -16,7 +17,6 @@ from manifests.monitoring.grafana.words import (
     REVISIONS,
     WAITING_BY_REASON,
     WAITS,
-    WAKE_UPS,
     rate,
 )
 
@@ -162,7 +162,7 @@ REQUESTS = Row(
 COLD_STARTS = Row(
     "Cold starts",
     (
-        WAKE_UPS,
+        COLD_STARTS_BY_OUTCOME,
         Panel(
             "Where their time goes",
             "The mean of each phase, of all revisions, named by what it ended with. stat-sent: the "
@@ -170,8 +170,8 @@ COLD_STARTS = Row(
             "asked, and answered. dispatched: it got a request. first-byte: it began to answer.",
             (
                 Query(
-                    f"{rate('activator_wake_up_phase_seconds_sum', 'phase', '')} / "
-                    f"({rate('activator_wake_up_phase_seconds_count', 'phase', '')} > 0)",
+                    f"{rate('activator_cold_start_phase_seconds_sum', 'phase', '')} / "
+                    f"({rate('activator_cold_start_phase_seconds_count', 'phase', '')} > 0)",
                     "{{phase}}",
                 ),
             ),

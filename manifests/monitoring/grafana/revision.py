@@ -6,6 +6,7 @@ from manifests.monitoring.grafana.grafana import Dashboard, Panel, Query, Row
 from manifests.monitoring.grafana.words import (
     ANSWERS,
     CHOSEN,
+    COLD_STARTS_BY_OUTCOME,
     DURATIONS,
     ONE_NAMESPACE,
     ONE_REVISION,
@@ -14,7 +15,6 @@ from manifests.monitoring.grafana.words import (
     REQUEUES,
     WAITING_BY_REASON,
     WAITS,
-    WAKE_UPS,
     quantiles,
     rate,
 )
@@ -123,7 +123,7 @@ REQUESTS = Row(
             "own metric.",
             (Query(f"sum(kn_revision_request_concurrency{{{CHOSEN}}})", "concurrency"),),
         ),
-        WAKE_UPS,
+        COLD_STARTS_BY_OUTCOME,
         Panel(
             "Time of the application",
             "From sending a request to a pod to the head of its answer: what is left of the time "

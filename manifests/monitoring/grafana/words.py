@@ -101,13 +101,14 @@ WAITS = Panel(
     ),
     unit="s",
 )
-WAKE_UPS = Panel(
-    "Wake-ups, by how they ended",
+COLD_STARTS_BY_OUTCOME = Panel(
+    "Cold starts by outcome",
     "How often a revision without a usable pod was asked for. Anything but served is a cold start "
     "in vain.",
     (
         Query(
-            f"sum by (outcome) (increase(activator_wake_ups_total{{{CHOSEN}}}[5m]))", "{{outcome}}"
+            f"sum by (outcome) (increase(activator_cold_starts_total{{{CHOSEN}}}[5m]))",
+            "{{outcome}}",
         ),
     ),
 )

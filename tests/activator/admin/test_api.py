@@ -153,7 +153,7 @@ def test_why_a_request_would_wait_is_told_before_one_does(world):
 
 
 def next_reason(world, throttler, autoscaler_lost=False):
-    seen = detail_view(throttler, world.driver.wake_ups, world.clock.now, autoscaler_lost)
+    seen = detail_view(throttler, world.driver.cold_starts, world.clock.now, autoscaler_lost)
     return seen["nextReason"], seen["nextReasonDetail"]
 
 
@@ -162,8 +162,8 @@ def test_the_last_request_that_failed_and_how_many_did(world):
     failures.take(Failed(world.clock.now, 504, Reason.RESPONSE_LATE, ""))
     failures.take(Failed(world.clock.now, 502, Reason.UPSTREAM_FAILED, f"{POD}: closed"))
     world.clock.now += 2.5
-    now, wake_ups = world.clock.now, world.driver.wake_ups
-    seen = detail_view(throttler, wake_ups, now, failures=failures)
+    now, cold_starts = world.clock.now, world.driver.cold_starts
+    seen = detail_view(throttler, cold_starts, now, failures=failures)
     assert seen["lastFailure"] == {
         "secondsAgo": 2.5,
         "status": 502,

@@ -98,18 +98,18 @@ async def test_every_answer_is_as_the_document_says(world):
         validator("RevisionDetailView").validate((await get(world, path)).json())
 
 
-async def test_wake_ups_are_as_the_document_says(world):
+async def test_cold_starts_are_as_the_document_says(world):
     throttler = world.revision()
-    wake_ups = world.driver.wake_ups
+    cold_starts = world.driver.cold_starts
     for outcome in ("timed-out", "served", None):
-        wake_up = wake_ups.join(throttler, {}, world.clock.now)
+        cold_start = cold_starts.join(throttler, {}, world.clock.now)
         for phase in Phase:
-            wake_up.reached(phase, world.clock.now)
+            cold_start.reached(phase, world.clock.now)
         if outcome == "served":
-            wake_ups.answered(wake_up, world.clock.now, Dest(POD), world.clock.now)
-            wake_up.lead = 0.5
+            cold_starts.answered(cold_start, world.clock.now, Dest(POD), world.clock.now)
+            cold_start.lead = 0.5
         if outcome is not None:
-            wake_ups.left(wake_up, outcome, world.clock.now)
+            cold_starts.left(cold_start, outcome, world.clock.now)
     answer = (await get(world, "/api/v1/revisions/default/hello")).json()
     assert [one["outcome"] for one in answer["wakeUps"]] == [None, "served", "timed-out"]
     assert [*answer["wakeUps"][0]["phases"]] == [phase.value for phase in Phase]

@@ -247,12 +247,15 @@ def test_addresses_rules_and_phases_are_whole_in_every_terminal(server, columns)
         "decidedBy": "exec-readiness-probe",
         "lastError": "status 503",
     }
-    wake_up = {"began": "2026-01-02T03:04:05.678Z", "phases": {"probe-passed": 2, "first-byte": 3}}
-    server.answer = HELLO | {"pods": [pod], "wakeUps": [wake_up]}
+    cold_start = {
+        "began": "2026-01-02T03:04:05.678Z",
+        "phases": {"probe-passed": 2, "first-byte": 3},
+    }
+    server.answer = HELLO | {"pods": [pod], "wakeUps": [cold_start]}
     url = f"http://127.0.0.1:{server.port}"
     terminal = Terminal("explain", "hello-00001", "--admin-url", url, columns=columns)
     seen = terminal.until("first-byte+3.000")
-    for words in (*pod.values(), wake_up["began"], "probe-passed+2.000"):
+    for words in (*pod.values(), cold_start["began"], "probe-passed+2.000"):
         assert str(words) in seen
     assert terminal.end() == 0
 

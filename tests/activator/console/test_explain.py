@@ -93,7 +93,7 @@ def test_a_revision_at_zero(world):
 
 
 def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world):
-    zero = detail_view(world.revision(), world.driver.wake_ups, world.clock.now)
+    zero = detail_view(world.revision(), world.driver.cold_starts, world.clock.now)
     lines = shown(zero)
     assert lines[0] == "default/hello: no request waits, a new one would, no-endpoints"
     assert lines[2:4] == [
@@ -108,7 +108,7 @@ def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world)
     world.healthy(full, POD)
     for _ in range(2):
         world.request(full)
-    lines = shown(detail_view(full, world.driver.wake_ups, world.clock.now))
+    lines = shown(detail_view(full, world.driver.cold_starts, world.clock.now))
     assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
 
 
@@ -122,7 +122,7 @@ def test_a_deleted_revision_is_told_as_such_and_no_pod_of_it_is_awaited(world):
     assert lines[3].startswith("What to do  Apply the Revision again")
     assert not any("kubectl" in line for line in lines)
     throttler.cancel(ticket, world.clock.now)
-    lines = shown(detail_view(throttler, world.driver.wake_ups, world.clock.now))
+    lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
     assert lines[0] == "default/hello: deleted; no request waits, a new one would be answered 404"
 
 
@@ -208,8 +208,8 @@ def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
     assert f"Capacity   {way}" in shown(view(world, throttler))
 
 
-def test_forecast_and_wake_ups_where_an_activator_tells_them(world):
-    wake_up = {
+def test_forecast_and_cold_starts_where_an_activator_tells_them(world):
+    cold_start = {
         "began": "2026-01-02T03:04:05.678Z",
         "outcome": "served",
         "seconds": 1.5234,
@@ -220,7 +220,7 @@ def test_forecast_and_wake_ups_where_an_activator_tells_them(world):
     }
     under_way: dict[str, Any] = {"began": "2026-01-02T04:04:05.678Z", "outcome": None, "phases": {}}
     forecast = {"startSeconds": 1.2, "drainSecondsPerRequest": None, "expectedWaitSeconds": 2}
-    answer = view(world, world.revision(), wakeUps=[under_way, wake_up], forecast=forecast)
+    answer = view(world, world.revision(), wakeUps=[under_way, cold_start], forecast=forecast)
     lines = shown(answer)
     assert "Forecast   about: a start takes 1.2 s; a request that came now would wait 2 s" in lines
     assert lines[-3:] == [

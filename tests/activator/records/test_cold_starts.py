@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from activator.records import cold_starts as wake_ups
-from activator.records.cold_starts import Phase, WakeUps
+from activator.records import cold_starts as cold_starts
+from activator.records.cold_starts import ColdStarts, Phase
 from activator.records.events import EventKind
 from tests.activator.telemetry.world import World
 from throttler.model import RevisionID
@@ -26,7 +26,7 @@ class Sleeper:
     def __init__(self) -> None:
         self.world = World()
         self.driver = self.world.driver
-        self.wake_ups = self.driver.wake_ups = WakeUps(self.driver.events, lambda: WALL)
+        self.cold_starts = self.driver.cold_starts = ColdStarts(self.driver.events, lambda: WALL)
         self.throttler = self.world.revision()
         self.counts: dict[str, int] = {}
 
@@ -38,24 +38,24 @@ class Sleeper:
         self.world.clock.now += seconds
 
     def join(self) -> Any:
-        return self.wake_ups.join(self.throttler, self.counts, self.now)
+        return self.cold_starts.join(self.throttler, self.counts, self.now)
 
     def lists(self, *ready: str, not_ready: tuple[str, ...] = ()) -> list[Any]:
         return self.world.pods(self.throttler, *ready, not_ready=not_ready)
 
     def probe(self, pod: Any, passes: bool = True) -> None:
-        self.wake_ups.probe_started(pod, self.now)
+        self.cold_starts.probe_started(pod, self.now)
         if passes:
             self.driver.probe_passed(pod, pod.epoch)
         else:
             self.driver.probe_failed(pod, pod.epoch, "refused")
 
-    def answered(self, wake_up: Any, pod: Any, dispatched: float | None = None) -> None:
+    def answered(self, cold_start: Any, pod: Any, dispatched: float | None = None) -> None:
         dispatched = self.now if dispatched is None else dispatched
-        self.wake_ups.answered(wake_up, dispatched, pod.dest, self.now)
+        self.cold_starts.answered(cold_start, dispatched, pod.dest, self.now)
 
     def views(self) -> list[dict[str, Any]]:
-        return self.wake_ups.views(HELLO)
+        return self.cold_starts.views(HELLO)
 
     def view(self) -> dict[str, Any]:
         (view,) = self.views()
@@ -67,21 +67,21 @@ def sleeper() -> Sleeper:
     return Sleeper()
 
 
-def test_a_wake_up_from_the_first_request_to_the_first_byte(sleeper: Sleeper) -> None:
-    wake_up = sleeper.join()
+def test_a_cold_start_from_the_first_request_to_the_first_byte(sleeper: Sleeper) -> None:
+    cold_start = sleeper.join()
     arose = sleeper.now
     sleeper.after(0.001)
-    sleeper.wake_ups.stats_sent([HELLO], arose, sleeper.now)
+    sleeper.cold_starts.stats_sent([HELLO], arose, sleeper.now)
     sleeper.after(1.5)
     (pod,) = sleeper.lists(not_ready=(POD,))
     sleeper.after(0.25)
     sleeper.probe(pod, passes=False)
     sleeper.after(0.25)
-    assert sleeper.join() is wake_up
+    assert sleeper.join() is cold_start
     sleeper.probe(pod)
     dispatched = sleeper.now
     sleeper.after(0.125)
-    sleeper.answered(wake_up, pod, dispatched)
+    sleeper.answered(cold_start, pod, dispatched)
     sleeper.after(1)
     sleeper.lists(POD)
     assert sleeper.view() == {
@@ -101,7 +101,7 @@ def test_a_wake_up_from_the_first_request_to_the_first_byte(sleeper: Sleeper) ->
         "probeAheadSeconds": 1.125,
     }
     assert sleeper.counts == {"served": 1}
-    totals = {phase.value: h.total for phase, h in sleeper.wake_ups.phase_seconds.items()}
+    totals = {phase.value: h.total for phase, h in sleeper.cold_starts.phase_seconds.items()}
     assert totals == {
         "stat-sent": pytest.approx(0.001),
         "address": pytest.approx(1.5),
@@ -110,7 +110,7 @@ def test_a_wake_up_from_the_first_request_to_the_first_byte(sleeper: Sleeper) ->
         "dispatched": 0.0,
         "first-byte": pytest.approx(0.125),
     }
-    assert sleeper.wake_ups.seconds.total == pytest.approx(2.126)
+    assert sleeper.cold_starts.seconds.total == pytest.approx(2.126)
 
 
 def test_one_under_way_is_shown_without_an_end(sleeper: Sleeper) -> None:
@@ -131,11 +131,11 @@ def test_a_request_that_waits_for_room_in_a_pod_wakes_nobody(sleeper: Sleeper) -
 def test_what_was_there_before_is_not_seen_in_it(sleeper: Sleeper) -> None:
     (pod,) = sleeper.lists(not_ready=(POD,))
     sleeper.after(1)
-    wake_up = sleeper.join()
+    cold_start = sleeper.join()
     sleeper.after(1)
     sleeper.lists(POD)
     sleeper.probe(pod)
-    sleeper.answered(wake_up, pod)
+    sleeper.answered(cold_start, pod)
     assert list(sleeper.view()["phases"]) == ["probe", "probe-passed", "dispatched", "first-byte"]
 
 
@@ -152,8 +152,8 @@ def test_a_report_from_before_or_on_others_is_not_seen(sleeper: Sleeper) -> None
     before = sleeper.now
     sleeper.after(0.5)
     sleeper.join()
-    sleeper.wake_ups.stats_sent([HELLO], before, sleeper.now)
-    sleeper.wake_ups.stats_sent([RevisionID("default", "other")], sleeper.now, sleeper.now)
+    sleeper.cold_starts.stats_sent([HELLO], before, sleeper.now)
+    sleeper.cold_starts.stats_sent([RevisionID("default", "other")], sleeper.now, sleeper.now)
     assert sleeper.view()["phases"] == {}
 
 
@@ -163,19 +163,19 @@ def test_a_report_that_left_too_late_to_matter_is_not_seen(sleeper: Sleeper) -> 
     sleeper.after(1)
     sleeper.lists(not_ready=(POD,))
     sleeper.after(1)
-    sleeper.wake_ups.stats_sent([HELLO], arose, sleeper.now)
+    sleeper.cold_starts.stats_sent([HELLO], arose, sleeper.now)
     assert sleeper.view()["phases"] == {"address": 1}
 
 
 def test_a_dispatch_in_vain_is_not_the_one_that_counts(sleeper: Sleeper) -> None:
-    wake_up = sleeper.join()
+    cold_start = sleeper.join()
     first, second = sleeper.lists(POD, OTHER)
     sleeper.probe(first)
     sleeper.after(4)
     sleeper.driver.connect_failed(first, "refused")
     sleeper.probe(second)
     sleeper.after(1)
-    sleeper.answered(wake_up, second, sleeper.now)
+    sleeper.answered(cold_start, second, sleeper.now)
     assert sleeper.view()["phases"]["dispatched"] == 5
     assert sleeper.view()["pod"] == OTHER
 
@@ -184,23 +184,23 @@ def test_a_dispatch_in_vain_is_not_the_one_that_counts(sleeper: Sleeper) -> None
 def test_the_phases_of_one_that_was_not_served_are_seen_and_not_measured(
     sleeper: Sleeper, outcome: str
 ) -> None:
-    wake_up = sleeper.join()
+    cold_start = sleeper.join()
     sleeper.after(1)
     sleeper.probe(*sleeper.lists(POD))
     sleeper.after(60)
-    sleeper.wake_ups.left(wake_up, outcome, sleeper.now)
+    sleeper.cold_starts.left(cold_start, outcome, sleeper.now)
     assert sleeper.view()["phases"] == {"address": 1, "probe": 1, "probe-passed": 1}
-    assert not any(sum(h.counts) for h in sleeper.wake_ups.phase_seconds.values())
+    assert not any(sum(h.counts) for h in sleeper.cold_starts.phase_seconds.values())
 
 
 def test_what_was_seen_after_the_dispatch_had_no_part_in_it(sleeper: Sleeper) -> None:
-    wake_up = sleeper.join()
+    cold_start = sleeper.join()
     sleeper.after(1)
     first, other = sleeper.lists(POD, OTHER)
     dispatched = sleeper.now
     sleeper.after(1)
     sleeper.probe(other)
-    sleeper.answered(wake_up, first, dispatched)
+    sleeper.answered(cold_start, first, dispatched)
     assert sleeper.view()["phases"] == {"address": 1, "dispatched": 1, "first-byte": 2}
 
 
@@ -222,28 +222,28 @@ def test_a_pod_that_is_lost_for_a_moment_wakes_nobody(sleeper: Sleeper, lost: st
 
 @pytest.mark.parametrize("outcome", ["timed-out", "cancelled", "draining", "upstream-failed"])
 def test_it_ends_when_the_last_that_waited_has_left(sleeper: Sleeper, outcome: str) -> None:
-    wake_up = sleeper.join()
+    cold_start = sleeper.join()
     sleeper.join()
-    sleeper.wake_ups.left(wake_up, "cancelled", sleeper.now)
+    sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
     assert sleeper.view()["outcome"] is None
     sleeper.after(7)
-    sleeper.wake_ups.left(wake_up, outcome, sleeper.now)
+    sleeper.cold_starts.left(cold_start, outcome, sleeper.now)
     assert (sleeper.view()["outcome"], sleeper.view()["seconds"]) == (outcome, 7)
     assert sleeper.counts == {outcome: 1}
-    assert sum(sleeper.wake_ups.seconds.counts) == 0  # those that were served alone
-    assert sleeper.join() is not wake_up
+    assert sum(sleeper.cold_starts.seconds.counts) == 0  # those that were served alone
+    assert sleeper.join() is not cold_start
 
 
 def test_the_first_answer_ends_it_once(sleeper: Sleeper) -> None:
-    wake_up = sleeper.join()
+    cold_start = sleeper.join()
     sleeper.join()
     (pod,) = sleeper.lists(POD)
     sleeper.probe(pod)
-    sleeper.answered(wake_up, pod)
+    sleeper.answered(cold_start, pod)
     sleeper.after(1)
-    sleeper.answered(wake_up, pod)
+    sleeper.answered(cold_start, pod)
     for _ in range(2):
-        sleeper.wake_ups.left(wake_up, "served", sleeper.now)
+        sleeper.cold_starts.left(cold_start, "served", sleeper.now)
     assert sleeper.counts == {"served": 1}
     assert sleeper.view()["seconds"] == 0
 
@@ -251,54 +251,54 @@ def test_the_first_answer_ends_it_once(sleeper: Sleeper) -> None:
 def test_who_listens_hears_of_the_end(sleeper: Sleeper) -> None:
     heard: list[tuple[EventKind, RevisionID, Mapping[str, Any]]] = []
     sleeper.driver.events.listeners.append(lambda *event: heard.append(event))
-    wake_up = sleeper.join()
-    sleeper.wake_ups.left(wake_up, "cancelled", sleeper.now)
+    cold_start = sleeper.join()
+    sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
     mine = [event for event in heard if event[0] is EventKind.WAKE_UP_FINISHED]
     assert mine == [(EventKind.WAKE_UP_FINISHED, HELLO, sleeper.view())]
 
 
 def test_the_newest_are_first_and_the_oldest_go(sleeper: Sleeper) -> None:
-    for seconds in range(wake_ups.KEPT + 3):
-        wake_up = sleeper.join()
+    for seconds in range(cold_starts.KEPT + 3):
+        cold_start = sleeper.join()
         sleeper.after(seconds)
-        sleeper.wake_ups.left(wake_up, "cancelled", sleeper.now)
+        sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
     sleeper.join()
     seen = [view["seconds"] for view in sleeper.views()]
-    assert seen == [None, *range(wake_ups.KEPT + 2, 2, -1)]
+    assert seen == [None, *range(cold_starts.KEPT + 2, 2, -1)]
 
 
 def test_of_a_few_revisions_any_are_kept(sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake_ups, "KEPT_REVISIONS", 20)
+    monkeypatch.setattr(cold_starts, "KEPT_REVISIONS", 20)
     for turn in range(2):
         for number in range(50):
             throttler = sleeper.world.revision(f"r-{number}")
-            wake_up = sleeper.wake_ups.join(throttler, {}, sleeper.now)
-            assert wake_up is not None
-            sleeper.wake_ups.left(wake_up, "cancelled", sleeper.now)
+            cold_start = sleeper.cold_starts.join(throttler, {}, sleeper.now)
+            assert cold_start is not None
+            sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
         kept = [
             number
             for number in range(50)
-            if sleeper.wake_ups.views(RevisionID("default", f"r-{number}"))
+            if sleeper.cold_starts.views(RevisionID("default", f"r-{number}"))
         ]
         assert kept == list(range(30, 50)), turn
-    assert not sleeper.wake_ups.under_way
+    assert not sleeper.cold_starts.under_way
 
 
 def test_nothing_is_kept_of_a_deleted_revision(sleeper: Sleeper) -> None:
     past = sleeper.join()
-    sleeper.wake_ups.left(past, "cancelled", sleeper.now)
+    sleeper.cold_starts.left(past, "cancelled", sleeper.now)
     under_way = sleeper.join()
     sleeper.driver.delete_revision(HELLO)
     assert sleeper.views() == []
-    sleeper.wake_ups.left(under_way, "cancelled", sleeper.now)
+    sleeper.cold_starts.left(under_way, "cancelled", sleeper.now)
     assert sleeper.views() == []
-    assert not sleeper.wake_ups.under_way
+    assert not sleeper.cold_starts.under_way
 
 
 def test_one_that_is_over_keeps_no_revision_alive(sleeper: Sleeper) -> None:
-    wake_up = sleeper.join()
-    sleeper.wake_ups.left(wake_up, "cancelled", sleeper.now)
-    held = [getattr(wake_up, name) for name in type(wake_up).__slots__]
+    cold_start = sleeper.join()
+    sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+    held = [getattr(cold_start, name) for name in type(cold_start).__slots__]
     assert sleeper.throttler not in held
 
 
@@ -317,10 +317,10 @@ def test_random_walk(sleeper: Sleeper, seed: int) -> None:
         pods = list(sleeper.throttler.pods())
         match luck.randrange(7):
             case 0:
-                if (wake_up := sleeper.join()) is not None:
-                    waiting.append(wake_up)
-                    if wake_up not in began:
-                        began.append(wake_up)
+                if (cold_start := sleeper.join()) is not None:
+                    waiting.append(cold_start)
+                    if cold_start not in began:
+                        began.append(cold_start)
             case 1:
                 listed = luck.sample(addresses, luck.randrange(3))
                 sleeper.lists(*listed[:1], not_ready=tuple(listed[1:]))
@@ -330,21 +330,21 @@ def test_random_walk(sleeper: Sleeper, seed: int) -> None:
                 sleeper.driver.connect_failed(luck.choice(pods), "refused")
             case 4:
                 arose = sleeper.now - luck.choice((0, 1))
-                sleeper.wake_ups.stats_sent([HELLO], arose, sleeper.now)
+                sleeper.cold_starts.stats_sent([HELLO], arose, sleeper.now)
             case 5 if waiting and pods:
-                wake_up = waiting.pop(luck.randrange(len(waiting)))
-                sleeper.answered(wake_up, luck.choice(pods))
-                sleeper.wake_ups.left(wake_up, "served", sleeper.now)
+                cold_start = waiting.pop(luck.randrange(len(waiting)))
+                sleeper.answered(cold_start, luck.choice(pods))
+                sleeper.cold_starts.left(cold_start, "served", sleeper.now)
             case 6 if waiting:
-                wake_up = waiting.pop(luck.randrange(len(waiting)))
-                sleeper.wake_ups.left(wake_up, "cancelled", sleeper.now)
-    for wake_up in waiting:
-        sleeper.wake_ups.left(wake_up, "cancelled", sleeper.now)
+                cold_start = waiting.pop(luck.randrange(len(waiting)))
+                sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+    for cold_start in waiting:
+        sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
     assert len(ends) == len(began) == sum(sleeper.counts.values())
     assert began, "the walk woke nobody"
-    for wake_up in began:
-        times = [wake_up.began, *wake_up.seen.values(), wake_up.ended]
+    for cold_start in began:
+        times = [cold_start.began, *cold_start.seen.values(), cold_start.ended]
         assert times == sorted(times)
-        assert list(wake_up.seen) == [phase for phase in Phase if phase in wake_up.seen]
-        assert wake_up.open == 0
-    assert not sleeper.wake_ups.under_way
+        assert list(cold_start.seen) == [phase for phase in Phase if phase in cold_start.seen]
+        assert cold_start.open == 0
+    assert not sleeper.cold_starts.under_way

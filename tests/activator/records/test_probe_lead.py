@@ -16,7 +16,7 @@ def world():
 
 
 def leads(world):
-    return world.driver.wake_ups.leads
+    return world.driver.cold_starts.leads
 
 
 def passed(world, pod):

@@ -56,7 +56,7 @@ def with_everything(world):
     counters.server_of((b"GET", 1, 200)).duration.observe(0.3)
     counters.client_of(("10.0.0.1:8012", b"GET", 1, 200)).duration.observe(0.2)
     counters.requeued("connect-failed")
-    counters.wake_ups["served"] = 1
+    counters.cold_starts["served"] = 1
     world.link = SimpleNamespace(
         connected=True, ever_connected=True, connection_losses=4, age=lambda: 2.5
     )
@@ -362,26 +362,45 @@ def test_the_text_comes_in_small_chunks_that_the_world_may_change_between(world)
     list(text_string_to_metric_families("\n".join(forms)))
 
 
-def test_a_wake_up_is_counted_by_revision_and_its_time_by_phase_for_all(world):
+def test_a_cold_start_is_counted_by_revision_and_its_time_by_phase_for_all(world):
     throttler = world.revision()
-    counts = world.entry(throttler).counters.wake_ups
-    wake_ups = world.driver.wake_ups
-    wake_up = wake_ups.join(throttler, counts, world.clock.now)
+    counts = world.entry(throttler).counters.cold_starts
+    cold_starts = world.driver.cold_starts
+    cold_start = cold_starts.join(throttler, counts, world.clock.now)
     world.clock.now += 2
     (pod,) = world.pods(throttler, not_ready=("10.0.0.1:8012",))
     world.clock.now += 0.5
     world.driver.probe_passed(pod, pod.epoch)
-    wake_ups.answered(wake_up, world.clock.now, pod.dest, world.clock.now)
+    cold_starts.answered(cold_start, world.clock.now, pod.dest, world.clock.now)
     world.clock.now += 0.75
     world.pods(throttler, "10.0.0.1:8012")
-    assert value(world, "activator_wake_ups_total", **REVISION, outcome="served") == 1
-    assert value(world, "activator_wake_up_seconds_sum") == 2.5
-    assert value(world, "activator_wake_up_seconds_bucket", le="2.5") == 1
+    assert value(world, "activator_cold_starts_total", **REVISION, outcome="served") == 1
+    assert value(world, "activator_cold_start_seconds_sum") == 2.5
+    assert value(world, "activator_cold_start_seconds_bucket", le="2.5") == 1
     assert value(world, "activator_probe_ahead_seconds_sum") == 0.75
-    sums = [value(world, "activator_wake_up_phase_seconds_sum", phase=p.value) for p in Phase]
+    sums = [value(world, "activator_cold_start_phase_seconds_sum", phase=p.value) for p in Phase]
     assert sums == [0, 2, 0, 0.5, 0, 0]
-    seen = [value(world, "activator_wake_up_phase_seconds_count", phase=p.value) for p in Phase]
+    seen = [value(world, "activator_cold_start_phase_seconds_count", phase=p.value) for p in Phase]
     assert seen == [0, 1, 0, 1, 1, 1]
+
+
+def test_old_names_of_cold_starts_have_the_values_of_the_new_ones(world):
+    with_everything(world)
+    world.driver.cold_starts.seconds.observe(2.5)
+    world.driver.cold_starts.phase_seconds[Phase.PROBE].observe(0.5)
+    found = scrape(world)
+    names = (("wake_ups", "cold_starts"), ("wake_up", "cold_start"))
+    for old, new in names:
+        of_old = {
+            (name.replace(old, new), labels): number
+            for (name, labels), number in found.items()
+            if name.startswith(f"activator_{old}_")
+        }
+        assert of_old
+        of_new = {key: n for key, n in found.items() if key[0].startswith(f"activator_{new}_")}
+        assert of_old == of_new
+    helps = {family.name: family.meaning for family in FAMILIES}
+    assert helps["activator_wake_ups_total"] == "Deprecated alias of activator_cold_starts_total."
 
 
 def test_names_follow_prometheus_rules():

@@ -36,8 +36,8 @@ def timing(answer):
     return {n: said if said[0] == '"' else float(said) / 1000 for n, said in found.items()}
 
 
-def wake_ups(world, name=NAME):
-    return world.driver.wake_ups.views(RevisionID(NAMESPACE, name))
+def cold_starts(world, name=NAME):
+    return world.driver.cold_starts.views(RevisionID(NAMESPACE, name))
 
 
 async def waiter(world, data=None):
@@ -56,7 +56,7 @@ def passes(world):
 # -- wake-ups ------------------------------------------------------------------------------------
 
 
-async def test_a_wake_up_ends_with_the_first_byte_of_the_first_answer(world):
+async def test_a_cold_start_ends_with_the_first_byte_of_the_first_answer(world):
     world.revise(container_concurrency=1)
     pod = await world.pod()
     pod.on_data = lambda connection: None
@@ -64,24 +64,24 @@ async def test_a_wake_up_ends_with_the_first_byte_of_the_first_answer(world):
     await world.clock_moves(0.1)
     world.list(pod)
     await until(lambda: pod.requests)
-    assert wake_ups(world)[0]["outcome"] is None
+    assert cold_starts(world)[0]["outcome"] is None
     await world.clock_moves(0.1)
     pod.on_data = answer_whole
     answer_whole(pod.connections[0])
     for client in clients:
         assert (await client.answer()).status == 200
     await world.idle()
-    (wake_up,) = wake_ups(world)
-    assert (wake_up["outcome"], wake_up["requests"], wake_up["pod"]) == (
+    (cold_start,) = cold_starts(world)
+    assert (cold_start["outcome"], cold_start["requests"], cold_start["pod"]) == (
         *("served", 3),
         pod.dest.address,
     )
-    phases = wake_up["phases"]
+    phases = cold_start["phases"]
     # This world's prober says nothing of when it asks, and there is no autoscaler.
     assert list(phases) == ["address", "probe-passed", "dispatched", "first-byte"]
     assert phases["address"] == about(0.1, within=0.09)
     assert phases["first-byte"] - phases["dispatched"] == about(0.1, within=0.09)
-    assert world.counters().wake_ups == {"served": 1}
+    assert world.counters().cold_starts == {"served": 1}
 
 
 async def test_a_request_that_finds_a_pod_or_waits_for_room_in_one_wakes_nobody(world):
@@ -95,22 +95,22 @@ async def test_a_request_that_finds_a_pod_or_waits_for_room_in_one_wakes_nobody(
     answer_whole(pod.connections[0])
     for client in (first, second):
         assert (await client.answer()).status == 200
-    assert wake_ups(world) == []
-    assert world.counters().wake_ups == {}
+    assert cold_starts(world) == []
+    assert world.counters().cold_starts == {}
 
 
 @in_virtual_time
-async def test_clients_that_leave_and_deadlines_end_a_wake_up(world):
+async def test_clients_that_leave_and_deadlines_end_a_cold_start(world):
     world.revise(timeout=0.25)
     first, second = await waiter(world), await waiter(world)
     first.abort()
     assert (await second.answer()).status == 504
     await world.idle()
-    assert [w["outcome"] for w in wake_ups(world)] == ["timed-out"]
+    assert [w["outcome"] for w in cold_starts(world)] == ["timed-out"]
     third = await waiter(world)
     third.abort()
     await world.idle()
-    assert [w["outcome"] for w in wake_ups(world)] == ["cancelled", "timed-out"]
+    assert [w["outcome"] for w in cold_starts(world)] == ["cancelled", "timed-out"]
 
 
 async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world):
@@ -123,7 +123,7 @@ async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world)
     passes(world)
     answer = await client.answer()
     assert (answer.status, answer.get(b"activator-cold-start")) == (200, b"false")
-    assert wake_ups(world) == []
+    assert cold_starts(world) == []
 
 
 @in_virtual_time
@@ -135,13 +135,13 @@ async def test_a_dispatch_that_brought_no_answer_is_none(world):
     world.list(pod)
     passes(world)
     await until(lambda: pod.requests)
-    assert "dispatched" not in wake_ups(world)[0]["phases"]
+    assert "dispatched" not in cold_starts(world)[0]["phases"]
     assert (await client.answer()).status == 504
     await world.idle()
-    (wake_up,) = wake_ups(world)
-    assert wake_up["outcome"] == "timed-out"
-    assert "probe-passed" in wake_up["phases"]
-    assert "dispatched" not in wake_up["phases"]
+    (cold_start,) = cold_starts(world)
+    assert cold_start["outcome"] == "timed-out"
+    assert "probe-passed" in cold_start["phases"]
+    assert "dispatched" not in cold_start["phases"]
 
 
 async def test_a_pod_that_refuses_after_its_probe_is_not_the_one_that_served(world):
@@ -158,12 +158,12 @@ async def test_a_pod_that_refuses_after_its_probe_is_not_the_one_that_served(wor
     world.healthy = lambda tracker: tracker.dest == other.dest
     world.list(liar, other)
     assert (await client.answer()).status == 200
-    (wake_up,) = wake_ups(world)
-    assert (wake_up["requests"], wake_up["pod"]) == (1, other.dest.address)
-    assert wake_up["phases"]["dispatched"] - wake_up["phases"]["probe-passed"] >= 0.09
+    (cold_start,) = cold_starts(world)
+    assert (cold_start["requests"], cold_start["pod"]) == (1, other.dest.address)
+    assert cold_start["phases"]["dispatched"] - cold_start["phases"]["probe-passed"] >= 0.09
 
 
-async def test_a_revision_may_wake_up_again(world):
+async def test_a_revision_may_cold_start_again(world):
     for _ in range(2):
         world.revise()
         client = await waiter(world)
@@ -172,10 +172,10 @@ async def test_a_revision_may_wake_up_again(world):
         assert pod.requests
         await world.idle()
         world.list()
-    assert [w["outcome"] for w in wake_ups(world)] == ["served", "served"]
+    assert [w["outcome"] for w in cold_starts(world)] == ["served", "served"]
 
 
-async def test_a_web_socket_that_waited_ends_its_wake_up_with_the_101(world):
+async def test_a_web_socket_that_waited_ends_its_cold_start_with_the_101(world):
     world.proxy.services.notes, world.proxy.services.server_timing = WARM, True
     world.revise()
     client = await waiter(world, request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"))
@@ -187,7 +187,7 @@ async def test_a_web_socket_that_waited_ends_its_wake_up_with_the_101(world):
     await until(lambda: b"\r\n\r\n" in client.received)
     assert b"\r\nActivator-Cold-Start: true\r\n" in client.received
     assert b"\r\nServer-Timing: queue;dur=" in client.received
-    assert wake_ups(world)[0]["outcome"] == "served"
+    assert cold_starts(world)[0]["outcome"] == "served"
     client.close()
 
 
@@ -302,6 +302,6 @@ async def test_a_request_that_may_not_wait_was_not_cold(new_world):
     answer = await world.ask()
     assert (answer.status, answer.get(b"activator-cold-start")) == (503, b"false")
     assert answer.get(b"server-timing") is None
-    (wake_up,) = wake_ups(world)
-    assert wake_up["requests"] == 1
+    (cold_start,) = cold_starts(world)
+    assert cold_start["requests"] == 1
     world.clients[0].abort()

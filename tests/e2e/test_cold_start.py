@@ -35,7 +35,7 @@ async def fetch(running: Activator, name: str) -> dict[str, str]:
     return {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
 
 
-async def test_all_phases_of_a_wake_up_are_seen_in_their_order(tmp_path: Path) -> None:
+async def test_all_phases_of_a_cold_start_are_seen_in_their_order(tmp_path: Path) -> None:
     async with ApiServer() as api:
         for name in ("config-network", "config-logging", "config-observability"):
             api.put(config_map(name))
@@ -67,18 +67,18 @@ async def test_all_phases_of_a_wake_up_are_seen_in_their_order(tmp_path: Path) -
                 return bool(json.loads(body)["wakeUps"][0]["probeAheadSeconds"] is not None)
 
             await until(listed, "Kubernetes lists the pod as ready")
-            (wake_up,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
+            (cold_start,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
             _, metrics = await running.get("/metrics", listener="admin")
-    assert list(wake_up["phases"]) == PHASES
-    times = list(wake_up["phases"].values())
+    assert list(cold_start["phases"]) == PHASES
+    times = list(cold_start["phases"].values())
     assert times == sorted(times)
-    assert (wake_up["outcome"], wake_up["requests"]) == ("served", 1)
-    assert wake_up["seconds"] == times[-1]
+    assert (cold_start["outcome"], cold_start["requests"]) == ("served", 1)
+    assert cold_start["seconds"] == times[-1]
     assert cold["activator-cold-start"] == "true"
     assert cold["server-timing"].startswith("queue;dur=")
     assert warm["activator-cold-start"] == "false"
     assert "server-timing" not in warm
     for phase in PHASES:
-        assert f'activator_wake_up_phase_seconds_count{{phase="{phase}"}} 1\n' in metrics
-    assert "activator_wake_up_seconds_count{} 1\n" in metrics
+        assert f'activator_cold_start_phase_seconds_count{{phase="{phase}"}} 1\n' in metrics
+    assert "activator_cold_start_seconds_count{} 1\n" in metrics
     assert "activator_probe_ahead_seconds_count{} 1\n" in metrics
