@@ -1,11 +1,13 @@
-"""Reads a serving.knative.dev/v1 Revision object into what the throttler needs to know of it.
+"""Parse a serving.knative.dev/v1 Revision object into the throttler's record of it.
 
-Pure: an object goes in, a value or ``ManifestError`` comes out.
+Pure: the result is a record or ``ManifestError``.
 Knative's counterpart: pkg/apis/serving/v1 (RevisionSpec, GetProtocol, GetContainerConcurrency) and
 the readiness rules of pkg/activator/net/revision_backends.go.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from activator.knative.labels import (
     CONFIGURATION_LABEL,
@@ -20,29 +22,28 @@ from throttler.model import AppProtocol, ReadinessRule, Revision, RevisionID
 READINESS_POLICY_ANNOTATION = "activator.dev/readiness-policy"
 READINESS_POLICIES = ("auto", "probe", "kubernetes")
 
-# Knative's own default, which its webhook fills in before an object is stored.
-DEFAULT_TIMEOUT_SECONDS = 300
+#: A Revision object without fields: the throttler's record has the defaults. They are Knative's,
+#: whose webhook adds them before the API server stores an object.
+DEFAULTS: Final = Revision(RevisionID("", ""))
 
-# Kubernetes' int32 and int64 fields: beyond them the object cannot have come from an API server.
+# Kubernetes' int32 and int64 fields: an API server sends no larger values.
 _MAX_CONCURRENCY = 2**31 - 1
 _MAX_SECONDS = 2**31 - 1
 
 
 def parse(obj: object, readiness_policy: str = "auto") -> Revision:
-    """Reads a Revision object.
+    """Return the revision that a Revision object describes.
+
+    A missing field has its value in ``DEFAULTS``; an explicit 0 stays 0.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
-        readiness_policy: what makes a pod usable, where no annotation says so: ``probe``, it
-            passed ours; ``kubernetes``, it is also listed as ready; ``auto``, the former wherever
-            queue-proxy polls every probe of the pod.
-
-    Returns:
-        The revision. A missing ``containerConcurrency`` is 0 (no limit); a missing
-        ``timeoutSeconds`` is 300, while an explicit 0 stays 0.
+        readiness_policy: what makes a pod usable if no annotation says so. ``probe``: it passed
+            the activator's probe. ``kubernetes``: Kubernetes also lists it as ready. ``auto``:
+            as ``probe`` if queue-proxy polls every probe of the pod, else as ``kubernetes``.
 
     Raises:
-        ManifestError: a field is wrong; the revision must not be used as it stands.
+        ManifestError: a field is invalid; the caller must not use the revision.
     """
     key = identify(obj, "Revision")
     revision = root(obj, "Revision")
@@ -54,12 +55,14 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
         id=RevisionID(key.namespace, key.name),
         uid=metadata["uid"].text(),
         container_concurrency=spec["containerConcurrency"].whole(
-            minimum=0, maximum=_MAX_CONCURRENCY, default=0
+            minimum=0, maximum=_MAX_CONCURRENCY, default=DEFAULTS.container_concurrency
         ),
         protocol=_protocol(serving),
-        timeout=_seconds(spec["timeoutSeconds"], DEFAULT_TIMEOUT_SECONDS),
-        response_start_timeout=_seconds(spec["responseStartTimeoutSeconds"], 0),
-        idle_timeout=_seconds(spec["idleTimeoutSeconds"], 0),
+        timeout=_seconds(spec["timeoutSeconds"], DEFAULTS.timeout),
+        response_start_timeout=_seconds(
+            spec["responseStartTimeoutSeconds"], DEFAULTS.response_start_timeout
+        ),
+        idle_timeout=_seconds(spec["idleTimeoutSeconds"], DEFAULTS.idle_timeout),
         readiness=_readiness(revision, containers, readiness_policy),
         full_duplex=metadata["annotations"].at(FULL_DUPLEX_ANNOTATION).text().lower() == "enabled",
         service=labels.at(SERVICE_LABEL).text(),
@@ -69,12 +72,12 @@ def parse(obj: object, readiness_policy: str = "auto") -> Revision:
     )
 
 
-def _seconds(field: Field, default: int) -> float:
-    return float(field.whole(minimum=0, maximum=_MAX_SECONDS, default=default))
+def _seconds(field: Field, default: float) -> float:
+    return float(field.whole(minimum=0, maximum=_MAX_SECONDS, default=int(default)))
 
 
 def _serving_container(containers: list[Field]) -> Field | None:
-    """The container that takes the traffic: the one with ports, else the first one."""
+    """Return the container that gets the traffic: the one with ports, else the first one."""
     for container in containers:
         if container["ports"].sequence():
             return container
@@ -91,7 +94,7 @@ def _readiness(revision: Field, containers: list[Field], default: str) -> Readin
     policy = annotation.text(default=default)
     if policy not in READINESS_POLICIES:
         annotation.expected(f"one of {', '.join(READINESS_POLICIES)}")
-    # All containers are looked at whatever the policy: a broken probe is an error under each.
+    # An invalid probe is an error under each policy, so all containers are parsed.
     blind = [_blind_to(container) for container in containers]
     if policy == "kubernetes":
         return ReadinessRule.KUBERNETES_POLICY
