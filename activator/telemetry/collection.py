@@ -1,9 +1,9 @@
-"""What all parts count, gone through in one order: each number with its metric and its labels.
+"""Collects all numbers of a scrape: each with its metric and its labels.
 
-Reads plain integers, changes nothing. Yields small pieces, so that whoever asks can let requests
-pass in between; a histogram is always one piece, so its buckets agree. Series come from revisions
-and pods that exist and from closed sets of words: what clients make up (hosts, methods,
-revisions) never makes one. What belongs to no revision is in ``totals``. Knative's
+The module reads plain integers and changes nothing. It yields small pieces, so that the caller can
+serve requests in between. A histogram is always one piece, so its buckets agree. Series come from
+existing revisions and pods, and from closed sets of words. A host, method or revision that a client
+invents never makes a series. ``totals`` has the numbers that belong to no revision. Knative's
 counterparts: pkg/activator/handler/metrics.go and otelhttp.
 """
 
@@ -28,7 +28,7 @@ from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
 from throttler.revision import RevisionThrottler
 
-#: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others are one.
+#: The methods that OpenTelemetry names (RFC 9110, RFC 5789); all others count as OTHER_METHOD.
 METHODS = {
     b"CONNECT": "CONNECT",
     b"DELETE": "DELETE",
@@ -42,7 +42,7 @@ METHODS = {
 }
 OTHER_METHOD = "_OTHER"
 
-#: GONE is not among them: such a pod is no longer kept.
+#: States of pods in the throttler. A pod in state GONE is not there any more.
 STATES = (PodState.PROBING, PodState.HEALTHY, PodState.DRAINING)
 
 
@@ -56,22 +56,22 @@ class _Row(NamedTuple, Generic[L]):
 
 
 _Kinds = Iterator[tuple[bool, L, HttpCounters]]
-"""Kinds of requests: whether the method is one of many, the labels, the counters."""
+"""Kinds of requests: whether the method counts as OTHER_METHOD, the labels, the counters."""
 
 
 def held_now(entry: Entry) -> float:
-    """Return the requests of a revision that wait or are at pods at this moment."""
+    """Return the number of requests of a revision that are queued or in flight now."""
     return entry.throttler.breaker.waiting + entry.throttler.in_flight
 
 
 class Collection(Generic[L, P]):
-    """One way through all that is counted.
+    """One walk through all numbers.
 
     Arguments:
-        sources: the parts that count; read only while pieces are asked for.
+        sources: the parts that count; read only while the caller iterates over ``pieces``.
         writer: makes the pieces.
-        concurrency: gives kn_revision_request_concurrency of a revision.
-        identity: who we are.
+        concurrency: returns kn_revision_request_concurrency of a revision.
+        identity: the identity of this activator.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Collection(Generic[L, P]):
         self._own_scope = writer.labels(("otel_scope_name", f.ACTIVATOR_SCOPE))
 
     def pieces(self) -> Iterator[P]:
-        """Yield everything; some pieces say nothing, and are only chances to pause."""
+        """Yield all pieces. Some are empty, and only give the caller a chance to pause."""
         yield from self._revisions()
         yield from self._gauges()
         yield from self._counts()
@@ -98,7 +98,7 @@ class Collection(Generic[L, P]):
         yield from Totals(self._sources, self._writer, self._identity).pieces()
 
     def _revisions(self) -> Iterator[P]:
-        """Find the revisions that have anything to say: requests now or before, or pods."""
+        """Find the revisions with series: a revision with pods, or with requests now or before."""
         driver = self._sources.driver
         entries = {entry.throttler: entry for entry in list(driver.entries)}
         for throttler in list(driver.throttler):
@@ -126,7 +126,7 @@ class Collection(Generic[L, P]):
     def _gauges(self) -> Iterator[P]:
         writer, scope = self._writer, self._own_scope
         yield writer.header(f.KN_CONCURRENCY)
-        for row, entry in self._asked_for():
+        for row, entry in self._requested():
             labels = writer.joined(row.service_labels, scope)
             yield writer.sample(f.KN_CONCURRENCY, labels, self._concurrency(entry))
         yield from self._gauge(f.KN_QUEUED, _queued, scope)
@@ -155,7 +155,7 @@ class Collection(Generic[L, P]):
             yield writer.sample(family, labels, value(row.throttler))
 
     def _waiting(self) -> Iterator[P]:
-        """All that wait for one revision do so for one reason."""
+        """Yield the queued requests; all requests of one revision wait for the same reason."""
         writer, driver = self._writer, self._sources.driver
         yield writer.header(f.WAITING)
         for row in self._rows:
@@ -176,7 +176,7 @@ class Collection(Generic[L, P]):
             labels = writer.joined(row.labels, writer.labels(("state", state.value)))
             yield writer.sample(f.PODS, labels, number)
 
-    # -- what is counted per revision -----------------------------------------------------------
+    # -- counters of each revision --------------------------------------------------------------
 
     def _counts(self) -> Iterator[P]:
         yield from self._labelled(f.REQUESTS, "outcome", lambda counters: counters.outcomes)
@@ -184,11 +184,11 @@ class Collection(Generic[L, P]):
         for family in (f.COLD_STARTS, f.OLD_COLD_STARTS):
             yield from self._labelled(family, "outcome", lambda counters: counters.cold_starts)
         yield self._writer.header(f.WAIT)
-        for row, entry in self._asked_for():
+        for row, entry in self._requested():
             yield self._writer.histogram(f.WAIT, row.labels, entry.counters.waits)
 
-    def _asked_for(self) -> Iterator[tuple[_Row[L], Entry]]:
-        """Yield the revisions that were asked for, with what belongs to them."""
+    def _requested(self) -> Iterator[tuple[_Row[L], Entry]]:
+        """Yield the revisions that have had requests, with their entries."""
         for row in self._rows:
             if row.entry is not None:
                 yield row, row.entry
@@ -198,7 +198,7 @@ class Collection(Generic[L, P]):
     ) -> Iterator[P]:
         writer = self._writer
         yield writer.header(family)
-        for row, entry in self._asked_for():
+        for row, entry in self._requested():
             for word, count in list(counts(entry.counters).items()):
                 labels = writer.joined(row.labels, writer.labels((label, word)))
                 yield writer.sample(family, labels, count)
@@ -224,7 +224,7 @@ class Collection(Generic[L, P]):
     ) -> Iterator[P]:
         writer = self._writer
         yield writer.header(family)
-        for row, entry in self._asked_for():
+        for row, entry in self._requested():
             others: dict[L, list[Histogram]] = {}
             for other, labels, counters in kinds(row, entry.counters):
                 if other:
@@ -236,7 +236,7 @@ class Collection(Generic[L, P]):
 
     def _server_kinds(self, row: _Row[L], counters: RevisionCounters) -> _Kinds[L]:
         writer, revision = self._writer, row.throttler.revision.id
-        # Knative puts the Host here, which clients choose; ours is one word per revision.
+        # Knative puts the Host here, which clients choose; this is one word per revision.
         address = writer.labels(("server_address", f"{revision.name}.{revision.namespace}"))
         base = writer.joined(row.service_labels, address)
         for (method, minor, status), record in list(counters.server.items()):
@@ -248,7 +248,7 @@ class Collection(Generic[L, P]):
         secure = self._sources.pools.tls is not None
         for (pod, method, minor, status), record in list(counters.client.items()):
             host, _, port = pod.rpartition(":")
-            if secure:  # on another port than the one that pods are known and probed by
+            if secure:  # requests go to another port than the one in the pod's address
                 is_service = service is not None and pod == service.address
                 port = str(SERVICE_PORT if is_service else POD_PORT)
             address = writer.labels(("server_address", host.strip("[]")), ("server_port", port))
@@ -259,7 +259,7 @@ class Collection(Generic[L, P]):
     def _kind(self, method: bytes, minor: int, status: int, secure: bool = False) -> L:
         words = (METHODS.get(method, OTHER_METHOD), minor, status, secure)
         kind = self._kinds.get(words)
-        if kind is None:  # a few dozen are all there are
+        if kind is None:  # there are a few dozen at most
             kind = self._kinds[words] = self._writer.labels(
                 ("http_request_method", words[0]),
                 ("url_scheme", "https" if secure else "http"),
@@ -300,7 +300,7 @@ def _by_cluster_ip(throttler: RevisionThrottler) -> int:
 
 
 def merged(histograms: Sequence[Histogram]) -> Histogram:
-    """Return the sum of histograms that have the same bounds; at least one."""
+    """Return the sum of at least one histogram; all have the same bounds."""
     total = Histogram(histograms[0].bounds)
     total.counts = [sum(column) for column in zip(*(one.counts for one in histograms), strict=True)]
     total.total = sum(one.total for one in histograms)

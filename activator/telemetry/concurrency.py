@@ -1,6 +1,6 @@
-"""Remembers what the autoscaler was last told of each revision, for the concurrency gauge.
+"""Keeps the concurrency that the activator last reported of each revision, for the gauge.
 
-A sink of the stat reporter, which knows nothing of it. Knative's counterpart: the gauge that
+The stat reporter calls it as one of its sinks. Knative's counterpart: the gauge that
 pkg/activator/handler/concurrency_reporter.go writes with each report. The announcement of a
 revision's first request counts here too, so the gauge shows it up to a second earlier.
 """
@@ -19,21 +19,21 @@ class Stat(Protocol):
 
     @property
     def revision_id(self) -> RevisionID:
-        """Whose it is."""
+        """The revision."""
 
     @property
     def concurrency(self) -> float:
-        """The mean number of requests at a time."""
+        """The mean number of concurrent requests."""
 
 
 class ReportedConcurrency:
-    """The value last reported of each revision. Holds busy revisions only, so it stays small."""
+    """The value last reported of each revision. It holds busy revisions only, so it stays small."""
 
     def __init__(self) -> None:
         self._last: dict[RevisionID, float] = {}
 
     def __call__(self, stats: Iterable[Stat]) -> None:
-        """Take a report. An idle revision's last one says 0, and it is forgotten."""
+        """Record a report. The last one of an idle revision says 0, and removes the revision."""
         for stat in stats:
             if stat.concurrency:
                 self._last[stat.revision_id] = stat.concurrency
@@ -41,5 +41,5 @@ class ReportedConcurrency:
                 self._last.pop(stat.revision_id, None)
 
     def of(self, entry: Entry) -> float:
-        """Return what was last reported of a revision."""
+        """Return the concurrency that was last reported of a revision."""
         return self._last.get(entry.throttler.revision.id, 0.0)

@@ -1,6 +1,6 @@
-"""Where traces and metrics are sent, and in whose name: ConfigMap and environment, put together.
+"""Decides where traces and metrics are sent, from the ConfigMap and the environment.
 
-Decides addresses alone; sends nothing, and knows none of OpenTelemetry's packages. Sources:
+The module sends nothing, and knows none of OpenTelemetry's packages. Sources:
 knative.dev/pkg/observability (endpointFor), OpenTelemetry's specification of
 OTEL_EXPORTER_OTLP_ENDPOINT, and Go's WithEndpointURL.
 """
@@ -17,7 +17,7 @@ STDOUT = "stdout"
 
 
 class Signal(Enum):
-    """What is sent; the value is the last part of its path over HTTP."""
+    """A kind of telemetry; the value is the last part of its path over HTTP."""
 
     TRACES = "traces"
     METRICS = "metrics"
@@ -25,7 +25,7 @@ class Signal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who sends: the process's resource attributes."""
+    """The resource attributes of the process."""
 
     service_name: str
     namespace: str
@@ -34,7 +34,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where to.
+    """The collector, or stdout.
 
     Attributes:
         protocol: http/protobuf, grpc or stdout.
@@ -50,12 +50,12 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What the environment says; it wins over the ConfigMap. Empty where it says nothing.
+    """The endpoints of the environment, which wins over the ConfigMap; empty where not set.
 
     Attributes:
         general: OTEL_EXPORTER_OTLP_ENDPOINT, to which HTTP adds the signal's path.
-        traces, metrics: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT and …_METRICS_ENDPOINT, taken as
-            they are.
+        traces, metrics: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT and …_METRICS_ENDPOINT, used
+            unchanged.
     """
 
     general: str = ""
@@ -63,11 +63,12 @@ class Endpoints:
     metrics: str = ""
 
     def destination(self, signal: Signal, protocol: str, configured: str) -> Destination:
-        """Return where a signal goes.
+        """Return the destination of a signal.
 
         Arguments:
-            configured: the ConfigMap's endpoint: an URL, or ``host:port``, which means https as
-                in Knative. Without a path HTTP's usual one is added.
+            protocol: the ConfigMap's protocol.
+            configured: the ConfigMap's endpoint: a URL, or ``host:port``, which means https as
+                in Knative. HTTP's usual path is added to a URL without a path.
         """
         if protocol == STDOUT:
             return Destination(STDOUT)
@@ -84,5 +85,5 @@ class Endpoints:
 
 
 def with_scheme(endpoint: str) -> str:
-    """Return an URL: ``host:port`` alone means https."""
+    """Return a URL; ``host:port`` alone means https."""
     return endpoint if "://" in endpoint else f"https://{endpoint}"

@@ -1,8 +1,8 @@
-"""Pushes metrics to a collector now and then, as the configuration wants it.
+"""Pushes metrics to a collector periodically, if the configuration says so.
 
-The loop takes the points, in small pieces between which requests pass; a thread makes metrics of
-them and sends them. The port for Prometheus is open all the same. Knative's activator reads this
-once, at start; its counterpart: knative.dev/pkg/observability/metrics.
+The loop collects the points, and serves requests between small pieces of that work. A thread
+converts the points and sends them. The port for Prometheus stays open. Knative's activator reads
+this configuration once, at start. Its counterpart: knative.dev/pkg/observability/metrics.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # OpenTelemetry's packages are imported by a thread
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two pushes where nobody says anything (OpenTelemetry's default).
+#: Seconds between two pushes without a setting (OpenTelemetry's default).
 INTERVAL: Final = 60.0
 #: Seconds that the last push may take (Knative: 10 for metrics and traces together).
 FLUSH: Final = 10.0
-#: Points that are taken in one turn of the loop: some 0.3 ms.
+#: Points that the loop collects in one turn: some 0.3 ms.
 PIECES: Final = 256
 
 
@@ -35,13 +35,13 @@ class MetricPush:
     """Turns pushing on and off.
 
     Arguments:
-        identity, endpoints: what the environment says; interval: seconds, None where it says
-            nothing.
-        points: gives all series as they are.
+        identity, endpoints: from the environment; interval: seconds, None if the environment does
+            not set it.
+        points: yields all series as they are now.
         start: runs a coroutine as a task.
 
     Attributes:
-        pushes: how many were sent and how many failed.
+        pushes: the number of pushes by result: sent or failed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class MetricPush:
         self.pushes = {"sent": 0, "failed": 0}
 
     def apply(self, config: MetricsConfig) -> None:
-        """Do as the ConfigMap says; the same as before changes nothing."""
+        """Apply the ConfigMap; one without a change has no effect."""
         if config == self._config:
             return
         self._config = config
@@ -75,11 +75,11 @@ class MetricPush:
             if self._sender is not None:
                 self._start(asyncio.to_thread(self._sender.shutdown))
                 self._sender = None
-            logger.info("metrics: pushed no more to where they were")
+            logger.info("metrics: the pushes to the previous destination have stopped")
         if config.protocol == PROMETHEUS and config.endpoint:
             logger.warning(
-                "metrics: metrics-endpoint %s opens no port; where Prometheus finds metrics say "
-                "METRICS_PROMETHEUS_PORT and METRICS_PROMETHEUS_HOST, at start",
+                "metrics: metrics-endpoint %s opens no port; METRICS_PROMETHEUS_PORT and "
+                "METRICS_PROMETHEUS_HOST set the address for Prometheus, at start",
                 config.endpoint,
             )
         if config.protocol in OTLP:
@@ -90,7 +90,7 @@ class MetricPush:
             logger.info("metrics: pushed to %s every %g s", destination, interval)
 
     async def close(self) -> None:
-        """Push once more and end; takes ``FLUSH`` seconds at most."""
+        """Push once more, then stop; takes ``FLUSH`` seconds at most."""
         if self._task is None:
             return
         self._task.cancel()
@@ -101,13 +101,13 @@ class MetricPush:
                 async with asyncio.timeout(FLUSH):
                     await self._push(sender)
             except TimeoutError:
-                logger.warning("metrics: the last push was given up after %g s", FLUSH)
+                logger.warning("metrics: the last push expired after %g s", FLUSH)
             sender.shutdown()
 
     async def _run(self, destination: Destination, interval: float) -> None:
         try:
             sender = self._sender = await asyncio.to_thread(self._make, destination)
-        except Exception as error:  # whatever the packages make of the environment
+        except Exception as error:  # the packages raise anything for a wrong environment
             logger.error("metrics: cannot be pushed to %s: %s", destination, error)
             return
         while True:

@@ -1,8 +1,7 @@
-"""Turns what all parts count into metrics when somebody asks; costs nothing in between.
+"""Makes metrics of the counters of all parts on request; it costs nothing in between.
 
-Prometheus gets text, in chunks, so that whoever sends it can let requests pass in between. Who
-pushes metrics gets points, one at a time. Both come from the same ``Collection``. Knows no HTTP
-server.
+A scrape gets text in chunks, so that the server can serve requests in between. A metric push gets
+points, one at a time. Both come from the same ``Collection``. The module knows no HTTP server.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from activator.telemetry.points import Point, PointWriter
 from activator.telemetry.process import ProcessMetrics
 from activator.telemetry.sources import Sources
 
-#: Bytes of a chunk: makes one of about 0.2 ms, which a request does not notice.
+#: Bytes of a chunk. Making one takes about 0.2 ms, which a request does not notice.
 CHUNK = 64 << 10
-#: Pieces of a chunk at most, for long rows of short (or no) lines.
+#: Most pieces of a chunk, for many short or empty pieces in a row.
 PIECES = 256
 
 
@@ -28,8 +27,8 @@ class Metrics:
 
     Arguments:
         sources: the parts that count; read only while metrics are made.
-        concurrency: gives kn_revision_request_concurrency of a revision.
-        identity: who we are, for ``target_info``.
+        concurrency: returns kn_revision_request_concurrency of a revision.
+        identity: the identity of this activator, for ``target_info``.
     """
 
     def __init__(
@@ -44,14 +43,11 @@ class Metrics:
         self._process = ProcessMetrics()
 
     def render(self) -> bytes:
-        """Return the whole text; with many revisions ``chunks`` is kinder to others."""
+        """Return the whole text; use ``chunks`` where requests must pass meanwhile."""
         return b"".join(self.chunks())
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text bit by bit; the caller may let others run in between.
-
-        Some chunks may be empty.
-        """
+        """Yield the text in chunks, some of them empty; the caller may pause in between."""
         collection = Collection(self._sources, TextWriter(), self._concurrency, self._identity)
         pieces: list[str] = []
         size = 0
@@ -66,7 +62,7 @@ class Metrics:
         yield _encode(pieces)
 
     def points(self) -> Iterator[Point | None]:
-        """Yield each series as it is now; None only gives the caller a chance to pause."""
+        """Yield each series as it is now. None only gives the caller a chance to pause."""
         collection = Collection(self._sources, PointWriter(), self._concurrency, self._identity)
         yield from collection.pieces()
         yield from self._process.points()

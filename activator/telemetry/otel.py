@@ -1,7 +1,7 @@
-"""What is sent by OpenTelemetry's protocols: follows the observability ConfigMap and the settings.
+"""Starts and stops traces and metric pushes, as the observability ConfigMap and the settings say.
 
-Costs nothing while neither traces nor metrics are sent; OpenTelemetry's packages are not even
-imported then. Knative's counterpart: knative.dev/pkg/observability and cmd/activator/main.go.
+It costs nothing while neither is on: OpenTelemetry's packages are not even imported then. Knative's
+counterpart: knative.dev/pkg/observability and cmd/activator/main.go.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from activator.telemetry.tracing import RequestTracer
 
 
 class OpenTelemetry:
-    """Traces and pushed metrics as the configuration wants them.
+    """Traces and pushed metrics, as configured.
 
     Arguments:
-        settings: what wins over the ConfigMap.
-        install: takes the tracer for requests from now on, or None.
+        settings: they win over the ConfigMap.
+        install: called with the tracer for the next requests, or None.
         start: runs a coroutine as a task.
-        points: gives all metrics as they are.
+        points: yields all metrics as they are now.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class OpenTelemetry:
 
     @property
     def traces(self) -> TraceCounters:
-        """What became of the traced requests."""
+        """Counters of exported and dropped traces."""
         return self._traces.counters
 
     @property
@@ -67,10 +67,10 @@ class OpenTelemetry:
         return self._push.pushes
 
     def apply(self, config: ObservabilityConfig) -> None:
-        """Do as the ConfigMap says, from now on."""
+        """Apply the ConfigMap."""
         self._traces.apply(config.tracing)
         self._push.apply(config.metrics)
 
     async def close(self) -> None:
-        """Send what is there; takes ten seconds at most."""
+        """Send the remaining traces and metrics; takes ten seconds at most."""
         await asyncio.gather(self._traces.close(), self._push.close())

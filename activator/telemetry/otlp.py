@@ -1,8 +1,8 @@
-"""The exporters of OpenTelemetry's packages: which one, to which address, in whose name.
+"""Makes the exporters of OpenTelemetry's packages, with their address and resource.
 
-Imported in a thread, once traces or metrics are to be sent. What is not said here the packages
-read from the environment themselves: OTEL_EXPORTER_OTLP_HEADERS, …_CERTIFICATE, …_COMPRESSION,
-…_TIMEOUT and OTEL_RESOURCE_ATTRIBUTES. Knative's counterpart: knative.dev/pkg/observability.
+A thread imports this module once traces or metrics are on. The packages themselves read other
+variables: OTEL_EXPORTER_OTLP_HEADERS, …_CERTIFICATE, …_COMPRESSION, …_TIMEOUT and
+OTEL_RESOURCE_ATTRIBUTES. Knative's counterpart: knative.dev/pkg/observability.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMEOUT: Final = 10_000
 
 
 def resource_of(identity: Identity) -> Resource:
-    """Return who sends: Knative's attributes, over which OTEL_RESOURCE_ATTRIBUTES wins."""
+    """Return the resource: Knative's attributes, over which OTEL_RESOURCE_ATTRIBUTES wins."""
     own = {
         "service.name": identity.service_name,
         "service.version": __version__,
@@ -54,7 +54,7 @@ class SpanSender:
     """Makes spans of ended requests and sends them (trace_queue.TraceExporter)."""
 
     def __init__(self, destination: Destination, identity: Identity) -> None:
-        """Raises whatever the packages do when the environment tells them nonsense."""
+        """Make the exporter; the packages may raise any error for a wrong environment."""
         self._destination = destination
         self._resource = resource_of(identity)
         self._complaints = complaints()
@@ -62,7 +62,7 @@ class SpanSender:
 
     def export(self, traces: list[RecordedTrace]) -> str:
         """See TraceExporter."""
-        self._complaints.forget()
+        self._complaints.clear()
         spans = [span for trace in traces for span in spans_of(trace, self._resource)]
         if self._exporter.export(spans) is SpanExportResult.SUCCESS:
             return ""
@@ -77,34 +77,34 @@ class MetricSender:
     """Makes metrics of points and sends them."""
 
     def __init__(self, destination: Destination, identity: Identity) -> None:
-        """Raises whatever the packages do when the environment tells them nonsense."""
+        """Make the exporter; the packages may raise any error for a wrong environment."""
         self._destination = destination
         self._complaints = complaints()
         self._exporter = _made(_metric_exporter, destination)
         self._resource = resource_of(identity)
 
     def export(self, points: list[Point], since: int, now: int) -> str:
-        """Send them; return why that failed, or nothing. Blocks until it is known.
+        """Send points; return the error, empty on success. Blocks until the result is known.
 
         Arguments: as for ``otlp_metrics.metrics_of``.
         """
-        self._complaints.forget()
+        self._complaints.clear()
         data = metrics_of(points, self._resource, since, now)
         if self._exporter.export(data, timeout_millis=_TIMEOUT) is MetricExportResult.SUCCESS:
             return ""
         return f"{self._destination}: {self._complaints.first() or 'no reason was given'}"
 
     def shutdown(self) -> None:
-        """Give up what is being tried, and close; may be called from any thread."""
+        """Abort an attempt under way, and close; may be called from any thread."""
         self._exporter.shutdown()
 
 
 def _made(make: Callable[[Destination], T], destination: Destination) -> T:
-    """Make an exporter, and tell what it has to say of the environment."""
-    complaints().forget()
+    """Make an exporter, and log its first complaint about the environment."""
+    complaints().clear()
     exporter = make(destination)
-    if said := complaints().first():
-        logger.warning("sending to %s: %s", destination, said)
+    if complaint := complaints().first():
+        logger.warning("sending to %s: %s", destination, complaint)
     return exporter
 
 
@@ -135,9 +135,9 @@ def _metric_exporter(destination: Destination) -> MetricExporter:
 
 
 class Complaints(logging.Handler):
-    """What the packages log: the only place where they say why something was not sent.
+    """Keeps the log lines of the packages: only they say why an export failed.
 
-    It comes with each attempt, and goes into one line of ours now and then instead.
+    The packages log with each attempt. The activator logs one line now and then instead.
     """
 
     def __init__(self) -> None:
@@ -148,12 +148,12 @@ class Complaints(logging.Handler):
         """See logging.Handler."""
         self._by_thread.setdefault(threading.get_ident(), record.getMessage())
 
-    def forget(self) -> None:
-        """Begin anew, for this thread."""
+    def clear(self) -> None:
+        """Remove the line of this thread."""
         self._by_thread.pop(threading.get_ident(), None)
 
     def first(self) -> str:
-        """Return what was said first in this thread, if anything: what follows repeats it."""
+        """Return the first line of this thread, or nothing; later lines repeat it."""
         return self._by_thread.get(threading.get_ident(), "")
 
 
@@ -161,7 +161,7 @@ _COMPLAINTS: Final = Complaints()
 
 
 def complaints() -> Complaints:
-    """Return the one handler, which from now on takes what the packages log."""
+    """Install the one handler for the log lines of the packages, and return it."""
     packages = logging.getLogger("opentelemetry")
     if _COMPLAINTS not in packages.handlers:
         packages.addHandler(_COMPLAINTS)

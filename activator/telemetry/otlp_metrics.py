@@ -1,7 +1,7 @@
-"""Points made into OpenTelemetry's metrics, under the names that Knative's activator gives them.
+"""Converts points to OpenTelemetry's metrics, with the names of Knative's activator.
 
-Runs in the thread that sends. A name or label of the table is OpenTelemetry's with underscores for
-dots; a collector that writes Prometheus' format gets the names of /metrics back.
+It runs in the thread that sends. Names and labels of ``families`` are OpenTelemetry's, with
+underscores for dots. A collector that writes Prometheus' format restores the names of /metrics.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from activator.telemetry.points import Counted, Point
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 _SCOPE: Final = "otel_scope_name"
-#: Scope of what Knative has no name for.
+#: Scope of the metrics that Knative does not have.
 OWN_SCOPE: Final = "activator"
 _UNITS: Final = (("_seconds", "s"), ("_bytes", "By"))
-#: Labels whose names have underscores of their own.
+#: Labels whose OpenTelemetry names have underscores.
 _ATTRIBUTES: Final[Mapping[str, str]] = {"http_response_status_code": "http.response.status_code"}
-#: Least and greatest are not kept; the encoder leaves out what is None.
+#: The activator keeps no minimum and no maximum. The encoder leaves out None.
 _UNKNOWN: Final[float] = None  # type: ignore[assignment] # optional on the wire, not in the type
-#: Attributes that are numbers.
+#: Labels whose attributes are numbers.
 _NUMBERS: Final = frozenset(("http_response_status_code", "server_port"))
 
 
 def metrics_of(points: Iterable[Point], resource: Resource, since: int, now: int) -> MetricsData:
-    """Return what a collector is sent.
+    """Return the message for a collector.
 
     Arguments:
-        points: those of one metric stand together.
+        points: all points of a metric follow each other.
+        resource: identifies this activator.
         since: when counting began, now: when the points were taken; nanoseconds since 1970.
     """
     scopes: dict[str, list[Metric]] = {}
     for family, group in groupby(points, key=lambda point: point.family):
         if family is TARGET_INFO:
-            continue  # the resource itself says that
+            continue  # the resource has the same attributes
         for scope, members in _by_scope(group).items():
             scopes.setdefault(scope, []).append(_metric(family, members, since, now))
     return MetricsData(
@@ -70,7 +71,7 @@ def metrics_of(points: Iterable[Point], resource: Resource, since: int, now: int
 
 
 def name_and_unit(family: Family) -> tuple[str, str]:
-    """Return a metric's name and unit in OpenTelemetry."""
+    """Return the name and the unit of a metric in OpenTelemetry."""
     name = family.name.removesuffix("_total")
     unit = f"{{{family.counts}}}" if family.counts else ""
     for ending, its_unit in _UNITS:
@@ -128,7 +129,7 @@ def _histogram(point: Point, bounds: tuple[float, ...], since: int, now: int) ->
 
 
 def _attributes(point: Point) -> dict[str, str | int]:
-    """Return a point's attributes; a closed set of words, so that nobody's bytes are in them."""
+    """Return a point's attributes: a closed set of words, without bytes of clients."""
     return {
         _attribute(name): int(value) if name in _NUMBERS and value.isdigit() else value
         for name, value in point.labels

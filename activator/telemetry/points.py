@@ -1,6 +1,6 @@
-"""Metrics as points: a number with its metric and its labels, copied, so that a thread may have it.
+"""Makes points of metrics: numbers with their metric and labels, copied for use in a thread.
 
-Making one takes half a microsecond; what becomes of it, see ``otlp_metrics``.
+Making one takes half a microsecond. ``otlp_metrics`` converts points.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Counted(NamedTuple):
     """A histogram at one moment.
 
     Attributes:
-        counts: by bucket, not cumulative; the last is of values above all bounds.
+        counts: by bucket, not cumulative; the last bucket has the values above all bounds.
         total: the sum of the values.
     """
 
@@ -34,26 +34,26 @@ class Point(NamedTuple):
 
 
 class PointWriter:
-    """Makes points (collection.Writer)."""
+    """Makes points (writer.Writer)."""
 
     nothing: Point | None = None
 
     def labels(self, *pairs: tuple[str, str]) -> Pairs:
-        """See collection.Writer."""
+        """See writer.Writer."""
         return pairs
 
     def joined(self, one: Pairs, other: Pairs) -> Pairs:
-        """See collection.Writer."""
+        """See writer.Writer."""
         return one + other
 
     def header(self, family: Family) -> Point | None:
-        """See collection.Writer: a point carries its metric itself."""
+        """See writer.Writer: a point carries its metric itself."""
         return None
 
     def sample(self, family: Family, labels: Pairs, value: float) -> Point | None:
-        """See collection.Writer."""
+        """See writer.Writer."""
         return Point(family, labels, value)
 
     def histogram(self, family: Family, labels: Pairs, histogram: Histogram) -> Point | None:
-        """See collection.Writer."""
+        """See writer.Writer."""
         return Point(family, labels, Counted((*histogram.counts,), histogram.total))

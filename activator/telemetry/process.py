@@ -1,7 +1,7 @@
-"""What prometheus-client knows of any Python process: memory, CPU, descriptors, collections.
+"""Reads prometheus-client's metrics of the process: memory, CPU, descriptors, collections.
 
-The only file that imports prometheus_client; with a registry of its own, since the package's
-default one is shared by whoever imports it.
+Only this file imports prometheus_client. It has a registry of its own, since all importers of the
+package share the default one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class ProcessMetrics:
         GCCollector(registry=self._registry)
 
     def render(self) -> str:
-        """Return them as text; reads /proc."""
+        """Return the metrics as text; reads /proc."""
         return generate_latest(self._registry).decode()
 
     def points(self) -> Iterator[Point]:
-        """Yield them as points; reads /proc."""
+        """Yield the metrics as points; reads /proc."""
         for metric in self._registry.collect():
             kind = Kind.COUNTER if metric.type == "counter" else Kind.GAUGE
             for sample in metric.samples:

@@ -1,7 +1,6 @@
-"""The request log: a line per request that has ended, in the form that the operator's template has.
+"""Writes the request log: a line for each ended request, in the form of the operator's template.
 
-Decides nothing but that; who calls it decides which requests are told of. Knative's counterpart:
-pkg/http/request_log.go.
+The caller decides which requests get a line. Knative's counterpart: pkg/http/request_log.go.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ logger = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
-    """Takes lines."""
+    """A sink of lines."""
 
     def write(self, line: bytes) -> None:
-        """Must not block."""
+        """Write a line; must not block."""
 
 
-#: Characters of a template: far above any log line, and compiled in a tenth of a second, during
-#: which no request passes.
+#: Most characters of a template: far above any log line. Compiling that many takes a tenth of a
+#: second, and no request passes meanwhile.
 LONGEST: Final = 16 << 10
 
 
 def compiled(template: str) -> Callable[[Entry], str]:
-    """Return what makes a line of an entry; a line's end is added where there is none.
+    """Return a function that renders an entry. A line feed is added to a template without one.
 
     Raises:
-        TemplateError: the template cannot be used.
+        TemplateError: the template is invalid.
     """
     if len(template) > LONGEST:
         raise TemplateError(At(1, 1), f"it has {len(template)} characters; {LONGEST} are allowed")
@@ -47,12 +46,12 @@ class RequestLog:
     """Writes a line per request (activator.proxy.exchange.observers.RequestLog).
 
     Attributes:
-        lines: how many were made.
-        failures: how many of them only say that the template did not fit.
+        lines: the number of lines made.
+        failures: the number of lines that only say that the template did not fit.
     """
 
     def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
-        """Args: who takes the lines; monotonic seconds."""
+        """Arguments: writer: the sink of the lines; clock: monotonic seconds."""
         self.lines = 0
         self.failures = 0
         self._writer = writer
@@ -61,10 +60,10 @@ class RequestLog:
         self._repeats = Repeats()
 
     def configure(self, config: RequestLogConfig) -> bool:
-        """Take a template, or none.
+        """Set the template, or turn the log off.
 
         Arguments:
-            config: its template has been looked at by ``compiled``.
+            config: ``compiled`` has already accepted its template.
 
         Returns:
             Whether requests are logged from now on.

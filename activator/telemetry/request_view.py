@@ -1,8 +1,8 @@
-"""A request that has ended, as a request log's template sees it: with the names of Go's structs.
+"""Presents an ended request to the template of the request log, with the names of Go's structs.
 
-What costs something (header fields, the parts of the URL) is made when a template asks for it.
-Knative's counterpart: RequestLogTemplateInput of pkg/http/request_log.go; net/http's Request and
-net/url's URL for what is below it.
+The costly parts (header fields, the parts of the URL) are made on the template's first use.
+Knative's counterpart: RequestLogTemplateInput of pkg/http/request_log.go, which holds net/http's
+Request and net/url's URL.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from throttler.model import Revision as RevisionModel
 
 
 class Record(Protocol):
-    """What is known of a request that has ended (proxy.exchange.observers.RequestRecord)."""
+    """The record of an ended request (proxy.exchange.observers.RequestRecord)."""
 
     @property
     def method(self) -> bytes:
-        """As it came."""
+        """The client's bytes, unchanged."""
 
     @property
     def target(self) -> bytes:
-        """As it came."""
+        """The client's bytes, unchanged."""
 
     @property
     def host(self) -> bytes:
-        """As it came."""
+        """The client's bytes, unchanged."""
 
     @property
     def minor(self) -> int:
-        """Of HTTP/1."""
+        """The minor version of HTTP/1; 2 for HTTP/2."""
 
     @property
     def headers(self) -> bytes:
-        """All fields but Host, each preceded by its CRLF."""
+        """All fields except Host, each preceded by its CRLF."""
 
     @property
     def content_length(self) -> int:
-        """-1 where it is unknown."""
+        """Bytes of the request body; -1 if unknown."""
 
     @property
     def status(self) -> int:
-        """Of the answer."""
+        """The status of the response."""
 
     @property
     def response_size(self) -> int:
-        """Bytes of the answer's body."""
+        """Bytes of the response body."""
 
     @property
     def latency(self) -> float:
@@ -65,25 +65,25 @@ class Record(Protocol):
 
     @property
     def client(self) -> str:
-        """``ip:port``."""
+        """The client's address, ``ip:port``."""
 
     @property
     def revision(self) -> RevisionModel:
-        """Whose request it was."""
+        """The revision of the request."""
 
     @property
     def trace_id(self) -> str:
-        """Empty where nothing is traced."""
+        """The id of the trace; empty while traces are off."""
 
     @property
     def why(self) -> str:
-        """The Activator-Reason of an answer of ours; else empty."""
+        """The Activator-Reason of an error response; else empty."""
 
 
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _AS_IT_IS: Final = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]/]|%[0-9A-Fa-f]{2})*")
 _ABSOLUTE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?]*)(.*)", re.DOTALL)
-#: What net/url leaves in a path when it has to escape it anew.
+#: The characters of a path that net/url does not escape.
 _PATH_SAFE: Final = "$&+,/:;=@"
 
 
@@ -97,7 +97,7 @@ class Values(GoMap):
         return (self.get(key) or [""])[0]
 
     def has(self, key: str) -> bool:
-        """Whether the key is there."""
+        """Return whether the query has the key."""
         return key in self
 
 
@@ -122,7 +122,7 @@ class Url(GoStruct):
         raw, question, query = rest.partition("?")
         self.question: str = question
         self.query: str = query
-        # A percent sign that begins nothing has no meaning in Go, which refuses such a request.
+        # Go rejects a request with a percent sign that begins no escape.
         broken = _PERCENT.search(encoded(raw)) is not None
         self.path = raw if broken else decoded(unquote_to_bytes(encoded(raw)))
         again = raw if broken else quote(encoded(self.path), safe=_PATH_SAFE)
@@ -130,7 +130,7 @@ class Url(GoStruct):
         self.escaped_path = raw if _AS_IT_IS.fullmatch(raw) else again
 
     def string(self) -> str:
-        """Return the URL anew."""
+        """Return the URL, assembled from its parts."""
         origin = f"{self.scheme}://{self.host}" if self.scheme else ""
         return origin + self.request_uri(empty="")
 
@@ -139,7 +139,7 @@ class Url(GoStruct):
         return (self.escaped_path or empty) + self.question + self.query
 
     def values(self) -> Values:
-        """Return the query's keys; what cannot be read is left out, as in Go."""
+        """Return the keys of the query; a malformed pair is left out, as in Go."""
         found = Values()
         for pair in self.query.split("&"):
             key, _, value = pair.partition("=")
@@ -155,7 +155,7 @@ class Url(GoStruct):
         return host.partition(":")[0]
 
     def port(self) -> str:
-        """Return the port as it was written; empty where there is none."""
+        """Return the port in the client's spelling; empty if there is none."""
         _, colon, port = self.host.rpartition("@")[2].rpartition("]")[2].rpartition(":")
         return port if colon and port.isdigit() else ""
 
@@ -181,7 +181,7 @@ Url.members = {
 }
 
 
-#: Fields that net/http takes out of the map.
+#: Fields that net/http removes from the map.
 _FRAMING: Final = frozenset({b"transfer-encoding", b"trailer"})
 
 
@@ -192,7 +192,7 @@ class Header(GoMap):
 
     @classmethod
     def of(cls, block: bytes) -> Header:
-        """Return the fields of a block, each of which has its CRLF before it."""
+        """Return the fields of a block; each field is preceded by its CRLF."""
         found = cls()
         for line in block.split(b"\r\n"):
             name, colon, value = line.partition(b":")
@@ -218,7 +218,10 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 def _canonical(name: str) -> str:
-    """``x-b3-traceid`` → ``X-B3-Traceid``; what is no token stays (textproto)."""
+    """Return the canonical name: ``x-b3-traceid`` → ``X-B3-Traceid``.
+
+    A name that is no token stays unchanged, as in net/textproto.
+    """
     if not _TOKEN.fullmatch(name):
         return name
     return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
@@ -230,12 +233,12 @@ def _short_name(name: bytes) -> str:
 
 
 def _field_name(name: bytes) -> str:
-    # Clients choose names: the cache holds none that are long.
+    # Clients choose names, so the cache keeps no long ones.
     return _short_name(name) if len(name) <= 64 else _canonical(decoded(name))
 
 
 def _field_of(name: bytes) -> Callable[[Request], str]:
-    """Return what finds the first value of a field without reading all of them."""
+    """Return a function that finds the first value of a field without parsing all fields."""
     pattern = re.compile(rb"\r\n" + name + rb":[ \t]*([^\r\n]*)", re.IGNORECASE)
 
     def find(request: Request) -> str:
@@ -257,7 +260,7 @@ class Request(GoStruct):
         self._url: Url | None = None
 
     def header(self) -> Header:
-        """Return the header fields."""
+        """Return the fields of the request head."""
         if self._header is None:
             self._header = Header.of(self.record.headers)
         return self._header
@@ -269,7 +272,7 @@ class Request(GoStruct):
         return self._url
 
     def host(self) -> str:
-        """Return the host: of an absolute target, else of the field."""
+        """Return the host of an absolute target, else of the Host field."""
         return self.url().host or decoded(self.record.host)
 
     def transfer_encoding(self) -> list[str]:
@@ -278,7 +281,7 @@ class Request(GoStruct):
         return ["chunked"] if chunked else []
 
     def at_least(self, major: int, minor: int) -> bool:
-        """Whether the protocol's version is this or a later one."""
+        """Return whether the protocol has at least this version."""
         return self.version() >= (major, minor)
 
     def version(self) -> tuple[int, int]:
@@ -306,12 +309,12 @@ Request.members = {
 
 
 def seconds(latency: float) -> float:
-    """Return a time as Go has it, which counts nanoseconds; the rest would be noise."""
+    """Return a time rounded to nanoseconds, as in Go."""
     return round(latency, 9)
 
 
 class Response(GoStruct):
-    """What was answered. The reason is ours; Knative's struct has no such field."""
+    """The response. Knative's struct has no field for the reason."""
 
     __slots__ = ("record",)
     go_name: ClassVar[str] = "Response"
@@ -335,7 +338,7 @@ Response.members = {
 
 
 class Revision(GoStruct):
-    """Whose request it was. Which pod answered is not said here, as in Knative's activator."""
+    """The revision of the request. As in Knative's activator, PodName and PodIP are empty."""
 
     __slots__ = ("model",)
     go_name: ClassVar[str] = "Revision"
@@ -361,7 +364,7 @@ Revision.members = {
 
 
 class Entry(GoStruct):
-    """What a template is given (``.``)."""
+    """The root value of a template (``.``)."""
 
     __slots__ = ("record", "request")
     go_name: ClassVar[str] = "request log entry"

@@ -1,4 +1,4 @@
-"""Which requests are traced: the samplers of OpenTelemetry, decided from numbers alone.
+"""Decides which requests are traced, by the samplers of OpenTelemetry.
 
 Sources: OpenTelemetry's specification of the environment variables OTEL_TRACES_SAMPLER and
 OTEL_TRACES_SAMPLER_ARG; Knative's knative.dev/pkg/observability/tracing.
@@ -11,26 +11,26 @@ from typing import Final
 
 from activator.telemetry.trace_context import Parent
 
-#: Decides from the parent, if there is one, and the trace's id.
+#: A decision from the parent, if there is one, and the trace's id.
 Sampler = Callable[[Parent | None, int], bool]
 
 _LOW_HALF: Final = (1 << 64) - 1
 
 
 def always(parent: Parent | None, trace_id: int) -> bool:
-    """Trace everything."""
+    """Trace each request."""
     return True
 
 
 def never(parent: Parent | None, trace_id: int) -> bool:
-    """Trace nothing."""
+    """Trace no request."""
     return False
 
 
 def by_ratio(rate: float) -> Sampler:
     """Trace a share of all traces.
 
-    It goes by the lower half of the id, as Go does, so each hop decides the same.
+    The sampler compares the lower half of the trace's id, as Go does, so each hop decides the same.
 
     Arguments:
         rate: from 0 to 1.
@@ -40,7 +40,7 @@ def by_ratio(rate: float) -> Sampler:
 
 
 def by_parent(root: Sampler) -> Sampler:
-    """Do as the caller did; ``root`` decides where there is none."""
+    """Follow the parent's decision; ``root`` decides for a request without a parent."""
     return lambda parent, trace_id: parent.sampled if parent is not None else root(parent, trace_id)
 
 
@@ -53,15 +53,15 @@ _BY_WORD: Final[Mapping[str, Callable[[float], Sampler]]] = {
     "parentbased_traceidratio": lambda rate: by_parent(by_ratio(rate)),
 }
 WORDS: Final = tuple(_BY_WORD)
-"""What OTEL_TRACES_SAMPLER may say."""
+"""The values of OTEL_TRACES_SAMPLER."""
 
 
 def sampler(word: str, argument: float | None, rate: float) -> Sampler:
-    """Return the sampler that is asked for.
+    """Return the configured sampler.
 
     Arguments:
-        word: one of ``WORDS``, or empty where nobody chose.
-        argument: the share that the environment asks for; None where it says nothing.
+        word: one of ``WORDS``; empty if OTEL_TRACES_SAMPLER is not set.
+        argument: the share of OTEL_TRACES_SAMPLER_ARG, from 0 to 1; None if it is not set.
         rate: the ConfigMap's ``tracing-sampling-rate``, which the environment overrides.
     """
     if word:

@@ -1,4 +1,4 @@
-"""The parts that count, as metrics see them: plain numbers, read only while metrics are made."""
+"""Declares the numbers that metrics read from the parts that count."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from activator.records.source_status import SourceStatus
 
 
 class Probes(Protocol):
-    """What is counted of probes."""
+    """The counters of probes."""
 
     in_flight: int
     attempts: int
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """By reason."""
+        """Failed probes by reason."""
 
 
 class Connections(Protocol):
-    """What is counted of connections to pods."""
+    """The counters of connections to pods."""
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """The number of open connections."""
 
     @property
     def idle(self) -> int:
-        """How many of those in HTTP/1 carry no request."""
+        """The number of HTTP/1 connections that carry no request."""
 
     @property
     def tls(self) -> object | None:
@@ -38,7 +38,7 @@ class Connections(Protocol):
 
 
 class Requests(Protocol):
-    """What is counted outside any revision."""
+    """The counters of requests without a revision."""
 
     unknown_revisions: int
     bad_requests: int
@@ -46,20 +46,20 @@ class Requests(Protocol):
 
 
 class Heads(Protocol):
-    """Request heads that have not come to their end."""
+    """The budget of in-progress request heads."""
 
     bytes: int
     most: int
 
 
 class Unread(Protocol):
-    """Bytes that wait for peers that do not read."""
+    """The budget of bytes that peers do not read."""
 
     bytes: int
 
     @property
     def most(self) -> float:
-        """How many there may be."""
+        """The limit."""
 
     @property
     def ended(self) -> Mapping[str, int]:
@@ -89,25 +89,25 @@ class Files(Protocol):
 
     @property
     def clients(self) -> Callable[[], int]:
-        """A function that returns how many files clients have."""
+        """A function that returns the number of clients' files."""
 
     @property
     def waiting(self) -> int:
-        """How many connections to pods wait for a file."""
+        """The number of connections to pods that wait for a file."""
 
 
 class Services(Protocol):
-    """What exchanges share."""
+    """The state that exchanges share."""
 
     draining: bool
 
 
 class Proxy(Protocol):
-    """Where that is found."""
+    """The parts of the byte path that count."""
 
     @property
     def services(self) -> Services:
-        """What exchanges share."""
+        """The state that exchanges share."""
 
     @property
     def files(self) -> Files:
@@ -115,7 +115,7 @@ class Proxy(Protocol):
 
     @property
     def unfinished_heads(self) -> Heads:
-        """What is kept of requests that have not begun."""
+        """The budget of in-progress request heads."""
 
     @property
     def unread(self) -> Unread:
@@ -134,11 +134,11 @@ class Link(Protocol):
     connection_losses: int
 
     def age(self) -> float | None:
-        """Return the seconds since its last sign of life; None before it is dialled."""
+        """Return the seconds since the last sign of life; None before the first dial."""
 
 
 class RequestLines(Protocol):
-    """What became of the request log's lines."""
+    """The counters of the request log."""
 
     lines: int
     failures: int
@@ -149,22 +149,22 @@ class Outputs(Protocol):
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """How many lines were not written, by file."""
+        """The number of dropped lines by file."""
 
 
 class TracedRequests(Protocol):
-    """What became of the traced requests."""
+    """The counters of traced requests."""
 
     exported: int
     dropped: dict[str, int]
 
 
 class Sent(Protocol):
-    """What is counted of what is sent by OpenTelemetry's protocols."""
+    """The counters of traces and metric pushes."""
 
     @property
     def traces(self) -> TracedRequests:
-        """Traces."""
+        """The counters of traced requests."""
 
     @property
     def pushes(self) -> Mapping[str, int]:
@@ -180,10 +180,10 @@ class Sources(Protocol):
 
     @property
     def loop_lag(self) -> LoopLag:
-        """How late the event loop is."""
+        """The delay of the event loop."""
 
     def ready(self) -> str:
-        """Return why the activator is not ready; empty if it is."""
+        """Return why the activator is not ready; empty while it is ready."""
 
     @property
     def prober(self) -> Probes:
@@ -195,18 +195,18 @@ class Sources(Protocol):
 
     @property
     def proxy(self) -> Proxy:
-        """Requests without a revision."""
+        """The byte path."""
 
     def source_status(self) -> SourceStatus | None:
-        """Return the state of the source of objects; None before it is made."""
+        """Return the state of the source of objects; None before the source exists."""
 
     @property
     def link(self) -> Link | None:
-        """The autoscaler; None where there is none."""
+        """The connection to the autoscaler; None without an autoscaler."""
 
     @property
     def config_errors(self) -> Mapping[str, int]:
-        """Keys that cannot be used, by ConfigMap."""
+        """The number of unusable keys by ConfigMap."""
 
     @property
     def request_log(self) -> RequestLines:

@@ -1,9 +1,9 @@
-"""What was noted of a request, made into the spans of OpenTelemetry; runs in the exporter's thread.
+"""Makes OpenTelemetry's spans of the recorded steps of a request, in the exporter's thread.
 
-The tree of spans is that of Knative's activator: a server span named by the method; under it
-``throttler_try`` for each wait and ``activator_proxy`` for each pod; under that a client span for
-each time the request was sent. Attributes are those of OpenTelemetry's semantic conventions for
-HTTP. Queries are left out: they may hold what must not be read. Sources: Knative
+The tree of spans equals the tree of Knative's activator. A server span has the method as its name.
+Its children are ``throttler_try`` for each wait and ``activator_proxy`` for each pod. The latter
+has a client span for each attempt. Attributes follow OpenTelemetry's semantic conventions for HTTP.
+Spans leave out queries, which may contain secrets. Sources: Knative
 pkg/activator/handler/handler.go; https://opentelemetry.io/docs/specs/semconv/http/http-spans/.
 """
 
@@ -26,11 +26,11 @@ from activator.telemetry.tracing import RecordedTrace, Step, What
 _SCOPE: Final = InstrumentationScope(ACTIVATOR_SCOPE, __version__)
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSET: Final = Status(StatusCode.UNSET)
-#: The methods that OpenTelemetry names; others stand in an attribute of their own.
+#: The methods that OpenTelemetry names; other methods have an attribute of their own.
 _METHODS: Final = frozenset(
     ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 )
-#: Outcomes that are as they should be: the client was answered, or left by itself.
+#: Outcomes that are no failure: the client got a response, or cancelled the request.
 _NO_FAILURE: Final = ("served", "cancelled", "unknown-revision")
 
 Attributes = dict[str, str | int]
@@ -46,7 +46,7 @@ def _failed(text: str) -> Status:
 
 
 class _Spans:
-    """Goes through the steps of one request; holds what is open."""
+    """Walks through the steps of one request; keeps the state of open spans."""
 
     def __init__(self, trace: RecordedTrace, resource: Resource) -> None:
         self._trace = trace
@@ -56,7 +56,7 @@ class _Spans:
         self._state = TraceState.from_header([state]) if state else None
         self._server = self._context(trace.span_id)
         self._path = trace.head.target.partition(b"?")[0].decode("utf-8", "replace")
-        # The wait, the pod and the sending that are open: since when, 0 for none.
+        # The starts of the open spans of a wait, a pod and an attempt; 0 for none.
         self._wait_since = self._pod_since = self._sent_since = 0
         self._reasons: list[Event] = []
         self._reason = ""
@@ -73,7 +73,7 @@ class _Spans:
         self._end(self._trace.ended_at, self._trace.outcome)
         return self._done
 
-    # -- what happened --------------------------------------------------------------------------
+    # -- steps ----------------------------------------------------------------------------------
 
     def found(self, step: Step) -> None:
         self._wait_since = step.at
@@ -109,7 +109,7 @@ class _Spans:
         self._end_pod(step.at)
         self._wait_since = step.at
 
-    # -- what it makes --------------------------------------------------------------------------
+    # -- spans ----------------------------------------------------------------------------------
 
     def _end_wait(self, at: int, status: Status) -> None:
         if not self._wait_since:
@@ -228,8 +228,10 @@ class _Spans:
         return SpanContext(self._trace.number, span_id, is_remote, _SAMPLED, self._state)
 
     def _wall(self, at: int) -> int:
-        """Return nanoseconds since 1970. One look at that clock for each request: it may be set
-        while one runs."""
+        """Return nanoseconds since 1970.
+
+        The wall clock is read once for each request, since it may be set during a request.
+        """
         return self._trace.wall + at - self._trace.began
 
     def _add(
@@ -262,7 +264,7 @@ class _Spans:
         )
 
 
-#: What each step does to the spans that are open.
+#: The method for each kind of step.
 _ON: Final[Mapping[What, Callable[[_Spans, Step], None]]] = {
     What.FOUND: _Spans.found,
     What.HELD: _Spans.held,
@@ -275,7 +277,7 @@ _ON: Final[Mapping[What, Callable[[_Spans, Step], None]]] = {
 
 
 def _host(host: str) -> Attributes:
-    """Return what a Host field says: the address, and the port where it is not the usual one."""
+    """Return the attributes of a Host field: the address, and the port if the field has one."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdigit() or host.endswith("]"):
         return {"server.address": host} if host else {}

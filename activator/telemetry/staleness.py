@@ -1,7 +1,7 @@
-"""Metrics of the source of objects, and of how old its objects are.
+"""Collects the metrics of the source of objects, and the age of its objects.
 
-A stuck watch shows nowhere else. Its last state stays in force, and requests are served until the
-listed pods are gone. Must not know where objects come from.
+Only these metrics show a watch that hangs. Its last state stays in force, and the activator serves
+requests until the listed pods are gone. The module must not know where objects come from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is counted of the activator as a whole, whichever revisions there are; see ``collection``.
+"""Collects the numbers of the activator as a whole, which belong to no revision.
 
-Reads plain integers, changes nothing. Labels are closed sets of words, so the number of series is
-a constant.
+The module reads plain integers and changes nothing. Labels are closed sets of words, so the number
+of series is a constant.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from activator.telemetry.writer import L, P, Writer
 
 
 class Totals(Generic[L, P]):
-    """One way through them.
+    """One walk through the numbers of the whole activator.
 
     Arguments:
-        sources: the parts that count; read only while pieces are asked for.
+        sources: the parts that count; read only while the caller iterates over ``pieces``.
         writer: makes the pieces.
-        identity: who we are.
+        identity: the identity of this activator.
     """
 
     def __init__(self, sources: Sources, writer: Writer[L, P], identity: Identity) -> None:
@@ -34,7 +34,7 @@ class Totals(Generic[L, P]):
         self._identity = identity
 
     def pieces(self) -> Iterator[P]:
-        """Yield everything."""
+        """Yield all pieces."""
         yield from self._condition()
         yield from self._limits()
         yield from self._cold_starts()

@@ -1,8 +1,8 @@
-"""W3C Trace Context: what an incoming request says of its trace, and what a pod is told.
+"""Parses the W3C Trace Context of a client's request, and writes the fields for a pod.
 
-Bytes in, bytes out; knows no span and no sampling. ``baggage`` is not read: nothing here adds to
-it, so it passes with the other fields as it came. Source: https://www.w3.org/TR/trace-context/
-(level 1, sections 3.2, 3.3 and 4); Go's propagation.TraceContext does the same.
+The module knows no span and no sampling. It does not read ``baggage``: the activator adds nothing
+to it, so the field passes unchanged. Source: https://www.w3.org/TR/trace-context/ (level 1,
+sections 3.2, 3.3 and 4). Go's propagation.TraceContext does the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-#: Members of a tracestate that may be passed on (section 3.3.1.1); a longer list is not.
+#: Most members of a tracestate (section 3.3.1.1). The activator drops a longer list.
 MAX_MEMBERS: Final = 32
 _SAMPLED: Final = 1
 
@@ -26,12 +26,12 @@ _MEMBER = re.compile(rb"(%b)=%b" % (_KEY, _VALUE))
 
 
 class Parent(NamedTuple):
-    """Whose child a request is.
+    """The parent span of a request.
 
     Attributes:
         trace_id, span_id: never zero.
         sampled: whether its spans are recorded.
-        state: the tracestate to pass on, valid and unchanged; empty where there is none.
+        state: the tracestate for the pod, valid and unchanged; empty if there is none.
     """
 
     trace_id: int
@@ -41,7 +41,7 @@ class Parent(NamedTuple):
 
 
 def parent_of(block: bytes) -> Parent | None:
-    """Return what a head says of its trace.
+    """Return the parent span that a request head names.
 
     A malformed ``traceparent``, or more than one, counts as none, and then ``tracestate`` counts
     as none too (section 4.3). A malformed ``tracestate`` alone is left out (section 3.3).
@@ -50,12 +50,12 @@ def parent_of(block: bytes) -> Parent | None:
         block: header fields, each preceded by its CRLF.
 
     Returns:
-        The parent; None where a new trace has to begin.
+        The parent; None if a new trace has to begin.
     """
     parents: list[bytes] = []
     states: list[bytes] = []
     for name, value in _FIELDS.findall(block):
-        # Both names are eleven and ten letters long, and nothing else matches.
+        # Only these two names match, and their lengths differ: eleven and ten letters.
         (parents if len(name) == len(b"traceparent") else states).append(value)
     if len(parents) != 1:
         return None
@@ -63,7 +63,7 @@ def parent_of(block: bytes) -> Parent | None:
     if match is None:
         return None
     version, trace_id, span_id, flags, more = match.groups()
-    # What a version above 00 adds stands at the end and is not known here (section 3.2.4).
+    # A version above 00 adds fields at the end, which this code does not know (section 3.2.4).
     wrong_version = version == b"ff" or (version == b"00" and more is not None)
     if wrong_version or trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
@@ -72,7 +72,7 @@ def parent_of(block: bytes) -> Parent | None:
 
 
 def _valid_state(value: bytes) -> bytes:
-    """Return a tracestate's members, or nothing: one that is malformed spoils all of them."""
+    """Return the members of a tracestate; nothing if any member is malformed."""
     members = [member for each in value.split(b",") if (member := each.strip(b" \t"))]
     keys = {match[1] for each in members if (match := _MEMBER.fullmatch(each)) is not None}
     # A member that does not match and a key that comes twice both make the numbers differ.
@@ -82,11 +82,11 @@ def _valid_state(value: bytes) -> bytes:
 
 
 def without_context(block: bytes) -> bytes:
-    """Return the fields without those that ``lines`` writes anew."""
+    """Return the fields without ``traceparent`` and ``tracestate``, which ``lines`` writes."""
     return _FIELDS.sub(b"", block)
 
 
 def lines(trace_id: int, span_id: int, sampled: bool, state: bytes) -> bytes:
-    """Write the fields for a pod, each with its CRLF, under Go's spelling."""
+    """Return the fields for a pod in Go's spelling, each followed by its CRLF."""
     written = b"Traceparent: 00-%032x-%016x-%02x\r\n" % (trace_id, span_id, sampled)
     return b"%bTracestate: %b\r\n" % (written, state) if state else written

@@ -1,9 +1,9 @@
-"""Requests that have ended, on their way to the exporter: a bounded queue and one thread.
+"""Queues ended requests for the exporter, which runs in a thread of its own.
 
-The loop only appends. What is too much is dropped and counted, never waited for: a collector that
-is down costs a fixed amount of memory and a log line now and then. OpenTelemetry's packages are
-imported in the thread as well, since that takes a tenth of a second. Counterpart: the batching
-span processor of OpenTelemetry's SDKs, whose defaults these are.
+The loop only appends. It never waits: a full queue drops requests and counts them. So a collector
+that is down costs a fixed amount of memory and a log line now and then. The thread also imports
+OpenTelemetry's packages, since that takes a tenth of a second. The defaults equal the defaults of
+the batching span processor of OpenTelemetry's SDKs.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from activator.telemetry.tracing import RecordedTrace
 
 logger = logging.getLogger(__name__)
 
-#: Requests that may wait for the thread: some 2 KiB each, so 4 MiB in all.
+#: Most requests in the queue: some 2 KiB each, so 4 MiB in all.
 MAX_QUEUED: Final = 2048
-#: Requests that are sent together: with four spans each the 512 of the specification.
+#: Requests of a batch: with four spans each, the specification's 512 spans.
 BATCH: Final = 128
-#: Seconds until what is less than a batch is sent.
+#: Seconds until the thread sends an incomplete batch.
 DELAY: Final = 5.0
 
 
 class TraceCounters:
-    """What became of recorded requests; outlives a change of exporter.
+    """Counts recorded requests; outlives a change of exporter.
 
     Attributes:
-        exported: requests whose spans a collector has taken.
-        dropped: by cause (``queue-full``, ``export-failed``), those that none has.
+        exported: requests whose spans a collector has accepted.
+        dropped: all other requests, by cause (``queue-full``, ``export-failed``).
     """
 
     def __init__(self) -> None:
@@ -42,22 +42,23 @@ class TraceCounters:
 
 
 class TraceExporter(Protocol):
-    """Sends spans; used by the thread alone, but for ``shutdown``."""
+    """Sends spans. Only the thread uses it, except for ``shutdown``."""
 
     def export(self, traces: list[RecordedTrace]) -> str:
-        """Send them; return why that failed, or nothing. May block for as long as it takes."""
+        """Send requests; return the error, empty on success. May block without limit."""
 
     def shutdown(self) -> None:
-        """Give up what is being tried, and close; may be called from any thread."""
+        """Abort an attempt under way, and close; may be called from any thread."""
 
 
 class TraceQueue:
     """Keeps ended requests until a thread has sent them.
 
     Arguments:
-        make: makes the exporter, in the thread; what it raises is logged, and all is dropped.
-        counters: counts what becomes of them.
-        delay: seconds that less than a batch waits.
+        make: makes the exporter, in the thread. If it raises, the thread logs the error and drops
+            all requests.
+        counters: the counters of exported and dropped requests.
+        delay: seconds until the thread sends an incomplete batch.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class TraceQueue:
         self._stopping = False
         self._exporter: TraceExporter | None = None
         self._repeats = Repeats(60.0)
-        # A daemon: one that hangs must not keep the process.
+        # A daemon thread: an exporter that hangs must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
         self._thread.start()
 
@@ -86,7 +87,7 @@ class TraceQueue:
             self._wake.set()
 
     def close(self, timeout: float) -> None:
-        """Send what is there, and end the thread; blocks for ``timeout`` seconds at most."""
+        """Send the queued requests, and end the thread; blocks for ``timeout`` seconds at most."""
         self._stopping = True
         self._wake.set()
         self._thread.join(timeout)
@@ -96,15 +97,15 @@ class TraceQueue:
     def _run(self) -> None:
         try:
             self._exporter = exporter = self._make()
-        except Exception as error:  # whatever a package raises: requests are not harmed by it
+        except Exception as error:  # no error of a package may harm requests
             logger.error("traces: no exporter, all spans are dropped: %s", error)
-            exporter = _Nowhere()
+            exporter = _NoExporter()
         while True:
             self._wake.wait(self._delay)
             self._wake.clear()
             stopping = self._stopping
             while self._queue:
-                # Only this thread takes away, so that many are there.
+                # Only this thread removes requests, so the queue has at least that many.
                 self._export(exporter, [self._queue.popleft() for _ in range(self._ready())])
             if stopping:
                 break
@@ -130,8 +131,8 @@ class TraceQueue:
             )
 
 
-class _Nowhere:
-    """Stands for an exporter that could not be made; that was logged."""
+class _NoExporter:
+    """Replaces an exporter that could not be made; the error is in the log."""
 
     def export(self, traces: list[RecordedTrace]) -> str:
         """See TraceExporter."""

@@ -1,8 +1,8 @@
-"""Traces as the configuration wants them: none, or a tracer with a queue and an exporter.
+"""Turns traces on and off, as configured: on means a tracer with a queue and an exporter.
 
-A change takes effect with the next request; what the old exporter still has, it sends in its
-thread. While traces are off nothing of OpenTelemetry is imported, and requests pass with the
-context that they came with. Knative's activator reads this once at start.
+A change takes effect with the next request. The old exporter sends its remaining spans in its
+thread. While traces are off, nothing of OpenTelemetry is imported, and a request's trace context
+passes unchanged. Knative's activator reads this configuration once, at start.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from activator.telemetry.tracing import RequestTracer
 
 logger = logging.getLogger(__name__)
 
-#: Seconds in which what is there has to be sent when traces are turned off or the process ends
+#: Seconds to send the remaining spans when traces are turned off or the process ends
 #: (Knative: 10 for metrics and traces together).
 FLUSH: Final = 10.0
-#: Seconds after which the loop gets the interpreter from a thread that is encoding spans. With
-#: the default of 5 ms each turn of the loop waits that long while traces are sent.
+#: Seconds after which the loop gets the interpreter from a thread that encodes spans. With the
+#: default of 5 ms each turn of the loop waits that long while the thread sends traces.
 _SWITCH: Final = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
-    """What the environment says of traces.
+    """The environment's settings of traces.
 
     Attributes:
         sampler: OTEL_TRACES_SAMPLER, one of sampling.WORDS or empty; argument:
@@ -49,8 +49,8 @@ class Traces:
     """Turns traces on and off.
 
     Arguments:
-        settings: what the environment says, which wins over the ConfigMap.
-        install: takes the tracer for requests from now on, or None.
+        settings: from the environment, which wins over the ConfigMap.
+        install: called with the tracer for the next requests, or None.
         start: runs a coroutine as a task.
     """
 
@@ -69,7 +69,7 @@ class Traces:
         self.counters = TraceCounters()
 
     def apply(self, config: TracingConfig) -> None:
-        """Do as the ConfigMap says; the same as before changes nothing."""
+        """Apply the ConfigMap; one without a change has no effect."""
         if config == self._config:
             return
         self._config = config
@@ -83,11 +83,11 @@ class Traces:
         decide = sampler(settings.sampler, settings.argument, config.sampling_rate)
         if decide is never and not settings.sampler and config.protocol != STDOUT:
             logger.warning("traces: none is sent, since tracing-sampling-rate is 0")
-        # What is written to stdout is for looking at: as in Knative, nothing is left out.
+        # Spans on stdout are for debugging: as in Knative, each request is traced.
         self._install(RequestTracer(always if config.protocol == STDOUT else decide, self._queue))
 
     async def close(self) -> None:
-        """Send what is there; takes ``FLUSH`` seconds at most."""
+        """Send the remaining spans; takes ``FLUSH`` seconds at most."""
         self._install(None)
         queue, self._queue = self._queue, None
         if queue is not None:

@@ -1,11 +1,11 @@
-"""The traces of requests: what happened when, noted on the byte path, made into spans elsewhere.
+"""Records the steps of traced requests on the byte path, for spans that a thread makes.
 
-A span of OpenTelemetry's SDK costs 20 µs to make and 30 µs to encode, of which a request has
-four. So a request only notes a few times here (3 µs in all), and a thread makes spans of them
-when the request is over, see ``span_export``. What is not sampled notes nothing, and passes on a
-context of its own, as Go's non-recording spans do. Knows neither OpenTelemetry's packages nor any
-exporter. Knative's counterparts: otelhttp, pkg/activator/handler/handler.go (spans) and
-tracing_handler.go.
+A span of OpenTelemetry's SDK costs 20 µs to make and 30 µs to encode, and a request has four. So
+a request only records a few times here, which takes 3 µs in all. When the request has ended, a
+thread makes the spans, see ``spans``. An unsampled request records nothing, and sends the pod a
+context of its own, as Go's non-recording spans do. The module knows neither OpenTelemetry's
+packages nor any exporter. Knative's counterparts: otelhttp, pkg/activator/handler/handler.go
+(spans) and tracing_handler.go.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from activator.telemetry.sampling import Sampler
 from activator.telemetry.trace_context import Parent, lines, parent_of
 from throttler.model import Revision
 
-#: Bytes of a target, host or User-Agent that a span shows: what waits for the thread is bounded.
+#: Most bytes of a target, host or User-Agent in a span. They limit the memory of the queue.
 MAX_TEXT: Final = 1024
-#: Steps of one request that are noted; one that is sent again for ever must not grow for ever.
+#: Most recorded steps of one request. They limit the memory of a request with endless retries.
 MAX_STEPS: Final = 64
 
 _USER_AGENT = re.compile(rb"\r\nuser-agent:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
 class What(Enum):
-    """What can happen to a request, see ``proxy.observers.Trace``."""
+    """The kinds of steps of a request, see ``proxy.exchange.observers.Trace``."""
 
     FOUND = auto()
     HELD = auto()
@@ -42,12 +42,12 @@ class What(Enum):
 
 
 class Step(NamedTuple):
-    """One thing that happened.
+    """One step of a request.
 
     Attributes:
         at: monotonic nanoseconds.
         detail: an address, a reason, an error, a status, or the id of the client span.
-        origin: of SENDING.
+        origin: of a step SENDING.
     """
 
     what: What
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What a span says of the request, cut to ``MAX_TEXT``."""
+    """The parts of a request head that a span shows, cut to ``MAX_TEXT``."""
 
     method: bytes
     target: bytes
@@ -68,19 +68,19 @@ class Head(NamedTuple):
 
 
 class Queue(Protocol):
-    """Takes what has ended."""
+    """A queue of ended requests."""
 
     def put(self, trace: RecordedTrace) -> None:
-        """Keep it until it is exported, or drop it; must not block."""
+        """Keep a request until its export, or drop it; must not block."""
 
 
 def _new_id(bits: int) -> int:
-    """Return a random number that is not zero, which stands for none."""
+    """Return a random number other than zero, which means no id."""
     return getrandbits(bits) or 1
 
 
 class UnsampledTrace:
-    """A request whose spans nobody wants; its context passes on all the same."""
+    """A request without spans. It still sends the pod a trace context."""
 
     __slots__ = ("_number", "_state")
 
@@ -90,46 +90,46 @@ class UnsampledTrace:
 
     @property
     def trace_id(self) -> str:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         return f"{self._number:032x}"
 
     def sending(self, origin: str) -> bytes:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         return lines(self._number, _new_id(64), False, self._state)
 
     def found(self, revision: Revision) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
 
     def held(self, reason: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
 
     def assigned(self, address: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
 
     def waiting(self) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
 
     def answered(self, status: int) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
 
     def failed(self, error: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
 
     def ended(self, status: int, outcome: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
 
 
 class RecordedTrace:
-    """What happened to one request, in order. Once it has ended it does not change any more.
+    """The steps of one request, in order. After the end of the request nothing changes it.
 
     Attributes:
-        number: the trace's id; span_id: the server span's.
-        parent: whose child the server span is, if anybody's.
+        number: the id of the trace; span_id: the id of the server span.
+        parent: the parent of the server span; None if it has none.
         head: the request.
         began, ended_at: monotonic nanoseconds; wall: nanoseconds since 1970 of ``began``.
-        revision: None where it was not found.
-        steps: what happened in between.
-        status, outcome: how it ended, see proxy.observers.Trace.
+        revision: None if the request's revision does not exist.
+        steps: the recorded steps.
+        status, outcome: see proxy.exchange.observers.Trace.
     """
 
     __slots__ = (
@@ -172,7 +172,7 @@ class RecordedTrace:
 
     @property
     def trace_id(self) -> str:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         return f"{self.number:032x}"
 
     def _note(self, what: What, detail: str | int = 0, origin: str = "") -> None:
@@ -180,38 +180,38 @@ class RecordedTrace:
             self.steps.append(Step(what, self._clock(), detail, origin))
 
     def found(self, revision: Revision) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         self.revision = revision
         self._note(What.FOUND)
 
     def held(self, reason: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         self._note(What.HELD, reason)
 
     def assigned(self, address: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         self._note(What.ASSIGNED, address)
 
     def sending(self, origin: str) -> bytes:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         span_id = _new_id(64)
         self._note(What.SENDING, span_id, origin)
         return lines(self.number, span_id, True, self.parent.state if self.parent else b"")
 
     def answered(self, status: int) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         self._note(What.ANSWERED, status)
 
     def failed(self, error: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         self._note(What.FAILED, error)
 
     def waiting(self) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         self._note(What.WAITING)
 
     def ended(self, status: int, outcome: str) -> None:
-        """See proxy.observers.Trace."""
+        """See proxy.exchange.observers.Trace."""
         self.status = status
         self.outcome = outcome
         self.ended_at = self._clock()
@@ -219,11 +219,11 @@ class RecordedTrace:
 
 
 class RequestTracer:
-    """Begins the traces of requests (proxy.observers.Tracer).
+    """Begins the traces of requests (proxy.exchange.observers.Tracer).
 
     Arguments:
-        sampler: decides which are recorded.
-        queue: takes them when they have ended.
+        sampler: decides which requests are recorded.
+        queue: gets the recorded requests when they have ended.
         clock: monotonic nanoseconds; wall: nanoseconds since 1970.
     """
 
@@ -242,7 +242,7 @@ class RequestTracer:
     def begin(
         self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
     ) -> RecordedTrace | UnsampledTrace:
-        """See proxy.observers.Tracer."""
+        """See proxy.exchange.observers.Tracer."""
         parent = parent_of(block)
         trace_id = parent.trace_id if parent is not None else _new_id(128)
         if not self._sampler(parent, trace_id):

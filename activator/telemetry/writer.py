@@ -1,4 +1,4 @@
-"""What a metric becomes, text or a point: whoever walks through metrics is given one of these."""
+"""Defines the writer that ``collection`` and ``totals`` use to make text or points of metrics."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ P = TypeVar("P")
 
 
 class Writer(Protocol[L, P]):
-    """Makes pieces; ``L`` is how it holds labels, of which many series share the same."""
+    """Makes pieces ``P``. ``L`` is its form of labels, which many series share."""
 
     nothing: P
-    """The piece that says nothing."""
+    """The empty piece."""
 
     def labels(self, *pairs: tuple[str, str]) -> L:
-        """Return labels, ready to be used."""
+        """Return labels in the writer's form."""
 
     def joined(self, one: L, other: L) -> L:
-        """Return both together; neither is empty."""
+        """Return the labels of both arguments; neither is empty."""
 
     def header(self, family: Family) -> P:
-        """Return what comes before a metric's series."""
+        """Return the piece before the series of a metric."""
 
     def sample(self, family: Family, labels: L, value: float) -> P:
-        """Return one number."""
+        """Return the piece of one number."""
 
     def histogram(self, family: Family, labels: L, histogram: Histogram) -> P:
-        """Return one histogram as it is now."""
+        """Return the piece of one histogram, as it is now."""

@@ -1,6 +1,6 @@
-"""Go's text/template, as much of it as log lines are written with.
+"""Renders the part of Go's text/template that log lines use.
 
-``compiler.compile_template`` makes a function of a template once; it is called per line. What
-lines are made of is described by subclasses of ``values.GoStruct``. Source: the documentation of
+``compiler.compile_template`` makes a function of a template once; the request log calls it for each
+line. Subclasses of ``values.GoStruct`` describe the values of a line. Source: the documentation of
 Go's packages text/template and fmt.
 """

@@ -1,8 +1,7 @@
-"""Nodes → one function, made once and called per line.
+"""Compiles the nodes of a template to one function, which is called for each line.
 
-What can be known beforehand is refused beforehand: a field that is not there, an argument too
-many, two types that cannot be compared. Source: Go's text/template (exec.go), where all of that
-fails line by line.
+The compiler rejects a missing field, an argument too many, or a comparison of two types that have
+no order. Source: Go's text/template (exec.go), where each of these mistakes fails line by line.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from activator.telemetry.gotemplate.values import (
 
 T = TypeVar("T", bound=GoStruct)
 
-#: What one line may cost: a character that is read or made costs 1, a statement or an argument
-#: _STEP. No request passes while a line is made; the dearest of this cost takes about 20 ms. Few
-#: readers of logs take lines of more than 16 KiB.
+#: Limit of the cost of one line. A character that is read or made costs 1, a statement or an
+#: argument _STEP. No request passes while a line is made; the slowest line within the limit takes
+#: about 20 ms. Few log readers accept lines of more than 16 KiB.
 MOST_WORK: Final = 128 << 10
 _STEP: Final = 8
 
@@ -47,7 +46,7 @@ class Frame:
         self.out: list[str] = []
 
     def spend(self, work: int) -> None:
-        """Count work. Raises ``ExecutionError`` when it is too much for one line."""
+        """Count work; raise ``ExecutionError`` if a line exceeds its limit."""
         self.left -= work
         if self.left < 0:
             raise ExecutionError(
@@ -55,7 +54,7 @@ class Frame:
             )
 
     def write(self, text: str) -> None:
-        """Add to the line. Raises as ``spend`` does."""
+        """Append to the line; raises as ``spend``."""
         self.spend(len(text))
         self.out.append(text)
 
@@ -65,12 +64,12 @@ Execute = Callable[[Frame], None]
 
 
 class Expression(NamedTuple):
-    """What gives a value.
+    """A compiled operand or pipeline.
 
     Attributes:
-        evaluate: gives it; raises ``ExecutionError``.
-        type: of the value; ``object`` where it is not known beforehand.
-        constant: whether it is written in the template.
+        evaluate: returns the value; raises ``ExecutionError``.
+        type: the type of the value; ``object`` if only a line shows it.
+        constant: whether the template contains the value itself.
     """
 
     evaluate: Evaluate
@@ -104,7 +103,7 @@ def compile_template(template: str, root: type[T]) -> Callable[[T], str]:
 
 
 class _Compiler:
-    """Attributes: most_variables: how many there are at a time at most."""
+    """Attributes: most_variables: the largest number of variables in scope."""
 
     def __init__(self, root: type[GoStruct]) -> None:
         self._root = root
@@ -202,7 +201,7 @@ class _Compiler:
     # -- variables ------------------------------------------------------------------------------
 
     def _slots(self, pipe: nodes.Pipe) -> list[int]:
-        """The places of a pipeline's variables."""
+        """Return the slots of a pipeline's variables."""
         if not pipe.declares:
             return [self._slot(name, pipe.at) for name in pipe.names]
         self._scope += pipe.names
@@ -302,7 +301,7 @@ class _Compiler:
 
 
 def _charged(function: Function, evaluators: tuple[Evaluate, ...]) -> Evaluate:
-    """Return the call of a function that counts what it reads and makes."""
+    """Return a call of a function that counts the characters it reads and makes."""
     call = function.call
     size = _printed_size if function.returns is str else _size
     work = _STEP * (1 + len(evaluators))
@@ -322,7 +321,7 @@ def _size(value: object) -> int:
 
 
 def _printed_size(value: object) -> int:
-    """About how many characters a value is when it is printed."""
+    """Return the approximate length of a value in print, in characters."""
     if isinstance(value, list):
         return sum(map(_printed_size, value)) + len(value)
     if isinstance(value, dict):
@@ -331,7 +330,7 @@ def _printed_size(value: object) -> int:
 
 
 def _ignore(value: object) -> None:
-    """A declaration writes nothing."""
+    """Discard a value: a declaration writes nothing."""
 
 
 def _printable(kind: type[GoStruct]) -> bool:
@@ -339,12 +338,12 @@ def _printable(kind: type[GoStruct]) -> bool:
 
 
 def _takes(function: str, kind: type[GoStruct]) -> bool:
-    """Whether a function that prints can print such a struct; print gets it as a pointer."""
+    """Return whether a function can print such a struct; ``print`` gets a pointer to it."""
     return kind.stringer or (_printable(kind) and not function.startswith("print"))
 
 
 def _check_arguments(name: str, at: At, arguments: list[Expression]) -> None:
-    """Refuse what would fail with every line."""
+    """Reject arguments that would fail with every line."""
     if name == "printf" and arguments[0].constant:
         wrong = check_format(str(arguments[0].evaluate(Frame(None, 0))))
         if wrong:
@@ -408,7 +407,7 @@ def _member(
 
 
 def _looked_up(of: Evaluate, field: nodes.Field, arguments: list[Expression]) -> Expression:
-    """A field of a value whose type shows only when there is one."""
+    """Return a field of a value whose type only a line shows."""
     name = field.name
 
     def look_up(frame: Frame) -> object:
@@ -416,7 +415,7 @@ def _looked_up(of: Evaluate, field: nodes.Field, arguments: list[Expression]) ->
         value = of(frame)
         member = getattr(value, "members", {}).get(name)
         if member is not None:
-            try:  # compiled anew each time: templates that need it are rare
+            try:  # compiled again for each line: such templates are rare
                 return _member(lambda _: value, member, field, arguments).evaluate(frame)
             except TemplateError as error:
                 raise ExecutionError(str(error)) from error
@@ -428,7 +427,7 @@ def _looked_up(of: Evaluate, field: nodes.Field, arguments: list[Expression]) ->
 
 
 def _pairs(value: object) -> list[tuple[object, object]]:
-    """What a range goes over: positions or keys, and values."""
+    """Return the pairs of a range: positions or keys, and values."""
     if isinstance(value, list):
         return list(enumerate(value))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What can be wrong with a template, when it is read and when it is carried out."""
+"""Defines the errors of a template: when it is compiled, and when it renders a line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class At(NamedTuple):
 
 
 class TemplateError(ValueError):
-    """A template that cannot be used; the text begins with ``line:column: ``."""
+    """An invalid template; the text begins with ``line:column: ``."""
 
     def __init__(self, at: At, reason: str) -> None:
         self.at = at
@@ -25,4 +25,4 @@ class TemplateError(ValueError):
 
 
 class ExecutionError(Exception):
-    """A template that could be read, but not carried out with these values."""
+    """A valid template that cannot render the values of a line."""

@@ -1,4 +1,4 @@
-"""The functions that Go's templates know without being told, but for ``call``.
+"""Provides the predefined functions of Go's templates, except ``call``.
 
 Source: Go's text/template, "Functions".
 """
@@ -28,9 +28,9 @@ class Function(NamedTuple):
     """A function.
 
     Attributes:
-        call: is given the arguments; raises ``ExecutionError``.
-        returns: the type of what it returns; ``object`` where it depends.
-        least, most: how many arguments it takes; None is any number.
+        call: the Python function; raises ``ExecutionError``.
+        returns: the type of the result; ``object`` if it depends on the arguments.
+        least, most: the number of arguments; None means any number.
     """
 
     call: Callable[..., object]
@@ -40,7 +40,7 @@ class Function(NamedTuple):
 
 
 def sprint(*arguments: object) -> str:
-    """Return the arguments, with a blank between two of which neither is a text."""
+    """Return the arguments, with a blank between two arguments if neither is a text."""
     if len(arguments) == 1:
         return show(arguments[0])
     parts: list[str] = []
@@ -55,7 +55,7 @@ def sprint(*arguments: object) -> str:
 
 
 def sprintln(*arguments: object) -> str:
-    """Return the arguments with blanks between them and a line's end behind."""
+    """Return the arguments with blanks between them and a line feed at the end."""
     return " ".join(map(show, arguments)) + "\n"
 
 
@@ -65,7 +65,7 @@ def _printf(text: object, *arguments: object) -> str:
     return sprintf(text, list(arguments))
 
 
-# Go writes \' for an apostrophe, which is no JSON; this means the same in JavaScript.
+# Go writes \' for an apostrophe, which is invalid JSON; \u0027 has the same meaning in JavaScript.
 _JS: Final = {
     **{code: f"\\u{code:04X}" for code in range(0x20)},
     **{ord(each): f"\\u{ord(each):04X}" for each in "'<>&="},
@@ -74,12 +74,12 @@ _JS: Final = {
 }
 
 
-#: Printable ASCII that stands for itself: most of what is logged, and quicker to see than to do.
+#: Printable ASCII without escapes: most logged text. The test is faster than the escape.
 _PLAIN: Final = re.compile(r"[ !#-%(-;?-\[\]-~]*")
 
 
 def js(*arguments: object) -> str:
-    """Return the arguments as the inside of a JavaScript (and JSON) text."""
+    """Return the arguments escaped for use within a JavaScript (and JSON) string."""
     text = sprint(*arguments)
     if _PLAIN.fullmatch(text):
         return text
@@ -183,7 +183,7 @@ def _lt(one: object, other: object) -> bool:
         raise ExecutionError(f"values of type {_type(one)} have no order")
     if isinstance(one, str):
         return encoded(one) < encoded(str(other))
-    return one < other  # type: ignore[operator] # of one type, as was looked at above
+    return one < other  # type: ignore[operator] # of one type, as checked above
 
 
 def _le(one: object, other: object) -> bool:
@@ -208,6 +208,6 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "slice": Function(_slice, object, 1, 4),
     "urlquery": Function(_urlquery, str),
 }
-"""All that are called with values; ``and`` and ``or`` look at no more than they need."""
+"""All functions except ``and`` and ``or``, which evaluate no more arguments than necessary."""
 
 COMPARISONS: Final = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})

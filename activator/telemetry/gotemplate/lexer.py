@@ -1,6 +1,6 @@
-"""A template's text → tokens: text between actions, and the words inside of them.
+"""Splits a template into tokens: text between actions, and the words within actions.
 
-Knows no grammar. Blanks are no tokens; each token says whether one stands before it, since
+The module knows no grammar. Blanks are no tokens, but each token has a mark for a blank before it:
 ``f .X`` are two operands and ``f.X`` is none. Source: Go's text/template, "Text and spaces".
 """
 
@@ -16,7 +16,7 @@ from activator.telemetry.gotemplate.errors import At, TemplateError
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     TEXT = "text"
     LEFT = "{{"
@@ -39,7 +39,7 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """One token; ``text`` is it as written, ``spaced`` whether a blank stands before it."""
+    """One token; ``text`` is its spelling, ``spaced`` whether a blank precedes it."""
 
     kind: Kind
     text: str
@@ -52,7 +52,7 @@ _LEFT: Final = re.compile(r"\{\{(-(?=[ \t\r\n]))?")
 _RIGHT: Final = re.compile(r"(?:(?<=[ \t\r\n])-)?\}\}")
 _COMMENT: Final = re.compile(r"[ \t\r\n]*/\*.*?\*/(?:([ \t\r\n]-)?\}\}|())", re.DOTALL)
 _BLANK: Final = re.compile(r"[ \t\r\n]+")
-# In the order in which they are tried; a dot before a digit begins a number.
+# The lexer tries them in this order; a dot before a digit begins a number.
 _TOKENS: Final = (
     (Kind.NUMBER, re.compile(r"[+-]?(?:\.?[0-9])(?:[0-9A-Za-z_.]|(?<=[eEpP])[+-])*")),
     (Kind.FIELD, re.compile(r"\.[^\W\d]\w*")),
@@ -70,7 +70,7 @@ _TOKENS: Final = (
     (Kind.COMMA, re.compile(",")),
 )
 _UNTERMINATED: Final = {'"': "string", "`": "raw string", "'": "character constant"}
-#: After these another word may not follow at once, as in ``.X"y"``.
+#: Kinds that need a separator before the next word; ``.X"y"`` has none.
 _WORDS: Final = frozenset({Kind.NUMBER, Kind.FIELD, Kind.VARIABLE, Kind.WORD, Kind.DOT})
 _TERMINATORS: Final = frozenset(_BLANKS + ".,|:=)(}")
 
@@ -102,7 +102,7 @@ class _Lexer:
     def _action(self, left: re.Match[str]) -> Generator[Token, None, tuple[int, bool]]:
         """Yield the tokens of one action; return where it ends and whether blanks are trimmed."""
         text, start, position = self._text, left.start(), left.end()
-        # Only behind a trim marker blanks may stand before a comment.
+        # Blanks may precede a comment only after a trim marker.
         if text.startswith("/*", _after_blanks(text, position) if left[1] else position):
             return self._comment(position)
         yield Token(Kind.LEFT, "{{", self.at(start), False)
@@ -150,7 +150,7 @@ def _after_blanks(text: str, position: int) -> int:
 
 
 def tokens(template: str) -> Iterator[Token]:
-    """Yield the tokens of a template, at last one of kind END.
+    """Yield the tokens of a template; the last one has kind END.
 
     Raises:
         TemplateError: something is no token.

@@ -1,4 +1,4 @@
-"""Go's constants as they are written: texts, characters, numbers.
+"""Parses Go's literals: texts, characters, numbers.
 
 Source: The Go Programming Language Specification, "String literals" to "Floating-point literals".
 """
@@ -24,7 +24,7 @@ _MAX_INT: Final = 2**63
 
 
 def _text(literal: str) -> str:
-    r"""A text between quotes. ``\xff`` is a byte, so that the whole is read as bytes of UTF-8."""
+    r"""Return a text between quotes. ``\xff`` is a byte, so the text is parsed as UTF-8 bytes."""
     return _unescaped(literal[1:-1], literal[0])
 
 
@@ -46,7 +46,7 @@ def _unescaped(text: str, quote: str) -> str:
         return chr(code)
 
     found = _ESCAPE.sub(replace, text)
-    # Bytes that were written one by one may be a character together.
+    # Several escaped bytes may form one character.
     return found.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
@@ -89,4 +89,4 @@ READERS: Final[dict[Kind, Callable[[str], str | int | float]]] = {
     Kind.CHARACTER: _character,
     Kind.NUMBER: _number,
 }
-"""How a constant is read; each raises ``ValueError`` for one that is wrong."""
+"""The parser of each kind of literal; raises ``ValueError`` for an invalid one."""

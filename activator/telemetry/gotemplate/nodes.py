@@ -1,4 +1,4 @@
-"""What a template is made of, as its parser found it."""
+"""Defines the nodes of a parsed template."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """Commands, each given the value of the one before, and the variables that take the last.
+    """Commands, where each gets the value of the previous one. Variables get the last value.
 
     Attributes:
         names: no, one or (in range) two variables.
-        declares: whether they are new.
+        declares: whether the variables are new.
     """
 
     at: At
@@ -67,7 +67,7 @@ Operand = Dot | Constant | Variable | Function | Field | Pipe
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What is written as it is."""
+    """Text outside actions, written unchanged."""
 
     text: str
 
@@ -84,7 +84,7 @@ class Branch:
     """``if``, ``with`` or ``range``.
 
     Attributes:
-        word: which of them.
+        word: ``if``, ``with`` or ``range``.
     """
 
     word: str

@@ -1,6 +1,7 @@
-"""Tokens → nodes. Knows the grammar, and which words of it are not offered here.
+"""Parses tokens to nodes; knows the grammar and its unsupported words.
 
-Knows neither functions nor fields. Source: Go's text/template, "Actions" and "Pipelines".
+The module knows neither functions nor fields. Source: Go's text/template, "Actions" and
+"Pipelines".
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from activator.telemetry.gotemplate.nodes import (
 _BRANCHES: Final = frozenset({"if", "with", "range"})
 _NOT_OFFERED: Final = frozenset({"block", "break", "continue", "define", "template"})
 _CONSTANTS: Final = {"true": True, "false": False, "nil": None}
-#: Deeper nesting is nobody's log line, and would exhaust the stack.
+#: Most levels of nesting. Deeper nesting would exhaust the stack, and no log line needs it.
 _DEEPEST: Final = 50
 
 
 def parse(template: str) -> tuple[Statement, ...]:
-    """Return what a template says.
+    """Return the statements of a template.
 
     Raises:
         TemplateError: it is none, or uses what is not offered.
@@ -61,7 +62,7 @@ class _Parser:
         return token
 
     def _word_of_action(self) -> str:
-        """The first word of the action that follows."""
+        """Return the first word of the next action."""
         if self._peek().kind is not Kind.LEFT:
             return ""
         token = self._tokens[self._next + 1]
@@ -75,7 +76,7 @@ class _Parser:
         return found
 
     def _statements(self) -> tuple[Statement, ...]:
-        """All statements up to an else, an end, or the end of the template."""
+        """Return all statements up to an else, an end, or the end of the template."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise TemplateError(self._peek().at, "nested too deeply")
@@ -112,7 +113,7 @@ class _Parser:
         return Branch(word.text, pipe, body, otherwise)
 
     def _else_branch(self, word: Token) -> Branch:
-        """``else if`` and ``else with`` share the end with what they belong to."""
+        """Return the branch of ``else if`` or ``else with``, which shares its end."""
         again = self._take()
         if again.text != word.text:
             _unexpected(again, f" after else of {word.text}")
@@ -159,7 +160,7 @@ class _Parser:
                 break
             if not in_range or len(names) > 1:
                 raise TemplateError(token.at, "too many variables")
-        # It was an operand.
+        # The variable was an operand.
         self._next = begin
         return (), False
 
@@ -219,5 +220,5 @@ def _unexpected(token: Token, more: str = "") -> NoReturn:
 
 
 def position_of(operand: Operand) -> At:
-    """Return where an operand begins."""
+    """Return the position of an operand."""
     return position_of(operand.of) if isinstance(operand, Field) else operand.at

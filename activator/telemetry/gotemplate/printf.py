@@ -1,4 +1,4 @@
-"""Go's fmt.Sprintf: verbs, flags, width and precision, and what it writes for mistakes.
+"""Formats values as Go's fmt.Sprintf does, with its texts for mistakes.
 
 Source: the documentation of Go's package fmt.
 """
@@ -25,9 +25,9 @@ _DIRECTIVE: Final = re.compile(
     re.DOTALL,
 )
 _SUBSCRIPT: Final = re.compile(r"%[-+# 0]*[*0-9.]*\[")
-#: Go's own bound on widths and precisions.
+#: Go's limit of widths and precisions.
 _WIDEST: Final = 1_000_000
-#: Ours: more than anybody pads a log line to, and harmless for each of a thousand values.
+#: The activator's limit: more than a log line needs, and harmless for a thousand values.
 _MOST_PADDING: Final = 1_000
 
 _SIMPLE_ESCAPES: Final = {
@@ -49,7 +49,7 @@ class Directive:
 
 
 def check_format(text: str) -> str:
-    """Return why a format cannot be used here, or nothing."""
+    """Return why a format is not supported; empty if it is."""
     if _SUBSCRIPT.search(text):
         return "argument indexes such as %[1]s are not offered here"
     for found in _DIRECTIVE.finditer(text):
@@ -60,9 +60,9 @@ def check_format(text: str) -> str:
 
 
 def sprintf(text: str, arguments: list[object]) -> str:
-    """Return arguments as a format has them.
+    """Return the formatted arguments.
 
-    Mistakes show in what is returned, as in Go: ``%!d(string=x)``, ``%!s(MISSING)``,
+    Mistakes show in the result, as in Go: ``%!d(string=x)``, ``%!s(MISSING)``,
     ``%!(EXTRA int=1)``.
 
     Raises:
@@ -111,7 +111,7 @@ def _number(text: str | None, left: Iterator[object]) -> int | None:
 
 
 def format_value(value: object, directive: Directive) -> str:
-    """Return one value as one verb has it; lists and maps each element by itself."""
+    """Return one value in the form of one verb, which also applies to each element of a value."""
     if directive.verb == "T":
         return _padded(_type_of(value), directive)
     if isinstance(value, list) and directive.verb != "p":
@@ -262,7 +262,7 @@ def _quoted(character: str, quote: str, ascii_only: bool) -> str:
         return "\\" + quote
     if character in _SIMPLE_ESCAPES:
         return "\\" + _SIMPLE_ESCAPES[character]
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of invalid UTF-8
         return f"\\x{code - 0xDC00:02x}"
     if character.isprintable() and (code < 0x7F or not ascii_only):
         return character
@@ -271,7 +271,7 @@ def _quoted(character: str, quote: str, ascii_only: bool) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-# bool before int, which it is one of.
+# bool before int, as bool is a subclass of int.
 _FORMATTERS: Final[tuple[tuple[type, Callable[..., str | None]], ...]] = (
     (str, _string),
     (bool, _bool),

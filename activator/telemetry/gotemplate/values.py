@@ -1,6 +1,6 @@
-"""Go's values as Python's: which is true, what its type is called, and how it is printed.
+"""Maps Go's values to Python's: their truth, their type names, and their form in print.
 
-Texts are Go's bytes, decoded with ``surrogateescape``, so that bytes which are no UTF-8 pass.
+Texts are Go's bytes, decoded with ``surrogateescape``, so that invalid UTF-8 passes unchanged.
 Source: Go's text/template and fmt (verb ``%v``).
 """
 
@@ -16,9 +16,9 @@ class Member(NamedTuple):
     """A field, or a method that templates may call.
 
     Attributes:
-        get: is given the struct and the arguments.
-        returns: the type of what it returns; ``object`` where that is not known beforehand.
-        parameters: types of its arguments; none of a field.
+        get: called with the struct and the arguments.
+        returns: the type of the result; ``object`` if only a line shows it.
+        parameters: the types of a method's arguments; empty for a field.
     """
 
     get: Callable[..., object]
@@ -30,8 +30,8 @@ class GoStruct:
     """A struct: its fields and methods by name.
 
     Attributes:
-        go_name: its type, for messages.
-        stringer: whether it says itself how it is printed, wherever it is.
+        go_name: the name of its type, for messages.
+        stringer: whether its method String prints it everywhere.
         members: its exported fields and methods.
     """
 
@@ -41,7 +41,7 @@ class GoStruct:
     members: ClassVar[dict[str, Member]] = {}
 
     def string(self) -> str:
-        """Return what printing it gives.
+        """Return the struct in print.
 
         Raises:
             ExecutionError: it would be an address in memory.
@@ -57,7 +57,7 @@ class GoMap(dict[str, list[str]]):
 
 
 class Missing:
-    """What a map has under a key that it does not have."""
+    """The value of a key that a map does not have."""
 
 
 MISSING: Final = Missing()
@@ -67,14 +67,14 @@ _NAMES: Final = {bool: "bool", int: "int", float: "float64", str: "string", list
 
 
 def type_name(kind: type) -> str:
-    """Return what Go calls a type."""
+    """Return Go's name of a type."""
     if issubclass(kind, GoStruct | GoMap):
         return kind.go_name
     return _NAMES.get(kind, "nil" if kind is type(None) else kind.__name__)
 
 
 def truth(value: object) -> bool:
-    """Whether a value is not the zero of its type; structs are always true."""
+    """Return whether a value differs from the zero of its type; structs are always true."""
     return isinstance(value, GoStruct) or (value is not MISSING and bool(value))
 
 
@@ -89,7 +89,7 @@ def decoded(data: bytes) -> str:
 
 
 def show(value: object) -> str:
-    """Return what writing a value gives (``%v``).
+    """Return a value in print (``%v``).
 
     Raises:
         ExecutionError: it would be an address in memory.
@@ -116,7 +116,7 @@ def _show_other(value: object) -> str:
 
 
 def show_float(value: float) -> str:
-    """Return a float with as few digits as tell it from others, as Go's ``%v`` does."""
+    """Return a float with the fewest digits that identify it, as Go's ``%v`` does."""
     text = repr(value)
     if text in _NO_NUMBERS:
         return _NO_NUMBERS[text]
