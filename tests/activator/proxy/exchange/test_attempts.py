@@ -190,6 +190,7 @@ async def test_nobody_is_shed_while_the_only_pod_gives_requests_back(new_world):
     assert [(await client.answer()).status for client in clients] == [200] * 30
 
 
+@in_virtual_time
 async def test_a_post_that_waits_behind_a_get_is_not_tried_on_a_pod_without_application(world):
     (pod,) = await pods_of(world, 1, container_concurrency=0)
     pod.answer = NOT_THERE
