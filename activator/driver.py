@@ -57,7 +57,7 @@ class Driver:
         load_for: gives the load record of a revision.
         clock: seconds, monotonic, of the same base as the loop's.
         cluster_domain: the end of hosts that name a revision.
-        forget_load: is told of a revision that was deleted; requests of it may still be under way.
+        remove_load: is told of a revision that was deleted; requests of it may still be under way.
 
     The caller sets ``prober`` and ``pools`` before the first revision comes.
 
@@ -78,12 +78,12 @@ class Driver:
         load_for: Callable[[RevisionID], Load],
         clock: Callable[[], float] = time.monotonic,
         cluster_domain: str = "cluster.local",
-        forget_load: Callable[[RevisionID], None] = lambda _: None,
+        remove_load: Callable[[RevisionID], None] = lambda _: None,
     ) -> None:
         self.throttler = throttler
         self.clock = clock
         self.entries = Entries(throttler, load_for, cluster_domain)
-        self._forget_load = forget_load
+        self._remove_load = remove_load
         self.events = Events()
         self.autoscaler_lost: Callable[[], bool] = lambda: False
         self.on_waiting: Callable[[], None] = lambda: None
@@ -171,7 +171,7 @@ class Driver:
 
     def failed(self, entry: Entry, failed: Failed) -> None:
         """Remember a request that was not served, and tell who listens."""
-        count = entry.failures.take(failed)
+        count = entry.failures.record(failed)
         if count and self.events.listeners:
             what = {
                 "status": failed.status,
@@ -271,9 +271,9 @@ class Driver:
     def delete_revision(self, revision: RevisionID) -> None:
         """Forget a Revision."""
         self.carry_out(self.throttler.delete_revision(revision))
-        self.cold_starts.forget(revision)
-        if self.entries.forget(revision):
-            self._forget_load(revision)
+        self.cold_starts.remove(revision)
+        if self.entries.remove(revision):
+            self._remove_load(revision)
 
     def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
         """Take the pods of a private Endpoints object, by protocol."""
@@ -318,9 +318,9 @@ class Driver:
         if self.events.listeners:
             self._narration.decided(changes)
         if changes.taken:
-            self._tell_taken(changes.taken)
+            self._log_taken(changes.taken)
         for pod in changes.gone:
-            self._forget(pod)
+            self._release(pod)
         for pod in changes.probe:
             self.prober.probe(pod)
         if changes.expired:
@@ -328,7 +328,7 @@ class Driver:
         for ticket in changes.assigned:
             ticket.owner.ticket_assigned()
         if changes.service is not None:
-            self._tell_way(changes.service)
+            self._log_route(changes.service)
         self._arm()
 
     def _expire(self, tickets: Iterable[Ticket]) -> None:
@@ -342,7 +342,7 @@ class Driver:
             ticket.owner.ticket_expired(*why)
 
     @staticmethod
-    def _tell_way(service: PodTracker) -> None:
+    def _log_route(service: PodTracker) -> None:
         """Log that requests go another way from now on, which few expect."""
         if service.in_use:
             why = "pods are out of reach" if service.revision.reach.pods else "mesh mode is enabled"
@@ -352,7 +352,7 @@ class Driver:
         logger.info(text, extra={"revision": str(service.revision.revision.id)})
 
     @staticmethod
-    def _tell_taken(pods: Iterable[PodTracker]) -> None:
+    def _log_taken(pods: Iterable[PodTracker]) -> None:
         """Warn that a revision has lost pods to another: by chance, or since somebody lists what is
         not theirs. One line for all of one loss."""
         losses: dict[tuple[RevisionID, RevisionID], list[str]] = {}
@@ -367,12 +367,12 @@ class Driver:
                 extra={"revision": str(loser), "pod": addresses[0]},
             )
 
-    def _forget(self, pod: PodTracker) -> None:
+    def _release(self, pod: PodTracker) -> None:
         self.prober.forget(pod)
         self.pools.forget(pod)
-        self.cold_starts.leads.forget(pod)
+        self.cold_starts.leads.remove(pod)
         if (entry := self.entries.known(pod.revision.revision.id)) is not None:
-            entry.counters.forget_pod(pod.address)
+            entry.counters.remove_pod(pod.address)
 
     def _arm(self) -> None:
         """Have ``_wake`` run when the throttler next needs it. A timer that is early is kept."""

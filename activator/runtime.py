@@ -149,7 +149,7 @@ class Runtime:
             self._reporter.load,
             self._clock,
             cluster_domain=settings.cluster_domain,
-            forget_load=self._reporter.forget,
+            remove_load=self._reporter.remove,
         )
 
     def _make_cluster_config(self) -> ClusterConfig:

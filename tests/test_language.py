@@ -29,6 +29,7 @@ GLOSSARY: Final = "docs/glossary.md"
 #: "throttler/*.py" and so on, one by one, when the texts of a room are done.
 ROOMS: Final[tuple[str, ...]] = (
     "*.md",
+    "activator/records/*.py",
     "activator/telemetry/*.py",
 )
 #: What the measurement prints besides: every text that a reader of the project may meet.

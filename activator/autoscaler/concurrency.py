@@ -149,7 +149,7 @@ class ConcurrencyReporter:
         load._forgotten = False
         return load
 
-    def forget(self, revision_id: RevisionID) -> None:
+    def remove(self, revision_id: RevisionID) -> None:
         """The revision was deleted. Its last requests are still reported until they have left.
 
         Whoever asks for it before that gets the same load: of one revision there are no two.

@@ -49,9 +49,9 @@ class StatReporter:
         """The load of this revision: see ``ConcurrencyReporter.load``."""
         return self._concurrency.load(revision_id)
 
-    def forget(self, revision_id: RevisionID) -> None:
-        """The revision was deleted: see ``ConcurrencyReporter.forget``."""
-        self._concurrency.forget(revision_id)
+    def remove(self, revision_id: RevisionID) -> None:
+        """The revision was deleted: see ``ConcurrencyReporter.remove``."""
+        self._concurrency.remove(revision_id)
 
     async def run(self) -> None:
         """Report every period until cancelled; pokes need no running loop.

@@ -1,1 +1,1 @@
-"""What is recorded of requests, revisions and pods: counters, events, failures, cold starts."""
+"""Records what happens to requests, revisions and pods: counters, events, failures, cold starts."""

@@ -1,8 +1,8 @@
 """Logs changes of pods and capacities: what happened, and the effect on requests.
 
-A line costs 40 µs, so the number of lines is limited per revision and in total; a summary counts
-the lines that were left out. Decides nothing, and reads only its arguments. Knative's counterpart:
-"Set capacity to 0 (backends: 0, index: 0/1)" of pkg/activator/net/throttler.go.
+A line costs 40 µs, so the number of lines is limited per revision and in total. A summary counts
+the lines that were left out. The module decides nothing, and reads only its arguments. Knative's
+counterpart: "Set capacity to 0 (backends: 0, index: 0/1)" of pkg/activator/net/throttler.go.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class _Kind(Enum):
 
 _NOT_UNTIL_PROBED: Final = "no request goes to it until it passes a probe"
 _USED: Final = "requests may go to it"
-#: The effect on requests, by decision and rule. The other rules are about readiness: a pod that
-#: waits because of one of them waits for Kubernetes.
+#: The effect on requests, by decision and rule. All other rules are about readiness, and such a pod
+#: waits for Kubernetes.
 _CONSEQUENCES: Final[Mapping[tuple[Decision, Rule], str]] = {
     (Decision.USE, Rule.ON_TRIAL): "it gets one request at a time until it responds well",
-    (Decision.USE, Rule.BEYOND_SHARE): "requests go to it once the pods of our share are full",
+    (Decision.USE, Rule.BEYOND_SHARE): "requests go to it once the pods of the own share are full",
     (Decision.WAIT, Rule.AWAITING_PROBE): _NOT_UNTIL_PROBED,
     (Decision.WAIT, Rule.PROBE_FAILED): _NOT_UNTIL_PROBED,
     (Decision.WAIT, Rule.ANSWERED_BADLY): "it is ejected until it passes a probe",

@@ -1,10 +1,10 @@
-"""What happened between the first request for a revision that slept and its answer, and when.
+"""Records cold starts: from the first request for a sleeping revision to its response.
 
-Records what it is told and decides nothing. A wake-up begins when a request begins to wait while
-nothing can be sent a request, nor could a moment ago, and ends with the first byte of the first
-answer to one that waited so, or when all of them have ended without. Pure but for the wall clock
-of its beginning: the time is passed in. Knows no HTTP. Knative has no counterpart: users measure
-cold starts from outside (knative/serving issue 13459).
+The module decides nothing. A cold start begins when a request is queued while no pod is usable, and
+none was a moment ago. It ends with the first byte of the first response to such a request. It also
+ends when the last such request ends without a response. The caller passes the time; only the wall
+clock of the beginning is read here. The module knows no HTTP. Knative has no counterpart: users
+measure cold starts from outside (knative/serving issue 13459).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from throttler.model import Dest, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 
-#: Wake-ups that are kept of one revision: an afternoon of a service that is called now and then.
+#: Cold starts kept of each revision: an afternoon of a service with occasional requests.
 KEPT = 10
-#: Revisions of which any are kept, those that woke last: with ``KEPT`` each 11 MB.
+#: Revisions with kept cold starts, the latest ones: with ``KEPT`` each, they take 11 MB.
 KEPT_REVISIONS = 1000
 
 
 class Phase(Enum):
-    """What a wake-up passes through, in this order; the value is its name for people."""
+    """The phases of a cold start, in order; the value is the name of the event that ends it."""
 
     STAT_SENT = "stat-sent"
     ADDRESS = "address"
@@ -44,19 +44,19 @@ _PLACE = {phase: place for place, phase in enumerate(Phase)}
 
 
 class ColdStart:
-    """One wake-up.
+    """One cold start.
 
     Attributes:
-        revision: which revision.
-        began: when, on the caller's clock; began_at: the same as seconds since 1970.
-        seen: when each phase was seen for the first time. What was there before, or came too late
-            to matter, is not seen; so the times are in order.
-        requests: how many waited for it; open: how many of them have not ended.
-        dest: the pod, or ClusterIP, that answered first; None before.
-        ended: when; None while it is under way.
-        outcome: ``served``, or how the last request that waited ended (counters.OUTCOMES).
-        lead: seconds by which our probe of ``dest`` was ahead of Kubernetes; None while it is not
-            known, or was not.
+        revision: its revision.
+        began: its beginning on the caller's clock; began_at: the same as seconds since 1970.
+        seen: the time of each phase's first event. A phase is absent if its event came before the
+            cold start, or too late to matter. So the times are in order.
+        requests: how many requests have waited for it; open: how many of them have not ended.
+        dest: the pod, or ClusterIP, that responded first; None before.
+        ended: its end; None while it is under way.
+        outcome: ``served``, or the outcome of the last waiting request (counters.OUTCOMES).
+        lead: seconds by which the activator's probe of ``dest`` was ahead of Kubernetes; None
+            while unknown, or if Kubernetes was first.
     """
 
     __slots__ = (
@@ -90,39 +90,39 @@ class ColdStart:
         self._counts = counts
 
     def reached(self, phase: Phase, now: float) -> None:
-        """Take that a phase was seen; not again, nor after a later one."""
+        """Record the event of a phase, unless this phase or a later one has been seen."""
         if not self.seen or _PLACE[phase] > _PLACE[next(reversed(self.seen))]:
             self.seen[phase] = now
 
     def listed(self, now: float) -> None:
-        """Take that Kubernetes lists something else: is it a pod that was not there before?"""
+        """Record a new list of Kubernetes, if it has a pod that is new since the beginning."""
         pods = self._throttler.pods() if self._throttler is not None else ()
         if Phase.ADDRESS not in self.seen and any(pod.listed_at > self.began for pod in pods):
             self.reached(Phase.ADDRESS, now)
 
-    def answered(self, dispatched: float, dest: Dest, now: float) -> None:
-        """Take the first byte; of the dispatches only that one was not in vain."""
+    def responded(self, dispatched: float, dest: Dest, now: float) -> None:
+        """Record the first byte, and the dispatch that led to it; other dispatches failed."""
         self.seen = {phase: when for phase, when in self.seen.items() if when <= dispatched}
         self.seen[Phase.DISPATCHED] = dispatched
         self.seen[Phase.FIRST_BYTE] = now
         self.dest = dest
 
     def end(self, outcome: str, now: float) -> None:
-        """Take how it ended, count it, and let go of what only one under way has a use for."""
+        """Record and count the outcome, and release references that nothing needs any more."""
         self.ended = now
         self.outcome = outcome
         self._throttler = None
         self._counts[outcome] = self._counts.get(outcome, 0) + 1
 
     def durations(self) -> Iterable[tuple[Phase, float]]:
-        """Yield each phase with the seconds since the one before it that was seen."""
+        """Yield each seen phase with the seconds since the previous seen phase."""
         before = self.began
         for phase, when in self.seen.items():
             yield phase, when - before
             before = when
 
     def view(self) -> dict[str, Any]:
-        """Return it in JSON's words, see docs/reference.md."""
+        """Return the cold start as the API shows it, see docs/reference.md."""
         began = datetime.fromtimestamp(self.began_at, UTC).isoformat(timespec="milliseconds")
         return {
             "began": began.replace("+00:00", "Z"),
@@ -136,16 +136,16 @@ class ColdStart:
 
 
 class ColdStarts:
-    """The wake-ups of all revisions: those under way, and the last ones.
+    """The cold starts of all revisions: the current and the last ones.
 
     Arguments:
-        events: is told of each that has ended.
-        wall: gives seconds since 1970.
+        events: gets an event for each ended cold start.
+        wall: returns seconds since 1970.
 
     Attributes:
-        under_way: by revision.
-        seconds: how long those took that were served; phase_seconds: the same of each phase.
-        leads: how far our probes were ahead of Kubernetes.
+        under_way: the current cold starts by revision.
+        seconds: durations of served cold starts; phase_seconds: durations of their phases.
+        leads: the times by which the activator's probes were ahead of Kubernetes.
     """
 
     def __init__(self, events: Events, wall: Callable[[], float] = time.time) -> None:
@@ -162,15 +162,15 @@ class ColdStarts:
     def join(
         self, throttler: RevisionThrottler, counts: dict[str, int], now: float
     ) -> ColdStart | None:
-        """Take that a request begins to wait.
+        """Record that a request is queued.
 
         Arguments:
-            counts: where the revision's wake-ups are counted, by outcome.
+            counts: counts the revision's cold starts by outcome.
 
         Returns:
-            The wake-up that it waits for: the caller says ``answered`` or nothing, and then
-            ``left``, once. None if it waits for something else: there is a pod to be sent to, or
-            was a moment ago.
+            The cold start that the request waits for. The caller calls ``responded`` at most once,
+            and then ``request_ended`` once. None if it waits for something else: a pod is usable,
+            or was a moment ago.
         """
         if not throttler.asleep:
             return None
@@ -182,19 +182,19 @@ class ColdStarts:
         cold_start.open += 1
         return cold_start
 
-    def answered(self, cold_start: ColdStart, dispatched: float, dest: Dest, now: float) -> None:
-        """Take the first byte of an answer.
+    def responded(self, cold_start: ColdStart, dispatched: float, dest: Dest, now: float) -> None:
+        """Record the first byte of a response.
 
         Arguments:
-            dispatched: when that request was given to its pod for the last time.
+            dispatched: when the request was last dispatched to its pod.
             dest: the pod.
         """
         if cold_start.ended is None:
-            cold_start.answered(dispatched, dest, now)
+            cold_start.responded(dispatched, dest, now)
             self._end(cold_start, "served", now)
 
-    def left(self, cold_start: ColdStart, outcome: str, now: float) -> None:
-        """Take the end of a request that waited.
+    def request_ended(self, cold_start: ColdStart, outcome: str, now: float) -> None:
+        """Record the end of a request that ``join`` has counted.
 
         Arguments:
             outcome: one of counters.OUTCOMES.
@@ -203,13 +203,13 @@ class ColdStarts:
         if not cold_start.open and cold_start.ended is None:
             self._end(cold_start, outcome, now)
 
-    # -- the rest of the world ------------------------------------------------------------------
+    # -- autoscaler, Kubernetes, probes ---------------------------------------------------------
 
     def stats_sent(self, revisions: Iterable[RevisionID], arose: float, now: float) -> None:
-        """Take that a report on these left for the autoscaler.
+        """Record that a report about revisions was sent to the autoscaler.
 
         Arguments:
-            arose: when it was made: one from before a wake-up says nothing of it.
+            arose: when the report was made. A report from before a cold start does not count.
         """
         for revision in revisions if self.under_way else ():
             cold_start = self.under_way.get(revision)
@@ -217,7 +217,7 @@ class ColdStarts:
                 cold_start.reached(Phase.STAT_SENT, now)
 
     def listed(self, revision: RevisionID, now: float) -> None:
-        """Take that Kubernetes lists something else."""
+        """Record a new list of Kubernetes."""
         if (cold_start := self.under_way.get(revision)) is not None:
             cold_start.listed(now)
         for pod, lead in self.leads.listed(revision, now):
@@ -226,25 +226,25 @@ class ColdStarts:
                     cold_start.lead = lead
 
     def probe_started(self, pod: PodTracker, now: float) -> None:
-        """Take that a pod is asked."""
+        """Record that a probe of a pod has started."""
         if (cold_start := self.under_way.get(pod.revision.revision.id)) is not None:
             cold_start.reached(Phase.PROBE, now)
 
     def probe_passed(self, pod: PodTracker, now: float) -> None:
-        """Take that a pod has become healthy by a probe."""
+        """Record that a pod has become healthy because of a probe."""
         if (cold_start := self.under_way.get(pod.revision.revision.id)) is not None:
             cold_start.reached(Phase.PROBE_PASSED, now)
         self.leads.passed(pod, now)
 
-    def forget(self, revision: RevisionID) -> None:
-        """Take that a revision was deleted; a wake-up under way ends on its own, unrecorded."""
+    def remove(self, revision: RevisionID) -> None:
+        """Remove a deleted revision. Its current cold start ends by itself, and is not kept."""
         self.under_way.pop(revision, None)
         self._past.pop(revision, None)
 
-    # -- what there is to see -------------------------------------------------------------------
+    # -- views ----------------------------------------------------------------------------------
 
     def views(self, revision: RevisionID) -> list[dict[str, Any]]:
-        """Return the wake-ups of a revision in JSON's words, the newest first."""
+        """Return the cold starts of a revision as the API shows them, the newest first."""
         return [cold_start.view() for cold_start in self._of(revision)]
 
     def _of(self, revision: RevisionID) -> list[ColdStart]:
@@ -266,7 +266,7 @@ class ColdStarts:
             self._events.publish(EventKind.WAKE_UP_FINISHED, cold_start.revision, cold_start.view())
 
     def _keep(self, cold_start: ColdStart) -> None:
-        """Keep it among the last ones; the revision whose last wake-up is the oldest goes."""
+        """Keep an ended cold start, and evict the revision whose last one is the oldest."""
         past = self._past.setdefault(cold_start.revision, deque(maxlen=KEPT))
         past.append(cold_start)
         self._past.move_to_end(cold_start.revision)
@@ -275,5 +275,5 @@ class ColdStarts:
 
 
 def _rounded(seconds: float) -> float:
-    """Return whole tenths of a millisecond: on the loopback a phase takes no more."""
+    """Return seconds rounded to 0.1 ms: on the loopback a phase takes no more."""
     return round(seconds, 4)

@@ -1,7 +1,7 @@
-"""What is counted per revision, as plain integers: telemetry turns them into metrics on demand.
+"""Counts requests of each revision in plain integers, from which telemetry makes metrics.
 
-An increment of a prometheus-client child costs microseconds; a list item a few tens of
-nanoseconds. Knows neither metric names nor HTTP.
+An increment of a prometheus-client child costs microseconds, and one of a list item a few tens of
+nanoseconds. The module knows neither metric names nor HTTP.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 #: Seconds in which nearly all requests are served: the first bound of durations.
 _SHORT: Final = 0.005
-#: Seconds; the OpenTelemetry buckets for HTTP durations, as Knative's activator has them.
-#: Not a tuple of 14 by its type: compiled code would make a new one for each call.
+#: Seconds; the OpenTelemetry buckets for HTTP durations, as in Knative's activator.
+#: The type has no fixed length: compiled code would make a new tuple for each call.
 DURATION_BOUNDS: Final[tuple[float, ...]] = (
     *(_SHORT, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1),
     *(2.5, 5, 7.5, 10),
@@ -27,13 +27,13 @@ WAIT_BOUNDS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
     *(5, 10, 20, 30, 60, 120, 300, 600),
 )
-#: Seconds by which a timer may come late. What holds the loop here on purpose ends within 1 ms;
-#: 0.1 s is a whole CFS period, in which a container that has used up its share gets no CPU.
+#: Seconds by which a timer may be late. The activator's own long steps end within 1 ms. 0.1 s is a
+#: whole CFS period, in which a container without CPU quota left gets no CPU.
 LAG_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class Histogram:
-    """Counts of values by upper bound; the last count is of those above all bounds."""
+    """Counts values by upper bound; the last count is for values above all bounds."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -43,10 +43,10 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count one value; one that is not above 0 (a size of -1 is unknown) counts as 0.
+        """Count a value. A value below 0 counts as 0, such as the unknown size -1.
 
         Arguments:
-            times: how often the value came.
+            times: how many times to count the value.
         """
         if value <= 0:
             self.counts[0] += times
@@ -56,19 +56,19 @@ class Histogram:
 
 
 class HttpCounters:
-    """Requests of one kind (method, version, status …): durations and sizes.
+    """Durations and sizes of requests of one kind (method, version, status …).
 
-    Nearly all requests are short, and as large as the one before. Those are counted by plain
-    numbers, which the histograms take over when they are read.
+    Nearly all requests are short, and as large as the previous one. Plain numbers count such
+    requests, and a read moves these numbers into the histograms.
     """
 
     __slots__ = (
-        "_asked",
-        "_asked_alike",
         "_duration",
+        "_last_request",
+        "_last_request_count",
+        "_last_response",
+        "_last_response_count",
         "_request_size",
-        "_responded",
-        "_responded_alike",
         "_response_size",
         "_short",
         "_short_seconds",
@@ -78,16 +78,16 @@ class HttpCounters:
         self._duration = Histogram(DURATION_BOUNDS)
         self._request_size = Histogram(SIZE_BOUNDS)
         self._response_size = Histogram(SIZE_BOUNDS)
-        self._short = 0  # how many were short, and how long they took together
+        self._short = 0  # the number of short requests, and the sum of their durations
         self._short_seconds = 0.0
-        self._asked = 0  # the last request's size, and how many in a row had it
-        self._asked_alike = 0
-        self._responded = 0  # the same of responses
-        self._responded_alike = 0
+        self._last_request = 0  # the last request's size, and how many in a row had it
+        self._last_request_count = 0
+        self._last_response = 0  # the same for responses
+        self._last_response_count = 0
 
     @property
     def duration(self) -> Histogram:
-        """Seconds that requests took."""
+        """Durations of requests in seconds."""
         self._duration.counts[0] += self._short
         self._duration.total += self._short_seconds
         self._short, self._short_seconds = 0, 0.0
@@ -95,40 +95,40 @@ class HttpCounters:
 
     @property
     def request_size(self) -> Histogram:
-        """Bytes of requests' bodies."""
-        self._request_size.observe(self._asked, self._asked_alike)
-        self._asked_alike = 0
+        """Bytes of request bodies."""
+        self._request_size.observe(self._last_request, self._last_request_count)
+        self._last_request_count = 0
         return self._request_size
 
     @property
     def response_size(self) -> Histogram:
-        """Bytes of responses' bodies."""
-        self._response_size.observe(self._responded, self._responded_alike)
-        self._responded_alike = 0
+        """Bytes of response bodies."""
+        self._response_size.observe(self._last_response, self._last_response_count)
+        self._last_response_count = 0
         return self._response_size
 
     def observe_head(self, seconds: float, request_size: int) -> None:
-        """Count one request whose response has only begun; as ``observe``."""
+        """Count one request whose response has only begun; arguments as ``observe``."""
         if seconds <= _SHORT:
             self._short += 1
             self._short_seconds += seconds
         else:
             self._duration.observe(seconds)
-        if request_size != self._asked:
-            self._request_size.observe(self._asked, self._asked_alike)
-            self._asked, self._asked_alike = request_size, 0
-        self._asked_alike += 1
+        if request_size != self._last_request:
+            self._request_size.observe(self._last_request, self._last_request_count)
+            self._last_request, self._last_request_count = request_size, 0
+        self._last_request_count += 1
 
     def observe(self, seconds: float, request_size: int, response_size: int) -> None:
         """Count one request; sizes in bytes, -1 if unknown."""
         self.observe_head(seconds, request_size)
-        if response_size != self._responded:
-            self._response_size.observe(self._responded, self._responded_alike)
-            self._responded, self._responded_alike = response_size, 0
-        self._responded_alike += 1
+        if response_size != self._last_response:
+            self._response_size.observe(self._last_response, self._last_response_count)
+            self._last_response, self._last_response_count = response_size, 0
+        self._last_response_count += 1
 
 
-#: How a request can end, for RevisionCounters.outcomes.
+#: The outcomes of requests, for RevisionCounters.outcomes.
 OUTCOMES: Final = (
     "served",
     "timed-out",
@@ -140,9 +140,9 @@ OUTCOMES: Final = (
 )
 
 
-#: Why a request was given to a pod once more, for RevisionCounters.requeues: no connection came
-#: about (refused, late, TLS), one that was kept or a new one ended without an answer, or
-#: queue-proxy gave it back untouched by its application, or lost its application with it.
+#: The causes of retries and requeues, for RevisionCounters.requeues. A connect failed (refused,
+#: late, TLS). A kept connection, or a new one, ended without a response. queue-proxy returned the
+#: request before the application had it, or lost its application during the request.
 CAUSES: Final = (
     *("connect-failed", "connect-timeout", "tls-failed"),
     *("connection-closed", "connection-lost", "untouched", "application-lost"),
@@ -150,15 +150,15 @@ CAUSES: Final = (
 
 
 class RevisionCounters:
-    """All that is counted for one revision.
+    """All counters of one revision.
 
     Attributes:
-        server: by (method, HTTP/1 minor version, status), what clients asked of us.
-        client: by (pod address, method, minor version, status), what we asked of pods.
-        waits: seconds that requests were queued, only of those that were.
-        outcomes: ends of requests, see OUTCOMES.
-        requeues: by cause, see CAUSES, how often requests were given to a pod once more.
-        cold_starts: by outcome, wake-ups that have ended.
+        server: requests of clients, by (method, HTTP/1 minor version, status).
+        client: requests to pods, by (pod address, method, minor version, status).
+        waits: seconds in the queue, of queued requests only.
+        outcomes: ended requests by outcome, see OUTCOMES.
+        requeues: retries and requeues by cause, see CAUSES.
+        cold_starts: ended cold starts by outcome.
     """
 
     __slots__ = ("client", "cold_starts", "outcomes", "requeues", "server", "waits")
@@ -172,14 +172,14 @@ class RevisionCounters:
         self.cold_starts: dict[str, int] = {}
 
     def server_of(self, key: tuple[bytes, int, int]) -> HttpCounters:
-        """Return the counters for requests of this kind."""
+        """Return the counters of clients' requests of a kind, a key of ``server``."""
         counters = self.server.get(key)
         if counters is None:
             counters = self.server[key] = HttpCounters()
         return counters
 
     def client_of(self, key: tuple[str, bytes, int, int]) -> HttpCounters:
-        """Return the counters for requests to pods of this kind."""
+        """Return the counters of requests to pods of a kind, a key of ``client``."""
         counters = self.client.get(key)
         if counters is None:
             counters = self.client[key] = HttpCounters()
@@ -188,9 +188,10 @@ class RevisionCounters:
     def responded(
         self, key: tuple[str, bytes, int, int], seconds: float, request_size: int
     ) -> None:
-        """Count the beginning of a pod's response; the key is that of ``client``.
+        """Count the beginning of a pod's response.
 
         Arguments:
+            key: a key of ``client``.
             seconds: since the request was sent; request_size: bytes of its body, -1 if unknown.
         """
         counters = self.client.get(key)
@@ -206,10 +207,11 @@ class RevisionCounters:
         request_size: int,
         response_size: int,
     ) -> None:
-        """Count the end of a request; the key is that of ``server``.
+        """Count the end of a request.
 
         Arguments:
-            outcome: one of OUTCOMES; seconds: since the request came.
+            key: a key of ``server``.
+            outcome: one of OUTCOMES; seconds: since the request's arrival.
             request_size, response_size: bytes of the bodies, -1 if unknown.
         """
         self.outcomes[outcome] += 1
@@ -219,10 +221,10 @@ class RevisionCounters:
         counters.observe(seconds, request_size, response_size)
 
     def requeued(self, cause: str) -> None:
-        """Count a request that is given to a pod once more."""
+        """Count a retry or a requeue; ``cause`` is one of CAUSES."""
         self.requeues[cause] = self.requeues.get(cause, 0) + 1
 
-    def forget_pod(self, address: str) -> None:
-        """Drop what is counted of a pod that is no more: series must not pile up."""
+    def remove_pod(self, address: str) -> None:
+        """Remove the counters of a pod that is gone, so that the number of series stays bounded."""
         for key in [key for key in self.client if key[0] == address]:
             del self.client[key]

@@ -1,7 +1,7 @@
-"""What belongs to each revision that was asked for: found by what a request says, with one look.
+"""Keeps the records of each requested revision, and finds them by a request's header fields.
 
-By what stands in the request's headers, so that nothing is decoded per request; only names that
-exist get an entry, so that nobody fills this with others.
+The keys are the bytes of the fields, so that no request needs decoding. Only existing revisions get
+an entry, so invented names take no memory.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Load(Protocol):
     """Counts a revision's concurrent requests over time, for the autoscaler."""
 
     def enter(self, now: float) -> None:
-        """A request came."""
+        """Count the arrival of a request."""
 
     def leave(self, now: float) -> None:
-        """It ended."""
+        """Count the end of a request."""
 
 
 class Entry:
-    """What belongs to one revision name, found with one look per request."""
+    """The records of one revision, which a request finds with one lookup."""
 
     __slots__ = ("counters", "failures", "load", "throttler")
 
@@ -43,8 +43,8 @@ class Entries:
     """The entries of all revisions.
 
     Arguments:
-        load_for: gives the load record of a revision.
-        cluster_domain: the end of hosts that name a revision.
+        load_for: returns the load record of a revision.
+        cluster_domain: the suffix of hosts that name a revision.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Entries:
         return iter(self._by_name.values())
 
     def find(self, namespace: bytes, name: bytes) -> Entry:
-        """Return what belongs to a revision.
+        """Return the entry of a revision; makes it on the first request.
 
         Raises:
-            RevisionNotFound: there is none of that name.
+            RevisionNotFound: no revision has that name.
         """
         entry = self._by_name.get((namespace, name))
         if entry is None:
@@ -80,39 +80,39 @@ class Entries:
         return entry
 
     def find_host(self, host: bytes, name: bytes = b"") -> Entry:
-        """Return what belongs to the revision that a host names.
+        """Return the entry of the revision that a host names.
 
         Arguments:
-            name: what to call the revision that is not found where the host names none.
+            name: the revision's name in the error, if the host names no revision.
 
         Raises:
-            RevisionNotFound: the host names none, or there is none of that name.
+            RevisionNotFound: the host names no revision, or one that does not exist.
         """
         entry = self._by_host.get(host)
         if entry is None:
-            # Host names know no case, and may end with the root's dot (RFC 9110 section 4.2.3).
+            # Host names ignore case, and may end with the root's dot (RFC 9110 section 4.2.3).
             known_as = host.decode("latin-1").lower().partition(":")[0].rstrip(".")
             revision = revision_from_host(known_as, self._cluster_domain)
             if revision is None:
                 raise RevisionNotFound(name.decode("latin-1"))
             entry = self.find(*_key(revision))
-            # One host a revision: nobody can fill this with ports, cases and dots.
+            # One host for each revision: spellings with ports, cases and dots take no memory.
             canonical = f"{revision.name}.{revision.namespace}.svc.{self._cluster_domain}"
             if host == canonical.encode("latin-1", "replace"):
                 self._by_host[host] = entry
         return entry
 
     def known(self, revision: RevisionID) -> Entry | None:
-        """Return what belongs to a revision that exists and was asked for; else None."""
+        """Return the entry of an existing revision that has had a request; else None."""
         return self._by_name.get(_key(revision))
 
     def failures_of(self, revision: RevisionID) -> Failures:
-        """Return the requests of a revision that were not served; none of one that is unknown."""
+        """Return the failed requests of a revision; no failures for an unknown revision."""
         entry = self.known(revision)
         return Failures() if entry is None else entry.failures
 
-    def forget(self, revision: RevisionID) -> bool:
-        """Drop what belongs to a revision that is no more; return whether there was anything."""
+    def remove(self, revision: RevisionID) -> bool:
+        """Remove the entry of a deleted revision; return whether it had one."""
         entry = self._by_name.pop(_key(revision), None)
         for host in [host for host, known in self._by_host.items() if known is entry]:
             del self._by_host[host]
@@ -120,7 +120,7 @@ class Entries:
 
 
 def _key(revision: RevisionID) -> tuple[bytes, bytes]:
-    """Return the name as headers have it; one that no header can have has no entry either."""
+    """Return the name as header fields have it. A name that no field can have gets no entry."""
     return (
         revision.namespace.encode("latin-1", "replace"),
         revision.name.encode("latin-1", "replace"),

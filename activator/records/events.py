@@ -1,8 +1,7 @@
-"""What happens to revisions and their pods, told to whoever listens at the moment.
+"""Passes events of revisions and their pods to the current listeners.
 
-A list of listeners and no more: who publishes asks first whether anybody listens, so that nothing
-is made for nobody. Knows neither HTTP nor what the events mean to whom. Knative has no
-counterpart.
+A publisher first checks for listeners, so that it makes no event without one. The module knows
+neither HTTP nor the meaning of an event. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from throttler.model import RevisionID
 
 
 class EventKind(Enum):
-    """What can happen, past tense; the value is its name on the wire."""
+    """The kinds of events; the value is the name on the wire."""
 
     POD_CHANGED = "pod-changed"
     CAPACITY_CHANGED = "capacity-changed"
@@ -25,8 +24,8 @@ class EventKind(Enum):
     FAILED = "failed"
 
 
-#: Takes one event: its kind, the revision it is of, and what there is to say, as JSON has it. Must
-#: return at once and may not raise.
+#: Handles one event: its kind, its revision, and its data as JSON. It must return at once and must
+#: not raise.
 Listener = Callable[[EventKind, RevisionID, Mapping[str, Any]], None]
 
 
@@ -34,9 +33,9 @@ class Events:
     """Passes events on, in the order in which they happen.
 
     Attributes:
-        listeners: who is told. A publisher looks whether it is empty before it makes an event.
-        session: grows whenever somebody begins to listen after a time in which nobody did. What a
-            publisher has noted in an earlier one is not to be trusted.
+        listeners: the current listeners. A publisher checks this before it makes an event.
+        session: grows with the first listener after a time without any. Notes that a publisher
+            made in an earlier session are stale.
     """
 
     __slots__ = ("listeners", "session")
@@ -46,15 +45,15 @@ class Events:
         self.session = 0
 
     def listen(self, listener: Listener) -> None:
-        """Tell this one from now on."""
+        """Add a listener."""
         self.session += not self.listeners
         self.listeners.append(listener)
 
     def leave(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Remove a listener."""
         self.listeners.remove(listener)
 
     def publish(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
-        """Tell everybody who listens; a listener may leave while it is told."""
+        """Call all listeners; a listener may remove itself meanwhile."""
         for listener in tuple(self.listeners):
             listener(kind, revision, what)

@@ -1,8 +1,8 @@
-"""The requests of a revision that were not served: the last one, and how many by why.
+"""Records the failed requests of a revision: the last one, and the number by reason.
 
-Told where an answer of our own goes out, or a pod's is broken off, so it costs nothing where
-requests are served. Knows no clock (the time is passed in) and no HTTP but a status. Knative has
-no counterpart.
+The byte path records a failure with an error response, or when a pod's response breaks off. So
+served requests cost nothing. The module reads no clock (the time is an argument), and knows no HTTP
+except a status. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ PACE: Final = 1.0
 
 
 class Failed(NamedTuple):
-    """One such request.
+    """One failed request.
 
     Attributes:
-        at: when it ended, on the driver's clock.
-        status: what its client got; of an answer that was broken off, the pod's.
+        at: its end on the driver's clock.
+        status: of the error response; the pod's status if its response broke off.
+        reason: why it failed.
         detail: more about the reason, for people: printable and short; may be empty.
     """
 
@@ -31,31 +32,32 @@ class Failed(NamedTuple):
 
 
 class Failures:
-    """Those of one revision; bounded by the number of reasons.
+    """The failed requests of one revision; the number of reasons bounds the memory.
 
     Attributes:
         last: the last one; None before the first.
-        by_reason: how many there were.
+        by_reason: the number of failed requests by reason.
     """
 
-    __slots__ = ("_told_at", "_untold", "by_reason", "last")
+    __slots__ = ("_reported_at", "_unreported", "by_reason", "last")
 
     def __init__(self) -> None:
         self.last: Failed | None = None
         self.by_reason: dict[Reason, int] = {}
-        self._told_at = float("-inf")
-        self._untold = 0
+        self._reported_at = float("-inf")
+        self._unreported = 0
 
-    def take(self, failed: Failed) -> int:
-        """Take one more.
+    def record(self, failed: Failed) -> int:
+        """Record a failed request.
 
         Returns:
-            How many the caller is to tell of, with this one; 0 if one was told of within ``PACE``.
+            The number of failed requests since the last event, with this one; the caller publishes
+            an event about them. 0 if the last event is younger than ``PACE``.
         """
         self.last = failed
         self.by_reason[failed.reason] = self.by_reason.get(failed.reason, 0) + 1
-        self._untold += 1
-        if failed.at - self._told_at < PACE:
+        self._unreported += 1
+        if failed.at - self._reported_at < PACE:
             return 0
-        told, self._untold, self._told_at = self._untold, 0, failed.at
-        return told
+        count, self._unreported, self._reported_at = self._unreported, 0, failed.at
+        return count

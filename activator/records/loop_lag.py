@@ -1,7 +1,7 @@
-"""How late the event loop is: a timer once a second, and the time by which it is late.
+"""Measures how late the event loop is, by a timer once a second.
 
-What blocks the loop (a long computation, a CPU that the container may not use) delays every request
-by this time. Must not know what blocks it.
+A blocked loop delays every request by this time. A long computation blocks it, or a container that
+may not use a CPU. The module must not know the cause.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 
 from activator.records.counters import LAG_BOUNDS, Histogram
 
-#: Seconds between timers. Each wakes an idle process, and 15 s, a usual time between scrapes, still
-#: give 15 values.
+#: Seconds between timers. Each timer makes an idle process run. Scrapes usually come every 15 s,
+#: and still get 15 values.
 EVERY = 1.0
 
 
@@ -27,17 +27,17 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin, in the running loop."""
+        """Start in the running loop."""
         self._arm(asyncio.get_running_loop())
 
     def close(self) -> None:
-        """End; may be called at any time."""
+        """Stop; may be called at any time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        # At the moment of the look at the listeners (activator.servers): one wake serves both.
+        # The timer of activator.servers is due then, too: an idle process runs once for both.
         due = loop.time() // EVERY * EVERY + EVERY
         self._timer = loop.call_at(due, self._look, loop, due)
 

@@ -1,8 +1,8 @@
 """Reports the changes that a decision makes to pods, capacity and queues.
 
-Compares a revision before and after a call of the throttler, so that the throttler need not know
-of a log or of listeners. The log gets pods and capacity; the listeners also get queues. Changes
-nothing; knows neither HTTP nor Kubernetes. Knative has no counterpart.
+The module compares a revision before and after a call of the throttler. So the throttler need not
+know a log or listeners. The log gets pods and capacity; the listeners also get queues. The module
+changes nothing, and knows neither HTTP nor Kubernetes. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 
-_NOBODY: AbstractContextManager[None] = nullcontext()
+_NOTHING: AbstractContextManager[None] = nullcontext()
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 #: The state of a pod, and whether Kubernetes lists it as ready.
@@ -35,7 +35,7 @@ _Why = Callable[[PodTracker, _Look | None], str]
 
 @dataclass(slots=True)
 class _Queue:
-    """One that is not empty: since when, and how many waits there were in it."""
+    """A queue with requests: its beginning, and the number of requests that were in it."""
 
     since: float
     waits: int
@@ -43,21 +43,21 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What can change about a revision."""
+    """The state of a revision that is compared."""
 
     pods: dict[PodTracker, _Look]
     capacity: int
 
 
 class Narration:
-    """Publishes what decisions change.
+    """Publishes the changes that decisions make.
 
     Arguments:
-        throttler: whose decisions.
+        throttler: it makes the decisions.
         events: the listeners.
         log: gets changes of pods and capacities. While its level is above INFO and there is no
             listener, nothing is compared.
-        clock: seconds, on which tickets arrive.
+        clock: seconds; the clock of the tickets' arrival.
         why: returns why requests of a revision wait, and a detail.
     """
 
@@ -80,13 +80,13 @@ class Narration:
     # -- pods and capacity: each is entered around one decision ---------------------------------
 
     def of_pod(self, pod: PodTracker, why: str) -> AbstractContextManager[None]:
-        """Report what a decision about one pod changes.
+        """Report the changes of a decision about one pod.
 
         Arguments:
             why: what happened, for people.
         """
         if not self._is_wanted():
-            return _NOBODY
+            return _NOTHING
         of_others = f"{name_of(pod)}: {why}"
 
         def reason(changed: PodTracker, _: _Look | None) -> str:
@@ -95,9 +95,9 @@ class Narration:
         return self._compared(lambda: pod.revision, reason, lambda _: of_others, (pod,))
 
     def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
-        """Report what a decision about one revision changes; the decision may add the revision."""
+        """Report the changes of a decision about one revision, which it may add."""
         if not self._is_wanted():
-            return _NOBODY
+            return _NOTHING
 
         def reason(pod: PodTracker, was: _Look | None) -> str:
             return _listing(pod, was) if was is None and not pod.is_service else why
@@ -105,19 +105,19 @@ class Narration:
         return self._compared(lambda: self._find(revision), reason, lambda _: why)
 
     def of_listing(self, revision: RevisionID) -> AbstractContextManager[None]:
-        """Report what a new list of Kubernetes changes, and how it now lists each pod."""
+        """Report the changes of a new list of Kubernetes, and how it lists each pod."""
         if not self._is_wanted():
-            return _NOBODY
+            return _NOTHING
         return self._compared(lambda: self._find(revision), _listing, _listed)
 
     @contextmanager
     def of_all(self, why: str) -> Iterator[None]:
-        """Report what a decision about all revisions changes; O(pods)."""
+        """Report the changes of a decision about all revisions; O(pods)."""
         revisions = list(self._throttler) if self._is_wanted() else []
         before = [_look(revision) for revision in revisions]
         yield
         for revision, seen in zip(revisions, before, strict=True):
-            self._tell_difference(revision, seen, _look(revision), lambda *_: why, lambda _: why)
+            self._report_difference(revision, seen, _look(revision), lambda *_: why, lambda _: why)
 
     @contextmanager
     def _compared(
@@ -131,7 +131,7 @@ class Narration:
         yield
         if (revision := find()) is not None:
             after = _look(revision, pods)
-            self._tell_difference(revision, before, after, why, why_capacity)
+            self._report_difference(revision, before, after, why, why_capacity)
 
     def _is_wanted(self) -> bool:
         return bool(self._events.listeners) or self._log.wanted
@@ -142,7 +142,7 @@ class Narration:
         except RevisionNotFound:
             return None
 
-    def _tell_difference(
+    def _report_difference(
         self,
         revision: RevisionThrottler,
         before: _Seen,
@@ -153,7 +153,7 @@ class Narration:
         for pod, seen in after.pods.items():
             was = before.pods.get(pod)
             if seen != was and pod.state is not PodState.GONE:
-                self._tell_pod(pod, was[0] if was else None, why(pod, was))
+                self._report_pod(pod, was[0] if was else None, why(pod, was))
         if before.capacity != after.capacity:
             self._log.capacity(revision, before.capacity, why_capacity(revision))
             self._publish(
@@ -166,7 +166,7 @@ class Narration:
                 },
             )
 
-    def _tell_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
+    def _report_pod(self, pod: PodTracker, was: str | None, why: str) -> None:
         self._log.pod(pod, why)
         if not self._events.listeners:
             return
@@ -181,16 +181,16 @@ class Narration:
         }
         self._publish(EventKind.POD_CHANGED, pod.revision, what)
 
-    # -- queues: the caller has looked whether anybody listens ----------------------------------
+    # -- queues: the caller has checked that there are listeners --------------------------------
 
     def waits(self, revision: RevisionThrottler) -> None:
-        """Take that one more request waits."""
+        """Record one more queued request."""
         queues, breaker = self._known_queues(), revision.breaker
         queue = queues.get(revision)
         if queue is not None:
             queue.waits += 1
             return
-        # One that was there before anybody listened begins for the listener with its next waiter.
+        # For a new listener, an older queue begins with its next queued request.
         oldest = breaker.oldest()
         since = self._clock() if oldest is None else oldest.arrived
         queues[revision] = _Queue(since, breaker.waiting)
@@ -199,7 +199,7 @@ class Narration:
         self._publish(EventKind.QUEUE_BEGAN, revision, what)
 
     def left(self, revision: RevisionThrottler) -> None:
-        """Take that requests may have left the queue, in whichever way."""
+        """Report the end of a queue, if it is empty now; called after requests may have left it."""
         if revision.breaker.waiting:
             return
         if (queue := self._known_queues().pop(revision, None)) is not None:
@@ -218,7 +218,7 @@ class Narration:
                 why = "requests no longer need it"
             if pod.taken_by is not None:
                 why = f"another revision, {pod.taken_by}, lists its address; it has no request"
-            self._tell_pod(pod, PodState.DRAINING.value, why)
+            self._report_pod(pod, PodState.DRAINING.value, why)
 
     def decided(self, changes: Changes) -> None:
         """Record requests that leave queues, before the changes are carried out."""
@@ -228,7 +228,7 @@ class Narration:
                 self.left(revision)
 
     def _known_queues(self) -> dict[RevisionThrottler, _Queue]:
-        """Return the queues, without those of a time since which there was nobody to tell."""
+        """Return the queues of this session; a time without listeners ends a session."""
         if self._session != self._events.session:
             self._session = self._events.session
             self._queues.clear()
@@ -239,7 +239,7 @@ class Narration:
 
 
 def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None = None) -> _Seen:
-    """Return what there is to see; of the given pods, else of all that are known."""
+    """Return the state of a revision: of the given pods, else of all its pods."""
     if revision is None:
         return _Seen({}, 0)
     wanted = list(revision.pods() if pods is None else pods)
@@ -250,7 +250,7 @@ def _look(revision: RevisionThrottler | None, pods: Iterable[PodTracker] | None 
 
 
 def _listing(pod: PodTracker, was: _Look | None) -> str:
-    """Return what Kubernetes' list says of a pod that has changed by it."""
+    """Return how Kubernetes' new list has changed a pod, for people."""
     if pod.state in _LEAVING:
         return "Kubernetes no longer lists it"
     same = was is not None and was[1] == pod.ready and was[0] != PodState.DRAINING.value
@@ -274,5 +274,5 @@ def _listed_as_ready(pod: PodTracker) -> bool:
 
 
 def _bounded(capacity: int) -> int | None:
-    """Return a capacity as the API says it: None without a limit."""
+    """Return a capacity as the API shows it: None without a limit."""
     return None if capacity == MAX_CAPACITY else capacity

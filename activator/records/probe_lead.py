@@ -1,8 +1,8 @@
-"""How far our own probe was ahead of Kubernetes: the seconds for which a pod took requests early.
+"""Measures by how many seconds the activator's own probes are ahead of Kubernetes.
 
-A pod that passes our probe is used although Kubernetes does not list it as ready yet; the lead
-ends when it does. Pure: the time is passed in. Knows no request and no wake-up. Knative has no
-counterpart: there it is not measured.
+A pod that passes such a probe is usable before Kubernetes lists it as ready. The lead ends when
+Kubernetes does. The module is pure: the time is an argument. It knows no request and no cold start.
+Knative does not measure this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from throttler.pod import PodTracker
 class ProbeLead:
     """The leads of all pods.
 
-    The caller tells of each pod that is gone: what is kept is of pods that exist.
+    The caller removes each pod that is gone, so only existing pods take memory.
 
     Attributes:
         seconds: the leads that have ended.
@@ -26,35 +26,35 @@ class ProbeLead:
 
     def __init__(self) -> None:
         self.seconds = Histogram(WAIT_BOUNDS)
-        # Pods that are used although Kubernetes does not list them as ready, and since when.
+        # Usable pods that Kubernetes does not list as ready, and since when they are usable.
         self._since: dict[RevisionID, dict[PodTracker, float]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._since.values()))
 
     def passed(self, pod: PodTracker, now: float) -> None:
-        """Take that a pod has become healthy; one that is of no use yet has no lead."""
+        """Record that a pod has become healthy; a pod that is not usable has no lead."""
         if pod.in_use and not pod.ready and not pod.is_service:
             self._since.setdefault(pod.revision.revision.id, {})[pod] = now
 
     def listed(self, revision: RevisionID, now: float) -> list[tuple[PodTracker, float]]:
-        """Take that Kubernetes lists something else for a revision; O(pods with a lead).
+        """Record a new list of Kubernetes for a revision; O(pods with a lead).
 
         Returns:
-            The pods whose lead has ended, and the seconds of it. A pod that failed in between had
-            none: Kubernetes was right to wait.
+            The pods whose lead has ended, with its seconds. A pod that failed meanwhile has no
+            lead: Kubernetes was right to wait.
         """
         ended: list[tuple[PodTracker, float]] = []
         for pod, since in list(self._since.get(revision, {}).items()):
             if pod.ready:
-                self.forget(pod)
+                self.remove(pod)
                 if pod.state is PodState.HEALTHY:
                     self.seconds.observe(now - since)
                     ended.append((pod, now - since))
         return ended
 
-    def forget(self, pod: PodTracker) -> None:
-        """Take that a pod is gone, or has no lead any more."""
+    def remove(self, pod: PodTracker) -> None:
+        """Remove a pod that is gone, or whose lead has ended."""
         revision = pod.revision.revision.id
         pods = self._since.get(revision)
         if pods is not None and pods.pop(pod, None) is not None and not pods:

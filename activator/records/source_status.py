@@ -1,6 +1,7 @@
-"""The state of a source of objects, as one record: metrics, API and log lines read it alone.
+"""Defines the state of a source of objects, which metrics, the API and log lines read.
 
-Pure. Must not know what a source is, nor what its objects mean; see ``discovery/source.py``.
+The module is pure. It must not know what a source is, nor the meaning of its objects; see
+``discovery/source.py``.
 """
 
 from __future__ import annotations

@@ -45,13 +45,13 @@ class Wait:
     def answered(self, pod: PodTracker, now: float) -> bytes:
         """Record the first byte of its response; return as ``fields``."""
         if self.cold_start is not None and self.assigned_at is not None:
-            self.cold_starts.answered(self.cold_start, self.assigned_at, pod.dest, now)
+            self.cold_starts.responded(self.cold_start, self.assigned_at, pod.dest, now)
         return self.fields(now)
 
     def ended(self, outcome: str, now: float) -> None:
         """Record how it ended."""
         if self.cold_start is not None:
-            self.cold_starts.left(self.cold_start, outcome, now)
+            self.cold_starts.request_ended(self.cold_start, outcome, now)
 
     def fields(self, now: float) -> bytes:
         """Return the field lines that an answer begun now gets for it; empty where none are set."""

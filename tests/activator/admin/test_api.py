@@ -159,8 +159,8 @@ def next_reason(world, throttler, autoscaler_lost=False):
 
 def test_the_last_request_that_failed_and_how_many_did(world):
     throttler, failures = world.revision(), Failures()
-    failures.take(Failed(world.clock.now, 504, Reason.RESPONSE_LATE, ""))
-    failures.take(Failed(world.clock.now, 502, Reason.UPSTREAM_FAILED, f"{POD}: closed"))
+    failures.record(Failed(world.clock.now, 504, Reason.RESPONSE_LATE, ""))
+    failures.record(Failed(world.clock.now, 502, Reason.UPSTREAM_FAILED, f"{POD}: closed"))
     world.clock.now += 2.5
     now, cold_starts = world.clock.now, world.driver.cold_starts
     seen = detail_view(throttler, cold_starts, now, failures=failures)

@@ -229,7 +229,7 @@ async def test_the_last_requests_of_a_deleted_revision_are_told(past):
     request = past.request(hello)
     past.go_by(5)
     past.world.driver.delete_revision(hello.revision.id)
-    past.reporter.forget(hello.revision.id)
+    past.reporter.remove(hello.revision.id)
     past.go_by(5)
     past.end(request, "upstream-failed")
     past.go_by(10)

@@ -106,10 +106,10 @@ async def test_cold_starts_are_as_the_document_says(world):
         for phase in Phase:
             cold_start.reached(phase, world.clock.now)
         if outcome == "served":
-            cold_starts.answered(cold_start, world.clock.now, Dest(POD), world.clock.now)
+            cold_starts.responded(cold_start, world.clock.now, Dest(POD), world.clock.now)
             cold_start.lead = 0.5
         if outcome is not None:
-            cold_starts.left(cold_start, outcome, world.clock.now)
+            cold_starts.request_ended(cold_start, outcome, world.clock.now)
     answer = (await get(world, "/api/v1/revisions/default/hello")).json()
     assert [one["outcome"] for one in answer["wakeUps"]] == [None, "served", "timed-out"]
     assert [*answer["wakeUps"][0]["phases"]] == [phase.value for phase in Phase]

@@ -142,7 +142,7 @@ def test_a_deleted_revision_is_reported_until_its_last_request_has_left(accounts
     load = accounts.reporter.load(A)
     load.enter(0.0)
     accounts.reporter.report(1.0)
-    accounts.reporter.forget(A)
+    accounts.reporter.remove(A)
     assert accounts.reporter.report(2.0) == [Stat(A, 1.0, 0)]
     load.leave(2.0)
     accounts.reporter.report(3.0)
@@ -155,7 +155,7 @@ def test_a_forgotten_revision_leaves_nothing_behind_once_its_zeros_are_told(acco
     accounts.run(A, enter=0.0, leave=0.5)
     reporter.load(B)
     for revision in (A, B):
-        reporter.forget(revision)
+        reporter.remove(revision)
     assert len(reporter) == 1  # B was never reported
     assert reporter.report(1.0) == [Stat(A, 0.0, 0)]
     assert reporter.report(2.0) == [Stat(A, 0.0, 0)]
@@ -166,7 +166,7 @@ def test_a_revision_that_is_deleted_and_created_again_has_one_load_only(accounts
     reporter = accounts.reporter
     load = reporter.load(A)
     load.enter(0.0)
-    reporter.forget(A)
+    reporter.remove(A)
     assert reporter.load(A) is load
     reporter.load(A).enter(0.5)
     assert reporter.report(1.0) == [Stat(A, 0.5, 1)]
@@ -178,7 +178,7 @@ def test_a_revision_that_is_deleted_and_created_again_has_one_load_only(accounts
 
 
 def test_forgetting_an_unknown_revision_is_no_error(accounts):
-    accounts.reporter.forget(A)
+    accounts.reporter.remove(A)
     assert accounts.reporter.report(1.0) == []
 
 

@@ -132,7 +132,7 @@ async def test_a_listener_that_recovers_and_fails_again_is_news_again():
 async def test_a_deleted_revision_is_forgotten():
     async with reporting() as reporter:
         load = reporter.load(A)
-        reporter.forget(A)
+        reporter.remove(A)
         assert reporter.load(A) is not load
 
 

@@ -50,9 +50,9 @@ class Sleeper:
         else:
             self.driver.probe_failed(pod, pod.epoch, "refused")
 
-    def answered(self, cold_start: Any, pod: Any, dispatched: float | None = None) -> None:
+    def responded(self, cold_start: Any, pod: Any, dispatched: float | None = None) -> None:
         dispatched = self.now if dispatched is None else dispatched
-        self.cold_starts.answered(cold_start, dispatched, pod.dest, self.now)
+        self.cold_starts.responded(cold_start, dispatched, pod.dest, self.now)
 
     def views(self) -> list[dict[str, Any]]:
         return self.cold_starts.views(HELLO)
@@ -81,7 +81,7 @@ def test_a_cold_start_from_the_first_request_to_the_first_byte(sleeper: Sleeper)
     sleeper.probe(pod)
     dispatched = sleeper.now
     sleeper.after(0.125)
-    sleeper.answered(cold_start, pod, dispatched)
+    sleeper.responded(cold_start, pod, dispatched)
     sleeper.after(1)
     sleeper.lists(POD)
     assert sleeper.view() == {
@@ -135,7 +135,7 @@ def test_what_was_there_before_is_not_seen_in_it(sleeper: Sleeper) -> None:
     sleeper.after(1)
     sleeper.lists(POD)
     sleeper.probe(pod)
-    sleeper.answered(cold_start, pod)
+    sleeper.responded(cold_start, pod)
     assert list(sleeper.view()["phases"]) == ["probe", "probe-passed", "dispatched", "first-byte"]
 
 
@@ -175,7 +175,7 @@ def test_a_dispatch_in_vain_is_not_the_one_that_counts(sleeper: Sleeper) -> None
     sleeper.driver.connect_failed(first, "refused")
     sleeper.probe(second)
     sleeper.after(1)
-    sleeper.answered(cold_start, second, sleeper.now)
+    sleeper.responded(cold_start, second, sleeper.now)
     assert sleeper.view()["phases"]["dispatched"] == 5
     assert sleeper.view()["pod"] == OTHER
 
@@ -188,7 +188,7 @@ def test_the_phases_of_one_that_was_not_served_are_seen_and_not_measured(
     sleeper.after(1)
     sleeper.probe(*sleeper.lists(POD))
     sleeper.after(60)
-    sleeper.cold_starts.left(cold_start, outcome, sleeper.now)
+    sleeper.cold_starts.request_ended(cold_start, outcome, sleeper.now)
     assert sleeper.view()["phases"] == {"address": 1, "probe": 1, "probe-passed": 1}
     assert not any(sum(h.counts) for h in sleeper.cold_starts.phase_seconds.values())
 
@@ -200,7 +200,7 @@ def test_what_was_seen_after_the_dispatch_had_no_part_in_it(sleeper: Sleeper) ->
     dispatched = sleeper.now
     sleeper.after(1)
     sleeper.probe(other)
-    sleeper.answered(cold_start, first, dispatched)
+    sleeper.responded(cold_start, first, dispatched)
     assert sleeper.view()["phases"] == {"address": 1, "dispatched": 1, "first-byte": 2}
 
 
@@ -224,10 +224,10 @@ def test_a_pod_that_is_lost_for_a_moment_wakes_nobody(sleeper: Sleeper, lost: st
 def test_it_ends_when_the_last_that_waited_has_left(sleeper: Sleeper, outcome: str) -> None:
     cold_start = sleeper.join()
     sleeper.join()
-    sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+    sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
     assert sleeper.view()["outcome"] is None
     sleeper.after(7)
-    sleeper.cold_starts.left(cold_start, outcome, sleeper.now)
+    sleeper.cold_starts.request_ended(cold_start, outcome, sleeper.now)
     assert (sleeper.view()["outcome"], sleeper.view()["seconds"]) == (outcome, 7)
     assert sleeper.counts == {outcome: 1}
     assert sum(sleeper.cold_starts.seconds.counts) == 0  # those that were served alone
@@ -239,11 +239,11 @@ def test_the_first_answer_ends_it_once(sleeper: Sleeper) -> None:
     sleeper.join()
     (pod,) = sleeper.lists(POD)
     sleeper.probe(pod)
-    sleeper.answered(cold_start, pod)
+    sleeper.responded(cold_start, pod)
     sleeper.after(1)
-    sleeper.answered(cold_start, pod)
+    sleeper.responded(cold_start, pod)
     for _ in range(2):
-        sleeper.cold_starts.left(cold_start, "served", sleeper.now)
+        sleeper.cold_starts.request_ended(cold_start, "served", sleeper.now)
     assert sleeper.counts == {"served": 1}
     assert sleeper.view()["seconds"] == 0
 
@@ -252,7 +252,7 @@ def test_who_listens_hears_of_the_end(sleeper: Sleeper) -> None:
     heard: list[tuple[EventKind, RevisionID, Mapping[str, Any]]] = []
     sleeper.driver.events.listeners.append(lambda *event: heard.append(event))
     cold_start = sleeper.join()
-    sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+    sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
     mine = [event for event in heard if event[0] is EventKind.WAKE_UP_FINISHED]
     assert mine == [(EventKind.WAKE_UP_FINISHED, HELLO, sleeper.view())]
 
@@ -261,7 +261,7 @@ def test_the_newest_are_first_and_the_oldest_go(sleeper: Sleeper) -> None:
     for seconds in range(cold_starts.KEPT + 3):
         cold_start = sleeper.join()
         sleeper.after(seconds)
-        sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+        sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
     sleeper.join()
     seen = [view["seconds"] for view in sleeper.views()]
     assert seen == [None, *range(cold_starts.KEPT + 2, 2, -1)]
@@ -274,7 +274,7 @@ def test_of_a_few_revisions_any_are_kept(sleeper: Sleeper, monkeypatch: pytest.M
             throttler = sleeper.world.revision(f"r-{number}")
             cold_start = sleeper.cold_starts.join(throttler, {}, sleeper.now)
             assert cold_start is not None
-            sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+            sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
         kept = [
             number
             for number in range(50)
@@ -286,18 +286,18 @@ def test_of_a_few_revisions_any_are_kept(sleeper: Sleeper, monkeypatch: pytest.M
 
 def test_nothing_is_kept_of_a_deleted_revision(sleeper: Sleeper) -> None:
     past = sleeper.join()
-    sleeper.cold_starts.left(past, "cancelled", sleeper.now)
+    sleeper.cold_starts.request_ended(past, "cancelled", sleeper.now)
     under_way = sleeper.join()
     sleeper.driver.delete_revision(HELLO)
     assert sleeper.views() == []
-    sleeper.cold_starts.left(under_way, "cancelled", sleeper.now)
+    sleeper.cold_starts.request_ended(under_way, "cancelled", sleeper.now)
     assert sleeper.views() == []
     assert not sleeper.cold_starts.under_way
 
 
 def test_one_that_is_over_keeps_no_revision_alive(sleeper: Sleeper) -> None:
     cold_start = sleeper.join()
-    sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+    sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
     held = [getattr(cold_start, name) for name in type(cold_start).__slots__]
     assert sleeper.throttler not in held
 
@@ -333,13 +333,13 @@ def test_random_walk(sleeper: Sleeper, seed: int) -> None:
                 sleeper.cold_starts.stats_sent([HELLO], arose, sleeper.now)
             case 5 if waiting and pods:
                 cold_start = waiting.pop(luck.randrange(len(waiting)))
-                sleeper.answered(cold_start, luck.choice(pods))
-                sleeper.cold_starts.left(cold_start, "served", sleeper.now)
+                sleeper.responded(cold_start, luck.choice(pods))
+                sleeper.cold_starts.request_ended(cold_start, "served", sleeper.now)
             case 6 if waiting:
                 cold_start = waiting.pop(luck.randrange(len(waiting)))
-                sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+                sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
     for cold_start in waiting:
-        sleeper.cold_starts.left(cold_start, "cancelled", sleeper.now)
+        sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
     assert len(ends) == len(began) == sum(sleeper.counts.values())
     assert began, "the walk woke nobody"
     for cold_start in began:

@@ -91,7 +91,7 @@ def test_a_pod_that_is_gone_leaves_no_series():
     counters.client_of(("10.0.0.1:8012", b"POST", 1, 500))
     kept = counters.client_of(("10.0.0.2:8012", b"GET", 1, 200))
 
-    counters.forget_pod("10.0.0.1:8012")
+    counters.remove_pod("10.0.0.1:8012")
 
     assert counters.client == {("10.0.0.2:8012", b"GET", 1, 200): kept}
 

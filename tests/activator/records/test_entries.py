@@ -101,11 +101,11 @@ def test_a_revision_that_is_no_more_is_forgotten_by_all_its_names() -> None:
     world.revise()
     before = world.entries.find_host(HOST)
     world.throttler.delete_revision(APP)
-    assert world.entries.forget(APP)
+    assert world.entries.remove(APP)
     assert world.entries.known(APP) is None
     with pytest.raises(RevisionNotFound):
         world.entries.find_host(HOST)
-    assert not world.entries.forget(APP)
+    assert not world.entries.remove(APP)
 
     world.revise()
     assert world.entries.find_host(HOST) is not before

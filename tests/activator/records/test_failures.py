@@ -14,14 +14,14 @@ def test_the_last_one_is_kept_and_all_are_counted_by_reason() -> None:
     failures = Failures()
     assert (failures.last, failures.by_reason) == (None, {})
     for one in (failed(1.0), failed(2.0, Reason.QUEUE_FULL), failed(3.0)):
-        failures.take(one)
+        failures.record(one)
     assert failures.last == failed(3.0)
     assert failures.by_reason == {Reason.UPSTREAM_FAILED: 2, Reason.QUEUE_FULL: 1}
 
 
 def test_the_first_is_told_at_once_and_a_burst_is_told_once_a_second() -> None:
     failures = Failures()
-    assert failures.take(failed(10.0)) == 1
-    assert [failures.take(failed(10.0 + n / 1000)) for n in range(1, 500)] == [0] * 499
-    assert failures.take(failed(10.0 + PACE)) == 500
-    assert failures.take(failed(20.0)) == 1
+    assert failures.record(failed(10.0)) == 1
+    assert [failures.record(failed(10.0 + n / 1000)) for n in range(1, 500)] == [0] * 499
+    assert failures.record(failed(10.0 + PACE)) == 500
+    assert failures.record(failed(20.0)) == 1
