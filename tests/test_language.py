@@ -30,6 +30,7 @@ GLOSSARY: Final = "docs/glossary.md"
 ROOMS: Final[tuple[str, ...]] = (
     "*.md",
     "activator/records/*.py",
+    "activator/settings/*.py",
     "activator/telemetry/*.py",
 )
 #: What the measurement prints besides: every text that a reader of the project may meet.

@@ -1,1 +1,1 @@
-"""The settings of the process: flags, environment, defaults, and the values they may have."""
+"""Reads the settings of the process: flags, environment, defaults, and their accepted values."""

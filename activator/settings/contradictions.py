@@ -1,6 +1,6 @@
-"""Settings that are right alone and wrong together: what a start is refused for.
+"""Finds settings that contradict each other, for which the activator refuses to start.
 
-Knows values by the names of their settings, and nothing else of the table (``config``).
+The module knows values by the names of their settings, and nothing else of ``config``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def contradictions(known: Mapping[str, Any]) -> list[str]:
 def _held(known: Mapping[str, Any]) -> list[str]:
     return [
         f"hold_bytes ({known['hold_bytes']} bytes) is larger than {budget} ({known[budget]} "
-        f"bytes): one request alone could not be held; lower the one or raise the other."
+        f"bytes): one request alone would not fit; lower the one or raise the other."
         for budget in ("hold_bytes_per_revision", "hold_bytes_total")
         if known["hold_bytes"] > known[budget]
     ]
@@ -33,8 +33,7 @@ def _unfinished(known: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"max_header_bytes ({one} bytes) is larger than three quarters of unfinished_header_bytes "
-        f"({all_of_them} bytes): the largest headers could not come in pieces; lower the one or "
-        f"raise the other."
+        f"({all_of_them} bytes): the largest heads would not fit; lower the one or raise the other."
     ]
 
 
@@ -55,8 +54,8 @@ def _tls(known: Mapping[str, Any]) -> list[str]:
         )
     elif auth != "none" and not ca:
         problems.append(
-            f"metrics_tls_client_auth is {auth}, and metrics_tls_client_ca_file does not say by "
-            f"which certificates clients are checked."
+            f"metrics_tls_client_auth is {auth}, but metrics_tls_client_ca_file is empty: give the "
+            f"certificate authorities for clients."
         )
     elif ca and auth == "none":
         problems.append(
@@ -67,7 +66,7 @@ def _tls(known: Mapping[str, Any]) -> list[str]:
 
 
 def _shared_ports(known: Mapping[str, Any]) -> list[str]:
-    # https_port is left out: it is open only with TLS, which is not known here.
+    # https_port is left out: it is open only with TLS, and this module does not know that.
     addresses = {
         "http_port": known["bind"],
         "h2c_port": known["bind"],

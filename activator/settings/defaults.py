@@ -1,6 +1,6 @@
-"""Defaults that follow from the machine, or from settings further up in the table.
+"""Derives defaults from the machine, or from settings further up in the table.
 
-Must not know the table itself (activator/settings/config.py).
+The module must not know the table itself (activator/settings/config.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _bind_address(sources: Sources) -> str:
 
 
 def _cluster_domain(sources: Sources) -> str:
-    """The first search domain that starts with ``svc.``, as Knative's pkg/network/domain.go."""
+    """Return the first search domain with prefix ``svc.``, as Knative's pkg/network/domain.go."""
     try:
         lines = sources.resolv_conf.read_text(errors="replace").splitlines()
     except OSError:
@@ -43,7 +43,7 @@ def _cluster_domain(sources: Sources) -> str:
 def _autoscaler_url(sources: Sources) -> str:
     known = sources.known
     if "system_namespace" not in known or "cluster_domain" not in known:
-        return ""  # one of them is wrong, and the start is refused for that
+        return ""  # one of both is wrong, so the activator does not start anyway
     return f"ws://autoscaler.{known['system_namespace']}.svc.{known['cluster_domain']}:8080"
 
 

@@ -1,7 +1,7 @@
-"""What a setting is, and how the value of one is found: flag, then environment, then default.
+"""Finds the value of a setting: in its flag, then in the environment, then its default.
 
-A row of the table is a dataclass field that carries a ``Setting`` as its metadata. Must not know
-which settings the program has (activator/settings/config.py), nor how a text is read (values.py).
+A row of the table is a dataclass field with a ``Setting`` as its metadata. The module must not know
+which settings the program has (activator/settings/config.py), nor parse a text (values.py).
 Knative's counterpart: the envconfig library, which does this by struct tags.
 """
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ROW: Final = "setting"  # the key of a field's metadata under which its row lies
+_ROW: Final = "setting"  # the key of the row in a field's metadata
 
 COMMANDS: Final = ("run", "local", "demo", "status", "explain")
 SERVING: Final = ("run", "local", "demo")
 """The commands that serve traffic; they share most settings."""
 ASKING: Final = ("status", "explain")
-"""The commands that ask a running activator."""
+"""The commands that query a running activator."""
 
-# An echoed value must not bury the message that surrounds it; of a path the end is what matters.
+# Characters of a wrong value that an error repeats; a longer value would hide the message.
 _LONGEST_ECHO = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where values come from.
+    """The sources of values.
 
     Attributes:
         command: one of COMMANDS; chooses among defaults.
-        flags: what the command line said, by setting name; None or absent is not said.
+        flags: the command line's values by setting name; None or absent means not given.
         environ: the environment variables.
-        resolv_conf: where the cluster's domain may be found.
+        resolv_conf: a file that may name the cluster's domain.
         known: the values of the rows above, which a derived default may need.
     """
 
@@ -56,8 +56,8 @@ class Derived:
     """A default that depends on the machine or on settings further up in the table.
 
     Attributes:
-        text: what it is, for people.
-        derive: makes it, as somebody would write it.
+        text: describes the default, for people.
+        derive: returns the default as a text in the setting's written form.
     """
 
     text: str
@@ -75,12 +75,12 @@ class Setting:
     Attributes:
         name: the attribute of ``Settings``.
         variable: the environment variable.
-        kind: what is accepted and how it is read.
-        section: the heading under which help and reference show it.
-        meaning: what it does, one sentence.
-        reason: why the default is what it is, one sentence.
-        commands: which commands read it; to the others it is its default.
-        defaults: by command, as somebody would write it; ``REQUIRED`` where there is none.
+        kind: the written form: accepted values and their parser.
+        section: its heading in help and reference.
+        meaning: what it does.
+        reason: why it has this default.
+        commands: the commands that read it; for other commands it has its default.
+        defaults: by command, in the written form; ``REQUIRED`` means no default.
         empty_is_value: whether an empty variable is a value; otherwise it counts as not set,
             as in Knative.
     """
@@ -97,11 +97,11 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """The command line's option."""
+        """The option of the command line."""
         return "--" + self.name.replace("_", "-")
 
     def default_text(self, command: str) -> str:
-        """The default of one command, for people; empty where it is the empty text."""
+        """Return the default of one command, for people; empty if it is the empty text."""
         default = self.defaults[command]
         if default is REQUIRED:
             return "required"
@@ -121,11 +121,11 @@ def setting(
     commands: tuple[str, ...] = SERVING,
     empty_is_value: bool = False,
 ) -> T:
-    """A field of ``Settings`` with its row; ``local`` and ``demo`` differ only where given."""
+    """Return a field of ``Settings`` with its row; ``local`` and ``demo`` are other defaults."""
     of_local = default if isinstance(local, EllipsisType) else local
     of_demo = of_local if isinstance(demo, EllipsisType) else demo
     row = Setting(
-        name="",  # the dataclass knows it; see rows()
+        name="",  # rows() adds it from the dataclass
         variable=variable,
         kind=kind,
         section=section,
@@ -140,22 +140,22 @@ def setting(
 
 
 def rows(settings: type[DataclassInstance]) -> tuple[Setting, ...]:
-    """The table that a dataclass's fields carry, in their order."""
+    """Return the rows of a dataclass's fields, in their order."""
     carrying = (made for made in fields(settings) if _ROW in made.metadata)
     return tuple(replace(made.metadata[_ROW], name=made.name) for made in carrying)
 
 
 def find(row: Setting, sources: Sources) -> Any:
-    """The value of one setting.
+    """Return the value of one setting.
 
     Raises:
-        ValueError: wrong or missing; its text names the setting, where the value came from, the
-            value and what is accepted.
+        ValueError: the value is wrong or missing. The text names the setting, the source of the
+            value, the value and the accepted values.
     """
-    said = _said(row, sources) if sources.command in row.commands else None
-    if said is None:
+    given = _given(row, sources) if sources.command in row.commands else None
+    if given is None:
         return _default(row, sources)
-    text, source = said
+    text, source = given
     try:
         return row.kind.parse(text)
     except ValueError:
@@ -175,8 +175,8 @@ def _service_link(text: str) -> str:
     )
 
 
-def _said(row: Setting, sources: Sources) -> tuple[str, str] | None:
-    """What somebody wrote for a setting, and where; None when nobody did."""
+def _given(row: Setting, sources: Sources) -> tuple[str, str] | None:
+    """Return the text given for a setting, and its source; None if it is not given."""
     text = sources.flags.get(row.name)
     if text is not None:
         return text, f"flag {row.flag}"
@@ -202,7 +202,7 @@ def _echo(text: str) -> str:
 
 
 def markdown(rows: tuple[Setting, ...]) -> str:
-    """The settings as the reference shows them: a heading and a table for each section."""
+    """Return the settings for the reference: a heading and a table for each section."""
     sections = dict.fromkeys(row.section for row in rows)
     return "\n\n".join(_section(name, rows) for name in sections)
 

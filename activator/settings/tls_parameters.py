@@ -1,7 +1,7 @@
-"""TLS versions, cipher suites and curves: their names in settings, and what OpenSSL makes of them.
+"""Maps the names of TLS versions, cipher suites and curves in settings to OpenSSL's.
 
-The names are Go's, since those stand in the Deployments that this program is put into. Knows no
-certificate and no socket. Knative's counterpart: knative.dev/pkg/network/tls.
+The names are Go's, since existing Deployments of Knative use them. The module knows no certificate
+and no socket. Knative's counterpart: knative.dev/pkg/network/tls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SUITES: Final = {
         ("AES_256_CBC_SHA", "AES256-SHA"),
     )
 }
-#: Those of TLS 1.3, which are all on, in Go as here.
+#: Suites of TLS 1.3, which are always all on, as in Go.
 _SUITES_OF_1_3: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
@@ -47,17 +47,18 @@ _CURVES: Final = {
 
 
 class TlsParameterError(ValueError):
-    """Parameters that this machine's OpenSSL cannot bring about."""
+    """Parameters that this machine's OpenSSL does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsParameters:
-    """What a listener takes.
+    """The TLS parameters that a listener accepts.
 
     Attributes:
         min_version: ``1.2`` or ``1.3``; max_version: likewise, or empty for the newest.
-        cipher_suites: of TLS 1.2, by Go's names; those of 1.3 are all on. Empty: OpenSSL's own.
-        curves: by Go's names, the most wanted first. Empty: OpenSSL's own.
+        cipher_suites: suites of TLS 1.2 by Go's names; empty means OpenSSL's list. All suites of
+            TLS 1.3 are on.
+        curves: by Go's names, in order of preference; empty means OpenSSL's list.
     """
 
     min_version: str = "1.3"
@@ -66,13 +67,13 @@ class TlsParameters:
     curves: tuple[str, ...] = ()
 
     def apply(self, context: ssl.SSLContext) -> list[str]:
-        """Restrict what a context takes.
+        """Restrict a context to these parameters.
 
         Returns:
-            What was asked for and is narrower or wider here, a sentence each.
+            One sentence for each parameter that OpenSSL applies differently.
 
         Raises:
-            TlsParameterError: nothing would be left.
+            TlsParameterError: the context would accept no connection.
         """
         context.minimum_version = VERSIONS[self.min_version]
         if self.max_version:
@@ -94,8 +95,10 @@ class TlsParameters:
         return ["the cipher suites of TLS 1.3 cannot be chosen: all of them are on"]
 
     def _apply_curves(self, context: ssl.SSLContext) -> list[str]:
-        """Take the first curve that OpenSSL knows: Python can name one alone, and a client that
-        does not know that one is better refused than given one that is not wanted."""
+        """Set the first curve that OpenSSL knows, as Python can set only one.
+
+        A client without that curve is rejected: it must not get a curve that is not configured.
+        """
         for name in self.curves:
             try:
                 context.set_ecdh_curve(_CURVES[name])

@@ -1,9 +1,9 @@
-"""The written forms of settings: ports, Go durations, sizes, names; text in, value or error out.
+"""Parses the written forms of settings: ports, Go durations, sizes, names.
 
-Each ``Kind`` knows how to read one form, how to name it in ``--help`` and what to tell somebody
-who wrote it wrong. Must not know which settings exist, where a text came from, or any default.
-Knative's counterparts: time.ParseDuration, strconv.ParseBool and resource.ParseQuantity, which
-it reads its environment with.
+Each ``Kind`` has the parser of one form, its name in ``--help``, and a description for errors. The
+module must not know which settings exist, the source of a text, or any default. Knative's
+counterparts: time.ParseDuration, strconv.ParseBool and resource.ParseQuantity, with which it parses
+its environment.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from urllib.parse import urlsplit
 
 T = TypeVar("T")
 
-# One step above what Go's int64 of nanoseconds holds (292 years); keeps floats finite.
+# One step above the range of Go's int64 of nanoseconds (292 years); keeps floats finite.
 MAX_DURATION = 2**63 / 1e9
 
-# No budget of this program is near it; a longer number is a slip of the keyboard.
+# No budget of this program is near it; a larger number is a typing mistake.
 MAX_SIZE = 2**50
 
 _SECONDS = {
     "ns": Decimal("1e-9"),
     "us": Decimal("1e-6"),
     "\u00b5s": Decimal("1e-6"),  # micro sign
-    "\u03bcs": Decimal("1e-6"),  # Greek mu; Go takes both
+    "\u03bcs": Decimal("1e-6"),  # Greek mu; Go accepts both
     "ms": Decimal("1e-3"),
     "s": Decimal(1),
     "m": Decimal(60),
     "h": Decimal(3600),
 }
 _DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
-_MAX_DURATION_TEXT = 100  # longer is no duration; bounds the work done on it
+_MAX_DURATION_TEXT = 100  # a longer text is no duration; limits the work of the parser
 
 _FACTORS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE = re.compile(r"([0-9]{1,18})(|[kKmMgG]|[kKmMgG]i)(|[bB])")
@@ -54,8 +54,8 @@ class Kind(Generic[T]):
     """One written form.
 
     Attributes:
-        parse: reads a text; raises ``ValueError`` for one that is not accepted.
-        accepts: what is accepted, as the end of the sentence "accepted is …".
+        parse: returns the value of a text; raises ``ValueError`` for a wrong text.
+        accepts: the accepted texts, as the end of the sentence "accepted is …".
         metavar: its name in ``--help``.
     """
 
@@ -65,10 +65,10 @@ class Kind(Generic[T]):
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as ``300ms``, ``1m30s``, ``1.5h`` or ``0``.
+    """Return the seconds of a Go duration such as ``300ms``, ``1m30s``, ``1.5h`` or ``0``.
 
-    Strict as time.ParseDuration: units are required except for 0, blanks are refused. Unlike
-    there a negative duration is refused too: no setting of this program has a use for one.
+    As in time.ParseDuration, units are required except for 0, and blanks are rejected. A negative
+    duration is rejected too, since no setting of this program has a use for one.
 
     Raises:
         ValueError: the text is not a duration.
@@ -88,7 +88,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as ``65536``, ``64Ki``, ``64KiB`` (1024 each) or ``64k`` (1000 each).
+    """Return the bytes of a size: ``65536``, ``64Ki`` or ``64KiB`` (1024), ``64k`` (1000).
 
     Raises:
         ValueError: the text is not a size.
@@ -101,10 +101,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """The words that Go's strconv.ParseBool takes, and no others.
+    """Return the value of a word of Go's strconv.ParseBool.
 
     Raises:
-        ValueError: the text is none of them.
+        ValueError: the text is another word.
     """
     if text not in _TRUE and text not in _FALSE:
         raise ValueError(f"not a boolean: {text!r}")
@@ -112,7 +112,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_address(text: str) -> str:
-    """An IP address as it was written; ``localhost`` becomes 127.0.0.1.
+    """Return an IP address unchanged, and 127.0.0.1 for ``localhost``.
 
     Raises:
         ValueError: the text is neither.
@@ -124,7 +124,7 @@ def parse_address(text: str) -> str:
 
 
 def count(minimum: int, maximum: int = 2**31 - 1, note: str = "") -> Kind[int]:
-    """Whole numbers from minimum to maximum; the default maximum is Go's int32, as in Knative."""
+    """Return the form of whole numbers; the default maximum is Go's int32, as in Knative."""
 
     def parse(text: str) -> int:
         number = _digits(text)
@@ -136,7 +136,7 @@ def count(minimum: int, maximum: int = 2**31 - 1, note: str = "") -> Kind[int]:
 
 
 def duration(*, zero: bool = False) -> Kind[float]:
-    """Go durations in seconds; zero only where it has a meaning."""
+    """Return the form of Go durations, in seconds; ``zero`` says whether 0 is accepted."""
 
     def parse(text: str) -> float:
         seconds = parse_duration(text)
@@ -149,7 +149,7 @@ def duration(*, zero: bool = False) -> Kind[float]:
 
 
 def choice(*words: str) -> Kind[str]:
-    """One word of a few."""
+    """Return the form of one word of several."""
 
     def parse(text: str) -> str:
         if text not in words:
@@ -160,7 +160,11 @@ def choice(*words: str) -> Kind[str]:
 
 
 def url(*schemes: str, empty: str = "") -> Kind[str]:
-    """An URL with one of the schemes and a host; ``empty`` tells what no text at all means."""
+    """Return the form of a URL with a host and one of the schemes.
+
+    Arguments:
+        empty: the meaning of an empty text; an empty text is an error without it.
+    """
 
     def parse(text: str) -> str:
         if text == "" and empty:
@@ -168,7 +172,7 @@ def url(*schemes: str, empty: str = "") -> Kind[str]:
         parts = urlsplit(text)
         unwritable = any(c.isspace() or not c.isprintable() for c in text)
         if parts.scheme not in schemes or not parts.hostname or parts.port == 0 or unwritable:
-            raise ValueError(f"not such an URL: {text!r}")
+            raise ValueError(f"not such a URL: {text!r}")
         return text
 
     kinds = " or ".join(f"{scheme}://HOST[:PORT]" for scheme in schemes)
@@ -176,7 +180,7 @@ def url(*schemes: str, empty: str = "") -> Kind[str]:
 
 
 def optional(kind: Kind[T], meaning: str) -> Kind[T | None]:
-    """The same, or nothing at all, which is None; ``meaning`` tells what that means."""
+    """Return a form that also accepts an empty text as None; ``meaning`` describes that."""
 
     def parse(text: str) -> T | None:
         return kind.parse(text) if text else None

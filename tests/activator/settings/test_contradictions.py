@@ -49,7 +49,7 @@ def test_the_largest_headers_must_fit_into_what_is_kept_of_all():
         ({"metrics_tls_client_ca_file": "a"}, "need TLS on the metrics port"),
         (
             {"metrics_tls_cert": "a", "metrics_tls_key": "b", "metrics_tls_client_auth": "require"},
-            "does not say by which certificates",
+            "is empty: give the certificate authorities",
         ),
         (
             {"metrics_tls_cert": "a", "metrics_tls_key": "b", "metrics_tls_client_ca_file": "c"},
