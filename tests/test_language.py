@@ -29,6 +29,7 @@ GLOSSARY: Final = "docs/glossary.md"
 #: "throttler/*.py" and so on, one by one, when the texts of a room are done.
 ROOMS: Final[tuple[str, ...]] = (
     "*.md",
+    "activator/admin/*.py",
     "activator/records/*.py",
     "activator/settings/*.py",
     "activator/telemetry/*.py",

@@ -1,1 +1,1 @@
-"""The admin side: health, metrics and what a running activator knows; read only."""
+"""The admin port: health, metrics, the read-only API and the dashboard."""

@@ -1,8 +1,8 @@
-"""What the admin API says of revisions and pods: the throttler's state in JSON's words.
+"""Convert the throttler's state of revisions and pods to the JSON values of the admin API.
 
-Pure: reads, changes nothing, knows neither HTTP nor a clock. The shape is that of views.py, and
-``activator status`` and ``activator explain`` read it. Values that came from outside stay plain
-strings: whoever shows them escapes them. Knative has no counterpart.
+Pure: it changes nothing, and knows neither HTTP nor a clock. views.py has the types;
+``activator status`` and ``activator explain`` read the values. Values from outside stay plain
+strings; the program that displays them escapes them. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from throttler.rule import verdict
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
 
-#: Of a revision that nobody has asked for since the start.
+#: For a revision without requests since the start.
 _NONE = Failures()
 
 
@@ -44,9 +44,9 @@ def revision_view(
     """Return one element of ``revisions``.
 
     Arguments:
-        now: seconds, on the clock of the throttler's times.
+        now: seconds, on the throttler's clock.
         autoscaler_lost: as for throttler.reason.waiting_reason.
-        failures: its requests that were not served.
+        failures: the failed requests of the revision.
     """
     revision, statistics = throttler.revision, throttler.statistics()
     service = statistics.service
@@ -95,9 +95,9 @@ def detail_view(
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
 ) -> RevisionDetailView:
-    """Return a revision as it is told of alone: in the list of all, wake-ups would be most of it.
+    """Return a revision with all fields; most of them are too long for the list of all revisions.
 
-    Why a request would wait is walked out of the pods, for one revision rather than for all.
+    The reason why a new request would wait takes a walk over the pods, so it is only here.
 
     Arguments:
         now, autoscaler_lost, failures: as for ``revision_view``.
@@ -176,14 +176,14 @@ def _kubernetes(pod: PodTracker) -> str:
 
 
 def _probe(pod: PodTracker) -> str:
-    """Return what is known of whether the pod answers; a failed connection is known, too."""
+    """Return the result of the last probe, or of the last connection for a request."""
     if pod.failures and not pod.complained:
         return "failed"
     return "unknown" if pod.last_probe_at is None else "passed"
 
 
 def _per_request(statistics: Statistics) -> float | None:
-    """Return how far apart requests leave the queue, seconds; None if that cannot be known."""
+    """Return the seconds between two requests that leave the queue; None if unknown."""
     if statistics.turnover is None or not statistics.in_flight:
         return None
     return statistics.turnover / statistics.in_flight
@@ -206,5 +206,5 @@ def _ago(when: float | None, now: float) -> float | None:
 
 
 def _whole(seconds: float) -> float:
-    """Return an integer where it is one: JSON's reader sees 300, as the manifest says."""
+    """Return an integer for whole seconds: JSON then has 300, as the manifest does."""
     return int(seconds) if seconds.is_integer() else seconds

@@ -1,8 +1,8 @@
-"""The admin side as Starlette applications: health, metrics, API. Read only.
+"""Serve health, metrics, API and dashboard as Starlette applications; all are read-only.
 
-The application's lifespan is the life of discovery, probing and throttler. Must not know how any
-of them works, nor where it listens. Knative's counterpart: the probe and metrics handlers of
-cmd/activator/main.go; the API has none.
+The application's lifespan runs discovery, probing and throttler. Must not know how these work, nor
+the port. Knative's counterpart: the probe and metrics handlers of cmd/activator/main.go. The API
+has none.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ JSON_TYPE = "application/json"
 
 
 class Runtime(Protocol):
-    """All parts of one activator.
+    """The parts of one activator.
 
     Attributes:
-        pod_name: what it is called.
-        started_at: when it started, on the driver's clock.
+        pod_name: name of its pod.
+        started_at: time of its start, seconds on the driver's clock.
         history: the last ten minutes.
     """
 
@@ -59,27 +59,27 @@ class Runtime(Protocol):
 
     @property
     def driver(self) -> Driver:
-        """The revisions and the clock."""
+        """Return the owner of the revisions and of the clock."""
 
     def source_status(self) -> SourceStatus | None:
-        """Return the state of the source of objects; None before it is made."""
+        """Return the state of the source of objects; None before it exists."""
 
     @property
     def link(self) -> Link | None:
-        """The link to the autoscaler; None where there is none."""
+        """Return the link to the autoscaler; None without one."""
 
     def ready(self) -> str:
-        """Return why we should not be sent traffic; empty if we should."""
+        """Return why the activator is not ready for traffic; empty if it is ready."""
 
     def metrics(self) -> bytes | Iterable[bytes]:
-        """Return the metrics in Prometheus' text format, whole or bit by bit."""
+        """Return the metrics in Prometheus' text format, whole or in pieces."""
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """Run discovery, probing and throttler for as long as it is entered."""
+        """Return a context that runs discovery, probing and throttler."""
 
 
 class _Handlers:
-    """The answers."""
+    """The handlers of all paths."""
 
     def __init__(self, runtime: Runtime, feed: EventFeed | None = None) -> None:
         self._runtime = runtime
@@ -87,7 +87,7 @@ class _Handlers:
         self._dashboard = assets.dashboard()
 
     async def index(self, request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):  # a browser, with scripts or without
+        if "text/html" in request.headers.get("accept", ""):  # a browser
             return assets.answer(request, self._dashboard["index.html"])
         text = index(self._runtime.pod_name, __version__)
         return PlainTextResponse(text, headers={"Vary": "Accept"})
@@ -152,7 +152,7 @@ class _Handlers:
         return event_stream.answer(request, self._feed, hello)
 
     def _wanted(self, query: QueryParams) -> list[RevisionThrottler]:
-        """Return a list, because revisions come and go while the answer is under way."""
+        """Return a list: revisions may come and go while the response is written."""
         throttlers = list(self._runtime.driver.throttler)
         if wanted := _named(query):
             throttlers = [one for one in throttlers if one.revision.id in wanted]
@@ -187,11 +187,12 @@ class _Handlers:
 
 
 def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
-    """Return the namespaces and names of ``?revision=NAMESPACE/NAME``; a plain tuple equals the
-    RevisionID that has its fields.
+    """Return the namespaces and names of ``?revision=NAMESPACE/NAME``.
+
+    A plain tuple equals the RevisionID with its fields.
 
     Raises:
-        HTTPException: one is written otherwise, and would be found nowhere.
+        HTTPException: a value has another form.
     """
     named = query.getlist("revision")
     if not all(map(event_stream.names_revision, named)):
@@ -201,19 +202,19 @@ def _named(query: QueryParams) -> frozenset[tuple[str, str]]:
 
 
 def _steps(wanted: str) -> int:
-    """Return ``?steps=``; no more are kept than ``STEPS``, so a longer number is no use."""
+    """Return ``?steps=``; the history has at most ``STEPS``."""
     if not re.fullmatch("[0-9]{1,9}", wanted) or int(wanted) == 0:
-        raise HTTPException(400, "How many steps is said as in ?steps=12.")
+        raise HTTPException(400, "steps must be a number from 1, as in ?steps=12.")
     return int(wanted)
 
 
 def _order(throttler: RevisionThrottler) -> str:
-    # One string compares several times as fast as a tuple of two; NUL is in no name.
+    # Strings compare several times as fast as tuples; no name has a NUL.
     return "\0".join(throttler.revision.id)
 
 
 def _stream(pieces: Iterable[bytes], media_type: str) -> Response:
-    """Return an answer of unknown length; to HEAD without pieces, so that none are made."""
+    """Return a response of unknown length; for HEAD pass no pieces."""
     return StreamingResponse(in_turns(pieces), media_type=media_type)
 
 
@@ -223,8 +224,9 @@ def create_app(
     """Return the application for the admin port; its lifespan runs ``runtime``.
 
     Arguments:
-        hosts: names that it answers to besides ``localhost`` and addresses, in lower case.
-        feed: the events; whoever ends the server closes it first. None for one of its own.
+        hosts: further host names that it accepts, in lower case. It always accepts
+            ``localhost`` and addresses.
+        feed: the events; the caller closes it before it stops the server. None for a new feed.
     """
     handlers = _Handlers(runtime, feed)
     routes = [
@@ -243,8 +245,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        # The first group loads anyio's backend, which takes 15 ms: now, not when starlette
-        # streams its first answer and traffic would wait for it.
+        # The first group loads anyio's backend, which takes 15 ms. Load it now, so that traffic
+        # does not wait when Starlette streams its first response.
         async with anyio.create_task_group():
             pass
         async with runtime.lifespan():
@@ -254,8 +256,10 @@ def create_app(
 
 
 def create_metrics_app(runtime: Runtime) -> Starlette:
-    """Return the application for the metrics port, which strangers may reach: no API, no
-    lifespan."""
+    """Return the application for the metrics port.
+
+    Other machines may reach this port, so it has no API. It has no lifespan either.
+    """
     handlers = _Handlers(runtime)
     return _application([Route("/healthz", handlers.healthz), Route("/metrics", handlers.metrics)])
 
@@ -269,6 +273,6 @@ def _application(
         middleware=[Middleware(SecurityHeaders), *middleware],
         exception_handlers=HANDLERS,
     )
-    # A path with a slash too many is wrong; a redirect would repeat the Host that a client sent.
+    # A redirect of a path with a further slash would repeat the client's Host field.
     app.router.redirect_slashes = False
     return app

@@ -1,7 +1,7 @@
 """Serve the dashboard's files from memory.
 
 The process reads the files once, at its start, from the package. It looks a path up among these
-files, so no path leads out of the folder, and no request waits for a disk. ``reasons.js`` is made
+files, so no path leads out of the folder. No request waits for a disk. ``reasons.js`` is made
 from the table of reasons.
 """
 
@@ -23,15 +23,15 @@ from starlette.responses import Response
 from activator.admin import reason_script
 from activator.admin.headers import DASHBOARD_HEADERS
 
-#: By the end of a name. Python's own table is that of the machine, which may say anything.
+#: By suffix. Python's own table depends on the machine.
 TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",  # RFC 9239; modules are not run as anything else
+    ".js": "text/javascript; charset=utf-8",  # RFC 9239; browsers run modules of no other type
     ".png": "image/png",
     ".svg": "image/svg+xml",
 }
-#: Of all others: licences.
+#: All other files: licences.
 TEXT: Final = "text/plain; charset=utf-8"
 
 #: The module that is made, not read.
@@ -44,9 +44,9 @@ class Asset(NamedTuple):
     """One file.
 
     Attributes:
-        media_type: what it is; tag: what changes with it, as ``ETag`` has it. A weak one, since it
-            is the same of both forms (RFC 9110 section 8.8.3.3).
-        plain, zipped: its bytes, as they are and in gzip's format.
+        media_type: value of Content-Type.
+        tag: value of ETag; weak, since both forms share it (RFC 9110 section 8.8.3.3).
+        plain, zipped: the bytes, without and with gzip.
     """
 
     media_type: str
@@ -57,7 +57,7 @@ class Asset(NamedTuple):
 
 @cache
 def dashboard() -> dict[str, Asset]:
-    """Return the dashboard's files by their path; takes some milliseconds."""
+    """Return the dashboard's files by path; takes some milliseconds."""
     folder = files("activator.admin") / "dashboard"
     made = {REASONS: reason_script.script().encode()}
     return {path: _asset(path, content) for path, content in (made | dict(_walk(folder))).items()}
@@ -78,16 +78,16 @@ def _asset(path: str, content: bytes) -> Asset:
 
 
 def answer(request: Request, asset: Asset) -> Response:
-    """Return a file, or that the client has it already (304).
+    """Return a file, or 304 if the client already has it.
 
-    A browser asks anew whenever it loads the page: after an upgrade it has no old file beside a new
-    one, and what has not changed costs it a head.
+    A browser requests each file again when it loads the page. So it never combines files of two
+    versions, and an unchanged file costs only a response head.
     """
     headers = {
         **DASHBOARD_HEADERS,
         "Cache-Control": "no-cache",
         "ETag": asset.tag,
-        "Vary": "Accept, Accept-Encoding",  # `/` is a text for those who take no HTML
+        "Vary": "Accept, Accept-Encoding",  # clients that accept no HTML get `/` as text
     }
     if _has(request.headers.get("if-none-match", ""), asset.tag):
         return Response(status_code=304, headers=headers)
@@ -99,7 +99,7 @@ def answer(request: Request, asset: Asset) -> Response:
 
 
 def _has(known: str, tag: str) -> bool:
-    """Whether ``If-None-Match`` names it; weak and strong are alike (RFC 9110 section 13.1.2)."""
+    """Return whether ``If-None-Match`` names a tag, weak or strong (RFC 9110 section 13.1.2)."""
     tags = [each.strip().removeprefix("W/") for each in known.split(",")]
     return tag.removeprefix("W/") in tags or "*" in tags
 

@@ -1,9 +1,9 @@
-"""The last events, and who reads them: a ring, and a place in it for each reader.
+"""Keep the last events in a ring, and a position in it for each reader.
 
-Taking an event is an append, whoever reads and however slowly: a reader has no queue of its own,
-only the number of the event that it reads next. One that falls behind the ring is told how many
-events it lost. Text is made when the first reader comes to an event. Knows no HTTP but the form
-of the text: server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+To record an event is one append, also with slow readers. A reader has no queue, only the number of
+its next event. A reader that falls behind the ring gets the number of events that it lost. The
+first reader of an event makes its text. The text has the form of server-sent events
+(https://html.spec.whatwg.org/multipage/server-sent-events.html); the module knows no other HTTP.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from activator.admin.streaming import encode
 from activator.records.events import EventKind, Events
 from throttler.model import RevisionID
 
-#: Events that are kept: for those who read slowly, and for those who come back.
+#: Events in the ring, for slow readers, and for readers that connect again.
 KEPT: Final = 1000
-#: Who may read at a time. Each costs a file, and a share of the loop while much happens.
+#: Concurrent readers. Each costs a file, and a share of the loop while many events occur.
 MOST_READERS: Final = 100
-#: Seconds for which events are kept when nobody reads any more: a reader whose connection broke
-#: comes back within this (browsers: after RETRY).
+#: Seconds for which the feed keeps events without readers. A reader whose connection broke
+#: connects again within this time (browsers: after RETRY).
 LINGER: Final = 60.0
-#: Milliseconds after which a client whose stream ended is to come back.
+#: Milliseconds after which a client connects again when its stream ended.
 RETRY: Final = 2000
-#: Bytes after which a piece is sent: what a reader that takes nothing holds in memory at most,
-#: besides the transport's own 64 KiB.
+#: Maximum bytes of a piece. A reader that reads nothing holds one piece in memory, besides the
+#: transport's 64 KiB.
 PIECE: Final = 32 << 10
 
 
 class TooManyReaders(Exception):
-    """``MOST_READERS`` read already."""
+    """There are ``MOST_READERS`` readers."""
 
 
-class _Told:
-    """One event, and its text once somebody has asked for it."""
+class _Event:
+    """One event, with its text once a reader has needed it."""
 
     __slots__ = ("_at", "_text", "_what", "kind", "revision")
 
@@ -59,12 +59,13 @@ class _Told:
 
 
 class EventFeed:
-    """All events since somebody began to read, as far as they are kept.
+    """The last events since a reader came.
 
     Arguments:
-        events: where they come from. It is listened to while somebody reads, and ``LINGER`` longer.
+        events: source of events. The feed listens to it while it has readers, and for ``LINGER``
+            after that.
         wall_clock: seconds since 1970, UTC.
-        kept, most_readers: bounds.
+        kept, most_readers: limits on events and readers.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class EventFeed:
     ) -> None:
         self._events = events
         self._wall_clock = wall_clock
-        self._ring: deque[_Told] = deque(maxlen=kept)
+        self._ring: deque[_Event] = deque(maxlen=kept)
         self._most_readers = most_readers
         self._last = 0
         self._session = ""
@@ -88,7 +89,7 @@ class EventFeed:
 
     @property
     def readers(self) -> int:
-        """How many read."""
+        """Return the number of readers."""
         return len(self._readers)
 
     # -- readers --------------------------------------------------------------------------------
@@ -100,15 +101,15 @@ class EventFeed:
         revisions: Collection[str] = (),
         kinds: Collection[EventKind] = (),
     ) -> EventReader:
-        """Return a new reader; the caller says ``leave`` for it. Call it in the event loop.
+        """Return a new reader; the caller must call ``leave``. Call it in the event loop.
 
         Arguments:
-            hello: data of the first event that it gets, which says who we are.
-            after: the id of the last event that the client knows; empty for a new client.
-            revisions, kinds: what it wants to hear of; empty for all.
+            hello: data of its first event, which identifies the activator.
+            after: id of the last event that the client has; empty for a new client.
+            revisions, kinds: filters; empty for all.
 
         Raises:
-            TooManyReaders: there are as many as may be.
+            TooManyReaders: the limit of readers is reached.
         """
         if len(self._readers) >= self._most_readers:
             raise TooManyReaders
@@ -123,13 +124,13 @@ class EventFeed:
         return reader
 
     def leave(self, reader: EventReader) -> None:
-        """Forget a reader."""
+        """Remove a reader."""
         self._readers.discard(reader)
         if not self._readers and self._session and self._end is None:
             self._end = asyncio.get_running_loop().call_later(LINGER, self._stop_listening)
 
     def close(self) -> None:
-        """End all streams, at once."""
+        """End all streams at once."""
         if self._end is not None:
             self._end.cancel()
         self._stop_listening()
@@ -141,8 +142,7 @@ class EventFeed:
             self._end.cancel()
             self._end = None
         if not self._session:
-            # An id of another activator, or of a time between which something was missed, must
-            # not pass for one of ours.
+            # The feed must not accept ids of another activator, or from before a gap in events.
             self._session = secrets.token_hex(4)
             self._events.listen(self._take)
 
@@ -154,7 +154,7 @@ class EventFeed:
             self._events.leave(self._take)
 
     def _number_of(self, event_id: str) -> int | None:
-        """Return which event of ours an id names; None if none."""
+        """Return the number of the event with this id; None if the feed has none."""
         session, _, number = event_id.partition("-")
         if session != self._session or not (number.isascii() and number.isdigit()):
             return None
@@ -164,16 +164,16 @@ class EventFeed:
     # -- events ---------------------------------------------------------------------------------
 
     def _take(self, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]) -> None:
-        """See events.Listener."""
+        """Record an event, see events.Listener."""
         self._last += 1
-        self._ring.append(_Told(kind, str(revision), what, self._wall_clock()))
+        self._ring.append(_Event(kind, str(revision), what, self._wall_clock()))
         if self._sleepers:
             self._wake_all()
 
     # -- waiting for them -----------------------------------------------------------------------
 
     async def news(self, seconds: float) -> None:
-        """Return when there is a new event, or the feed is closed, or after so many seconds."""
+        """Return on a new event, when the feed closes, or after this many seconds."""
         sleeper = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
         try:
@@ -186,7 +186,7 @@ class EventFeed:
                 self._sleepers.remove(sleeper)
 
     async def pause(self, seconds: float) -> None:
-        """Return after so many seconds, or when the feed is closed."""
+        """Return after this many seconds, or when the feed closes."""
         try:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
@@ -194,14 +194,14 @@ class EventFeed:
             pass
 
     async def turn(self) -> None:
-        """Return when it is this reader's turn: one a turn of the loop, so that requests pass."""
+        """Return at this reader's turn. Each turn of the loop has one, so that requests pass."""
         sleeper = asyncio.get_running_loop().create_future()
         self._wake((sleeper,))
         await sleeper
 
     @property
     def closed(self) -> bool:
-        """Whether all streams are to end."""
+        """Return whether all streams must end."""
         return self._closed.is_set()
 
     def _wake_all(self) -> None:
@@ -216,7 +216,7 @@ class EventFeed:
 
     def _wake_next(self) -> None:
         sleeper = self._waking.popleft()
-        if not sleeper.done():  # its client has left
+        if not sleeper.done():  # its client is gone
             sleeper.set_result(None)
         if self._waking:
             asyncio.get_running_loop().call_soon(self._wake_next)
@@ -225,25 +225,25 @@ class EventFeed:
 
     @property
     def oldest(self) -> int:
-        """The number of the first event that is kept."""
+        """Return the number of the first event in the ring."""
         return self._last - len(self._ring) + 1
 
     @property
     def last(self) -> int:
-        """The number of the last event."""
+        """Return the number of the last event."""
         return self._last
 
-    def since(self, number: int) -> islice[_Told]:
-        """Return the kept events from that number on."""
+    def since(self, number: int) -> islice[_Event]:
+        """Return the events in the ring from this number on."""
         return islice(self._ring, number - self.oldest, None)
 
     def id_of(self, number: int) -> str:
-        """Return what clients know an event by."""
+        """Return the id of an event, for clients."""
         return f"{self._session}-{number}"
 
 
 class EventReader:
-    """One reader's place in the feed; see ``EventFeed.join``."""
+    """The position of one reader in the feed; see ``EventFeed.join``."""
 
     __slots__ = ("_feed", "_first", "_kinds", "_next", "_revisions")
 
@@ -263,11 +263,11 @@ class EventReader:
 
     @property
     def behind(self) -> bool:
-        """Whether there is an event that it has not looked at."""
+        """Return whether the feed has an event that it has not processed."""
         return self._next <= self._feed.last
 
     def piece(self) -> bytes:
-        """Return what it has not read yet, as far as it fits into one piece; often nothing."""
+        """Return its next events, as many as fit into one piece; often none."""
         feed, parts = self._feed, [self._first]
         self._first = b""
         if self._next < feed.oldest:
@@ -275,27 +275,27 @@ class EventReader:
             self._next = feed.oldest
             parts.append(_text("lost", feed.id_of(self._next - 1), {"events": lost}))
         size = 0
-        for told in feed.since(self._next):
-            if self._wants(told):
-                parts.append(text := told.text(feed.id_of(self._next)))
+        for event in feed.since(self._next):
+            if self._wants(event):
+                parts.append(text := event.text(feed.id_of(self._next)))
                 size += len(text)
             self._next += 1
             if size >= PIECE:
                 break
         return b"".join(parts)
 
-    def _wants(self, told: _Told) -> bool:
-        if self._kinds and told.kind not in self._kinds:
+    def _wants(self, event: _Event) -> bool:
+        if self._kinds and event.kind not in self._kinds:
             return False
-        return not self._revisions or told.revision in self._revisions
+        return not self._revisions or event.revision in self._revisions
 
 
 def _text(kind: str, event_id: str, data: Mapping[str, Any]) -> bytes:
-    # JSON has no line end outside of strings, and escapes those inside.
+    # Encoded JSON has no line ends: strings escape theirs.
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), encode(data))
 
 
 def _iso(seconds: float) -> str:
-    """Return a time as RFC 3339 has it, in UTC, to the millisecond."""
+    """Return a time in RFC 3339, UTC, with milliseconds."""
     moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return moment.replace("+00:00", "Z")

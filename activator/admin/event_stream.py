@@ -1,7 +1,7 @@
-"""``GET /api/v1/events``: the feed as an answer that does not end.
+"""Serve ``GET /api/v1/events``: the feed of events as a response without end.
 
-Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html): ``curl -N``
-reads it, and ``EventSource`` in a browser. Must not know what happens, nor who tells it.
+It has server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), for
+``curl -N``, and for ``EventSource`` in a browser. Must not know the events nor their sources.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from activator.records.events import EventKind
 
 MEDIA_TYPE: Final = "text/event-stream"
 
-#: Seconds of silence after which a comment says that the stream lives (the standard's advice).
+#: Seconds of silence after which a comment keeps the stream alive (advice of the standard).
 KEEP_ALIVE: Final = 15.0
-#: Seconds between two pieces for one reader: 100 of them make 1,000 pieces a second at most.
+#: Seconds between two pieces for one reader: 100 readers take at most 1,000 pieces a second.
 PACE: Final = 0.1
 
 _KINDS: Final = {kind.value: kind for kind in EventKind}
 _MOST_FILTERS: Final = 100
 
 
-#: What is said where a revision is named otherwise.
-NAMED_AS: Final = "A revision is named as in ?revision=NAMESPACE/NAME."
+#: Error for a revision in another form.
+NAMED_AS: Final = "Name a revision as in ?revision=NAMESPACE/NAME."
 
 
 def names_revision(text: str) -> bool:
-    """Return whether this is NAMESPACE/NAME."""
+    """Return whether a text has the form NAMESPACE/NAME."""
     namespace, _, name = text.partition("/")
     return bool(namespace and name and "/" not in name)
 
 
 def answer(request: Request, feed: EventFeed, hello: Mapping[str, Any]) -> Response:
-    """Return the stream of what happens from now on, or why there is none.
+    """Return the stream of events from now on, or an error response.
 
     Arguments:
-        hello: what the first event says of us.
+        hello: data of the first event, which identifies the activator.
     """
     query = request.query_params
     revisions, kinds = query.getlist("revision"), query.getlist("kind")
@@ -55,23 +55,23 @@ def answer(request: Request, feed: EventFeed, hello: Mapping[str, Any]) -> Respo
     try:
         reader = feed.join(hello, after, revisions, [_KINDS[kind] for kind in kinds])
     except TooManyReaders:
-        detail = "As many streams of events are read as may be; close one, or ask another time."
+        detail = "The limit of event streams is reached. Close one, or try again later."
         return problem(503, detail, {"Retry-After": "10"})
     return EventStream(feed, reader)
 
 
 def _wrong(revisions: list[str], kinds: list[str]) -> str:
     if len(revisions) + len(kinds) > _MOST_FILTERS:
-        return f"There are more than {_MOST_FILTERS} filters."
+        return f"Use at most {_MOST_FILTERS} filters."
     if not all(map(names_revision, revisions)):
         return NAMED_AS
     if any(kind not in _KINDS for kind in kinds):
-        return f"A kind is one of {', '.join(_KINDS)}."
+        return f"kind must be one of {', '.join(_KINDS)}."
     return ""
 
 
 class EventStream(StreamingResponse):
-    """The answer to one reader; whichever way it ends, the reader has left then."""
+    """The response to one reader; its end removes the reader from the feed."""
 
     def __init__(self, feed: EventFeed, reader: EventReader) -> None:
         super().__init__(_pieces(feed, reader), media_type=MEDIA_TYPE)
@@ -87,7 +87,7 @@ class EventStream(StreamingResponse):
 
 
 async def _pieces(feed: EventFeed, reader: EventReader) -> AsyncIterator[bytes]:
-    """Yield what there is to read; whoever sends waits for a client that does not take it."""
+    """Yield the pieces of one reader; the sender waits while the client does not read."""
     now = asyncio.get_running_loop().time
     silent_until = 0.0
     while not feed.closed:

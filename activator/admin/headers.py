@@ -1,6 +1,6 @@
-"""Response headers that keep what the admin side says away from other pages in a browser.
+"""Add response headers that keep the admin port's data from other pages in a browser.
 
-The admin side has no password, so a browser on the same machine is the way in for strangers.
+The admin port has no password. Foreign pages could reach it by a browser on the same machine.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: On every answer that does not say otherwise itself.
+#: Headers of each response, unless it sets them itself.
 SECURITY_HEADERS = {
-    # Nothing may be loaded, framed or submitted: what is here is data.
+    # A page may load, frame or submit nothing: the responses are data.
     "Content-Security-Policy": (
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
@@ -18,14 +18,14 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # Every answer is about this moment.
+    # Each response is about this moment.
     "Cache-Control": "no-store",
 }
 
-#: What the dashboard's files say instead.
+#: Headers of the dashboard's files.
 DASHBOARD_HEADERS = {
-    # Scripts, styles and data come from this port and from nowhere else, and nothing that stands in
-    # the page itself is run: markup that got into it would do nothing. `data:` is for the icon.
+    # Scripts, styles and data come only from this port. The browser runs no script or style in
+    # the page itself, so injected markup has no effect. `data:` is for the icon.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -36,7 +36,7 @@ DASHBOARD_HEADERS = {
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds them to every answer, where it has none of that name."""
+    """ASGI middleware that adds each header to a response that lacks it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

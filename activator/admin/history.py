@@ -1,9 +1,9 @@
-"""What the last ten minutes were like: how many waited and ran, and how requests ended.
+"""Keep the last ten minutes: peaks of queued and in-flight requests, and outcomes of requests.
 
-Costs a request nothing of its own. The stat reporter names each second the revisions that had
-requests, and only those are looked at, once a step: the throttler has kept the peaks since then,
-and the counters say what has ended. So a queue of a millisecond is seen, and nothing is kept of
-revisions that nobody asks for. Knative has no counterpart.
+It costs a request nothing. Each second, the stat reporter passes on the revisions that had
+requests. Once a step, the history reads the peaks and the counters of these revisions. The
+throttler keeps the peaks of a step, so even a queue of a millisecond shows. Revisions without
+requests take no memory. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from activator.records.counters import OUTCOMES
 from activator.records.entries import Entry
 from throttler.model import RevisionID
 
-#: Seconds of a step; a burst that a wake-up held is one of them, and an answer of all is short.
+#: Seconds of a step. A burst during a cold start fits into one step, and a response is short.
 STEP: Final = 5.0
-#: Steps that are kept: ten minutes. Each value takes 4 bytes, so 10,000 revisions that all had
-#: requests in that time take 20 MB, and 50 MB if all of them met with every outcome there is.
+#: Steps of the history: ten minutes. A value takes 4 bytes. 10,000 revisions that all had requests
+#: take 20 MB, and 50 MB if each had every outcome.
 STEPS: Final = 120
 
-#: Revisions that are looked at in one go: takes half a millisecond.
+#: Revisions that are read at once; this takes half a millisecond.
 BLOCK: Final = 50
 
 _NAMES: Final = ("queued", "inFlight", *OUTCOMES)
@@ -42,11 +42,11 @@ class Stat(Protocol):
 
     @property
     def revision_id(self) -> RevisionID:
-        """Which."""
+        """Return its id."""
 
 
 class Window(NamedTuple):
-    """The steps that an answer tells of, from ``first`` up to and without ``end``."""
+    """The steps of a response, from ``first`` up to and without ``end``."""
 
     first: int
     end: int
@@ -56,7 +56,7 @@ class Series:
     """A ring for each value of ``_NAMES`` that was ever above 0.
 
     Arguments:
-        last: the step before the first that it may be given.
+        last: the step before the first one that it can get.
     """
 
     __slots__ = ("_rings", "last")
@@ -66,7 +66,7 @@ class Series:
         self.last = last
 
     def put(self, step: int, values: Iterable[int]) -> None:
-        """Take the values of a step, in the order of ``_NAMES``; of steps left out all were 0."""
+        """Record the values of a step, in the order of ``_NAMES``; skipped steps had only zeros."""
         for missed in range(max(self.last, step - STEPS) + 1, step + 1):
             for ring in self._rings.values():
                 ring[missed % STEPS] = 0
@@ -78,11 +78,11 @@ class Series:
                 known[step % STEPS] = value
 
     def within(self, window: Window) -> bool:
-        """Whether anything happened then."""
+        """Return whether a value of these steps is above 0."""
         return bool(self._rings) and self.last >= window.first
 
     def view(self, window: Window) -> PastView:
-        """Return it in JSON's words, see views.py."""
+        """Return the JSON values, see views.py."""
         outcomes = {name: self._values(name, window) for name in OUTCOMES if name in self._rings}
         return {
             "queued": self._values("queued", window),
@@ -99,12 +99,12 @@ class Series:
         if (empty := end - 1 - self.last) > 0:
             values[-empty:] = [0] * empty
         elif (lost := self.last - STEPS + 1 - first) > 0:
-            values[:lost] = [0] * lost  # a step has ended while the answer is made
+            values[:lost] = [0] * lost  # a step ended while the response is made
         return values
 
 
 class _Watched:
-    """A revision, its series, and how many of its requests had ended when it was last looked at."""
+    """A revision, its series, and its outcomes at the last reading."""
 
     __slots__ = ("_ended", "entry", "series")
 
@@ -113,27 +113,26 @@ class _Watched:
         self.series = Series(last)
         self._ended: Sequence[int] = (*entry.counters.outcomes.values(),)
 
-    def news(self) -> list[int]:
-        """Return what to put for the time since the last look."""
+    def values(self) -> list[int]:
+        """Return the values since the last reading."""
         ended = (*self.entry.counters.outcomes.values(),)
         news = [*self.entry.throttler.take_peaks(), *map(sub, ended, self._ended)]
         self._ended = ended
         return news
 
-    def news_of_both(self, entry: Entry) -> list[int]:
-        """The same where the revision was deleted and made anew: as if it were one."""
-        old = self.news()
+    def values_of_both(self, entry: Entry) -> list[int]:
+        """Return the same for a revision that was deleted and created again, as one revision."""
+        old = self.values()
         self.entry, self._ended = entry, _ZERO[_PEAKS:]
-        new = self.news()
+        new = self.values()
         return [*map(max, old[:_PEAKS], new[:_PEAKS]), *map(add, old[_PEAKS:], new[_PEAKS:])]
 
 
 class History:
-    """A sink of the stat reporter: it is told first when a revision's first request comes, and
-    then each second while there are any.
+    """A sink of the stat reporter, called on a revision's first request and each second after it.
 
     Arguments:
-        known: gives what belongs to a revision, see Driver.known.
+        known: returns the entry of a revision, see Driver.known.
         clock: seconds, monotonic; wall_clock: seconds since 1970, UTC.
     """
 
@@ -146,20 +145,20 @@ class History:
         self._known = known
         self._clock = clock
         self._wall_clock = wall_clock
-        # Steps begin at seconds that can be divided by 5, so those of two activators are the same.
+        # Steps begin at multiples of 5 s, so two activators have the same steps.
         self._origin = clock() - wall_clock() % STEP
         self._step = 0
         self._busy: set[RevisionID] = set()
-        # Whose requests are the longest ago is first.
+        # The revision whose last request is the oldest comes first.
         self._watched: dict[RevisionID, _Watched] = {}
         self._sums = Series(-1)
-        # Of the step before, while it is being closed: who is still to be looked at.
+        # Revisions of the last step that the history has yet to read.
         self._left: list[RevisionID] = []
         self._closing = 0
         self._sum = _ZERO
 
     def __call__(self, stats: Iterable[Stat]) -> None:
-        """Take which revisions have requests, or had some since the last report."""
+        """Record the revisions that had requests since the last report."""
         self._go_on()
         for stat in stats:
             if (revision := stat.revision_id) not in self._busy:
@@ -172,18 +171,18 @@ class History:
             self._watched[revision] = _Watched(entry, self._step - 1)
 
     def _go_on(self) -> None:
-        """Close the step if its time is over. Later ones in which nobody called were empty."""
+        """Close the step if its time is over. Later steps without a call were empty."""
         step = int((self._clock() - self._origin) // STEP)
         if step != self._step:
-            while self._left:  # the loop stood still for a whole step
+            while self._left:  # the event loop was blocked for a whole step
                 self._close()
             self._left, self._busy = list(self._busy), set()
             self._closing, self._step = self._step, step
             self._close()
-        self._forget_the_idle()
+        self._remove_idle()
 
     def _close(self) -> None:
-        """Look at some of those that had requests; at the others when what is due has passed."""
+        """Read a block of the revisions that had requests; read the others in later turns."""
         sums = self._sum
         for revision in self._left[-BLOCK:]:
             if (watched := self._watched.get(revision)) is not None:
@@ -198,16 +197,18 @@ class History:
 
     def _look(self, revision: RevisionID, watched: _Watched) -> list[int]:
         entry = self._known(revision)
-        if entry is None or entry is watched.entry:  # None: deleted, and its last requests run
-            news = watched.news()
+        if (
+            entry is None or entry is watched.entry
+        ):  # None: deleted; its last requests are in flight
+            news = watched.values()
         else:
-            news = watched.news_of_both(entry)
+            news = watched.values_of_both(entry)
         if any(news):
             watched.series.put(self._closing, news)
-            self._watched[revision] = self._watched.pop(revision)  # to the end
+            self._watched[revision] = self._watched.pop(revision)  # move it to the end
         return news
 
-    def _forget_the_idle(self) -> None:
+    def _remove_idle(self) -> None:
         first = self._window().end - STEPS
         for revision, watched in list(islice(self._watched.items(), BLOCK)):
             if watched.series.last >= first:
@@ -221,7 +222,7 @@ class History:
     # -- for readers ----------------------------------------------------------------------------
 
     def now(self, steps: int = STEPS) -> Window:
-        """Return the last steps that are over, as many as are kept and at most ``steps``."""
+        """Return the last complete steps, at most ``steps``."""
         self._go_on()
         first, end = self._window()
         return Window(max(first, end - steps), end)
@@ -233,7 +234,7 @@ class History:
     def revisions(
         self, window: Window, wanted: Collection[tuple[str, str]] = ()
     ) -> Iterator[RevisionPastView | None]:
-        """Yield the revisions that had requests then, sorted; at each None the caller may pause.
+        """Yield the revisions with requests in these steps, sorted; at None, the caller may pause.
 
         Arguments:
             wanted: namespaces and names, each once; empty for all.
@@ -242,13 +243,13 @@ class History:
         for name in in_order(named if wanted else list(self._watched), "\0".join):
             watched = None if name is None else self._watched.get(name)
             if name is None or watched is None or not watched.series.within(window):
-                yield None  # or it was forgotten meanwhile
+                yield None  # or the history has removed it
                 continue
             past = watched.series.view(window)
             yield {"namespace": name.namespace, "name": name.name, **past}
 
     def end(self, window: Window) -> str:
-        """Return when the last of the steps ended, as RFC 3339 has it, in UTC."""
+        """Return the end of the last step, in RFC 3339, UTC."""
         ago = self._clock() - (self._origin + window.end * STEP)
         moment = datetime.fromtimestamp(self._wall_clock() - ago, UTC)
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

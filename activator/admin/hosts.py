@@ -1,8 +1,8 @@
-"""Keeps out web pages whose host name was made to lead to this machine (DNS rebinding).
+"""Refuse requests from web pages whose host name resolves to this machine (DNS rebinding).
 
-For a browser such a page and the admin side are one place, so it may read all that is said here,
-and there is no password. Its requests carry the page's own host name: one that is not ours is
-refused. Addresses cannot be made to lead elsewhere, so all of them are taken.
+For a browser, such a page and the admin port have the same origin. So the page could read all
+responses, since the port has no password. Its requests have its own host name, which the admin
+port refuses. An address cannot resolve to another machine, so all addresses are accepted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from activator.admin.problems import problem
 _HOST = re.compile(r"(?:\[(?P<address>[^\]]*)\]|(?P<name>[^:]*))(?::[0-9]*)?")
 
 
-def is_ours(host: str, names: Collection[str]) -> bool:
-    """Whether a Host field is an address, this machine's name for itself, or one of ``names``.
+def is_accepted(host: str, names: Collection[str]) -> bool:
+    """Return whether a Host field is an address, ``localhost``, or one of ``names``.
 
     Arguments:
-        host: the field's value, with or without a port.
+        host: value of the field, with or without a port.
         names: further host names, in lower case.
     """
     found = _HOST.fullmatch(host)
@@ -40,7 +40,7 @@ def is_ours(host: str, names: Collection[str]) -> bool:
 
 
 class OwnHosts:
-    """ASGI middleware that answers 421 where somebody else's host is asked for."""
+    """ASGI middleware that responds 421 to a foreign host name."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app
@@ -48,13 +48,13 @@ class OwnHosts:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
-        # HTTP/1.0 need not say a host; browsers always do.
+        # HTTP/1.0 does not require a Host field; browsers always send one.
         host = Headers(scope=scope).get("host") if scope["type"] == "http" else None
-        if host is None or is_ours(host, self._names):
+        if host is None or is_accepted(host, self._names):
             await self._app(scope, receive, send)
             return
         detail = (
-            "The admin side is not known by this host name; ask localhost or its address, or name "
-            "it in ACTIVATOR_ADMIN_HOSTS."
+            "The admin port does not accept this host name. Use localhost or an address, or add "
+            "the name to ACTIVATOR_ADMIN_HOSTS."
         )
         await problem(421, detail)(scope, receive, send)

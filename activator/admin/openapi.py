@@ -1,7 +1,7 @@
-"""The OpenAPI document: what the admin port may be asked, and what it answers.
+"""Make the OpenAPI document of the admin port: its paths, parameters and responses.
 
-The shapes follow from views.py, so that they cannot differ from what is sent. Must not know how
-the answers are made. https://spec.openapis.org/oas/v3.1.0
+The schemas follow from views.py, so they cannot differ from the responses. Must not know how the
+responses are made. https://spec.openapis.org/oas/v3.1.0
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _REF: Final = "#/components/schemas/{name}"
 
 @cache  # takes some milliseconds, in which traffic would wait
 def document(version: str) -> dict[str, Any]:
-    """Return the document as JSON's values.
+    """Return the document as JSON values.
 
     Arguments:
-        version: of the activator.
+        version: version of the activator.
     """
     types = (
         *(views.RevisionsView, views.RevisionDetailView, views.HistoryView),
@@ -33,10 +33,10 @@ def document(version: str) -> dict[str, Any]:
     return {
         "openapi": OPENAPI,
         "info": {
-            "title": "activator's admin side",
+            "title": "activator's admin port",
             "version": version,
-            "description": "Read only. Within /api/v1 fields are added, and words to closed sets; "
-            "clients ignore what they do not know.",
+            "description": "Read-only. Later versions may add fields within /api/v1, and words to "
+            "closed sets. Clients must ignore unknown fields and words.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": {path: {"get": _operation(*rest)} for path, *rest in _PATHS},
@@ -65,26 +65,25 @@ def _parameter(place: str, name: str, meaning: str) -> dict[str, Any]:
     }
 
 
-#: Path, what it is called, what it tells, its answers by status (media types, what it means), and
-#: its parameters.
+#: Path, name, content, responses by status (media types, meaning), and parameters.
 _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("/healthz", "health", "Whether the process is alive."),
-        {200: (_TEXT, "It is.")},
+        {200: (_TEXT, "The process is alive.")},
     ),
     (
-        *("/readyz", "readiness", "Whether it should be sent traffic."),
-        {200: (_TEXT, "It should."), 503: (_TEXT, "It should not; the text says why.")},
+        *("/readyz", "readiness", "Whether the activator accepts traffic."),
+        {200: (_TEXT, "It does."), 503: (_TEXT, "It does not; the text has the reason.")},
     ),
     (
         *("/metrics", "metrics", "Metrics in the text format of Prometheus."),
-        {200: (_TEXT, "All of them.")},
+        {200: (_TEXT, "All metrics.")},
     ),
     (
-        *("/api/v1/revisions", "revisions", "Every revision, with its pods and its queue."),
+        *("/api/v1/revisions", "revisions", "All revisions, with their pods and queues."),
         {
-            200: (_json("RevisionsView"), "All, or those of one namespace."),
-            400: (_PROBLEM, "A revision is named in another way than NAMESPACE/NAME."),
+            200: (_json("RevisionsView"), "All revisions, or the revisions of the filters."),
+            400: (_PROBLEM, "A filter is not of the form NAMESPACE/NAME."),
         },
         _parameter("query", "namespace", "Only the revisions of this namespace."),
         _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),
@@ -92,34 +91,38 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("/api/v1/revisions/{namespace}/{name}", "revision", "One revision."),
         {
-            200: (_json("RevisionDetailView"), "The revision as in the list, and more."),
-            404: (_PROBLEM, "It is not known."),
+            200: (_json("RevisionDetailView"), "The revision as in the list, with more fields."),
+            404: (_PROBLEM, "The revision is unknown."),
         },
-        _parameter("path", "namespace", "Of the Revision."),
-        _parameter("path", "name", "Of the Revision."),
+        _parameter("path", "namespace", "Namespace of the Revision."),
+        _parameter("path", "name", "Name of the Revision."),
     ),
     (
-        *("/api/v1/history", "history", "The last ten minutes of all that had requests."),
+        *("/api/v1/history", "history", "The last ten minutes of the revisions that had requests."),
         {
             200: (_json("HistoryView"), "In steps of five seconds."),
-            400: (_PROBLEM, "How many steps is no number, or a revision is named otherwise."),
+            400: (_PROBLEM, "The number of steps, or a filter, is invalid."),
         },
-        _parameter("query", "steps", "Only the last so many steps."),
+        _parameter("query", "steps", "Only this many last steps."),
         _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),
     ),
     (
-        *("/api/v1/events", "events", "What happens, as it happens; it does not end."),
+        *("/api/v1/events", "events", "Events as they occur; the response does not end."),
         {
             200: (_EVENTS, "Server-sent events."),
-            400: (_PROBLEM, "A filter is none."),
-            503: (_PROBLEM, "As many streams are open as may be."),
+            400: (_PROBLEM, "A filter is invalid."),
+            503: (_PROBLEM, "The limit of open streams is reached."),
         },
         _parameter("query", "revision", "Only this revision, NAMESPACE/NAME; may be repeated."),
         _parameter("query", "kind", "Only events of this kind; may be repeated."),
-        _parameter("header", "Last-Event-ID", "The last event that the client has had."),
+        _parameter("header", "Last-Event-ID", "Id of the last event that the client has."),
     ),
     (
-        *("/api/v1/activator", "activator", "Who answers, and what it knows."),
+        *(
+            "/api/v1/activator",
+            "activator",
+            "The activator that responds, and the age of its state.",
+        ),
         {200: (_json("ActivatorView"), "As in the list of revisions.")},
     ),
     (
@@ -130,11 +133,11 @@ _PATHS: Final[tuple[tuple[Any, ...], ...]] = (
 
 
 def _operation(
-    name: str, summary: str, answers: dict[int, tuple[Any, str]], *parameters: dict[str, Any]
+    name: str, summary: str, responses: dict[int, tuple[Any, str]], *parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    answers = {
-        **answers,
-        421: (_PROBLEM, "Asked by a host name that is not known; use an address."),
+    responses = {
+        **responses,
+        421: (_PROBLEM, "The host name is unknown; use an address."),
     }
     return {
         "operationId": name,
@@ -142,6 +145,6 @@ def _operation(
         "parameters": list(parameters),
         "responses": {
             str(status): {"description": meaning, "content": content}
-            for status, (content, meaning) in sorted(answers.items())
+            for status, (content, meaning) in sorted(responses.items())
         },
     }

@@ -1,19 +1,19 @@
-"""What ``/`` says to those who are no browsers: what there is to read, as text."""
+"""Make the text of ``/`` for clients other than browsers: a list of the paths."""
 
 from __future__ import annotations
 
-#: What is listed: the path, and what it tells.
+#: Each path, and the content of its response.
 ENDPOINTS = (
     ("/", "the dashboard, for browsers"),
     ("/healthz", "whether the process is alive"),
-    ("/readyz", "whether it should be sent traffic"),
+    ("/readyz", "whether the activator accepts traffic"),
     ("/metrics", "metrics for Prometheus"),
-    ("/api/v1/revisions", "every revision, with its pods and its queue, as JSON"),
+    ("/api/v1/revisions", "all revisions, with their pods and queues, as JSON"),
     ("/api/v1/revisions/{namespace}/{name}", "one revision"),
-    ("/api/v1/history", "the last ten minutes of all revisions that had requests"),
-    ("/api/v1/activator", "this activator: whether it is ready, and what it knows"),
-    ("/api/v1/events", "what happens to them, as it happens (server-sent events)"),
-    ("/api/v1/openapi.json", "all of this as an OpenAPI document"),
+    ("/api/v1/history", "the last ten minutes of the revisions that had requests"),
+    ("/api/v1/activator", "this activator: whether it is ready, and the age of its state"),
+    ("/api/v1/events", "events of revisions as they occur (server-sent events)"),
+    ("/api/v1/openapi.json", "this API as an OpenAPI document"),
 )
 
 _WIDTH = max(len(path) for path, _ in ENDPOINTS)

@@ -1,6 +1,6 @@
-"""Errors of the admin side as problem details (RFC 9457); says nothing of what is inside.
+"""Make error responses of the admin port as problem details (RFC 9457).
 
-Must not know which routes there are.
+They contain no internals of the process. Must not know the routes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MEDIA_TYPE = "application/problem+json"
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error's answer.
+    """Return an error response.
 
     Arguments:
-        detail: what was wrong and what to do, for people.
+        detail: the error and the next step, for people.
     """
     content = {
         "type": "about:blank",  # RFC 9457 section 4.2.1: the status says it all
@@ -35,28 +35,28 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 
 
 def on_http_exception(request: Request, error: Exception) -> Response:
-    """Answer what starlette's routing refuses."""
+    """Return the response to a request that Starlette's routing refuses."""
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        detail = f"There is nothing at {_path(request)} on this port."
+        detail = f"This port has nothing at {_path(request)}."
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{_path(request)} is only to be read; use GET or HEAD."
+        detail = f"{_path(request)} is read-only; use GET or HEAD."
     else:
         detail = error.detail
     return problem(error.status_code, detail, error.headers)
 
 
 def on_revision_not_found(request: Request, error: Exception) -> Response:
-    """Answer a question about a revision that does not exist."""
+    """Return the response for an unknown revision."""
     wanted = request.path_params
     name = _printable(f"{wanted['namespace']}/{wanted['name']}")
-    detail = f"No revision {name} is known; GET /api/v1/revisions lists those that are."
+    detail = f"No revision {name} is known; GET /api/v1/revisions lists the known ones."
     return problem(HTTPStatus.NOT_FOUND, detail)
 
 
 def on_error(request: Request, error: Exception) -> Response:
-    """Answer after a bug of ours; the server logs it."""
-    detail = f"{_path(request)} failed inside the activator; its log says how."
+    """Return the response after a bug in the activator; the server logs it."""
+    detail = f"{_path(request)} failed inside the activator; its log has the error."
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 
@@ -72,5 +72,5 @@ def _path(request: Request) -> str:
 
 
 def _printable(text: str) -> str:
-    """Half a surrogate pair, which a path may hold, is no UTF-8."""
+    """Return a text without lone surrogates, which a path may have and UTF-8 has not."""
     return text.encode("utf-8", "replace").decode()

@@ -1,8 +1,8 @@
-"""The profiling port as a Starlette application: Go's paths, with what Python can tell.
+"""Serve the profiling port as a Starlette application: Go's paths, with profiles of Python.
 
-It is closed to everybody unless ``runtime-profiling`` is ``enabled``, which is asked with each
-request. Must not know where it listens. Knative's counterparts: observability/runtime/pprof.go of
-knative.dev/pkg, and Go's net/http/pprof.
+It responds 404 unless ``runtime-profiling`` is ``enabled``; each request reads that setting. Must
+not know the port. Knative's counterparts: observability/runtime/pprof.go of knative.dev/pkg, and
+Go's net/http/pprof.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ PREFIX: Final = "/debug/pprof/"
 _DEFAULT_SECONDS: Final = 30.0
 _MEMORY_SECONDS: Final = 5.0
 _LONGEST: Final = 300.0
-#: Seconds between two looks whether somebody still waits for a profile, and may have it.
+#: Seconds between two checks that the client still waits, and that profiling is still enabled.
 _LOOK: Final = 0.25
 
 _INDEX: Final = """{prefix}
 
 cmdline               the process's arguments
-profile?seconds=30    where threads are, 100 times a second; collapsed stacks for flamegraph.pl,
-                      speedscope and the like
-goroutine             what each thread and each task is doing
-heap?seconds=5        which lines allocated, in these seconds, what is still there at their end;
-                      the process is slower meanwhile. Then: how many objects of which type
+profile?seconds=30    samples of all threads, 100 a second: collapsed stacks for flamegraph.pl
+                      or speedscope
+goroutine             the stack of each thread and each task
+heap?seconds=5        lines whose allocations of these seconds are in use at their end; the process
+                      is slower meanwhile. Then the number of objects of each type
 """
 
 
 class _Profiling:
-    """The answers. One profile is made at a time, since each slows the process down."""
+    """The handlers. They make one profile at a time, since each slows the process down."""
 
     def __init__(self, enabled: Callable[[], bool]) -> None:
         self._enabled = enabled
@@ -69,9 +69,9 @@ class _Profiling:
         default = _DEFAULT_SECONDS if name == "profile" else _MEMORY_SECONDS
         seconds = _seconds(request.query_params.get("seconds", ""), default)
         if seconds is None:
-            return PlainTextResponse(f"seconds is a number up to {_LONGEST:g}\n", 400)
+            return PlainTextResponse(f"seconds must be a number up to {_LONGEST:g}\n", 400)
         if self._busy:
-            return PlainTextResponse("another profile is being made\n", 409)
+            return PlainTextResponse("another profile is in progress\n", 409)
         self._busy = True
         try:
             made = await self._made(request, (_profile if name == "profile" else _heap)(seconds))
@@ -80,7 +80,7 @@ class _Profiling:
         return _not_found() if made is None else PlainTextResponse(made)
 
     async def _made(self, request: Request, making: Coroutine[None, None, str]) -> str | None:
-        """Make it while somebody waits for it, and may have it; None if that ends first."""
+        """Return a profile; None if the client goes or profiling is disabled before its end."""
         task = asyncio.ensure_future(making)
         try:
             while not (await asyncio.wait({task}, timeout=_LOOK))[0]:
@@ -131,7 +131,7 @@ def create_profiling_app(enabled: Callable[[], bool]) -> Starlette:
     """Return the application for the profiling port.
 
     Arguments:
-        enabled: whether it may tell anything at this moment.
+        enabled: returns whether profiling is enabled now.
     """
     profiling = _Profiling(enabled)
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]

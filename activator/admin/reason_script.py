@@ -11,7 +11,7 @@ from throttler.reason import AT_ZERO, DELETED, TABLE
 
 
 def script() -> str:
-    """Return the source of the module; its names are those that ``words.js`` imports."""
+    """Return the source of the module with the names that ``words.js`` imports."""
     rows = {
         row.reason.value: {
             "meaning": row.meaning,

@@ -1,6 +1,7 @@
-"""What the process is doing: stacks of threads and tasks, samples of them, memory by line.
+"""Take profiles of the process: stacks of threads and tasks, samples of stacks, memory by line.
 
-Costs nothing unless asked. Knows no HTTP. Knative's counterpart: Go's runtime/pprof.
+It costs nothing while no profile is requested. Knows no HTTP. Knative's counterpart: Go's
+runtime/pprof.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from typing import Final
 
 #: Seconds between two samples (Go's: 100 a second).
 SAMPLE_EVERY: Final = 0.01
-#: Frames of one stack that are looked at; deeper ones are cut at their root.
+#: Frames in one sampled stack; deeper stacks lose their outermost frames.
 _DEEPEST: Final = 128
 _LINES_OF_MEMORY: Final = 50
 _KINDS: Final = 30
 
 
 def sample(stop: threading.Event, seconds: float) -> str:
-    """Look at all threads 100 times a second. Blocks: call it in a thread of its own.
+    """Return samples of all threads, 100 a second. It blocks: call it in a thread of its own.
 
-    A thread that waits is seen as well as one that works: its last line says for what.
+    Waiting threads count too: the innermost frame shows where a thread waits.
 
     Arguments:
-        stop: ends it early.
-        seconds: how long.
+        stop: ends the profile early.
+        seconds: duration.
 
     Returns:
         Collapsed stacks: a line per stack, ``thread;outermost;…;innermost count``, as
@@ -54,7 +55,7 @@ def sample(stop: threading.Event, seconds: float) -> str:
 
 
 def _frames(frame: FrameType | None) -> list[str]:
-    """The functions of a stack, the outermost first."""
+    """Return the functions of a stack, the outermost first."""
     found: list[str] = []
     while frame is not None and len(found) < _DEEPEST:
         code = frame.f_code
@@ -64,7 +65,7 @@ def _frames(frame: FrameType | None) -> list[str]:
 
 
 def all_stacks() -> Iterator[str]:
-    """Yield what each thread and each task is doing, one by one."""
+    """Yield the stack of each thread and each task."""
     names = {each.ident: each.name for each in threading.enumerate()}
     for number, frame in sys._current_frames().items():
         yield f"thread {number} [{names.get(number, '?')}]:\n"
@@ -77,12 +78,12 @@ def all_stacks() -> Iterator[str]:
 
 
 def start_memory() -> None:
-    """Note from now on which line allocates what; everything is slower meanwhile."""
+    """Start to record allocations by line; the process is slower meanwhile."""
     tracemalloc.start()
 
 
 def stop_memory() -> str:
-    """Return which lines allocated what is still there, most bytes first, and note no more."""
+    """Return the lines whose allocations are in use, most bytes first; stop recording."""
     if not tracemalloc.is_tracing():
         return ""
     snapshot = tracemalloc.take_snapshot()
@@ -95,14 +96,14 @@ def stop_memory() -> str:
 
 
 def drop_memory() -> None:
-    """Note no more, if anything still is noted; what was, is forgotten."""
+    """Stop recording, and discard the records."""
     tracemalloc.stop()
 
 
 def objects() -> str:
-    """Return how many objects of which type the garbage collector knows, the most first.
+    """Return the number of the garbage collector's objects by type, the largest first.
 
-    What was frozen after the start is none of them.
+    Objects that were frozen after the start do not count.
     """
     kinds = Counter(type(each).__name__ for each in gc.get_objects())
     lines = [f"{count:>12} {name}" for name, count in kinds.most_common(_KINDS)]

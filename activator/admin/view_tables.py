@@ -1,4 +1,4 @@
-"""The tables of docs/reference.md that say what the admin API's answers consist of.
+"""Make the tables of docs/reference.md about the responses of the admin API.
 
 ``python -m activator.admin.view_tables`` prints them, from the types of views.py and the rules of
 the throttler.
@@ -15,7 +15,7 @@ from throttler.rule import VERDICTS
 
 _REASONS: Final = frozenset(reason.value for reason in Reason)
 
-#: The tables of docs/reference.md, in its order: the first column's heading, and whose fields.
+#: The tables in the order of docs/reference.md: heading of the first column, and the type.
 TABLES: Final = (
     ("field of a revision", views.RevisionView),
     ("field of `capacityBreakdown`", views.CapacityBreakdown),
@@ -47,7 +47,7 @@ def rules() -> str:
 
 def _fields(view: Any) -> Iterator[tuple[str, str]]:
     for name, hint in get_type_hints(view, include_extras=True).items():
-        _, meta = get_args(hint)  # the type, and what views.says of the field
+        _, meta = get_args(hint)  # the type, and the result of views.says
         closed = (meta.extra_json_schema or {}).get("enum", ())
         yield name, "".join((*_words(closed), meta.description or ""))
 

@@ -1,9 +1,9 @@
-"""What the admin API's answers consist of: each field once, with its type and its meaning.
+"""Define the fields of the admin API's responses: each once, with its type and its meaning.
 
-From these types follow the OpenAPI document (openapi.py), the tables of docs/reference.md
-(view_tables.py) and what mypy demands of whoever makes the answers. A contract: fields are added,
-and words to closed sets, but none is taken away or given another meaning within ``/api/v1``;
-clients ignore what they do not know. Knative has no counterpart.
+The OpenAPI document (openapi.py) and the tables of docs/reference.md (view_tables.py) follow from
+these types. mypy checks the code that makes the responses. The types are a contract. Later
+versions may add fields within ``/api/v1``, and words to closed sets. They remove none, and change
+no meaning. Clients must ignore unknown fields and words. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -30,47 +30,54 @@ FAILING: Final = tuple(row.reason for row in TABLE if row.request is not Request
 
 
 def says(meaning: str, words: Iterable[Enum | str | None] = ()) -> Meta:
-    """Return what there is to say of a field.
+    """Return the description of a field.
 
     Arguments:
-        meaning: for the reference and the OpenAPI document, with code in backquotes.
-        words: the closed set that its value is of.
+        meaning: text for the reference and the OpenAPI document, with code in backquotes.
+        words: the closed set of its values; empty if any value of the type is possible.
     """
     values = [word.value if isinstance(word, Enum) else word for word in words]
     return Meta(description=meaning, extra_json_schema={"enum": values} if values else None)
 
 
 class CapacityBreakdown(TypedDict):
-    """What `capacity` is made of."""
+    """The terms of `capacity`."""
 
     way: Annotated[
         str,
         says(
-            "whether requests go to `pods` or, while these cannot be reached, to the `cluster-ip`",
+            "`pods` if requests go to pods; `cluster-ip` if the pods are not reachable, and "
+            "requests go to the ClusterIP",
             ("pods", "cluster-ip"),
         ),
     ]
     pods: Annotated[
-        int, says("usable pods; by the ClusterIP, those that Kubernetes lists as ready")
+        int,
+        says(
+            "number of usable pods; with the ClusterIP, number of pods that Kubernetes lists as "
+            "ready"
+        ),
     ]
     limitPerPod: Annotated[
-        int | None, says("requests that each may have at a time; `null` is no limit")
+        int | None, says("maximum of concurrent requests of one pod; `null` is no limit")
     ]
-    activators: Annotated[int, says("activators that share these pods; 0 while that is not known")]
-    ownPods: Annotated[int, says("how many of `pods` are this activator's own share")]
-    borrows: Annotated[bool, says("whether pods beyond it are used once those in it are full")]
-    sentence: Annotated[str, says("the arithmetic written out, for people, by the same terms")]
+    activators: Annotated[int, says("number of activators that share these pods; 0 if unknown")]
+    ownPods: Annotated[int, says("how many of `pods` are in this activator's own share")]
+    borrows: Annotated[
+        bool, says("whether the activator uses pods beyond its share when its own pods are full")
+    ]
+    sentence: Annotated[str, says("the same terms as an equation, for people")]
 
 
 class PodView(TypedDict):
     """A pod, or the ClusterIP."""
 
-    address: Annotated[str, says("where it listens, `ip:port`")]
-    uid: Annotated[str, says("which pod it is; empty if Endpoints does not say")]
+    address: Annotated[str, says("address of the pod, `ip:port`")]
+    uid: Annotated[str, says("uid of the pod; empty if the Endpoints object has none")]
     kubernetes: Annotated[
         str,
         says(
-            "what its Endpoints object says; `gone` if it is in none any more, `service` of a "
+            "state in the Endpoints object; `gone` if no object lists the pod, `service` for a "
             "ClusterIP",
             ("ready", "not-ready", "gone", "service"),
         ),
@@ -78,52 +85,54 @@ class PodView(TypedDict):
     probe: Annotated[
         str,
         says(
-            "what the activator's own probe, or a connection for a request, last found",
+            "result of the last probe, or of the last connection for a request",
             ("passed", "failed", "unknown"),
         ),
     ]
     probeStatus: Annotated[
         int | None,
-        says("the HTTP status that the last probe was answered; `null` if there is none"),
+        says("HTTP status of the last probe; `null` if it got no response"),
     ]
     lastProbeSecondsAgo: Annotated[
         float | None,
-        says("how long ago a probe last passed or failed; `null` before the first"),
+        says("time since the last result of a probe; `null` before the first"),
     ]
     state: Annotated[
-        str, says("where it is in its life; only healthy ones are sent requests", PodState)
+        str, says("state in the life of the pod; only healthy pods get requests", PodState)
     ]
-    stateSecondsAgo: Annotated[float | None, says("how long ago it came to that state")]
+    stateSecondsAgo: Annotated[float | None, says("time since the pod entered that state")]
     usable: Annotated[
         bool,
         says(
-            "whether it is sent requests: healthy, in reach, and listed as ready "
-            "where our probe alone does not suffice"
+            "whether the pod gets requests: it is healthy, reachable, and listed as ready if its "
+            "revision requires that"
         ),
     ]
     decision: Annotated[
         str,
-        says("what follows: `use` it, `wait` until it may be used, or `leave` it alone", Decision),
+        says("the decision: `use` it, `wait` until it is usable, or `leave` it alone", Decision),
     ]
-    decidedBy: Annotated[str, says("[the rule](#the-rules) that decided this", Rule)]
-    explanation: Annotated[str, says("the same in a sentence, for people")]
-    inFlight: Annotated[int, says("requests at this pod from this activator")]
+    decidedBy: Annotated[str, says("[the rule](#the-rules) that decided", Rule)]
+    explanation: Annotated[str, says("the decision as a sentence, for people")]
+    inFlight: Annotated[int, says("requests of this activator that the pod has in flight")]
     silentSeconds: Annotated[
         float | None,
         says(
-            "seconds for which it has had requests and begun no response; `null` below 5 s, and "
-            "without requests. A response that began earlier may still go on"
+            "time for which the pod has had requests and begun no response; `null` below 5 s, and "
+            "without requests. A response that began earlier may continue"
         ),
     ]
-    limit: Annotated[int | None, says("how many it may have; `null` is no limit")]
+    limit: Annotated[
+        int | None, says("maximum of concurrent requests of the pod; `null` is no limit")
+    ]
     lastError: Annotated[
         str | None,
         says(
-            "what the last failed probe or connection met, or the answer for which it is out; "
-            "`null` if none"
+            "error of the last failed probe or connection, or the error response that ejected the "
+            "pod; `null` if none"
         ),
     ]
-    inSlice: Annotated[bool, says("whether it is usable and belongs to this activator's own share")]
+    inSlice: Annotated[bool, says("whether the pod is usable and in this activator's own share")]
 
 
 class ForecastView(TypedDict):
@@ -132,271 +141,277 @@ class ForecastView(TypedDict):
     startSeconds: Annotated[
         float | None,
         says(
-            "the median of the last 15 starts, from the first request that found no pod listed "
-            "to the first pod in use, if somebody waited less than a minute before it; `null` "
-            "before the first"
+            "median of the last 15 starts, from the first request that found no listed pod to the "
+            "first usable pod. A start counts if a request waited less than a minute before it; "
+            "`null` before the first"
         ),
     ]
     drainSecondsPerRequest: Annotated[
         float | None,
         says(
-            "how far apart requests leave the queue, with as many running as now; `null` while "
-            "that is not known, or none runs"
+            "time between two requests that leave the queue, with as many requests in flight as "
+            "now; `null` if unknown, or if no request is in flight"
         ),
     ]
     expectedWaitSeconds: Annotated[
         float | None,
         says(
-            "how long a request that came now would wait, which `Retry-After` says to those "
-            "that are refused; `null` while that is not known, as where the only pod was lost a "
-            "moment ago"
+            "time that a new request would wait. `Retry-After` of a refusal is based on it; `null`"
+            " if unknown, for example just after the only pod was lost"
         ),
     ]
 
 
 class FailureView(TypedDict):
-    """A request that was not served."""
+    """A failed request."""
 
-    secondsAgo: Annotated[float, says("how long ago it ended")]
+    secondsAgo: Annotated[float, says("time since the request ended")]
     status: Annotated[
-        int, says("what its client got; of an answer that was broken off, the pod's own status")
+        int, says("status that the client got; the pod's own if the response was aborted")
     ]
-    reason: Annotated[str, says("why, as `Activator-Reason` has it", FAILING)]
-    detail: Annotated[str | None, says("more about it, for people, such as what a pod did")]
+    reason: Annotated[str, says("the reason, as in `Activator-Reason`", FAILING)]
+    detail: Annotated[
+        str | None, says("more about the reason, for people, for example the error of a pod")
+    ]
 
 
 class RevisionView(TypedDict):
-    """A revision: what it may have, what it has, what waits, and why."""
+    """A revision with its limits, its requests and its pods."""
 
-    namespace: Annotated[str, says("of the Revision object")]
-    name: Annotated[str, says("of the Revision object")]
-    uid: Annotated[str, says("a new one under the same name is another revision")]
+    namespace: Annotated[str, says("namespace of the Revision object")]
+    name: Annotated[str, says("name of the Revision object")]
+    uid: Annotated[
+        str, says("uid of the Revision object; the same name with another uid is another revision")
+    ]
     deleted: Annotated[
         bool,
         says(
-            "whether the Revision object is gone: what waits and runs is brought to its end, a "
-            "new request is answered 404"
+            "whether the Revision object is gone. Queued requests and requests in flight may "
+            "finish, a new request gets 404"
         ),
     ]
     containerConcurrency: Annotated[
-        int, says("requests that one pod may have at a time; 0 is no limit")
+        int, says("maximum of concurrent requests of one pod; 0 is no limit")
     ]
-    protocol: Annotated[str, says("what the pods speak", AppProtocol)]
-    timeoutSeconds: Annotated[float, says("time from a request's arrival to the end of its answer")]
+    protocol: Annotated[str, says("protocol of the pods", AppProtocol)]
+    timeoutSeconds: Annotated[
+        float, says("time-out from the arrival of a request to the end of its response")
+    ]
     readinessRule: Annotated[
         str,
         says(
-            "whose word makes a pod usable: our own `probe`'s, or Kubernetes' as well, and why",
+            "what makes a pod usable: `probe` if the activator's probe is enough. All others also "
+            "require Kubernetes to list it as ready",
             ReadinessRule,
         ),
     ]
     loadBalancing: Annotated[
         str,
         says(
-            "which pod gets a request, see [which pod](#which-pod): as annotated, or else as "
-            "`containerConcurrency` has it",
+            "the policy that picks a pod for a request, see [which pod](#which-pod); by "
+            "annotation, or by `containerConcurrency`",
             POLICIES,
         ),
     ]
     hashKey: Annotated[
         str | None,
-        says("the part of a request by which `hash` picks its pod; `null` without the annotation"),
+        says("the part of a request by which `hash` picks a pod; `null` without the annotation"),
     ]
     capacity: Annotated[
         int | None,
         says(
-            "requests that the usable pods can take at a time from this activator; "
-            "`null` is no limit"
+            "maximum of concurrent requests from this activator, over all usable pods; `null` is "
+            "no limit"
         ),
     ]
-    capacityBreakdown: Annotated[CapacityBreakdown, says("what that is made of, see below")]
-    inFlight: Annotated[int, says("requests at pods now")]
-    queued: Annotated[int, says("requests that wait now")]
+    capacityBreakdown: Annotated[CapacityBreakdown, says("the terms of the capacity, see below")]
+    inFlight: Annotated[int, says("requests in flight")]
+    queued: Annotated[int, says("requests in the queue")]
     oldestWaiterSeconds: Annotated[
         float | None,
-        says("how long the first of them has waited; `null` when nobody waits"),
+        says(
+            "time for which the first request of the queue has waited; `null` if the queue is empty"
+        ),
     ]
-    queueDepth: Annotated[int, says("how many may wait")]
-    heldBytes: Annotated[int, says("bytes of waiting requests that are held in memory")]
+    queueDepth: Annotated[int, says("maximum of queued requests")]
+    heldBytes: Annotated[int, says("bytes of queued requests in memory")]
     reason: Annotated[
         str | None,
-        says("why requests wait; `null` when nobody waits", (*WAITING, None)),
+        says("why requests wait; `null` if the queue is empty", (*WAITING, None)),
     ]
     reasonDetail: Annotated[
         str | None,
-        says("more about it, for people, such as what a probe met"),
+        says("more about the reason, for people, for example the error of a probe"),
     ]
     lastFailure: Annotated[
         FailureView | None,
         says(
-            "the last request that got an answer of ours instead of a pod's, or a pod's that was "
-            "broken off; `null` if there was none since the start"
+            "the last request that got an error response of the activator, or whose response was "
+            "aborted; `null` if there was none since the start"
         ),
     ]
-    forecast: Annotated[ForecastView, says("how long it takes, see below")]
-    reachableHealthyPods: Annotated[
-        int, says("healthy pods that this activator may send requests to")
-    ]
+    forecast: Annotated[ForecastView, says("how long a request would wait, see below")]
+    reachableHealthyPods: Annotated[int, says("healthy pods that this activator can reach")]
     activatorIndex: Annotated[
         int,
         says(
-            "which share of the pods is this activator's own, from 0; -1 while it "
-            "is not among the revision's activators"
+            "index of this activator's own share of the pods, from 0; -1 if it is not among the "
+            "activators of the revision"
         ),
     ]
-    activatorCount: Annotated[int, says("of how many; 0 while that is not known")]
+    activatorCount: Annotated[int, says("number of activators of the revision; 0 if unknown")]
     clusterIP: Annotated[
         PodView | None,
         says(
-            "the private Service's ClusterIP, with the fields of a pod, while pods "
-            "cannot be reached by their own addresses; it is in use if it is `usable`"
+            "the ClusterIP of the private Service, with the fields of a pod, while pods are not "
+            "reachable by their own addresses; `usable` if it gets requests"
         ),
     ]
-    pods: Annotated[list[PodView], says("every known pod, by address")]
+    pods: Annotated[list[PodView], says("all known pods, sorted by address")]
 
 
-#: Its names are words of ours and no identifiers.
+#: Its names are no identifiers, so it is made by a call.
 PhasesView = TypedDict(
     "PhasesView",
     {
-        "stat-sent": Annotated[float, says("a report on the revision left for the autoscaler")],
-        "address": Annotated[float, says("Kubernetes listed a pod that was not there before")],
-        "probe": Annotated[float, says("a pod was asked whether it is ready")],
-        "probe-passed": Annotated[float, says("one had answered that it is")],
-        "dispatched": Annotated[
-            float, says("the request that was answered first was given to its pod")
+        "stat-sent": Annotated[
+            float, says("the activator sent a report on the revision to the autoscaler")
         ],
-        "first-byte": Annotated[float, says("the first byte of that answer came")],
+        "address": Annotated[float, says("Kubernetes listed a new pod")],
+        "probe": Annotated[float, says("the activator sent the first probe")],
+        "probe-passed": Annotated[float, says("a probe succeeded")],
+        "dispatched": Annotated[float, says("the request with the first response went to its pod")],
+        "first-byte": Annotated[float, says("the first byte of that response came")],
     },
     total=False,
 )
 
 
 class WakeUpView(TypedDict):
-    """A wake-up: what happened from the first request that waited to the first answer."""
+    """A cold start, from the first request that waited to the first response."""
 
     began: Annotated[
         str,
         says(
-            "when a request first waited while no pod was usable, nor had been a moment before; "
-            "UTC, RFC 3339"
+            "when a request first waited while no pod was usable, and none had been a moment "
+            "before; UTC, RFC 3339"
         ),
     ]
     outcome: Annotated[
         str | None,
         says(
-            "how it ended: with an answer, or as the last request that waited did; "
-            "`null` while it is under way",
+            "`served`, or how the last request that waited ended; `null` until then",
             (*OUTCOMES, None),
         ),
     ]
-    seconds: Annotated[float | None, says("how long it took; `null` while it is under way")]
-    requests: Annotated[int, says("how many waited for it")]
+    seconds: Annotated[float | None, says("duration; `null` until the end")]
+    requests: Annotated[int, says("number of requests that waited")]
     pod: Annotated[
-        str | None, says("the address of the pod that answered first; `null` while there is none")
+        str | None, says("address of the pod with the first response; `null` until then")
     ]
     phases: Annotated[
-        PhasesView, says("what was seen, in order, with the seconds since the beginning; see below")
+        PhasesView, says("phases in order, with seconds since the beginning; see below")
     ]
     probeAheadSeconds: Annotated[
         float | None,
         says(
-            "for how long that pod was in use before Kubernetes listed it as ready; `null` while "
-            "that is not known, or if Kubernetes was first"
+            "time for which that pod was usable before Kubernetes listed it as ready; `null` if "
+            "unknown, or if Kubernetes was first"
         ),
     ]
 
 
 class RevisionDetailView(RevisionView):
-    """A revision, with what is told of it only where it is asked for alone."""
+    """A revision with more fields, in the response for one revision."""
 
     nextReason: Annotated[
         str | None,
-        says("why a request that came now would wait; `null` if it would not", (*WAITING, None)),
+        says("why a new request would wait; `null` if it would not", (*WAITING, None)),
     ]
-    nextReasonDetail: Annotated[str | None, says("more about it, as `reasonDetail`")]
+    nextReasonDetail: Annotated[str | None, says("more about it, as in `reasonDetail`")]
     failures: Annotated[
         dict[str, int],
-        says("how many requests failed since the start as `lastFailure` did, by their reasons"),
+        says("number of failures since the start, by reason; `lastFailure` is the last of them"),
     ]
-    wakeUps: Annotated[list[WakeUpView], says("the last ten wake-ups, the newest first")]
+    wakeUps: Annotated[list[WakeUpView], says("the last ten cold starts, the newest first")]
 
 
 class WatchView(TypedDict):
-    """What is followed of one kind of objects."""
+    """The watch of one kind of objects."""
 
     ageSeconds: Annotated[
         float | None,
         says(
-            "time since the API server last said anything of this kind, about 60 s at most while "
-            "all is well; `null` of what may be missing, and is"
+            "time since the API server last sent something for this kind, usually at most 60 s; "
+            "`null` for a kind that is optional and missing"
         ),
     ]
     error: Annotated[
         str | None,
-        says("why the watch fails at present; `null` if it does not. The last state is in force"),
+        says("why the watch fails now; `null` if it works. The last good state stays in force"),
     ]
     drifted: Annotated[
         int,
-        says("objects of which a self-check found that a change was lost, since the start"),
+        says("objects for which a self-check found a missed event, since the start"),
     ]
 
 
 class ManifestsView(TypedDict):
-    """The folder in the place of a cluster."""
+    """The folder of objects, without a cluster."""
 
-    folder: Annotated[str, says("its path")]
+    folder: Annotated[str, says("path of the folder")]
     ageSeconds: Annotated[
-        float, says("time since it was last looked at, about 5 s at most while all is well")
+        float, says("time since the activator last read the folder, usually at most 5 s")
     ]
-    lastChangeSecondsAgo: Annotated[
-        float, says("time since an object was last taken from it, or taken away")
-    ]
+    lastChangeSecondsAgo: Annotated[float, says("time since an object of the folder last changed")]
 
 
 class AutoscalerView(TypedDict):
     """The link to the autoscaler."""
 
-    connected: Annotated[bool, says("whether it is")]
+    connected: Annotated[bool, says("whether the connection to the autoscaler is open")]
     ageSeconds: Annotated[
         float | None,
         says(
-            "time since the autoscaler last gave a sign of life, about 4 s at most while all is "
-            "well; since the start if it never did"
+            "time since the activator last received something from the autoscaler, usually at most"
+            " 4 s; since the start if it never did"
         ),
     ]
     lastSentSecondsAgo: Annotated[
-        float | None, says("time since it was last told anything; `null` if it never was")
+        float | None, says("time since the last report to the autoscaler; `null` if there was none")
     ]
     lastError: Annotated[
-        str | None, says("why the last dial or connection failed; `null` if none did")
+        str | None, says("why the last dial or connection failed; `null` if none failed")
     ]
 
 
 class ActivatorView(TypedDict):
-    """Who answers."""
+    """The activator that responds."""
 
-    podName: Annotated[str, says("what it is called")]
-    version: Annotated[str, says("of the activator")]
+    podName: Annotated[str, says("name of the activator's pod")]
+    version: Annotated[str, says("version of the activator")]
     build: Annotated[
-        str, says("whether the source runs as it is, or as extension modules made of it", Build)
+        str,
+        says(
+            "`pure` if the source runs as it is, `compiled` if it runs as extension modules", Build
+        ),
     ]
-    uptimeSeconds: Annotated[float, says("for how long it has run")]
-    ready: Annotated[bool, says("what `GET /readyz` says")]
-    notReadyReason: Annotated[str | None, says("why it is not ready; `null` when it is")]
+    uptimeSeconds: Annotated[float, says("time since the start of the process")]
+    ready: Annotated[bool, says("whether `GET /readyz` responds 200")]
+    notReadyReason: Annotated[str | None, says("why the activator is not ready; `null` if it is")]
     manifestErrors: Annotated[
         dict[str, str],
-        says("what is wrong with the files of `--manifests` at present, by path"),
+        says("present errors in the files of `--manifests`, by path"),
     ]
     watches: Annotated[
         dict[str, WatchView],
-        says("what is followed of a cluster, by kind of objects; empty where there is none"),
+        says("the watches of a cluster, by kind of objects; empty without a cluster"),
     ]
     manifests: Annotated[
-        ManifestsView | None, says("the folder of `--manifests`; `null` where there is none")
+        ManifestsView | None, says("the folder of `--manifests`; `null` without it")
     ]
     autoscaler: Annotated[
-        AutoscalerView | None, says("the link to the autoscaler; `null` where there is none")
+        AutoscalerView | None, says("the link to the autoscaler; `null` without one")
     ]
 
 
@@ -404,28 +419,28 @@ class RevisionsView(TypedDict):
     """All revisions."""
 
     revisions: Annotated[list[RevisionView], says("sorted by namespace and name")]
-    activator: Annotated[ActivatorView, says("who answers")]
+    activator: Annotated[ActivatorView, says("the activator that responds")]
 
 
 class PastView(TypedDict):
-    """What was in each step; lists of equal length, the oldest step first."""
+    """Values of each step; lists of equal length, the oldest step first."""
 
-    queued: Annotated[list[int], says("the most requests that waited at a time")]
-    inFlight: Annotated[list[int], says("the most requests that were at pods at a time")]
+    queued: Annotated[list[int], says("peak of queued requests")]
+    inFlight: Annotated[list[int], says("peak of requests in flight")]
     outcomes: Annotated[
         dict[str, list[int]],
         says(
-            "how many requests ended so, by the words of "
-            "`activator_requests_total`; only those that occur"
+            "number of requests that ended, by the words of `activator_requests_total`; only words"
+            " that occur"
         ),
     ]
 
 
 class RevisionPastView(PastView):
-    """The same of one revision."""
+    """Values of each step for one revision."""
 
-    namespace: Annotated[str, says("of the Revision object")]
-    name: Annotated[str, says("of the Revision object")]
+    namespace: Annotated[str, says("namespace of the Revision object")]
+    name: Annotated[str, says("name of the Revision object")]
 
 
 class HistoryView(TypedDict):
@@ -433,24 +448,24 @@ class HistoryView(TypedDict):
 
     revisions: Annotated[
         list[RevisionPastView],
-        says("those that had requests, sorted by namespace and name, see below"),
+        says("the revisions that had requests, sorted by namespace and name, see below"),
     ]
     activator: Annotated[
         PastView,
         says(
-            "the sums of all revisions; of `queued` and `inFlight` there were at most so many, "
-            "since not all have their peaks at the same moment"
+            "sums over all revisions. For `queued` and `inFlight` a sum is an upper bound, since "
+            "peaks may fall on different moments"
         ),
     ]
-    stepSeconds: Annotated[float, says("how long a step is")]
-    steps: Annotated[int, says("how many there can be; fewer after a start")]
-    time: Annotated[str, says("when the last step ended; UTC, RFC 3339")]
+    stepSeconds: Annotated[float, says("length of a step")]
+    steps: Annotated[int, says("maximum of steps; fewer after a start")]
+    time: Annotated[str, says("end of the last step; UTC, RFC 3339")]
 
 
 class ProblemView(TypedDict):
-    """What was wrong (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     type: Annotated[str, says("`about:blank`: the status says it all")]
-    title: Annotated[str, says("the status in words")]
-    status: Annotated[int, says("the status of the answer")]
-    detail: Annotated[str, says("what was wrong and what to do, for people")]
+    title: Annotated[str, says("the phrase of the status")]
+    status: Annotated[int, says("the HTTP status")]
+    detail: Annotated[str, says("the error, and what to do, for people")]

@@ -128,7 +128,7 @@ async def test_a_revision_that_is_named_in_another_way_is_no_empty_answer(world,
     world.revision()
     answer = await get(world, f"{path}?revision=default/hello&revision={name}")
     assert answer.status_code == 400
-    assert answer.json()["detail"] == "A revision is named as in ?revision=NAMESPACE/NAME."
+    assert answer.json()["detail"] == "Name a revision as in ?revision=NAMESPACE/NAME."
 
 
 async def test_one_revision_is_an_element_of_the_list(world):

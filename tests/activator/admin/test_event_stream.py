@@ -213,11 +213,11 @@ async def test_one_reader_too_many_is_told_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("?kind=nothing", "A kind is one of pod-changed, capacity-changed"),
+        ("?kind=nothing", "kind must be one of pod-changed, capacity-changed"),
         ("?revision=hello", "NAMESPACE/NAME"),
         ("?revision=a/b/c", "NAMESPACE/NAME"),
         ("?revision=/b", "NAMESPACE/NAME"),
-        ("?" + "&".join(["kind=queue-began"] * 101), "more than 100"),
+        ("?" + "&".join(["kind=queue-began"] * 101), "at most 100"),
     ],
 )
 async def test_what_cannot_be_asked_for(query: str, why: str) -> None:
