@@ -19,13 +19,15 @@ from activator.records.events import EventKind, Events
 from activator.records.failures import Failed
 from activator.records.narration import Narration
 from throttler.changes import Changes
+from throttler.config import RevisionConfig
 from throttler.health import PodState
 from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
-from throttler.reason import Reason, waiting_reason
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Throttler
 from throttler.ticket import SERVED, Outcome, Ticket
+from throttler.wait_reason import waiting_reason
 
 logger = logging.getLogger(__name__)
 
@@ -114,10 +116,9 @@ class Driver:
         """
         return throttler.admit(ticket, now)
 
-    def hold(self, ticket: Ticket, size: int) -> bool:
+    def hold(self, throttler: RevisionThrottler, ticket: Ticket, size: int) -> bool:
         """Count more bytes of a request that waits; return whether there is room for them."""
-        assert ticket.revision is not None
-        return ticket.revision.breaker.hold(ticket, size)
+        return throttler.breaker.hold(ticket, size)
 
     def extend(self, ticket: Ticket, deadline: float) -> None:
         """Give a request whose response has begun its whole duration; ``deadline`` in seconds."""
@@ -144,30 +145,31 @@ class Driver:
         """Return why a request of a revision would wait now, and a detail; O(pods)."""
         return waiting_reason(throttler, self.autoscaler_lost())
 
-    def release(self, ticket: Ticket, now: float, outcome: Outcome = SERVED) -> None:
+    def release(
+        self,
+        throttler: RevisionThrottler,
+        ticket: Ticket,
+        now: float,
+        outcome: Outcome = SERVED,
+    ) -> None:
         """End a request that has a pod; ``outcome`` is how it left the pod."""
-        assert ticket.revision is not None
-        changes = ticket.revision.release(ticket, now, outcome)
+        changes = throttler.release(ticket, now, outcome)
         if changes is not None:
             self.carry_out(changes)
 
-    def cancel(self, ticket: Ticket, now: float) -> None:
+    def cancel(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
         """End a request whose client has left."""
-        revision = ticket.revision
-        assert revision is not None
-        changes = revision.cancel(ticket, now)
+        changes = throttler.cancel(ticket, now)
         if changes is not None:
             self.carry_out(changes)
         elif self.events.listeners:
-            self._narration.left(revision)
+            self._narration.left(throttler)
 
-    def requeue(self, ticket: Ticket, now: float) -> None:
+    def requeue(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
         """Put a request whose pod never had it back to the front; its owner hears what follows."""
-        assert ticket.revision is not None
-        revision = ticket.revision
-        self.carry_out(revision.requeue(ticket, now))
-        if revision.breaker.waiting:
-            self.began_waiting(revision)
+        self.carry_out(throttler.requeue(ticket, now))
+        if throttler.breaker.waiting:
+            self.began_waiting(throttler)
 
     def failed(self, entry: Entry, failed: Failed) -> None:
         """Remember a request that was not served, and tell who listens."""
@@ -193,7 +195,7 @@ class Driver:
         failed = "that was sent to it got no response" if sent else "could not be sent to it"
         why = f"a request {failed}: {error}"
         with self._narration.of_pod(pod, why):
-            changes = pod.revision.connect_failed(pod, error, self.clock())
+            changes = self._throttler_of(pod).connect_failed(pod, error, self.clock())
         self.carry_out(changes)
 
     def answered_badly(self, pod: PodTracker, error: str, *, untouched: bool) -> None:
@@ -205,21 +207,23 @@ class Driver:
         """
         why = f"a request to it failed: {error}"
         with self._narration.of_pod(pod, why):
-            changes = pod.revision.answered_badly(pod, error, self.clock(), untouched=untouched)
+            throttler = self._throttler_of(pod)
+            changes = throttler.answered_badly(pod, error, self.clock(), untouched=untouched)
         self.carry_out(changes)
 
     def answered_well(self, pod: PodTracker) -> None:
-        """Record any other response; needed only while the pod has ``strikes``."""
-        self.carry_out(pod.revision.answered_well(pod, self.clock()))
+        """Record any other response; needed only while the pod has consecutive errors."""
+        self.carry_out(self._throttler_of(pod).answered_well(pod, self.clock()))
 
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Record a passed probe."""
         now = self.clock()
+        throttler = self._throttler_of(pod)
         if pod.state is PodState.HEALTHY:  # it stays healthy: there is nothing to report
-            changes = pod.revision.probe_passed(pod, epoch, now)
+            changes = throttler.probe_passed(pod, epoch, now)
         else:
             with self._narration.of_pod(pod, "it passed its probe"):
-                changes = pod.revision.probe_passed(pod, epoch, now)
+                changes = throttler.probe_passed(pod, epoch, now)
         if changes is not None:
             self.cold_starts.probe_passed(pod, now)
         self.carry_out(changes)
@@ -240,8 +244,10 @@ class Driver:
             responded: whether any byte of a response came, also where it has no status.
         """
         now = self.clock()
-        with self._narration.of_pod(pod, f"its probe failed: {error}{_silence(pod, now)}"):
-            changes = pod.revision.probe_failed(pod, epoch, error, now, status, responded)
+        throttler = self._throttler_of(pod)
+        silence = _silence(throttler.silence.of(pod, now), pod.in_flight)
+        with self._narration.of_pod(pod, f"its probe failed: {error}{silence}"):
+            changes = throttler.probe_failed(pod, epoch, error, now, status, responded)
         self.carry_out(changes)
 
     def look_for_silence(self) -> None:
@@ -259,6 +265,12 @@ class Driver:
         with self._narration.of_all("how pods are reached has changed"):
             changes = self.throttler.set_mesh(mode, pod_addressability, self.clock())
         self.carry_out(changes)
+
+    def _throttler_of(self, pod: PodTracker) -> RevisionThrottler:
+        """Return the throttler of a pod that has a request or a probe, so it is not gone."""
+        throttler = self.throttler.of(pod.config)
+        assert throttler is not None
+        return throttler
 
     # -- discovery (activator.discovery.sink.Sink) ----------------------------------------------
 
@@ -333,23 +345,25 @@ class Driver:
 
     def _expire(self, tickets: Iterable[Ticket]) -> None:
         """Tell who expired why. One look at a revision serves all: 5,000 may expire together."""
-        whys: dict[RevisionThrottler, tuple[Reason, str]] = {}
+        whys: dict[RevisionConfig, tuple[Reason, str]] = {}
         for ticket in tickets:
-            revision = ticket.revision
-            assert revision is not None
-            if (why := whys.get(revision)) is None:
-                why = whys[revision] = self.why(revision)
+            config = ticket.config
+            assert config is not None
+            if (why := whys.get(config)) is None:
+                throttler = self.throttler.of(config)
+                assert throttler is not None
+                why = whys[config] = self.why(throttler)
             ticket.owner.ticket_expired(*why)
 
     @staticmethod
     def _log_route(service: PodTracker) -> None:
         """Log that requests go another way from now on, which few expect."""
         if service.in_use:
-            why = "pods are out of reach" if service.revision.reach.pods else "mesh mode is enabled"
+            why = "pods are out of reach" if service.config.reach.pods else "mesh mode is enabled"
             text = f"requests go to the ClusterIP {service.address}: {why}"
         else:
             text = f"requests go to the ClusterIP {service.address} no more"
-        logger.info(text, extra={"revision": str(service.revision.revision.id)})
+        logger.info(text, extra={"revision": str(service.config.revision.id)})
 
     @staticmethod
     def _log_taken(pods: Iterable[PodTracker]) -> None:
@@ -358,7 +372,7 @@ class Driver:
         losses: dict[tuple[RevisionID, RevisionID], list[str]] = {}
         for pod in pods:
             if (owner := pod.taken_by) is not None:
-                losses.setdefault((pod.revision.revision.id, owner), []).append(pod.address)
+                losses.setdefault((pod.config.revision.id, owner), []).append(pod.address)
         for (loser, owner), addresses in losses.items():
             more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
             logger.warning(
@@ -371,7 +385,7 @@ class Driver:
         self.prober.forget(pod)
         self.pools.forget(pod)
         self.cold_starts.leads.remove(pod)
-        if (entry := self.entries.known(pod.revision.revision.id)) is not None:
+        if (entry := self.entries.known(pod.config.revision.id)) is not None:
             entry.counters.remove_pod(pod.address)
 
     def _arm(self) -> None:
@@ -392,10 +406,9 @@ class Driver:
         self.carry_out(self.throttler.wake(now))
 
 
-def _silence(pod: PodTracker, now: float) -> str:
-    """Return a suffix for the log that gives the pod's silence; empty if it is not silent."""
-    silent = pod.revision.silence.of(pod, now)
+def _silence(silent: float | None, in_flight: int) -> str:
+    """Return a suffix for the log that gives a pod's silence; empty if it is not silent."""
     if silent is None:
         return ""
-    requests = f"{pod.in_flight} request{'s' * (pod.in_flight > 1)}"
+    requests = f"{in_flight} request{'s' * (in_flight > 1)}"
     return f", after {silent:.1f} s without a response to {requests}"

@@ -371,6 +371,40 @@ def test_modules_of_the_byte_path_import_each_other_in_one_direction_for_types_t
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
+def test_modules_of_the_throttler_import_each_other_in_one_direction_for_types_too() -> None:
+    graph = {
+        module_of(path): {
+            found.target for found in imports_of(path) if found.target.startswith("throttler")
+        }
+        - {module_of(path)}
+        for path in sorted((ROOT / "throttler").glob("*.py"))
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+#: The most attributes of an object of the throttler.
+MOST_ATTRIBUTES: Final = 20
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "throttler").glob("*.py")), ids=relative)
+def test_no_object_of_the_throttler_has_many_attributes(path: Path) -> None:
+    sizes = {
+        node.name: len(slots)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+        for slots in [_slots_of(node)]
+    }
+    assert {name: size for name, size in sizes.items() if size > MOST_ATTRIBUTES} == {}
+
+
+def _slots_of(node: ast.ClassDef) -> list[ast.expr]:
+    for statement in node.body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__slots__":
+            assert isinstance(statement.value, ast.Tuple)
+            return statement.value.elts
+    return []
+
+
 def test_imports_for_types_alone_stay_inside_their_package() -> None:
     """An import that is not there at run time would let a package know what it must not; ``app``
     is spared, since it knows all and only puts off what is costly."""
@@ -620,7 +654,7 @@ _MODULES: Final = r"\| module \| [^\n]*\n(?:\|[^\n]*\n)+"
 def written_page(text: str) -> str:
     """Return the page with its generated tables as the code has them."""
     text = re.sub(r"\| package \| only in \|.*\n(?:\|.*\n)+", quarantine_table() + "\n", text)
-    text = re.sub(r"\| state \\\\ event \|.*\n(?:\|.*\n)+", lambda _: pod_table() + "\n", text)
+    text = re.sub(r"\| state \\ event \|.*\n(?:\|.*\n)+", lambda _: pod_table() + "\n", text)
     for folder, modules in packages().items():
         table = module_table(modules) + "\n"
         place = rf"(^### `{folder}/`(?:(?!^##).)*?){_MODULES}"

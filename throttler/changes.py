@@ -1,13 +1,7 @@
-"""What a call of the throttler says: what has to be done, and what there is to see.
-
-Records only; nothing is decided here.
-"""
+"""What a call of the throttler decided, and its caller has to carry out. A record only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from throttler.capacity import ActivatorShare, CapacityTerms
 from throttler.pod import PodTracker
 from throttler.ticket import Ticket
 
@@ -42,29 +36,3 @@ class Changes:
         self.gone += other.gone
         self.taken += other.taken
         self.service = other.service or self.service
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """A revision's state at one moment, for people and metrics; see RevisionThrottler.
-
-    Attributes:
-        pods: all that are known, and those that another revision has by now.
-        service: the ClusterIP while pods cannot be reached; see its ``in_use``.
-        start, turnover: seconds, see throttler.forecast; None while nothing is known.
-    """
-
-    waiting: int
-    held_bytes: int
-    oldest_arrival: float | None
-    in_flight: int
-    capacity: int
-    capacity_terms: CapacityTerms
-    queue_depth: int
-    healthy: int
-    in_reach: int
-    share: ActivatorShare
-    pods: tuple[PodTracker, ...]
-    service: PodTracker | None = None
-    start: float | None = None
-    turnover: float | None = None

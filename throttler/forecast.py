@@ -11,13 +11,10 @@ Knative has no counterpart: it sends no ``Retry-After``, and refuses nobody.
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from throttler.errors import WaitTooLong
 from throttler.ticket import Ticket
-
-if TYPE_CHECKING:  # a forecast knows its revision and a revision its forecast
-    from throttler.revision import RevisionThrottler
 
 #: So many starts are remembered; the eighth that differs is believed.
 STARTS: Final = 15
@@ -54,6 +51,25 @@ class Recent:
         self.median = sorted(self._values)[(len(self._values) - 1) // 2]
 
 
+class Demand(NamedTuple):
+    """What a forecast needs to know of a revision at one moment.
+
+    Attributes:
+        waiting: requests that wait; in_flight: requests that pods have.
+        limit: requests that a pod may have at a time; 0 for no limit.
+        listed: whether Kubernetes lists a pod.
+        in_doubt: whether the pods that could be used are lost for a moment, or half-open.
+        asleep: whether a request waits for a pod to start.
+    """
+
+    waiting: int
+    in_flight: int
+    limit: int
+    listed: bool
+    in_doubt: bool
+    asleep: bool
+
+
 class Forecast:
     """What is known of one revision's starts and turnovers, and what follows from it.
 
@@ -67,17 +83,15 @@ class Forecast:
     __slots__ = (
         "_dispatched",
         "_left_at",
-        "_revision",
         "_round_began",
         "_start_began",
         "starts",
         "turnovers",
     )
 
-    def __init__(self, revision: RevisionThrottler) -> None:
+    def __init__(self) -> None:
         self.starts = Recent(STARTS)
         self.turnovers = Recent(TURNOVERS)
-        self._revision = revision
         self._start_began: float | None = None
         self._left_at: float | None = None  # the last who waited for it; None while somebody does
         self._round_began = 0.0
@@ -85,15 +99,18 @@ class Forecast:
 
     # -- what happens ---------------------------------------------------------------------------
 
-    def queue_began(self, now: float) -> None:
+    def queue_began(self, now: float, *, listed: bool) -> None:
         """Take that a request waits and nobody did before it.
 
         Where no pod is listed a start begins, unless one is under way, whose first client has
         left.
+
+        Arguments:
+            listed: whether Kubernetes lists a pod.
         """
         self._begin_round(now)
         under_way = self._under_way(now)
-        if under_way is not None or not self._revision.roster.listed:
+        if under_way is not None or not listed:
             self._start_began = now if under_way is None else under_way
             self._left_at = None
 
@@ -118,14 +135,17 @@ class Forecast:
             return None
         return self._start_began
 
-    def place_taken(self, now: float) -> None:
+    def place_taken(self, in_flight: int, now: float) -> None:
         """Take that a waiter gets the place of a request that ended: this is what drains a queue.
 
         A round ends when as many waiters have got one as requests run. In a shorter piece of it,
         requests that end all at once would pass for a queue that drains in no time.
+
+        Arguments:
+            in_flight: requests that pods have, without the one that takes the place.
         """
         self._dispatched += 1
-        if self._dispatched > self._revision.in_flight:  # which lacks the one that takes the place
+        if self._dispatched > in_flight:
             self.turnovers.add(now - self._round_began)
             self._begin_round(now)
 
@@ -135,7 +155,7 @@ class Forecast:
 
     # -- what follows ---------------------------------------------------------------------------
 
-    def check(self, ticket: Ticket, now: float) -> None:
+    def check(self, ticket: Ticket, demand: Demand, now: float) -> None:
         """Refuse a request that would wait in vain.
 
         As many as run at a time, or one, may wait in any case: thus the next turnover, or start,
@@ -144,15 +164,14 @@ class Forecast:
         Raises:
             WaitTooLong: it would wait beyond its deadline.
         """
-        revision = self._revision
-        expected = self.expected_wait(now)
-        if expected is None or revision.breaker.waiting < max(revision.in_flight, 1):
+        expected = self.expected_wait(demand, now)
+        if expected is None or demand.waiting < max(demand.in_flight, 1):
             return
         left = ticket.deadline - now
         if expected > left:
             raise WaitTooLong(expected, left)
 
-    def expected_wait(self, now: float) -> float | None:
+    def expected_wait(self, demand: Demand, now: float) -> float | None:
         """Return how long a request that finds no room now would wait.
 
         Clients ahead of it that will have left by then are not foreseen.
@@ -160,29 +179,28 @@ class Forecast:
         Returns:
             Seconds; None if nothing like it was seen yet, or nobody can know.
         """
-        position = self._revision.breaker.waiting + 1
-        limit = self._revision.revision.container_concurrency
-        if self._revision.roster.in_doubt:
+        position = demand.waiting + 1
+        if demand.in_doubt:
             return None
-        if self._revision.asleep:
-            return self._start(position, limit, now)
-        if not limit:
+        if demand.asleep:
+            return self._start(position, demand, now)
+        if not demand.limit:
             return 0.0  # pods are given more at a time until all are served, see slow_start
         turnover = self.turnovers.median
         if turnover is None:
             return None
         if position > 1:  # somebody waits, so a round is under way; it has taken so long already
             turnover = max(turnover, now - self._round_began)
-        return position * turnover / max(self._revision.in_flight, 1)
+        return position * turnover / max(demand.in_flight, 1)
 
-    def _start(self, position: int, limit: int, now: float) -> float | None:
+    def _start(self, position: int, demand: Demand, now: float) -> float | None:
         """Return how long the start will take yet, and the queue that its first pod leaves.
 
         One that is overdue is expected to take as long again as it is overdue. Nobody knows how
         far a pod is whose start no request has called for.
         """
-        start, began = self.starts.median, self._under_way(now)
-        if start is None or (began is None and self._revision.roster.listed):
+        limit, start, began = demand.limit, self.starts.median, self._under_way(now)
+        if start is None or (began is None and demand.listed):
             return None
         left = start if began is None else abs(start - (now - began))
         turnover = self.turnovers.median

@@ -29,7 +29,7 @@ class PodEvent(Enum):
     PROBE_PASSED = "probe-passed"
     PROBE_FAILED = "probe-failed"
     CONNECT_FAILED = "connect-failed"
-    SUSPECTED = "suspected"
+    EJECTED = "ejected"
     TRUSTED = "trusted"
     DOUBTED = "doubted"
     IDLE = "idle"
@@ -50,7 +50,7 @@ class Transition(NamedTuple):
 _P, _H, _D = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING
 
 #: The whole life of a pod. A pair that is absent cannot happen; meeting one is a bug of ours.
-#: SUSPECTED: its answers to requests speak against it (throttler.outliers).
+#: EJECTED: its responses to requests speak against it (throttler.outliers).
 #: TRUSTED: Kubernetes' word, where it is enough (throttler.mesh). DOUBTED: pods cannot be reached
 #: any more, so what our probes said of them counts no longer. IDLE is raised when a DRAINING pod
 #: has no request left. GONE is final: an address that comes back after that is a new pod.
@@ -61,7 +61,7 @@ TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_P, PodEvent.PROBE_PASSED): Transition(_H),
     (_P, PodEvent.PROBE_FAILED): Transition(_P),
     (_P, PodEvent.CONNECT_FAILED): Transition(_P),
-    (_P, PodEvent.SUSPECTED): Transition(_P),
+    (_P, PodEvent.EJECTED): Transition(_P),
     (_P, PodEvent.TRUSTED): Transition(_H),
     (_P, PodEvent.DOUBTED): Transition(_P),
     (_H, PodEvent.LISTED): Transition(_H),
@@ -70,14 +70,14 @@ TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_H, PodEvent.PROBE_PASSED): Transition(_H),
     (_H, PodEvent.PROBE_FAILED): Transition(_P, new_epoch=True),
     (_H, PodEvent.CONNECT_FAILED): Transition(_P, new_epoch=True),
-    (_H, PodEvent.SUSPECTED): Transition(_P, new_epoch=True),
+    (_H, PodEvent.EJECTED): Transition(_P, new_epoch=True),
     (_H, PodEvent.TRUSTED): Transition(_H),
     (_H, PodEvent.DOUBTED): Transition(_P, new_epoch=True),
     (_D, PodEvent.LISTED): Transition(_P, new_epoch=True),
     (_D, PodEvent.PROBE_PASSED): Transition(_D),
     (_D, PodEvent.PROBE_FAILED): Transition(_D),
     (_D, PodEvent.CONNECT_FAILED): Transition(_D),
-    (_D, PodEvent.SUSPECTED): Transition(_D),
+    (_D, PodEvent.EJECTED): Transition(_D),
     (_D, PodEvent.IDLE): Transition(PodState.GONE),
 }
 

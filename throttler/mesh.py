@@ -32,6 +32,9 @@ class Reach(NamedTuple):
     trusted: bool = False
 
 
+#: The default: pods by their own addresses, and the ClusterIP where those cannot be reached.
+ANYTHING: Final = Reach()
+
 _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 
 #: By mode, and by whether pods are addressable in spite of the mesh (each request to them then

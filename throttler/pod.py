@@ -7,137 +7,90 @@ pkg/activator/net/throttler.go.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
-from throttler.capacity import (
-    MAX_CAPACITY,
-    SLOW_START,
-    SLOW_START_END,
-    WIDEN_ANYWAY,
-    WIDENED_ENOUGH,
-)
+from throttler.capacity import SLOW_START
+from throttler.config import RevisionConfig
 from throttler.health import WITHDRAWN, PodEvent, PodState, transition
 from throttler.model import Dest, RevisionID
+from throttler.pod_records import Ejection, ProbeRecord
 from throttler.room import Room
+from throttler.slow_start import Ramp
 
-if TYPE_CHECKING:  # a pod knows its revision and a revision its pods
-    from throttler.revision import RevisionThrottler
+_PROBING, _HEALTHY = PodState.PROBING, PodState.HEALTHY
 
 
 class PodTracker:
     """One pod of one revision.
 
     Attributes:
-        revision: the throttler that it belongs to.
+        config: what is in force for its revision.
+        address: ``ip:port``, IPv6 in brackets.
         is_service: whether this is no pod but the ClusterIP of the revision's Service, behind which
             a mesh or kube-proxy chooses the pod.
-        mesh_like: whether its last probe failed in a way that a mesh might be the cause of; None
-            while it has answered none since it was listed as it is.
-        reached_until: a probe that fails after this time ends the pod's proof that pods can be
-            reached. Infinite while its last probe passed, minus infinity without a proof.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
+        taken_by: the revision that has its address by now, see throttler.owners; None if none.
+        listed_at: when Kubernetes first listed it.
         state: what we think of it, see throttler.health; state_since: when it came to that.
         epoch: grows when answers to earlier probes become void.
-        in_flight: requests that it has from us now.
-        limit: requests that it may have at a time.
-        answered: requests that it ended while others waited, since its limit was last looked at.
         was_used: it could be given requests, and has not been withdrawn since (throttler.health).
+        probe: what its probes found; ejection: what its responses say against it.
+        proven_at: when it last began a response to a request.
+        in_flight: requests that it has from us now; limit: requests that it may have at a time.
+        ramp: the growth of that limit where the revision sets none.
         number: its place among the pods that get requests; in_slice: whether it is in our share.
         room: the set that has its number while it has room, see throttler.room; None while it gets
             no requests.
-        last_error: why the last probe or connect failed; empty if it did not.
-        complained: what ``last_error`` tells is an answer of it to a request, not to a probe.
-        last_status: of the last probe's answer; None if there was none.
-        failures: probes failed since the last that passed; failing_since: when the first did.
-        proven_at: when it last began a response to a request.
-        strikes: bad answers since its last good one; what follows is in throttler.outliers.
-        on_trial: it was out and is in use again; gets few requests before it has answered one.
-        held_until: until then no probe has it back; well_since: its first good answer after that,
-            infinite before; relapses: how often it was out of late.
-        taken_by: the revision that has its address by now, see throttler.owners; None if none.
     """
 
     __slots__ = (
-        "_answered_before",
-        "_held",
-        "answered",
-        "complained",
+        "address",
+        "config",
         "dest",
+        "ejection",
         "epoch",
-        "failing_since",
-        "failures",
-        "held_until",
         "in_flight",
         "in_slice",
         "is_service",
-        "last_error",
-        "last_probe_at",
-        "last_status",
         "limit",
         "listed_at",
-        "mesh_like",
         "number",
-        "on_trial",
+        "probe",
         "proven_at",
-        "reached_until",
+        "ramp",
         "ready",
-        "relapses",
-        "revision",
         "room",
         "state",
         "state_since",
-        "strikes",
         "taken_by",
         "was_used",
-        "well_since",
     )
 
     def __init__(
         self,
-        revision: RevisionThrottler,
+        config: RevisionConfig,
         dest: Dest,
         ready: bool,
-        limit: int,
         now: float,
         is_service: bool = False,
     ) -> None:
-        self.revision = revision
+        self.config = config
         self.dest = dest
+        self.address = dest.address
         self.is_service = is_service
-        self.mesh_like: bool | None = None
-        self.reached_until = -inf
         self.ready = ready
-        self.state = PodState.PROBING
-        self.state_since = now
-        self.epoch = 0
-        self.in_flight = 0
-        self.limit = limit
-        self.answered = 0
-        self._answered_before = 0
-        self._held = 0
-        self.was_used = False
-        self.number = 0
-        self.room: Room | None = None
-        self.in_slice = False
-        self.last_error = ""
-        self.complained = False
-        self.last_status: int | None = None
-        self.failures = 0
-        self.failing_since = now
-        self.listed_at = now
-        self.last_probe_at: float | None = None
-        self.proven_at = now
-        self.strikes = 0
-        self.on_trial = False
-        self.held_until = -inf
-        self.well_since = -inf
-        self.relapses = 0
         self.taken_by: RevisionID | None = None
-
-    @property
-    def address(self) -> str:
-        """``ip:port``, IPv6 in brackets."""
-        return self.dest.address
+        self.listed_at = self.state_since = self.proven_at = now
+        self.state = PodState.PROBING
+        self.epoch = 0
+        self.was_used = False
+        self.probe = ProbeRecord(now)
+        self.ejection = Ejection()
+        self.in_flight = 0
+        self.limit = config.revision.container_concurrency
+        self.ramp = Ramp()
+        self.number = 0
+        self.in_slice = False
+        self.room: Room | None = None
 
     @property
     def in_use(self) -> bool:
@@ -151,7 +104,24 @@ class PodTracker:
         It has passed a probe since it was listed, and its probes have not failed for
         ``throttler.mesh.PROOF_LASTS`` since then.
         """
-        return self.reached_until > -inf
+        return self.probe.reached_until > -inf
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether Kubernetes' word is enough to use it, without a probe of ours."""
+        return self.config.reach.trusted and self.ready and not self.is_service
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a probe's result is of any use: not where pods are out of reach."""
+        return self.config.reach.pods or self.is_service
+
+    @property
+    def wants_probe(self) -> bool:
+        """Whether it is to be probed again when its time comes."""
+        if self.state is _HEALTHY and self.is_trusted:
+            return False
+        return self.state in (_PROBING, _HEALTHY) and self.is_reachable
 
     def apply(self, event: PodEvent, now: float) -> None:
         """Move to the state that follows from ``event``.
@@ -167,33 +137,21 @@ class PodTracker:
             self.was_used = False
         if new_epoch:
             self.epoch += 1
-            self.mesh_like = None
+            self.probe.mesh_like = None
 
-    def set_limit(self, container_concurrency: int) -> None:
+    def set_limit(self) -> None:
         """Take the revision's limit; without one, start slowly from what the pod has now.
 
-        On trial it may have one request more than it has: where that fails, no other does.
+        A half-open pod may have one request more than it has: if that fails, no other does.
         """
-        self.limit = container_concurrency or self.in_flight + SLOW_START
-        if self.on_trial:
+        self.limit = self.config.revision.container_concurrency or self.in_flight + SLOW_START
+        if self.ejection.half_open:
             self.limit = min(self.limit, self.in_flight + 1)
-        # What it answered in an earlier life says nothing of this start.
-        self.answered = self._answered_before = self._held = 0
+        self.ramp.restart()
 
     def widen(self) -> None:
-        """Double a slow start's limit, see throttler.capacity; unless the last time bought nothing.
-
-        A pod that answers no more than before, with twice as much at a time, is busy: what it is
-        given beyond that waits inside it, on connections that cost both sides. Now and then it is
-        tried all the same.
-        """
-        answered, before = self.answered, self._answered_before
-        self.answered, self._answered_before = 0, answered
-        if before and answered < WIDENED_ENOUGH * before and self._held < WIDEN_ANYWAY:
-            self._held += 1
-            return
-        self._held = 0
-        self.limit = self.limit * 2 if self.limit < SLOW_START_END else MAX_CAPACITY
+        """Double a slow start's limit, if that brought something the last time."""
+        self.limit = self.ramp.widened(self.limit)
 
     def __repr__(self) -> str:
         return f"<pod {self.address} {self.state.value} {self.in_flight}/{self.limit}>"

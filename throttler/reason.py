@@ -1,29 +1,15 @@
 """The reasons why a request waits, or why it got an error response: one table with one row each.
 
 The API, ``activator explain``, the dashboard and the tables of the pages read this table.
-``waiting_reason`` derives the reason of a queued request from the throttler's state alone. Pure.
+``throttler.wait_reason`` derives the reason of a queued request from the throttler's state. Pure.
 Knative has no counterpart: its activator responds "activator request timeout" in each case.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
-from typing import TYPE_CHECKING, Final
-
-from throttler.health import PodState
-
-if TYPE_CHECKING:  # revision.py imports this module
-    from throttler.pod import PodTracker
-    from throttler.revision import RevisionThrottler
-
-
-_DRAINING, _HEALTHY = PodState.DRAINING, PodState.HEALTHY
-#: Other revisions that a detail names at most, as owners of addresses.
-_MOST_OWNERS: Final = 3
+from typing import Final
 
 
 class Reason(Enum):
@@ -190,79 +176,3 @@ AT_ZERO: Final = "Nothing while no request waits: the first request starts a pod
 DELETED: Final = (
     "Apply the Revision again if the deletion was a mistake. Otherwise its requests expire."
 )
-
-
-def waiting_reason(
-    revision: RevisionThrottler, autoscaler_lost: bool = False
-) -> tuple[Reason, str]:
-    """Return why a request of this revision would wait now, and a detail, often empty; O(pods).
-
-    The detail names the pod that is nearest to serving. A pod that passed the probe, but is not
-    listed as ready, comes first. An ejected pod comes second, a pod with a failed probe third.
-
-    Arguments:
-        autoscaler_lost: the activator should have a connection to the autoscaler, and has none.
-            It matters only while there is no pod, because Kubernetes lists the pods that exist.
-    """
-    pods = [pod for pod in revision.pods() if pod.state is not _DRAINING]
-    if not pods:
-        if revision.deleted:  # no component will start a pod
-            return Reason.NO_ENDPOINTS, "the revision was deleted"
-        if taken := _taken(revision):
-            return Reason.NO_ENDPOINTS, taken
-        if revision.roster.misnamed:  # in objects written by hand
-            return Reason.NO_ENDPOINTS, _misnamed(revision)
-        return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
-    service = revision.service
-    if service is not None and service.in_use:
-        return Reason.AT_CAPACITY, _in_flight(service)
-    if not revision.reach.pods:
-        return _service_reason(service, pods)
-    if in_use := [pod for pod in pods if pod.in_use]:
-        return Reason.AT_CAPACITY, _in_flight(*in_use)
-    if any(pod.state is _HEALTHY for pod in pods):
-        return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
-    suffices = revision.revision.probe_suffices
-    ejected = next((p for p in pods if p.complained and (p.ready or suffices)), None)
-    if ejected is not None:
-        return Reason.BAD_ANSWERS, _error(ejected)
-    failing = next((pod for pod in pods if pod.last_error and pod.ready), None)
-    if failing is not None:
-        both = filter(None, (_error(failing), _error(service)))
-        return Reason.PROBE_FAILING, "; ".join(both)
-    return Reason.PODS_NOT_READY, _error(next((pod for pod in pods if pod.last_error), None))
-
-
-def _taken(revision: RevisionThrottler) -> str:
-    """Return which other revisions own the addresses listed for this one; empty if none does."""
-    by = Counter(str(pod.taken_by) for pod in revision.roster.taken.values())
-    owners = (f"{n} address{'' if n == 1 else 'es'} taken by {owner}" for owner, n in by.items())
-    return ", ".join(islice(owners, _MOST_OWNERS))
-
-
-def _misnamed(revision: RevisionThrottler) -> str:
-    """Return the port name that the listed addresses lack."""
-    count, protocol = revision.roster.misnamed, revision.revision.protocol
-    which = f"{count} address{'' if count == 1 else 'es'} without a port named {protocol.port_name}"
-    return f"{which}: the revision speaks {protocol.value}"
-
-
-def _service_reason(service: PodTracker | None, pods: Collection[PodTracker]) -> tuple[Reason, str]:
-    """Return why a request waits if only the ClusterIP is reachable."""
-    if not any(pod.ready for pod in pods):
-        return Reason.PODS_NOT_READY, ""
-    if service is None:
-        return Reason.NO_ENDPOINTS, "mesh mode is enabled, the private Service has no ClusterIP"
-    return Reason.PROBE_FAILING, _error(service)
-
-
-def _in_flight(*pods: PodTracker) -> str:
-    """Return the requests in flight at these pods, and their limit."""
-    return f"{sum(pod.in_flight for pod in pods)}/{sum(pod.limit for pod in pods)}"
-
-
-def _error(pod: PodTracker | None) -> str:
-    """Return the address of a pod with its last error; empty if it has none."""
-    if pod is None or not pod.last_error:
-        return ""
-    return f"{'ClusterIP ' if pod.is_service else ''}{pod.address}: {pod.last_error}"

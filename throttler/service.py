@@ -10,16 +10,14 @@ never go back to pods.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from throttler.changes import Changes
+from throttler.config import RevisionConfig
 from throttler.health import PodEvent, PodState
 from throttler.mesh import Reach
 from throttler.model import Dest
 from throttler.pod import PodTracker
-
-if TYPE_CHECKING:  # a service knows its revision and a revision its service
-    from throttler.revision import RevisionThrottler
 
 #: Takes the place of a pod's uid, so that a pod at the same address is not taken for it.
 UID: Final = "ClusterIP"
@@ -34,10 +32,10 @@ class Service:
         used_since: since when requests go there; None if they do not.
     """
 
-    __slots__ = ("_awaited", "_needed", "_revision", "address", "tracker", "used_since")
+    __slots__ = ("_awaited", "_config", "_needed", "address", "tracker", "used_since")
 
-    def __init__(self, revision: RevisionThrottler) -> None:
-        self._revision = revision
+    def __init__(self, config: RevisionConfig) -> None:
+        self._config = config
         self._needed = True
         self._awaited: PodTracker | None = None
         self.address = ""
@@ -45,7 +43,7 @@ class Service:
         self.used_since: float | None = None
 
     def review(
-        self, reach: Reach, pods: Collection[PodTracker], usable: bool, changes: Changes, now: float
+        self, pods: Collection[PodTracker], usable: bool, changes: Changes, now: float
     ) -> PodTracker | None:
         """Look anew whether the ClusterIP is needed; begin and end its use in ``changes``.
 
@@ -55,6 +53,7 @@ class Service:
         Returns:
             The tracker if requests go there from now on, else None.
         """
+        reach = self._config.reach
         self._needed = reach.service and not (reach.pods and usable)
         self._awaited = None
         sought = self.address and self._needed and self._seek(reach, pods)
@@ -64,8 +63,7 @@ class Service:
         tracker = self.tracker
         if sought and tracker is None:
             dest = Dest(self.address, UID)
-            limit = self._revision.revision.container_concurrency
-            tracker = PodTracker(self._revision, dest, True, limit, now, is_service=True)
+            tracker = PodTracker(self._config, dest, True, now, is_service=True)
             changes.probe.append(tracker)
             self.tracker = tracker
         healthy = tracker is not None and tracker.state is PodState.HEALTHY
@@ -81,15 +79,15 @@ class Service:
         """Return whether a pod's last answer can begin or end the use of the ClusterIP.
 
         Arguments:
-            before: its ``mesh_like`` before that.
+            before: its ``probe.mesh_like`` before that.
         """
         if not self._needed or not self.address:
             return False
         if self.tracker is None and pod is self._awaited:
-            return pod.mesh_like is True and not pod.proves_reach
-        if pod.mesh_like is before:
+            return pod.probe.mesh_like is True and not pod.proves_reach
+        if pod.probe.mesh_like is before:
             return False
-        return pod.mesh_like is False if self.tracker is not None else before is False
+        return pod.probe.mesh_like is False if self.tracker is not None else before is False
 
     def _seek(self, reach: Reach, pods: Collection[PodTracker]) -> bool:
         """Return whether to probe the ClusterIP, and use it if it passes.
@@ -105,14 +103,14 @@ class Service:
             return False
         if not reach.pods:
             return True
-        if any(pod.mesh_like is False for pod in listed):
+        if any(pod.probe.mesh_like is False for pod in listed):
             return False
         if self.tracker is not None:
             return True
         # Pods respond in about this order. So that not every response causes a scan of a thousand
         # pods, one pod is awaited: the last with a proof, or else the last without a response.
         proofs = (pod for pod in reversed(listed) if pod.proves_reach)
-        missing = (pod for pod in reversed(ready) if not pod.mesh_like)
+        missing = (pod for pod in reversed(ready) if not pod.probe.mesh_like)
         self._awaited = next(proofs, None) or next(missing, None)
         return self._awaited is None
 

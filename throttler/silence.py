@@ -79,4 +79,4 @@ class Silence:
 
 def _is_of_use(pod: PodTracker) -> bool:
     """Return whether a failed probe would keep requests from a pod."""
-    return pod.in_use and not pod.is_service and pod.revision.roster.wants_probe(pod)
+    return pod.in_use and not pod.is_service and pod.wants_probe

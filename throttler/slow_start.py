@@ -1,44 +1,82 @@
 """When pods without a limit of their own may have more at a time.
 
-Such a pod begins with a limit that doubles as long as requests wait (throttler/capacity.py). Here
-is only who waits for the next doubling. Knative has no counterpart: there the first pod gets all
-that wait at once.
+Such a pod begins with a limit that doubles as long as requests wait (throttler/capacity.py).
+Knative has no counterpart: there the first pod gets all that wait at once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import final
 
-from throttler.capacity import SLOW_START_STEP
+from throttler.capacity import (
+    MAX_CAPACITY,
+    SLOW_START_END,
+    SLOW_START_STEP,
+    WIDEN_ANYWAY,
+    WIDENED_ENOUGH,
+)
+from throttler.model import RevisionID
 
-if TYPE_CHECKING:  # a slow start knows its revision and a revision its slow start
-    from throttler.revision import RevisionThrottler
+
+@final
+class Ramp:
+    """What the limit of one pod has brought since it last doubled.
+
+    Attributes:
+        answered: requests that the pod ended while others waited, since its limit was last widened.
+    """
+
+    __slots__ = ("_answered_before", "_held", "answered")
+
+    def __init__(self) -> None:
+        self.answered = self._answered_before = self._held = 0
+
+    def restart(self) -> None:
+        """Forget what the pod answered in an earlier life."""
+        self.answered = self._answered_before = self._held = 0
+
+    def widened(self, limit: int) -> int:
+        """Return twice the limit, see throttler.capacity; unless the last doubling brought nothing.
+
+        A pod that answers no more than before, with twice as much at a time, is busy: more requests
+        would wait inside it, on connections that cost both sides. Now and then it is tried all the
+        same.
+        """
+        answered, before = self.answered, self._answered_before
+        self.answered, self._answered_before = 0, answered
+        if before and answered < WIDENED_ENOUGH * before and self._held < WIDEN_ANYWAY:
+            self._held += 1
+            return limit
+        self._held = 0
+        return limit * 2 if limit < SLOW_START_END else MAX_CAPACITY
 
 
+@final
 class SlowStart:
     """The next doubling of one revision's limits.
 
     Arguments:
-        due: the revisions that wait for one, shared by all.
+        due: the doublings that are due at some time, of all revisions.
 
     Attributes:
-        at: when it is due; None while nobody waits for it.
+        revision: whose limits they are.
+        at: when it is due; None while no request waits for it.
     """
 
-    __slots__ = ("_due", "_revision", "at")
+    __slots__ = ("_due", "at", "revision")
 
-    def __init__(self, revision: RevisionThrottler, due: set[RevisionThrottler]) -> None:
+    def __init__(self, revision: RevisionID, due: set[SlowStart]) -> None:
+        self.revision = revision
         self.at: float | None = None
-        self._revision = revision
         self._due = due
 
     def arm(self, now: float) -> None:
         """Have the limits doubled soon, if that is not due already."""
         if self.at is None:
             self.at = now + SLOW_START_STEP
-            self._due.add(self._revision)
+            self._due.add(self)
 
     def disarm(self) -> None:
         """Forget it: it is being done."""
         self.at = None
-        self._due.discard(self._revision)
+        self._due.discard(self)

@@ -14,6 +14,7 @@ from typing import Final
 from throttler.budget import Budget, SharedBudget
 from throttler.capacity import infer_share
 from throttler.changes import Changes
+from throttler.config import RevisionConfig
 from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
 from throttler.forecast import retry_after
@@ -22,6 +23,7 @@ from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
 from throttler.owners import Owners
 from throttler.revision import RevisionThrottler
 from throttler.silence import Silence
+from throttler.slow_start import SlowStart
 
 _NO_DESTS: Final = Dests()
 
@@ -66,7 +68,7 @@ class Throttler:
         self._borrow = borrow
         self._reach = Reach()
         self._deadlines = Deadlines()
-        self._widening: set[RevisionThrottler] = set()
+        self._widening: set[SlowStart] = set()
         self._silence = Silence()
         self._revisions: dict[tuple[str, str], RevisionThrottler] = {}
         # Deleted, but with requests left. They keep their name, in case it comes back.
@@ -99,6 +101,17 @@ class Throttler:
         """
         left = self._leaving.get((namespace, name))
         return self.find(namespace, name) if left is None or left.idle else left
+
+    def of(self, config: RevisionConfig) -> RevisionThrottler | None:
+        """Return the throttler that a pod or a request belongs to, by their ``config``.
+
+        Returns:
+            None once the revision is deleted and has no request left: then all its pods are gone.
+        """
+        return self._named(config.revision.id)
+
+    def _named(self, revision: RevisionID) -> RevisionThrottler | None:
+        return self._revisions.get(revision) or self._leaving.get(revision)
 
     def __iter__(self) -> Iterator[RevisionThrottler]:
         """Iterate over the revisions, also those that were deleted and have requests left."""
@@ -150,7 +163,7 @@ class Throttler:
         changes = self._forget_idle()
         # First from those that lose a pod, so that it never has two at a time.
         for each in (*(others - {revision}), revision):
-            throttler = self._revisions.get(each) or self._leaving.get(each)
+            throttler = self._named(each)
             if throttler is not None:
                 changes.add(self._list(throttler, now))
         return changes
@@ -167,7 +180,7 @@ class Throttler:
             self._activators[revision] = addresses
         else:
             self._activators.pop(revision, None)
-        throttler = self._revisions.get(revision) or self._leaving.get(revision)
+        throttler = self._named(revision)
         return None if throttler is None else self._join_share(throttler, now)
 
     def set_service(
@@ -182,7 +195,7 @@ class Throttler:
             self._services[revision] = addresses
         else:
             self._services.pop(revision, None)
-        throttler = self._revisions.get(revision) or self._leaving.get(revision)
+        throttler = self._named(revision)
         if throttler is None:
             return None
         return throttler.set_service(self._service_of(throttler.revision), now)
@@ -206,7 +219,7 @@ class Throttler:
 
     def next_wakeup(self) -> float | None:
         """Return when ``wake`` has to be called next, or None: no request waits for time."""
-        times = [at for revision in self._widening if (at := revision.slow_start.at) is not None]
+        times = [at for each in self._widening if (at := each.at) is not None]
         if (deadline := self._deadlines.next()) is not None:
             times.append(deadline)
         return min(times, default=None)
@@ -215,12 +228,16 @@ class Throttler:
         """Do what is due: end tickets whose deadline has come, let slow starts proceed."""
         changes = Changes()
         for ticket in self._deadlines.passed(now):
-            assert ticket.revision is not None
-            ticket.revision.expire(ticket)
+            assert ticket.config is not None
+            throttler = self.of(ticket.config)
+            assert throttler is not None
+            throttler.expire(ticket)
             changes.expired.append(ticket)
-        for revision in list(self._widening):
-            if (at := revision.slow_start.at) is not None and at <= now:
-                changes.add(revision.widen(now))
+        for each in list(self._widening):
+            if each.at is not None and each.at <= now:
+                each.disarm()
+                if (throttler := self._named(each.revision)) is not None:
+                    changes.add(throttler.widen(now))
         return changes
 
     def look_for_silence(self, now: float) -> Changes:
@@ -255,7 +272,7 @@ class Throttler:
         revision, owners = throttler.revision, self._owners
         dests = self._dests.get(revision.id, {})
         listed = dests.get(revision.protocol, _NO_DESTS)
-        throttler.roster.misnamed = _misnamed(dests, revision.protocol)
+        throttler.backends.misnamed = _misnamed(dests, revision.protocol)
         kept = owners.kept(revision.id, listed)
         return throttler.set_dests(kept, now, owners.taken(revision.id, listed))
 

@@ -7,13 +7,15 @@ there a waiter is a goroutine blocked on a channel.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from throttler.config import RevisionConfig
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 
-if TYPE_CHECKING:  # a ticket knows its revision and a revision its tickets
-    from throttler.revision import RevisionThrottler
+#: Of the pods that have failed a request, how many are remembered: the last, which are the ones
+#: that may have room.
+MAX_AVOIDED: Final = 3
 
 
 class TicketState(Enum):
@@ -96,7 +98,7 @@ class Ticket:
         deadline: when the request ends unanswered; absolute, on the caller's clock, seconds.
         size: bytes of the request that are held in memory while it waits.
         arrived: when it was admitted.
-        revision: whose queue or pod has it; set when it is admitted.
+        config: of the revision whose queue or pod has it; set when it is admitted.
         pod: the pod that has it; None while it waits.
         assigned: when it last got a pod.
         first_byte: when that pod began its response; 0 before.
@@ -108,13 +110,13 @@ class Ticket:
     __slots__ = (
         "arrived",
         "assigned",
+        "config",
         "deadline",
         "failed",
         "first_byte",
         "key",
         "owner",
         "pod",
-        "revision",
         "size",
         "state",
     )
@@ -125,7 +127,12 @@ class Ticket:
         self.size = size
         self.arrived = self.assigned = self.first_byte = 0.0
         self.key = b""
-        self.revision: RevisionThrottler | None = None
+        self.config: RevisionConfig | None = None
         self.pod: PodTracker | None = None
         self.failed: tuple[PodTracker, ...] = ()
         self.state = NEW
+
+    def note_failed(self) -> None:
+        """Remember that the pod that has the request has failed it."""
+        assert self.pod is not None
+        self.failed = (*self.failed[1 - MAX_AVOIDED :], self.pod)

@@ -21,12 +21,12 @@ from activator.records.cold_starts import ColdStarts
 from activator.records.failures import Failures
 from throttler.balancing import policy_name
 from throttler.capacity import CapacityTerms
-from throttler.changes import Statistics
 from throttler.health import PodState
 from throttler.pod import PodTracker
-from throttler.reason import waiting_reason
+from throttler.pod_rule import verdict
 from throttler.revision import RevisionThrottler
-from throttler.rule import verdict
+from throttler.statistics import Statistics
+from throttler.wait_reason import waiting_reason
 
 _LEAVING = (PodState.DRAINING, PodState.GONE)
 
@@ -45,7 +45,7 @@ def revision_view(
 
     Arguments:
         now: seconds, on the throttler's clock.
-        autoscaler_lost: as for throttler.reason.waiting_reason.
+        autoscaler_lost: as for throttler.wait_reason.waiting_reason.
         failures: the failed requests of the revision.
     """
     revision, statistics = throttler.revision, throttler.statistics()
@@ -83,8 +83,8 @@ def revision_view(
         "reachableHealthyPods": statistics.in_reach,
         "activatorIndex": statistics.share.index,
         "activatorCount": statistics.share.count,
-        "clusterIP": pod_view(service, limited, now) if service else None,
-        "pods": [pod_view(pod, limited, now) for pod in statistics.pods],
+        "clusterIP": pod_view(throttler, service, now) if service else None,
+        "pods": [pod_view(throttler, pod, now) for pod in statistics.pods],
     }
 
 
@@ -104,7 +104,7 @@ def detail_view(
     """
     seen = cast("list[WakeUpView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
-    if not (throttler.deleted or throttler.with_room()):
+    if not (throttler.deleted or throttler.slots.count_with_room()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
     return {
         **revision_view(throttler, now, autoscaler_lost, failures),
@@ -126,11 +126,11 @@ def _failure(failures: Failures, now: float) -> FailureView | None:
     }
 
 
-def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:
+def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> PodView:
     """Return one element of ``pods``.
 
     Arguments:
-        limited: whether the revision limits the requests of a pod.
+        throttler: of the pod's revision.
         now: as for ``revision_view``.
     """
     decided = verdict(pod)
@@ -139,8 +139,8 @@ def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:
         "uid": pod.dest.uid,
         "kubernetes": _kubernetes(pod),
         "probe": _probe(pod),
-        "probeStatus": pod.last_status,
-        "lastProbeSecondsAgo": _ago(pod.last_probe_at, now),
+        "probeStatus": pod.probe.status,
+        "lastProbeSecondsAgo": _ago(pod.probe.at, now),
         "state": pod.state.value,
         "stateSecondsAgo": _ago(pod.state_since, now),
         "usable": pod.in_use,
@@ -148,9 +148,9 @@ def pod_view(pod: PodTracker, limited: bool, now: float) -> PodView:
         "decidedBy": decided.rule.value,
         "explanation": decided.sentence,
         "inFlight": pod.in_flight,
-        "silentSeconds": _seconds(pod.revision.silence.of(pod, now)),
-        "limit": pod.limit if limited else None,
-        "lastError": pod.last_error or None,
+        "silentSeconds": _seconds(throttler.silence.of(pod, now)),
+        "limit": pod.limit if throttler.revision.container_concurrency else None,
+        "lastError": pod.probe.error or None,
         "inSlice": pod.in_slice,
     }
 
@@ -177,9 +177,9 @@ def _kubernetes(pod: PodTracker) -> str:
 
 def _probe(pod: PodTracker) -> str:
     """Return the result of the last probe, or of the last connection for a request."""
-    if pod.failures and not pod.complained:
+    if pod.probe.failures and not pod.ejection.active:
         return "failed"
-    return "unknown" if pod.last_probe_at is None else "passed"
+    return "unknown" if pod.probe.at is None else "passed"
 
 
 def _per_request(statistics: Statistics) -> float | None:

@@ -13,14 +13,15 @@ from enum import Enum
 from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta
+from throttler.rule import Decision, Rule
 
 from activator.build import Build
 from activator.records.counters import OUTCOMES
 from throttler.balancing import POLICIES
 from throttler.health import PodState
 from throttler.model import AppProtocol, ReadinessRule
+from throttler.pod_rule import Decision, Rule
 from throttler.reason import TABLE, Request
-from throttler.rule import Decision, Rule
 
 #: Reasons of queued requests.
 WAITING: Final = tuple(row.reason for row in TABLE if row.request is Request.QUEUED)

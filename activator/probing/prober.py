@@ -160,9 +160,9 @@ class PodProber:
             watch = self._watches[pod] = _Watch(pod, self._least_timeout(pod), self._come_due)
         self._abandon(watch)
         watch.not_ready = 0
-        if pod.held_until > self._driver.clock():
+        if pod.ejection.until > self._driver.clock():
             self._queue.discard(watch)
-            self._at(watch, pod.held_until)
+            self._at(watch, pod.ejection.until)
         else:
             self._ask(watch)
 
@@ -175,7 +175,7 @@ class PodProber:
             if watch in self._queue:
                 self._put(watch)  # among those that somebody waits for
                 continue
-            when = max(watch.quiet_until, pod.held_until)
+            when = max(watch.quiet_until, pod.ejection.until)
             if pod.is_service:
                 when = max(when, watch.started + DELAY_SERVICE)
             if when <= self._driver.clock():
@@ -216,7 +216,7 @@ class PodProber:
     def _ask(self, watch: _Watch) -> None:
         """Probe now, or as soon as there is a place."""
         watch.due = inf
-        if not self._queue and _is_wanted(watch.pod) and self._may_start():
+        if not self._queue and watch.pod.wants_probe and self._may_start():
             self._start(watch)
             return
         self._put(watch)
@@ -225,8 +225,9 @@ class PodProber:
     def _put(self, watch: _Watch) -> bool:
         """Have it wait for its turn; return whether that is another turn than it had."""
         pod = watch.pod
-        wanted = pod.revision.breaker.waiting > 0
-        return self._queue.put(watch, wanted=wanted, failures=pod.failures)
+        throttler = self._driver.throttler.of(pod.config)
+        wanted = throttler is not None and throttler.breaker.waiting > 0
+        return self._queue.put(watch, wanted=wanted, failures=pod.probe.failures)
 
     def _may_start(self) -> bool:
         """Take a place among the probes in flight, and in the rate, if there is one."""
@@ -275,7 +276,7 @@ class PodProber:
     def _start_queued(self) -> None:
         queue = self._queue
         while (watch := queue.first()) is not None:
-            if not _is_wanted(watch.pod):
+            if not watch.pod.wants_probe:
                 queue.discard(watch)
             elif not self._put(watch):  # it stands where it belongs
                 if not self._may_start():
@@ -335,19 +336,21 @@ class PodProber:
     def _plan(self, watch: _Watch, kind: str) -> None:
         """Decide when this pod is probed again."""
         pod = watch.pod
-        if not _is_wanted(pod):
+        if not pod.wants_probe:
             return
         now = self._driver.clock()
-        bypassed_since = pod.revision.roster.service.used_since
+        throttler = self._driver.throttler.of(pod.config)
+        assert throttler is not None
+        bypassed_since = throttler.backends.service.used_since
         healthy = pod.state is PodState.HEALTHY
-        oldest = pod.revision.breaker.oldest()
+        oldest = throttler.breaker.oldest()
         timed_out = kind in ("timeout", "connect-timeout")
         delay = probe_delay(
             healthy=healthy,
-            wanted_for=now - max(oldest.arrived, pod.failing_since) if oldest else None,
+            wanted_for=now - max(oldest.arrived, pod.probe.failing_since) if oldest else None,
             timed_out=timed_out,
-            failures=pod.failures,
-            busy=_is_busy(pod.revision, now),
+            failures=pod.probe.failures,
+            busy=_is_busy(throttler, now),
             unwanted=self._frequency,
             bypassed_for=None if bypassed_since is None else now - bypassed_since,
             is_service=pod.is_service,
@@ -357,7 +360,7 @@ class PodProber:
         # While a request waits, the delay counts from the start of the last probe: else each probe
         # would be late by the time that a refusal takes.
         since = watch.started if oldest and not timed_out else now
-        self._at(watch, max(since + delay, now, watch.quiet_until, pod.held_until))
+        self._at(watch, max(since + delay, now, watch.quiet_until, pod.ejection.until))
 
     def _at(self, watch: _Watch, when: float) -> None:
         watch.due = when
@@ -367,7 +370,7 @@ class PodProber:
     def _come_due(self, watch: _Watch, now: float) -> None:
         """Probe, unless traffic has proved the pod well lately."""
         pod = watch.pod
-        if not _is_wanted(pod):
+        if not pod.wants_probe:
             watch.due = inf
             return
         fresh_until = pod.proven_at + DELAY_HEALTHY * (1 - JITTER)
@@ -386,8 +389,3 @@ def _timeout(watch: _Watch) -> float:
     """Return the time-out of the next probe, in seconds."""
     busy = watch.pod.in_flight > 0 and watch.pod.state is PodState.HEALTHY
     return max(watch.timeout, MIN_TIMEOUT_BUSY) if busy else watch.timeout
-
-
-def _is_wanted(pod: PodTracker) -> bool:
-    """Whether what a probe finds of a pod is of use to anybody."""
-    return pod.revision.roster.wants_probe(pod)

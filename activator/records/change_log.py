@@ -18,9 +18,9 @@ from throttler.capacity import MAX_CAPACITY
 from throttler.health import PodState
 from throttler.model import RevisionID
 from throttler.pod import PodTracker
+from throttler.pod_rule import Decision, Rule, verdict
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
-from throttler.rule import Decision, Rule, verdict
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class ChangeLog:
         Arguments:
             why: what happened, as a sentence without its full stop.
         """
-        revision = pod.revision.revision.id
+        revision = pod.config.revision.id
         if not (self.wanted and self._admits(revision, _Kind.POD)):
             return
         found = verdict(pod)

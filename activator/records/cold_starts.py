@@ -227,12 +227,12 @@ class ColdStarts:
 
     def probe_started(self, pod: PodTracker, now: float) -> None:
         """Record that a probe of a pod has started."""
-        if (cold_start := self.under_way.get(pod.revision.revision.id)) is not None:
+        if (cold_start := self.under_way.get(pod.config.revision.id)) is not None:
             cold_start.reached(Phase.PROBE, now)
 
     def probe_passed(self, pod: PodTracker, now: float) -> None:
         """Record that a pod has become healthy because of a probe."""
-        if (cold_start := self.under_way.get(pod.revision.revision.id)) is not None:
+        if (cold_start := self.under_way.get(pod.config.revision.id)) is not None:
             cold_start.reached(Phase.PROBE_PASSED, now)
         self.leads.passed(pod, now)
 

@@ -92,7 +92,10 @@ class Narration:
         def reason(changed: PodTracker, _: _Look | None) -> str:
             return why if changed is pod else of_others
 
-        return self._compared(lambda: pod.revision, reason, lambda _: of_others, (pod,))
+        def find() -> RevisionThrottler | None:
+            return self._throttler.of(pod.config)
+
+        return self._compared(find, reason, lambda _: of_others, (pod,))
 
     def of_revision(self, revision: RevisionID, why: str) -> AbstractContextManager[None]:
         """Report the changes of a decision about one revision, which it may add."""
@@ -179,7 +182,7 @@ class Narration:
             "ready": _listed_as_ready(pod),
             "why": why,
         }
-        self._publish(EventKind.POD_CHANGED, pod.revision, what)
+        self._events.publish(EventKind.POD_CHANGED, pod.config.revision.id, what)
 
     # -- queues: the caller has checked that there are listeners --------------------------------
 
@@ -223,8 +226,8 @@ class Narration:
     def decided(self, changes: Changes) -> None:
         """Record requests that leave queues, before the changes are carried out."""
         leavers = (*changes.assigned, *changes.expired)
-        for revision in {ticket.revision: None for ticket in leavers}:
-            if revision is not None:
+        for config in {ticket.config: None for ticket in leavers}:
+            if config is not None and (revision := self._throttler.of(config)) is not None:
                 self.left(revision)
 
     def _known_queues(self) -> dict[RevisionThrottler, _Queue]:

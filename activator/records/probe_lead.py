@@ -35,7 +35,7 @@ class ProbeLead:
     def passed(self, pod: PodTracker, now: float) -> None:
         """Record that a pod has become healthy; a pod that is not usable has no lead."""
         if pod.in_use and not pod.ready and not pod.is_service:
-            self._since.setdefault(pod.revision.revision.id, {})[pod] = now
+            self._since.setdefault(pod.config.revision.id, {})[pod] = now
 
     def listed(self, revision: RevisionID, now: float) -> list[tuple[PodTracker, float]]:
         """Record a new list of Kubernetes for a revision; O(pods with a lead).
@@ -55,7 +55,7 @@ class ProbeLead:
 
     def remove(self, pod: PodTracker) -> None:
         """Remove a pod that is gone, or whose lead has ended."""
-        revision = pod.revision.revision.id
+        revision = pod.config.revision.id
         pods = self._since.get(revision)
         if pods is not None and pods.pop(pod, None) is not None and not pods:
             del self._since[revision]

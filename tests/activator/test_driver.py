@@ -132,7 +132,7 @@ async def test_a_deadline_still_holds_after_an_earlier_waiter_left() -> None:
     revision = world.revision()
     gone = world.ask(revision, "gone", within=1.0)
     stays = world.ask(revision, "stays", within=4.0)
-    world.driver.cancel(gone.ticket, world.loop.time())
+    world.driver.cancel(revision, gone.ticket, world.loop.time())
 
     assert await stays.ended_at == 4.0
     assert gone.ticket.state is CANCELLED
@@ -229,7 +229,7 @@ async def test_release_hands_the_place_to_the_next_waiter_in_the_same_call() -> 
     world.pass_probe(revision)
     first, second = world.ask(revision, "first"), world.ask(revision, "second")
     assert second.ticket.state is QUEUED
-    world.driver.release(first.ticket, world.loop.time())
+    world.driver.release(revision, first.ticket, world.loop.time())
     assert second.ticket.state is ASSIGNED
     assert world.told[-1] == ("assigned", "second")
 
@@ -247,10 +247,10 @@ async def test_requeued_request_goes_to_another_pod_before_those_that_came_later
     world.told.clear()
 
     world.driver.connect_failed(broken, "connection refused")
-    world.driver.requeue(first.ticket, world.loop.time())
+    world.driver.requeue(revision, first.ticket, world.loop.time())
     assert first.ticket.state is QUEUED
     assert broken.state is PodState.PROBING
-    world.driver.release(second.ticket, world.loop.time())
+    world.driver.release(revision, second.ticket, world.loop.time())
 
     assert first.ticket.pod is good
     assert world.told == [("probe", broken.address), ("assigned", "first")]
@@ -264,7 +264,7 @@ async def test_requeued_request_that_is_the_only_waiter_hurries_the_prober_and_e
     request = world.ask(revision, "only", within=9.0)
     (pod,) = revision.pods()
     world.driver.connect_failed(pod, "connection refused")
-    world.driver.requeue(request.ticket, world.loop.time())
+    world.driver.requeue(revision, request.ticket, world.loop.time())
     assert ("hurry", APP) in world.told
     assert await request.ended_at == 9.0
 
@@ -275,7 +275,7 @@ async def test_request_requeued_at_its_deadline_ends_there() -> None:
     world.list_pods(["10.0.0.1:8012"])
     world.pass_probe(revision)
     request = world.ask(revision, "late", within=1.0)
-    world.driver.requeue(request.ticket, request.ticket.deadline)
+    world.driver.requeue(revision, request.ticket, request.ticket.deadline)
     assert request.ticket.state is TIMED_OUT
     assert ("expired", "late") in world.told
 
@@ -345,7 +345,7 @@ async def test_counters_of_a_draining_pod_stay_until_its_last_request_has_ended(
     counters.client_of(("10.0.0.1:8012", b"GET", 200, 1))
     world.list_pods([])
     assert counters.client
-    world.driver.release(request.ticket, world.loop.time())
+    world.driver.release(revision, request.ticket, world.loop.time())
     assert not counters.client
 
 

@@ -80,7 +80,7 @@ class Witness:
 def witnessed(container_concurrency: int = 1) -> tuple[One, Any]:
     """Return a revision whose policy records; only the source has such a subclass."""
     one, witness = One(container_concurrency), type("Witness", (Witness, Policy), {})()
-    one.throttler._policy = one.throttler._follower = witness
+    one.throttler.slots._policy = one.throttler.slots._follower = witness
     one.healthy(addresses(2))
     one.now = 1.0
     return one, witness
@@ -124,8 +124,8 @@ def test_a_pod_that_has_failed_a_request_has_no_room_while_that_is_assigned() ->
     assert witness.loads == [
         (0, 0, True),  # it has lost the request
         (0, 0, False),  # avoided
-        (0, 0, True),  # no longer
         (1, 1, True),  # the other has the request
+        (0, 0, True),  # avoided no longer
     ]
 
 

@@ -335,7 +335,7 @@ class TestShedding:
 
     def test_unless_it_is_wanted_nobody_is_refused(self) -> None:
         one = self.overloaded()
-        one.throttler._shed_early = False
+        one.throttler.waiters._shed_early = False
         assert all(one.come(timeout=1.0).state is not REJECTED for _ in range(50))
 
     def test_while_nothing_is_known_nobody_is_refused(self) -> None:
@@ -378,7 +378,7 @@ class TestShedding:
         LOSSES["given-back"](one)
         one.now += 1.0
         one.passed(one.pod(A))
-        assert one.pod(A).on_trial
+        assert one.pod(A).ejection.half_open
         states = [one.come(timeout=15.0).state for _ in range(30)]
         assert states == [ASSIGNED] + [QUEUED] * 29
 

@@ -28,7 +28,7 @@ EVENTS = [
     PodEvent.PROBE_PASSED,
     PodEvent.PROBE_FAILED,
     PodEvent.CONNECT_FAILED,
-    PodEvent.SUSPECTED,
+    PodEvent.EJECTED,
     PodEvent.TRUSTED,
     PodEvent.DOUBTED,
     PodEvent.IDLE,

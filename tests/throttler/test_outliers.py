@@ -8,7 +8,14 @@ from tests.throttler.world import One, addresses
 from throttler.capacity import ActivatorShare
 from throttler.health import PodState
 from throttler.model import MeshMode
-from throttler.outliers import FORGET_AFTER, HOLD, HOLD_MAX, PAUSE, STRIKES, hold_down
+from throttler.outliers import (
+    CONSECUTIVE_ERRORS,
+    EJECTION_TIME,
+    EJECTION_TIME_MAX,
+    PANIC_PAUSE,
+    RECOVERED_AFTER,
+    ejection_time,
+)
 from throttler.pod import PodTracker
 from throttler.ticket import QUEUED, Ticket
 
@@ -39,7 +46,7 @@ def test_an_application_that_fails_now_and_then_stays() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     for _ in range(20):
-        bad(one, pod, times=STRIKES - 1)
+        bad(one, pod, times=CONSECUTIVE_ERRORS - 1)
         well(one, pod)
     assert not is_out(pod)
 
@@ -47,12 +54,12 @@ def test_an_application_that_fails_now_and_then_stays() -> None:
 def test_a_run_of_bad_answers_takes_a_pod_out_and_has_it_probed() -> None:
     one = One(1)
     pod, other, _ = one.healthy([A, B, C])
-    bad(one, pod, times=STRIKES - 1)
+    bad(one, pod, times=CONSECUTIVE_ERRORS - 1)
     changes = one.throttler.answered_badly(pod, "answered 503", one.now, untouched=False)
     assert changes is not None
     assert changes.probe == [pod]
     assert one.request().pod is other
-    assert pod.last_error == "answered 503"
+    assert pod.probe.error == "answered 503"
 
 
 def test_one_answer_of_queue_proxy_alone_is_enough() -> None:
@@ -66,33 +73,33 @@ def test_a_probe_that_passes_too_soon_proves_nothing() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True)
-    assert not back(one, pod, HOLD * 0.9)
-    assert back(one, pod, HOLD * 0.2)
+    assert not back(one, pod, EJECTION_TIME * 0.9)
+    assert back(one, pod, EJECTION_TIME * 0.2)
 
 
 def test_each_relapse_leaves_it_alone_for_twice_as_long_up_to_a_bound() -> None:
-    assert [hold_down(n) for n in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert hold_down(10**9) == HOLD_MAX
+    assert [ejection_time(n) for n in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert ejection_time(10**9) == EJECTION_TIME_MAX
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     for relapse in range(8):
         bad(one, pod, untouched=True)
-        assert not back(one, pod, hold_down(relapse) * 0.99)
-        assert back(one, pod, hold_down(relapse) * 0.02)
+        assert not back(one, pod, ejection_time(relapse) * 0.99)
+        assert back(one, pod, ejection_time(relapse) * 0.02)
 
 
-@pytest.mark.parametrize(("served", "hold"), [(0.9, hold_down(1)), (1.1, hold_down(0))])
+@pytest.mark.parametrize(("served", "hold"), [(0.9, ejection_time(1)), (1.1, ejection_time(0))])
 def test_relapses_are_forgotten_once_it_has_served_well_for_a_while(
     served: float, hold: float
 ) -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True)
-    assert back(one, pod, HOLD)
+    assert back(one, pod, EJECTION_TIME)
     well(one, pod)
-    one.now += FORGET_AFTER * served
+    one.now += RECOVERED_AFTER * served
     bad(one, pod, untouched=True)
-    assert pod.held_until == one.now + hold
+    assert pod.ejection.until == one.now + hold
 
 
 def test_a_pod_that_is_never_well_is_not_forgiven_for_being_left_alone_long() -> None:
@@ -100,9 +107,9 @@ def test_a_pod_that_is_never_well_is_not_forgiven_for_being_left_alone_long() ->
     pod, _, _ = one.healthy([A, B, C])
     for _ in range(6):
         bad(one, pod, untouched=True)
-        assert back(one, pod, FORGET_AFTER * 2)
+        assert back(one, pod, RECOVERED_AFTER * 2)
     bad(one, pod, untouched=True)
-    assert pod.held_until == one.now + HOLD_MAX
+    assert pod.ejection.until == one.now + EJECTION_TIME_MAX
 
 
 # -- on trial ------------------------------------------------------------------------------------
@@ -114,7 +121,7 @@ def on_trial(container_concurrency: int) -> tuple[One, PodTracker, list[Ticket]]
     (pod,) = one.healthy([A])
     bad(one, pod, untouched=True)
     waiting = one.requests(10)
-    assert back(one, pod, PAUSE)
+    assert back(one, pod, PANIC_PAUSE)
     return one, pod, waiting
 
 
@@ -150,7 +157,7 @@ def test_a_trial_that_has_just_begun_is_not_over_because_a_timer_was_armed_befor
     (pod,) = one.healthy([A])
     bad(one, pod, untouched=True)
     waiting = one.requests(10)
-    assert back(one, pod, PAUSE)
+    assert back(one, pod, PANIC_PAUSE)
     one.now += 0.005
     one.throttler.widen(one.now)
     assert [t.pod for t in waiting].count(pod) == 1
@@ -177,22 +184,22 @@ def test_the_only_pod_is_asked_again_in_a_moment_when_queue_proxy_has_no_applica
     (pod,) = one.healthy([A])
     for _ in range(20):
         bad(one, pod, untouched=True)
-        assert not back(one, pod, PAUSE * 0.9)
-        assert back(one, pod, PAUSE * 0.2)
+        assert not back(one, pod, PANIC_PAUSE * 0.9)
+        assert back(one, pod, PANIC_PAUSE * 0.2)
 
 
 def test_half_of_the_pods_may_be_out_and_with_one_more_all_are_back() -> None:
     one = One(1)
     pods = one.healthy([A, B, C, D])
     for pod in pods[:2]:
-        bad(one, pod, times=STRIKES)
+        bad(one, pod, times=CONSECUTIVE_ERRORS)
         assert is_out(pod)
-    bad(one, pods[2], times=STRIKES - 1)
+    bad(one, pods[2], times=CONSECUTIVE_ERRORS - 1)
     changes = one.throttler.answered_badly(pods[2], "answered 503", one.now, untouched=False)
     assert not is_out(pods[2])
     assert changes is not None
     assert set(changes.probe) == set(pods[:2]), "those that were left alone are asked"
-    one.now += 3 * PAUSE
+    one.now += 3 * PANIC_PAUSE
     for pod in pods[:2]:
         one.passed(pod)
     assert {t.pod for t in one.requests(4)} == set(pods)
@@ -202,11 +209,11 @@ def test_one_that_answers_well_again_ends_the_panic() -> None:
     one = One(1)
     pods = one.healthy([A, B])
     for pod in pods:
-        bad(one, pod, times=STRIKES)
+        bad(one, pod, times=CONSECUTIVE_ERRORS)
     assert [is_out(pod) for pod in pods] == [True, False]
     well(one, pods[1])
-    assert back(one, pods[0], PAUSE * 3)
-    bad(one, pods[0], times=STRIKES)
+    assert back(one, pods[0], PANIC_PAUSE * 3)
+    bad(one, pods[0], times=CONSECUTIVE_ERRORS)
     assert is_out(pods[0])
 
 
@@ -214,10 +221,10 @@ def test_a_suspect_that_is_left_alone_is_asked_when_the_other_pods_go() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True, times=1)
-    pod.held_until = one.now + HOLD_MAX  # after many relapses
+    pod.ejection.until = one.now + EJECTION_TIME_MAX  # after many relapses
     changes = one.set_dests([A])
     assert changes.probe == [pod]
-    assert back(one, pod, PAUSE)
+    assert back(one, pod, PANIC_PAUSE)
 
 
 def test_pods_that_do_not_answer_their_probe_are_none_that_are_left() -> None:
@@ -225,7 +232,7 @@ def test_pods_that_do_not_answer_their_probe_are_none_that_are_left() -> None:
     pod, *dead = one.healthy([A, B, C, D])
     for other in dead:
         one.failed(other, None)
-    bad(one, pod, times=STRIKES)
+    bad(one, pod, times=CONSECUTIVE_ERRORS)
     assert one.request().pod is pod
 
 
@@ -234,14 +241,14 @@ def test_while_all_are_suspect_the_revision_is_tried_fifty_times_a_second_in_all
     pods = one.healthy(addresses(10))
     for pod in pods:
         bad(one, pod, untouched=True)
-    assert pods[-1].held_until == pytest.approx(one.now + 10 * PAUSE)
+    assert pods[-1].ejection.until == pytest.approx(one.now + 10 * PANIC_PAUSE)
 
 
 def test_while_the_application_is_ill_its_answers_decide_nothing_more() -> None:
     one = One(1)
     pods = one.healthy(addresses(100))
     for pod in pods:
-        bad(one, pod, times=STRIKES)
+        bad(one, pod, times=CONSECUTIVE_ERRORS)
     in_use = [pod for pod in pods if not is_out(pod)]
     before = [pod.in_use for pod in in_use]
     for pod in in_use:
@@ -274,11 +281,11 @@ def test_a_late_answer_of_a_pod_that_is_out_says_nothing() -> None:
     one = One(1)
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True)
-    held = pod.held_until
+    held = pod.ejection.until
     well(one, pod)
     bad(one, pod, untouched=True, times=10)
     assert is_out(pod)
-    assert pod.held_until == held
+    assert pod.ejection.until == held
 
 
 def test_nobody_knows_which_pod_answers_behind_the_cluster_ip() -> None:
@@ -299,7 +306,7 @@ def test_where_the_word_of_kubernetes_is_enough_a_suspect_is_left_alone_all_the_
     bad(one, pod, untouched=True)
     one.failed(pod, 404)
     assert is_out(pod)
-    one.now += HOLD
+    one.now += EJECTION_TIME
     one.failed(pod, 404)
     assert not is_out(pod)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import One, addresses
+from tests.throttler.world import One, addresses, revision
 from throttler.capacity import MAX_CAPACITY, WIDEN_ANYWAY
 from throttler.health import PodEvent, PodState
 from throttler.model import Dest
@@ -15,12 +15,18 @@ from throttler.pod import PodTracker
 
 @pytest.fixture
 def pod() -> PodTracker:
-    return PodTracker(One(10).throttler, Dest("[fd00::1]:8012", "uid"), True, 10, 3.0)
+    return PodTracker(One(10).throttler.config, Dest("[fd00::1]:8012", "uid"), True, 3.0)
+
+
+def limited(pod: PodTracker, container_concurrency: int) -> None:
+    """Take a revision's limit."""
+    pod.config.revision = revision(container_concurrency)
+    pod.set_limit()
 
 
 def test_a_new_pod_has_to_be_probed_and_gets_no_requests(pod: PodTracker) -> None:
     assert (pod.state, pod.in_use, pod.in_flight, pod.epoch) == (PodState.PROBING, False, 0, 0)
-    assert (pod.address, pod.listed_at, pod.last_probe_at) == ("[fd00::1]:8012", 3.0, None)
+    assert (pod.address, pod.listed_at, pod.probe.at) == ("[fd00::1]:8012", 3.0, None)
 
 
 def test_only_some_events_make_older_probes_void(pod: PodTracker) -> None:
@@ -47,18 +53,18 @@ def test_an_impossible_event_is_reported_and_changes_nothing(pod: PodTracker) ->
 
 def test_a_pod_with_a_limit_has_it_at_once(pod: PodTracker) -> None:
     pod.in_flight = 7
-    pod.set_limit(3)
+    limited(pod, 3)
     assert pod.limit == 3
 
 
 def test_a_pod_without_one_begins_64_above_what_it_has(pod: PodTracker) -> None:
     pod.in_flight = 7
-    pod.set_limit(0)
+    limited(pod, 0)
     assert pod.limit == 71
 
 
 def test_a_slow_start_doubles_until_there_is_no_limit(pod: PodTracker) -> None:
-    pod.set_limit(0)
+    limited(pod, 0)
     limits = []
     for _ in range(13):
         limits.append(pod.limit)
@@ -67,9 +73,9 @@ def test_a_slow_start_doubles_until_there_is_no_limit(pod: PodTracker) -> None:
 
 
 def test_a_slow_start_goes_on_while_more_at_a_time_gives_more_answers(pod: PodTracker) -> None:
-    pod.set_limit(0)
+    limited(pod, 0)
     for answers in (100, 200, 400):
-        pod.answered = answers
+        pod.ramp.answered = answers
         pod.widen()
     assert pod.limit == 64 * 8
 
@@ -77,18 +83,18 @@ def test_a_slow_start_goes_on_while_more_at_a_time_gives_more_answers(pod: PodTr
 def test_a_pod_that_answers_no_more_with_twice_as_much_is_given_no_more_for_a_while(
     pod: PodTracker,
 ) -> None:
-    pod.set_limit(0)
+    limited(pod, 0)
     limits = []
     for _ in range(WIDEN_ANYWAY + 3):
-        pod.answered = 100
+        pod.ramp.answered = 100
         pod.widen()
         limits.append(pod.limit)
     assert limits == [128] * (WIDEN_ANYWAY + 1) + [256, 256]
 
 
 def test_a_pod_that_has_answered_nothing_yet_may_only_be_slow(pod: PodTracker) -> None:
-    pod.set_limit(0)
-    pod.answered = 100
+    limited(pod, 0)
+    pod.ramp.answered = 100
     pod.widen()
     pod.widen()
     pod.widen()
@@ -96,10 +102,10 @@ def test_a_pod_that_has_answered_nothing_yet_may_only_be_slow(pod: PodTracker) -
 
 
 def test_a_new_slow_start_is_not_measured_by_the_answers_of_the_last(pod: PodTracker) -> None:
-    pod.set_limit(0)
-    pod.answered = 1000
+    limited(pod, 0)
+    pod.ramp.answered = 1000
     pod.widen()
-    pod.set_limit(0)
+    limited(pod, 0)
     pod.widen()
     assert pod.limit == 128
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.throttler.world import Tickets, dests
+from throttler import backends as backends_module
 from throttler import budget as budget_module
 from throttler import pod as pod_module
-from throttler import roster as roster_module
 from throttler import silence as silence_module
+from throttler import slow_start as slow_start_module
 from throttler.balancing import POLICIES, policy_name
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
@@ -34,10 +35,11 @@ from throttler.model import (
     RevisionID,
 )
 from throttler.pod import PodTracker
-from throttler.reason import Reason, waiting_reason
+from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
+from throttler.wait_reason import waiting_reason
 
 OWN_IP = "10.9.0.2"
 IDS = (RevisionID("default", "a"), RevisionID("default", "b"))
@@ -243,8 +245,9 @@ class Walk:
             pool = [t for rev in self.revs.values() for t in rev.waiting()] or pool
         ticket = pool[a % len(pool)]
         if ticket in self.ended:
-            assert ticket.revision is not None
-            assert ticket.revision.cancel(ticket, self.now) is None
+            assert ticket.config is not None
+            real = self.throttler.of(ticket.config)
+            assert real is None or real.cancel(ticket, self.now) is None
             return
         if ticket.state is ASSIGNED:
             rev = self.take_from_pod(ticket)
@@ -265,7 +268,7 @@ class Walk:
             self.fail(pod)
             pod.error, pod.complained = "refused", False
             self.review()
-            self.carry_out(pod.real.revision.connect_failed(pod.real, "refused", self.now))
+            self.carry_out(self.of(pod).connect_failed(pod.real, "refused", self.now))
             self.check()
         rev = self.take_from_pod(ticket)
         self.failed.setdefault(ticket, []).append(pod)
@@ -297,9 +300,7 @@ class Walk:
             self.condemn(rev, pod, untouched)
         self.review()
         text = "answered 502"
-        self.carry_out(
-            pod.real.revision.answered_badly(pod.real, text, self.now, untouched=untouched)
-        )
+        self.carry_out(self.of(pod).answered_badly(pod.real, text, self.now, untouched=untouched))
 
     def condemn(self, rev: Rev, pod: Pod, untouched: bool) -> None:
         pod.strikes += 1
@@ -361,7 +362,7 @@ class Walk:
                 pod.well_since = self.now
             self.end_trial(rev, pod)
         self.review()
-        self.carry_out(pod.real.revision.answered_well(pod.real, self.now))
+        self.carry_out(self.of(pod).answered_well(pod.real, self.now))
 
     def forget_answers(self, pod: Pod) -> None:
         pod.suspect = pod.on_trial = False
@@ -369,6 +370,12 @@ class Walk:
         pod.held, pod.well_since = -1.0, -1000.0
         if pod.complained:
             pod.error, pod.complained = "", False
+
+    def of(self, pod: Pod) -> RevisionThrottler:
+        assert pod.real is not None
+        found = self.throttler.of(pod.real.config)
+        assert found is not None
+        return found
 
     def hold(self, a: int, b: int) -> None:
         waiting = [(rev, t) for rev in self.revs.values() for t in rev.waiting()]
@@ -692,7 +699,7 @@ class Walk:
     def follow_widening(self, rev: Rev, pod: Pod) -> None:
         """A full pod without a limit of its own may have been given twice as much, or no bound."""
         assert pod.real is not None
-        if pod.on_trial and not pod.real.on_trial:
+        if pod.on_trial and not pod.real.ejection.half_open:
             # Also of a pod that has left our share since it got the request that it is tried with.
             assert pod in rev.usable()
             assert len(pod.has) >= pod.limit
@@ -760,7 +767,8 @@ class Walk:
                 pod.state = "healthy"
                 pod.limit = self.first_limit(rev, pod)
         self.review()
-        self.carry_out(real.revision.probe_passed(real, asked.epoch, self.now))
+        if (throttler := self.throttler.of(real.config)) is not None:
+            self.carry_out(throttler.probe_passed(real, asked.epoch, self.now))
 
     def counting(self, asked: Asked) -> Rev | None:
         """Return the revision for which an answer counts, if it does for any."""
@@ -785,7 +793,8 @@ class Walk:
             elif status is not None and self.now >= pod.held:
                 self.trust(rev, pod)
         self.review()
-        self.carry_out(real.revision.probe_failed(real, asked.epoch, "bad", self.now, status))
+        if (throttler := self.throttler.of(real.config)) is not None:
+            self.carry_out(throttler.probe_failed(real, asked.epoch, "bad", self.now, status))
 
     def first_limit(self, rev: Rev, pod: Pod) -> int:
         most = rev.spec.container_concurrency or len(pod.has) + SMALL_START
@@ -894,7 +903,7 @@ class Walk:
         changes = changes or Changes()
         self.match_pods()
         for ticket in changes.assigned:
-            rev = next(r for r in self.all_revs if r.real is ticket.revision)
+            rev = next(r for r in self.all_revs if r.real.config is ticket.config)
             assert rev.waiting(), f"{ticket} did not wait"
             assert ticket is rev.waiting()[0], f"{ticket} overtakes {rev.waiting()}"
             self.take_from_queue(ticket)
@@ -907,7 +916,7 @@ class Walk:
         wanted = {p.real for p in self.new_probes if p.state == "probing"}
         assert wanted <= set(changes.probe)
         for real in changes.probe:
-            assert real.is_service or real.revision.reach.pods
+            assert real.is_service or real.config.reach.pods
         assert all(p.state is not PodState.GONE for p in changes.probe)
         self.new_gone.clear()
         self.new_probes.clear()
@@ -940,7 +949,7 @@ class Walk:
     def check_revision(self, rev: Rev) -> None:
         real, waiting = rev.real, rev.waiting()
         assert not (waiting and self.with_room(rev)), f"{waiting} beside {self.with_room(rev)}"
-        assert all(t.state is QUEUED and t.pod is None and t.revision is real for t in waiting)
+        assert all(t.state is QUEUED and t.pod is None and t.config is real.config for t in waiting)
         if waiting:
             self.check_reason(rev)
         arrivals = [t.arrived for t in waiting]
@@ -971,8 +980,8 @@ class Walk:
             assert pod.real.ready == pod.ready
             assert pod.real.in_flight == len(pod.has)
             assert pod.real.limit == pod.limit
-            assert pod.real.on_trial == pod.on_trial
-            assert (pod.real in real.roster.outliers) == pod.suspect
+            assert pod.real.ejection.half_open == pod.on_trial
+            assert (pod.real in real.backends.outliers) == pod.suspect
             assert all(t.pod is pod.real for t in pod.has)
 
     def check_reason(self, rev: Rev) -> None:
@@ -1151,8 +1160,8 @@ def shortest(
 def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget_module, "RESERVED_FOR", SMALL_RESERVE)
     monkeypatch.setattr(pod_module, "SLOW_START", SMALL_START)
-    monkeypatch.setattr(pod_module, "SLOW_START_END", SMALL_END)
-    monkeypatch.setattr(roster_module, "PROOF_LASTS", SHORT_PROOF)
+    monkeypatch.setattr(slow_start_module, "SLOW_START_END", SMALL_END)
+    monkeypatch.setattr(backends_module, "PROOF_LASTS", SHORT_PROOF)
     monkeypatch.setattr(silence_module, "SILENT_AFTER", SHORT_SILENCE)
 
 

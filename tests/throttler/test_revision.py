@@ -303,7 +303,7 @@ class TestProbeAnswers:
         (pod,) = one.healthy([A])
         one.now = 9.0
         assert one.passed(pod) is None
-        assert (pod.proven_at, pod.last_probe_at) == (0.0, 9.0)
+        assert (pod.proven_at, pod.probe.at) == (0.0, 9.0)
 
     def test_failures_are_counted_from_the_first(self) -> None:
         one = One(1)
@@ -311,9 +311,9 @@ class TestProbeAnswers:
         pod = one.pod(A)
         for now in (3.0, 4.0, 5.0):
             assert one.throttler.probe_failed(pod, pod.epoch, f"at {now}", now) is None
-        assert (pod.failures, pod.failing_since, pod.last_error) == (3, 3.0, "at 5.0")
+        assert (pod.probe.failures, pod.probe.failing_since, pod.probe.error) == (3, 3.0, "at 5.0")
         one.passed(pod)
-        assert (pod.failures, pod.last_error) == (0, "")
+        assert (pod.probe.failures, pod.probe.error) == (0, "")
 
     def test_a_failure_of_a_healthy_pod_asks_for_a_probe(self) -> None:
         one = One(1)
@@ -322,7 +322,7 @@ class TestProbeAnswers:
         changes = some(one.throttler.probe_failed(pod, epoch, "500", one.now))
         assert (changes.probe, pod.state) == ([pod], PodState.PROBING)
         assert one.throttler.probe_failed(pod, epoch, "late", one.now) is None
-        assert (pod.failures, pod.last_error) == (1, "500")
+        assert (pod.probe.failures, pod.probe.error) == (1, "500")
 
     def test_answers_for_a_leaving_pod_do_not_bring_it_back(self) -> None:
         one = One(1)
@@ -516,7 +516,7 @@ class TestSlowStart:
         one.request()
         assert due == [None, None]
         assert one.widen_at == one.now + SLOW_START_STEP
-        assert one.widening == {one.throttler}
+        assert one.widening == {one.throttler.waiters.slow_start}
 
     def test_a_pod_that_comes_back_to_health_starts_slowly_again(self) -> None:
         one = One(0, depth=10_000)
@@ -536,7 +536,7 @@ class TestSlowStart:
         one.now += SLOW_START_STEP
         assert one.throttler.widen(one.now).assigned == []
         assert pod.limit == 10
-        assert one.throttler.slow_start.at is None
+        assert one.throttler.waiters.slow_start.at is None
         assert not one.widening
         for ticket in tickets[:55]:
             one.release(ticket)
@@ -557,7 +557,7 @@ class TestSlowStart:
         one.requests(70)
         one.set_dests([])
         one.throttler.widen(one.now)
-        assert one.throttler.slow_start.at is None
+        assert one.throttler.waiters.slow_start.at is None
         waiting = one.throttler.breaker.waiting
         assert len(one.set_dests([B]).assigned) == 0
         assert len(some(one.passed(one.pod(B))).assigned) == waiting == 6
@@ -566,7 +566,7 @@ class TestSlowStart:
         one = One(1)
         one.healthy([A])
         one.requests(3)
-        assert one.throttler.slow_start.at is None
+        assert one.throttler.waiters.slow_start.at is None
 
 
 class TestStatistics:

@@ -286,8 +286,8 @@ class TestEnabled:
         one = self.one()
         assert probed(one.set_dests([A], [B])) == [VIP]
         assert list(one.throttler.unhealthy_pods()) == [service(one)]
-        assert not one.throttler.roster.wants_probe(one.pod(A))
-        assert one.throttler.roster.wants_probe(service(one))
+        assert not one.pod(A).wants_probe
+        assert service(one).wants_probe
 
     def test_a_healthy_pod_is_ignored(self) -> None:
         one = self.one()

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from tests.throttler.world import One
+from tests.throttler.world import NAME
 from throttler.capacity import SLOW_START_STEP
 from throttler.slow_start import SlowStart
 
 
 def test_it_is_due_a_step_after_somebody_first_wanted_it() -> None:
-    one = One(0)
-    slow_start = SlowStart(one.throttler, one.widening)
-    assert (slow_start.at, one.widening) == (None, set())
+    due: set[SlowStart] = set()
+    slow_start = SlowStart(NAME, due)
+    assert (slow_start.at, due) == (None, set())
     slow_start.arm(1.0)
     slow_start.arm(1.01)
     assert slow_start.at == 1.0 + SLOW_START_STEP
-    assert one.widening == {one.throttler}
+    assert due == {slow_start}
 
 
 def test_what_is_being_done_is_due_no_more() -> None:
-    one = One(0)
-    slow_start = SlowStart(one.throttler, one.widening)
+    due: set[SlowStart] = set()
+    slow_start = SlowStart(NAME, due)
     slow_start.disarm()
     slow_start.arm(1.0)
     slow_start.disarm()
-    assert (slow_start.at, one.widening) == (None, set())
+    assert (slow_start.at, due) == (None, set())

@@ -189,7 +189,7 @@ class TestReplacement:
         many.throttler.delete_revision(NAME)
         assert many.set_dests([A]) is not None, "what waits may still be served"
         many.throttler.set_revision(revision(1, uid="uid-2"), many.now)
-        assert ticket.revision is many.find()
+        assert ticket.config is many.find().config
         pod = next(iter(many.find().pods()))
         changes = many.find().probe_passed(pod, pod.epoch, many.now)
         assert changes is not None

@@ -35,7 +35,7 @@ def test_nothing_becomes_new_again() -> None:
 
 def test_a_new_ticket_has_neither_revision_nor_pod() -> None:
     ticket = Ticket(OWNER, 12.5, 300)
-    assert (ticket.state, ticket.revision, ticket.pod) == (S.NEW, None, None)
+    assert (ticket.state, ticket.config, ticket.pod) == (S.NEW, None, None)
     assert (ticket.deadline, ticket.size) == (12.5, 300)
 
 

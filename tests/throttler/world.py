@@ -16,6 +16,7 @@ from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
 from throttler.silence import Silence
+from throttler.slow_start import SlowStart
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import FOLLOWS, Ticket, TicketState
 
@@ -127,7 +128,7 @@ class One:
     ) -> None:
         self.now = 0.0
         self.deadlines = Deadlines()
-        self.widening: set[RevisionThrottler] = set()
+        self.widening: set[SlowStart] = set()
         self.total = SharedBudget(2 * depth, 2 * max_bytes)
         self.silence = Silence()
         self.throttler = RevisionThrottler(
@@ -147,7 +148,7 @@ class One:
 
     @property
     def widen_at(self) -> float | None:
-        return self.throttler.slow_start.at
+        return self.throttler.waiters.slow_start.at
 
     def set_dests(
         self, ready: Iterable[Dest | str] = (), not_ready: Iterable[Dest | str] = ()
@@ -225,7 +226,9 @@ class Many:
         assert changes is not None
         assigned: list[Ticket] = []
         for pod in changes.probe:
-            follow = pod.revision.probe_passed(pod, pod.epoch, self.now)
+            revision = self.throttler.of(pod.config)
+            assert revision is not None
+            follow = revision.probe_passed(pod, pod.epoch, self.now)
             assigned += follow.assigned if follow else []
         return assigned
 

@@ -165,7 +165,7 @@ class Attempts:
         before, given, refusals = self._refused
         refusals = 1 if pod is before and responses > given else refusals + 1
         self._refused = pod, responses, refusals
-        self.failed(exchange, retry.refused(refusals, on_trial=pod.on_trial), error)
+        self.failed(exchange, retry.refused(refusals, half_open=pod.ejection.half_open), error)
 
     def misunderstood(self, exchange: Retrying, error: str) -> None:
         """A pod does not speak the version of HTTP in which the request came: send the other.

@@ -293,7 +293,7 @@ class Exchange(Asker):
             if self.pod_side is not None:
                 body.trim()
         elif body.replayable:
-            body.replayable = self.services.driver.hold(ticket, size)
+            body.replayable = self.services.driver.hold(self.entry.throttler, ticket, size)
 
     def pause_sending(self) -> None:
         """See Asker."""
@@ -338,7 +338,7 @@ class Exchange(Asker):
         pod = self.ticket.pod
         assert pod is not None
         status = response.status
-        in_doubt = pod.strikes or status in DOUBTFUL
+        in_doubt = pod.ejection.consecutive_errors or status in DOUBTFUL
         if in_doubt and not self._record().passes(self, response, payload, complete):
             return
         self.state = RESPONDING
@@ -526,7 +526,7 @@ class Exchange(Asker):
         now = driver.clock()
         self.pod_side = None
         self._begin_wait(now)
-        driver.requeue(self.ticket, now)
+        driver.requeue(self.entry.throttler, self.ticket, now)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -593,6 +593,6 @@ class Exchange(Asker):
         state = ticket.state
         if state is ASSIGNED:
             how = SERVED if ended == "served" else outcome.of_pod(ended)
-            services.driver.release(ticket, now, how)
+            services.driver.release(entry.throttler, ticket, now, how)
         elif state is QUEUED:
-            services.driver.cancel(ticket, now)
+            services.driver.cancel(entry.throttler, ticket, now)

@@ -138,14 +138,14 @@ def lost(*, answered: bool, reused: bool) -> Failure:
     return Failure.REUSED_LOST if reused else Failure.NEW_LOST
 
 
-def refused(refusals: int, *, on_trial: bool) -> Failure:
+def refused(refusals: int, *, half_open: bool) -> Failure:
     """Return which failure it is that a pod has not looked at a request.
 
     Arguments:
         refusals: how often the request has met that, with no answer of the pod in between.
-        on_trial: the pod was left alone before, and has answered nothing since.
+        half_open: the pod was ejected, and has not responded well since.
     """
-    return Failure.REFUSED_STILL if on_trial or refusals > MAX_REFUSALS else Failure.REFUSED
+    return Failure.REFUSED_STILL if half_open or refusals > MAX_REFUSALS else Failure.REFUSED
 
 
 def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:

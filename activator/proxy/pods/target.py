@@ -43,7 +43,7 @@ class Target:
 
     def __init__(self, pod: PodTracker, tls: PodTls | None, *, passthrough: bool) -> None:
         self.address = pod.address
-        self._revision = pod.revision.revision.id
+        self._revision = pod.config.revision.id
         host, _, port = pod.address.rpartition(":")
         self.host = host.strip("[]")
         self.port = int(port)

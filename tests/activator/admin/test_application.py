@@ -269,7 +269,7 @@ async def test_a_deleted_revision_whose_requests_wait_is_listed_and_can_be_asked
     assert (one["deleted"], one["queued"], one["nextReason"]) == (True, 1, None)
     assert (one["reason"], one["reasonDetail"]) == ("no-endpoints", "the revision was deleted")
     assert {name: one[name] for name in listed} == listed
-    world.driver.cancel(ticket, world.clock.now)
+    world.driver.cancel(world.driver.throttler.of(ticket.config), ticket, world.clock.now)
     assert (await get(world, REVISIONS)).json()["revisions"] == []
     assert (await get(world, f"{REVISIONS}/default/hello")).status_code == 404
 

@@ -46,8 +46,8 @@ class Past:
         ticket, entry = request
         now = self.world.clock.now
         entry.counters.outcomes[outcome] += 1
-        self.reporter.load(ticket.revision.revision.id).leave(now)
-        self.world.driver.cancel(ticket, now)
+        self.reporter.load(ticket.config.revision.id).leave(now)
+        self.world.driver.cancel(self.world.driver.throttler.of(ticket.config), ticket, now)
 
     def serve(self, throttler, at_once=1, outcome="served") -> None:
         for request in [self.request(throttler) for _ in range(at_once)]:

@@ -70,4 +70,4 @@ async def test_a_request_that_begins_to_wait_has_all_kinds_tried_within_two_seco
         server.put(private("127.0.0.1"))
         while not list(throttler.pods()):  # noqa: ASYNC110 # no event
             await asyncio.sleep(0)
-        runtime.driver.cancel(ticket, loop.time())
+        runtime.driver.cancel(runtime.driver.throttler.of(ticket.config), ticket, loop.time())

@@ -117,7 +117,7 @@ async def test_refusing_pod_of_a_revision_with_short_requests_is_asked_every_two
         await until(tenth / 10)
         ticket = world.ask()
         assert ticket.state is ASSIGNED
-        world.driver.release(ticket, world.clock())
+        world.driver.release(world.revision, ticket, world.clock())
     assert gaps(world.pods[A].at)[4:] == pytest.approx([2.0] * 13)
 
 
@@ -184,7 +184,7 @@ async def test_each_new_waiter_asks_a_pod_no_sooner_whose_tls_is_wrong() -> None
     for number in range(1, 291):  # each of them waits alone
         ticket = world.ask()
         await until(60.0 + number / 100)
-        world.driver.cancel(ticket, world.clock())
+        world.driver.cancel(world.revision, ticket, world.clock())
     # Nobody had asked for it for long: at once for the first, and then once a second.
     assert gaps(world.pods[A].at[asked:]) == pytest.approx([1.0, 1.0], abs=0.011)
     assert world.pods[A].at[asked] == 60.0
@@ -264,7 +264,7 @@ async def test_each_new_waiter_asks_a_pod_no_sooner_that_says_not_ready() -> Non
     for number in range(1, 200):  # each of them waits alone
         ticket = world.ask()
         await until(60.0 + number / 100)
-        world.driver.cancel(ticket, world.clock())
+        world.driver.cancel(world.revision, ticket, world.clock())
     assert world.pods[A].at[asked] == 60.0  # at once for the first
     assert gaps(world.pods[A].at[asked:]) == pytest.approx([0.2] * 9, abs=0.011)
 
@@ -292,7 +292,7 @@ async def test_when_the_last_waiter_leaves_probing_slows_down_again() -> None:
     world.list_pods(A)
     waiting = world.ask()
     await until(1.0)
-    world.driver.cancel(waiting, world.clock())
+    world.driver.cancel(world.revision, waiting, world.clock())
     await until(61.0)
     assert len(between(world.pods[A].at, 1.1, 61.0)) <= 2
 
@@ -375,7 +375,7 @@ async def test_pod_that_is_out_for_its_answers_is_probed_when_it_may_be_back() -
     await until(5.0)
     pod = world.tracker(A)
     world.driver.answered_badly(pod, "answered 502", untouched=True)
-    world.driver.prober.hurry(pod.revision)
+    world.driver.prober.hurry(world.revision)
     await until(5.09)
     assert world.pods[A].at == [0.0]
     await until(5.2)
@@ -432,7 +432,7 @@ async def test_at_the_cap_those_that_failed_least_go_first() -> None:
     world.list_pods(not_ready=holes)
     assert world.prober.in_flight == 2
     await until(30.0)  # each has failed a few times
-    assert all(world.tracker(address).failures for address in holes)
+    assert all(world.tracker(address).probe.failures for address in holes)
     assert world.prober.in_flight == 2
 
     world.list_pods(not_ready=[*holes, A])
@@ -525,7 +525,7 @@ async def test_refused_and_timed_out_are_told_apart() -> None:
     world.pods[D].answer = Answer(503, b"not ready")
     world.list_pods(A, B, C, D)
     await until(0.31)
-    assert [world.tracker(address).last_error for address in (A, B, C, D)] == [
+    assert [world.tracker(address).probe.error for address in (A, B, C, D)] == [
         "connection refused",
         "connect timed out after 0.3 s",
         "no answer in 0.3 s",
@@ -620,7 +620,7 @@ async def test_draining_pod_is_not_probed() -> None:
     await until(200.0)
     assert pod in world.revision.pods()
     assert len(world.pods[A].at) == 1
-    world.driver.release(ticket, world.clock())
+    world.driver.release(world.revision, ticket, world.clock())
     assert pod.state is PodState.GONE
 
 
@@ -772,7 +772,7 @@ async def test_bursts_of_requests_do_not_have_the_cluster_ip_asked_more_often() 
     world.list_pods(A)
     for number in range(100):
         await until(0.01 * number)
-        world.driver.cancel(world.ask(), world.clock())
+        world.driver.cancel(world.revision, world.ask(), world.clock())
     assert len(world.pods[VIP].at) <= 1 + 1.0 / DELAY_SERVICE
 
 
@@ -784,8 +784,8 @@ async def test_pods_behind_a_real_mesh_are_asked_ever_less_also_under_full_load(
         requests = [world.ask() for _ in range(11)]
         assert [r.state for r in requests] == [ASSIGNED] * 10 + [QUEUED]
         for request in requests[:10]:
-            world.driver.release(request, world.clock())
-        world.driver.release(requests[10], world.clock())
+            world.driver.release(world.revision, request, world.clock())
+        world.driver.release(world.revision, requests[10], world.clock())
     assert len(between(world.pods[A].at, 1.0, 100.0)) <= 8
 
 

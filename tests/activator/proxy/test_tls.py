@@ -193,7 +193,7 @@ async def test_a_websocket_passes_bytes_both_ways_until_one_side_ends(world):
 
 async def test_a_pod_that_does_not_prove_itself_gets_nothing_and_the_client_is_told_why(world):
     pod = await world.tls_pod(pod_context(trustme.CA()))
-    world.healthy = lambda tracker: not tracker.failures and not tracker.last_error
+    world.healthy = lambda tracker: not tracker.probe.failures and not tracker.probe.error
     world.revise(pod, timeout=1.0)
     answer = await world.ask(request(b"/", b"POST", body=b"secret"), b"POST")
     assert answer.status == 504
@@ -206,7 +206,7 @@ async def test_another_pod_takes_what_one_without_proof_could_not(world):
     wrong = await world.tls_pod(pod_context(world.ca, "data-plane.knative.dev", "kn-user-other"))
     world.revise(wrong)
     good = await world.pod()
-    world.healthy = lambda tracker: not tracker.failures and not tracker.last_error
+    world.healthy = lambda tracker: not tracker.probe.failures and not tracker.probe.error
     world.list(wrong, good)
     await healthy(world, 2)
     for _ in range(4):

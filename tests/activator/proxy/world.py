@@ -496,8 +496,8 @@ class _Prober:
         self._verdict(pod, pod.epoch, asyncio.get_running_loop())
 
     def _verdict(self, pod: PodTracker, epoch: int, loop: asyncio.AbstractEventLoop) -> None:
-        if loop.time() < pod.held_until:  # a loop's timers may be early
-            loop.call_at(pod.held_until + 0.001, self._verdict, pod, epoch, loop)
+        if loop.time() < pod.ejection.until:  # a loop's timers may be early
+            loop.call_at(pod.ejection.until + 0.001, self._verdict, pod, epoch, loop)
         else:
             loop.call_soon(self._pass, pod, epoch)
 
@@ -571,7 +571,7 @@ class World:
     def _is_healthy(self, tracker: PodTracker) -> bool:
         """Those that listen; a black hole passes once, or nobody would send it anything."""
         (pod,) = (pod for pod in self.pods if pod.dest == tracker.dest)
-        return pod.listening or (pod.hole and not tracker.failures)
+        return pod.listening or (pod.hole and not tracker.probe.failures)
 
     def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> object:
         return self.tasks.start(coroutine)

@@ -22,7 +22,7 @@ from tests.activator.proxy.world import (
 )
 from tests.conftest import in_virtual_time
 from throttler.health import PodState
-from throttler.outliers import PAUSE, STRIKES
+from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
 from throttler.throttler import Limits
 
 F = Failure
@@ -171,9 +171,9 @@ async def test_the_only_pod_is_asked_until_its_application_is_back(world):
 
     assert [(await client.answer()).status for client in clients] == [200] * 20
 
-    assert world.now() - started < 1.0 + 4 * PAUSE
+    assert world.now() - started < 1.0 + 4 * PANIC_PAUSE
     asked = len(pod.requests) - 20
-    assert asked < 20 + 1.0 / PAUSE, "each pause one of those that wait is tried"
+    assert asked < 20 + 1.0 / PANIC_PAUSE, "each pause one of those that wait is tried"
 
 
 async def test_nobody_is_shed_while_the_only_pod_gives_requests_back(new_world):
@@ -238,7 +238,7 @@ async def test_behind_the_cluster_ip_a_request_is_given_back_a_few_times_at_most
 async def test_what_the_application_answers_passes_on_and_the_only_pod_stays(world):
     (pod,) = await pods_of(world, 1)
     pod.answer = APP_503
-    for _ in range(3 * STRIKES):
+    for _ in range(3 * CONSECUTIVE_ERRORS):
         got = await world.ask()
         assert (got.status, got.body, attempts(got)) == (503, b"later", None)
     assert states(world) == ["healthy"]
@@ -248,14 +248,14 @@ async def test_what_the_application_answers_passes_on_and_the_only_pod_stays(wor
 async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(world):
     ill, other = await pods_of(world, 2)
     ill.answer = APP_503
-    answers = [(await world.ask()).status for _ in range(STRIKES + 5)]
-    assert answers == [503] * STRIKES + [200] * 5
+    answers = [(await world.ask()).status for _ in range(CONSECUTIVE_ERRORS + 5)]
+    assert answers == [503] * CONSECUTIVE_ERRORS + [200] * 5
     assert states(world) == ["healthy", "probing"]
     ill.answer = ok()
     await world.clock_moves(0.11)
     assert states(world) == ["healthy", "healthy"]
     assert (await world.ask()).status == 200
-    assert len(ill.requests) == STRIKES + 1
+    assert len(ill.requests) == CONSECUTIVE_ERRORS + 1
     assert len(other.requests) == 5
 
 
@@ -263,7 +263,7 @@ async def test_good_answers_between_bad_ones_keep_a_pod(world):
     pod, _ = await pods_of(world, 2)
     for _ in range(4):
         pod.answer = APP_503
-        for _ in range(STRIKES - 1):
+        for _ in range(CONSECUTIVE_ERRORS - 1):
             assert (await world.ask()).status == 503
         pod.answer = ok()
         assert (await world.ask()).status == 200
@@ -412,5 +412,5 @@ async def test_a_request_that_breaks_connections_is_held_against_one_pod_at_most
     world.healthy = lambda tracker: False
     assert (await world.ask()).status == 502
     (out,) = [pod for pod in world.revision().pods() if pod.state is PodState.PROBING]
-    assert "closed" in out.last_error
+    assert "closed" in out.probe.error
     assert [len(pod.requests) for pod in pods] == [1] * 4, "another pod each time"

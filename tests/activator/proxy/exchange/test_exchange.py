@@ -122,7 +122,7 @@ async def test_an_idle_connection_that_the_pod_has_closed_is_not_used(world):
 async def test_a_pod_that_accepts_and_drops_has_not_seen_the_request(world, end):
     pod, drops = await world.pod(), await world.pod()
     drops.on_connect = lambda connection: getattr(connection, end)()
-    world.healthy = lambda tracker: not tracker.failures
+    world.healthy = lambda tracker: not tracker.probe.failures
     world.revise(drops, container_concurrency=1)
     await until(lambda: world.revision().statistics().healthy == 1)
     client = await world.client()

@@ -85,9 +85,9 @@ def test_the_end_of_a_connection(answered: bool, reused: bool, failure: Failure)
 
 
 def test_a_pod_that_goes_on_refusing_is_blamed_and_one_on_trial_at_once() -> None:
-    assert refused(MAX_REFUSALS, on_trial=False) is F.REFUSED
-    assert refused(MAX_REFUSALS + 1, on_trial=False) is F.REFUSED_STILL
-    assert refused(1, on_trial=True) is F.REFUSED_STILL
+    assert refused(MAX_REFUSALS, half_open=False) is F.REFUSED
+    assert refused(MAX_REFUSALS + 1, half_open=False) is F.REFUSED_STILL
+    assert refused(1, half_open=True) is F.REFUSED_STILL
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.activator.proxy.http2.peers import (
 )
 from tests.activator.proxy.world import until
 from tests.conftest import in_virtual_time
-from throttler.outliers import PAUSE, STRIKES
+from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
 
 Script = Callable[[Peer, int, Message], None]
 
@@ -187,9 +187,9 @@ async def test_a_pod_that_goes_on_refusing_is_asked_at_a_pace_until_it_takes_req
     await until(lambda: http2.world.waiting == 1 and len(pod.requests) == at_once)
     assert states(http2.world) == ["probing"]
     passed = await passes(http2, 0.5)
-    assert 5 < len(pod.requests) - at_once <= 1 + passed / PAUSE
+    assert 5 < len(pod.requests) - at_once <= 1 + passed / PANIC_PAUSE
     pod.on_message = answer_hello
-    await passes(http2, 4 * PAUSE)
+    await passes(http2, 4 * PANIC_PAUSE)
     assert (await client.answer(stream)).status == 200
     assert {request.body for request in pod.requests} == {b"once"}
 
@@ -215,9 +215,9 @@ async def test_requests_that_are_all_refused_wait_together_and_one_is_tried(http
     before = len(pod.requests)
     assert before <= 20 * (MAX_REFUSALS + 1)
     passed = await passes(http2, 0.2)
-    assert len(pod.requests) - before <= 1 + passed / PAUSE
+    assert len(pod.requests) - before <= 1 + passed / PANIC_PAUSE
     pod.on_message = answer_hello
-    await passes(http2, 4 * PAUSE)
+    await passes(http2, 4 * PANIC_PAUSE)
     assert [(await client.answer(stream)).status for stream in streams] == [200] * 20
 
 
@@ -371,8 +371,8 @@ async def test_behind_the_cluster_ip_a_request_is_refused_a_few_times_at_most(ht
 async def test_a_pod_whose_application_answers_nothing_else_is_out_until_it_is_asked_again(http2):
     ill, _ = await pods_of(http2, 2)
     ill.on_message = APP_503
-    answers = [(await ask(http2)).status for _ in range(STRIKES + 5)]
-    assert answers == [503] * STRIKES + [200] * 5
+    answers = [(await ask(http2)).status for _ in range(CONSECUTIVE_ERRORS + 5)]
+    assert answers == [503] * CONSECUTIVE_ERRORS + [200] * 5
     assert states(http2.world) == ["healthy", "probing"]
     ill.on_message = answer_hello
     await http2.world.clock_moves(0.11)
@@ -383,7 +383,7 @@ async def test_good_answers_between_bad_ones_keep_a_pod(http2):
     pod, _ = await pods_of(http2, 2)
     for _ in range(4):
         pod.on_message = APP_503
-        for _ in range(STRIKES - 1):
+        for _ in range(CONSECUTIVE_ERRORS - 1):
             assert (await ask(http2)).status == 503
         pod.on_message = answer_hello
         assert (await ask(http2)).status == 200

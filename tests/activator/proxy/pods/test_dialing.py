@@ -18,7 +18,7 @@ from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.http2.test_slowness import virtually
 from tests.activator.proxy.pods.test_pools import Dialer, probes_of
 from tests.activator.proxy.world import until
-from throttler.outliers import PAUSE
+from throttler.outliers import PANIC_PAUSE
 
 
 async def test_a_refused_dial_says_so(world):
@@ -179,7 +179,7 @@ async def test_a_pod_that_takes_no_streams_is_dialled_at_a_pace_until_it_does(ht
     await until(lambda: http2.world.waiting == 20)
     before = len(pod.connections)
     assert before < 10
-    assert (await passes()) / PAUSE + 1 >= len(pod.connections) - before
+    assert (await passes()) / PANIC_PAUSE + 1 >= len(pod.connections) - before
     pod.greeting, pod.on_message = b"", answer_hello
     await passes()
     for stream in streams:

@@ -1,6 +1,6 @@
-"""Which rule decides whether a pod is used: a small closed set, each with a sentence for people.
+"""Which rule decides whether a pod is used: a closed set, each with a sentence for people.
 
-Pure, and for people alone: it reads what the roster and the throttler have decided and decides
+Pure, and for people alone: it reads what the throttler has decided and decides
 nothing itself. Knative has no counterpart: what its activator thinks of a pod is in its log, if at
 all.
 """
@@ -157,20 +157,20 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
 
 def verdict(pod: PodTracker) -> Verdict:
     """Return what follows for a pod, or for the ClusterIP, at this moment."""
-    revision = pod.revision
+    revision, reach = pod.config.revision, pod.config.reach
     if pod.state in (PodState.DRAINING, PodState.GONE):
         return _DELISTED if pod.taken_by is None else _taken(pod.taken_by)
     if pod.in_use:
         return _of_use(pod)
-    if not (revision.reach.pods or pod.is_service):
+    if not (reach.pods or pod.is_service):
         return _MESH
     if pod.state is PodState.HEALTHY:
-        if pod.ready or revision.revision.probe_suffices:
+        if pod.ready or revision.probe_suffices:
             return _OF_OTHERS
-        return _KUBERNETES_SAYS_NO[revision.revision.readiness]
-    if pod.complained:
+        return _KUBERNETES_SAYS_NO[revision.readiness]
+    if pod.ejection.active:
         return _ANSWERED_BADLY
-    return _PROBE_FAILED if pod.failures else _AWAITING_PROBE
+    return _PROBE_FAILED if pod.probe.failures else _AWAITING_PROBE
 
 
 def _taken(owner: RevisionID) -> Verdict:
@@ -178,13 +178,13 @@ def _taken(owner: RevisionID) -> Verdict:
 
 
 def _of_use(pod: PodTracker) -> Verdict:
-    revision = pod.revision
-    if pod.on_trial:
+    revision, reach = pod.config.revision, pod.config.reach
+    if pod.ejection.half_open:
         return _ON_TRIAL
     if not pod.in_slice:
         return _BORROWED
-    if pod.is_service or (revision.revision.probe_suffices and not revision.reach.trusted):
+    if pod.is_service or (revision.probe_suffices and not reach.trusted):
         return _PROBE_PASSED
-    if revision.reach.trusted and pod.ready:
+    if reach.trusted and pod.ready:
         return _KUBERNETES_READY
-    return _BOTH_SAY_YES.get(revision.revision.readiness, _PROBE_PASSED)
+    return _BOTH_SAY_YES.get(revision.readiness, _PROBE_PASSED)

@@ -22,7 +22,7 @@ def test_a_ready_pod_is_used_unprobed(one: One) -> None:
     changes = one.set_dests([A], [B])
     assert changes.assigned == [waiting]
     assert [pod.address for pod in changes.probe] == [B]
-    assert not one.throttler.roster.wants_probe(one.pod(A))
+    assert not one.pod(A).wants_probe
 
 
 def test_a_pod_that_becomes_ready_is_used_from_then_on(one: One) -> None:
@@ -44,7 +44,7 @@ def test_no_failed_probe_takes_a_ready_pod_out(one: One, status: int | None) -> 
     pod = one.pod(A)
     one.failed(pod, status)
     assert one.request().pod is pod
-    assert pod.failures == 1, "but it is known"
+    assert pod.probe.failures == 1, "but it is known"
 
 
 def test_a_refused_request_makes_it_suspect_until_it_answers_anything(one: One) -> None:
@@ -53,13 +53,13 @@ def test_a_refused_request_makes_it_suspect_until_it_answers_anything(one: One) 
     changes = one.throttler.connect_failed(pod, "refused", one.now)
     assert changes is not None
     assert changes.probe == [pod]
-    assert one.throttler.roster.wants_probe(pod)
+    assert pod.wants_probe
     waiting = one.request()
     assert one.failed(pod, None) is None
     assert waiting.state is QUEUED
     one.failed(pod, 404)
     assert waiting.pod is pod
-    assert not one.throttler.roster.wants_probe(pod)
+    assert not pod.wants_probe
 
 
 def test_a_suspect_is_used_again_when_it_is_listed_anew(one: One) -> None:

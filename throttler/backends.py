@@ -1,4 +1,4 @@
-"""All that may carry a revision's requests: its pods, and its Service where they cannot be reached.
+"""The backends of a revision: its pods, and its Service where they cannot be reached.
 
 Takes what Kubernetes lists, what probes met and how pods are reached, and says what may be used.
 Knows no request and no queue; no clock either (``now`` is an argument). Knative's counterpart:
@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from throttler.capacity import SLOW_START_STEP
 from throttler.changes import Changes
+from throttler.config import RevisionConfig
 from throttler.health import PodEvent, PodState
 from throttler.mesh import PROOF_LASTS, Reach, looks_like_mesh
 from throttler.model import Dest, Dests
@@ -21,46 +23,41 @@ from throttler.owners import Taken
 from throttler.pod import PodTracker
 from throttler.service import Service
 
-if TYPE_CHECKING:  # a roster knows its revision and a revision its roster
-    from throttler.revision import RevisionThrottler
-
 _HEALTHY: Final = PodState.HEALTHY
 #: By address; where two pods share one for a while, by uid, so that all activators agree.
 by_dest = attrgetter("dest")
 
 
-class Roster:
+class Backends:
     """What is known of a revision's pods and of its Service.
 
     Arguments:
-        reach: what requests may be sent to.
+        config: what is in force for the revision; ``set_reach`` changes it.
 
     Attributes:
         pods: all that are known, by identity.
-        outliers: those whose answers speak against them.
+        outliers: those whose responses speak against them.
         listed: whether Kubernetes lists any; in_doubt: whether what could be used is lost for a
-            moment, or on trial: nobody knows how long that takes. Both as ``choose`` found them.
+            moment, or half-open: nobody knows how long that takes. Both as ``choose`` found them.
         taken: those that are listed for it, while another revision has their address. For people.
         misnamed: how many are listed under the port of another protocol alone. For people.
     """
 
     __slots__ = (
-        "_revision",
+        "_config",
         "in_doubt",
         "listed",
         "misnamed",
         "outliers",
         "pods",
-        "reach",
         "service",
         "taken",
     )
 
-    def __init__(self, revision: RevisionThrottler, reach: Reach) -> None:
-        self._revision = revision
-        self.reach = reach
+    def __init__(self, config: RevisionConfig) -> None:
+        self._config = config
         self.pods: dict[Dest, PodTracker] = {}
-        self.service = Service(revision)
+        self.service = Service(config)
         self.outliers = Outliers()
         self.listed = self.in_doubt = False
         self.taken: dict[Dest, PodTracker] = {}
@@ -72,10 +69,10 @@ class Roster:
         """Return what may be given requests: the usable pods by address, or the ClusterIP alone."""
         pods = sorted(filter(self._usable, self.pods.values()), key=by_dest)
         self.outliers.review(pods, changes, now)
-        service = self.service.review(self.reach, self.pods.values(), bool(pods), changes, now)
+        service = self.service.review(self.pods.values(), bool(pods), changes, now)
         used = pods if service is None else [service]
         self.listed = any(p.state is not PodState.DRAINING for p in self.pods.values())
-        self.in_doubt = all(p.on_trial for p in used) if used else self._has_lost_any()
+        self.in_doubt = all(p.ejection.half_open for p in used) if used else self._has_lost_any()
         return used
 
     def _has_lost_any(self) -> bool:
@@ -83,8 +80,8 @@ class Roster:
         return (service is not None and _is_lost(service)) or any(map(_is_lost, self.pods.values()))
 
     def _usable(self, pod: PodTracker) -> bool:
-        suffices = pod.ready or self._revision.revision.probe_suffices
-        return pod.state is _HEALTHY and suffices and self.reach.pods
+        suffices = pod.ready or self._config.revision.probe_suffices
+        return pod.state is _HEALTHY and suffices and self._config.reach.pods
 
     def seen(self) -> Iterable[PodTracker]:
         """Return all pods that are known, and those that another revision has by now."""
@@ -105,21 +102,11 @@ class Roster:
         requests would ask all pods behind a real mesh in vain.
         """
         pods: list[PodTracker] = []
-        if self.reach.pods and self.service.used_since is None:
+        if self._config.reach.pods and self.service.used_since is None:
             pods += [p for p in self.pods.values() if p.state is PodState.PROBING]
         if (service := self.service.tracker) is not None and service.state is PodState.PROBING:
             pods.append(service)
         return pods
-
-    def wants_probe(self, pod: PodTracker) -> bool:
-        """Return whether a pod is to be probed again when its time comes."""
-        if pod.state is _HEALTHY and self._trusts(pod):
-            return False
-        return pod.state in (PodState.PROBING, _HEALTHY) and self._in_question(pod)
-
-    def _in_question(self, pod: PodTracker) -> bool:
-        """Return whether an answer to a probe is of any use: not where pods are out of reach."""
-        return self.reach.pods or pod.is_service
 
     # -- what Kubernetes says -------------------------------------------------------------------
 
@@ -129,7 +116,7 @@ class Roster:
         for dest, pod in list(self.pods.items()):
             if dest not in listed and pod.state is not PodState.DRAINING:
                 pod.apply(PodEvent.DELISTED, now)
-                self.outliers.forget(pod)
+                self.outliers.clear(pod)
                 if not pod.in_flight:
                     self.bury(pod, changes, now)
         for dest, ready in listed.items():
@@ -150,8 +137,7 @@ class Roster:
 
     def _never_had(self, dest: Dest, now: float) -> PodTracker:
         """Return a record of a pod that was another's when it was first listed."""
-        limit = self._revision.revision.container_concurrency
-        pod = PodTracker(self._revision, dest, False, limit, now)
+        pod = PodTracker(self._config, dest, False, now)
         pod.apply(PodEvent.DELISTED, now)
         pod.apply(PodEvent.IDLE, now)
         return pod
@@ -160,44 +146,39 @@ class Roster:
         """Record that Kubernetes lists a pod; have it probed if that says anything new."""
         pod = self.pods.get(dest)
         if pod is None:
-            limit = self._revision.revision.container_concurrency
-            pod = self.pods[dest] = PodTracker(self._revision, dest, ready, limit, now)
+            pod = self.pods[dest] = PodTracker(self._config, dest, ready, now)
         else:
             was_ready, pod.ready = pod.ready, ready
             before = pod.epoch
             if pod.state is PodState.DRAINING:
                 pod.apply(PodEvent.LISTED, now)
-                pod.reached_until = -inf
-                pod.last_error = ""  # what was met in its earlier life is void
-                pod.complained = False
+                pod.probe.reached_until = -inf
+                pod.probe.error = ""  # what was met in its earlier life is void
+                pod.ejection.active = False
             elif was_ready and not ready:
                 pod.apply(PodEvent.BECAME_NOT_READY, now)
             if pod.epoch == before and (was_ready or not ready):
                 return
             if ready:
-                pod.mesh_like = (
-                    None  # a response from before the pod was ready is no evidence of a mesh
-                )
+                # A response from before the pod was ready is no evidence of a mesh.
+                pod.probe.mesh_like = None
                 if pod.proves_reach:
-                    pod.reached_until = inf
+                    pod.probe.reached_until = inf
         self._question(pod, changes, now)
 
     def _question(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Have a pod probed; not where Kubernetes' word is enough, nor where it is out of reach."""
-        if not self._trust(pod, now) and self._in_question(pod):
+        if not self._trust(pod, now) and pod.is_reachable:
             changes.probe.append(pod)
 
     def _trust(self, pod: PodTracker, now: float) -> bool:
         """Take a pod for healthy without a probe, where Kubernetes' word is enough for that."""
-        if not self._trusts(pod):
+        if not pod.is_trusted:
             return False
         if pod.state is not _HEALTHY:
             pod.apply(PodEvent.TRUSTED, now)
-            pod.set_limit(self._revision.revision.container_concurrency)
+            pod.set_limit()
         return True
-
-    def _trusts(self, pod: PodTracker) -> bool:
-        return self.reach.trusted and pod.ready and not pod.is_service
 
     def set_reach(self, reach: Reach, changes: Changes, now: float) -> None:
         """Take what requests may be sent to.
@@ -205,16 +186,16 @@ class Roster:
         Pods in use stay in use until the probe that follows says otherwise, so that a change of
         the setting is no outage by itself.
         """
-        self.reach = reach
+        self._config.reach = reach
         for pod in self.pods.values():
-            pod.reached_until = -inf  # its proof is from before the change
+            pod.probe.reached_until = -inf  # its proof is from before the change
             if pod.state is PodState.DRAINING:
                 continue
             if reach.pods:
                 self._question(pod, changes, now)
             else:
                 pod.apply(PodEvent.DOUBTED, now)
-                self.outliers.forget(pod)
+                self.outliers.clear(pod)
 
     def bury(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Let go of a pod that is not listed any more and has no request left."""
@@ -228,22 +209,23 @@ class Roster:
 
     def passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
         """Record a passed probe. Ignore one that began in an earlier epoch."""
-        if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
+        if epoch != pod.epoch or pod.state is PodState.GONE or not pod.is_reachable:
             return False
-        if now < pod.held_until:
+        if now < pod.ejection.until:
             return False
         was_healthy = pod.state is _HEALTHY
         pod.apply(PodEvent.PROBE_PASSED, now)
-        pod.mesh_like = False
-        pod.reached_until = inf
-        pod.last_error = ""
-        pod.complained = False
-        pod.last_status = 200
-        pod.failures = 0
-        pod.last_probe_at = now
+        pod.ejection.active = False
+        probe = pod.probe
+        probe.mesh_like = False
+        probe.reached_until = inf
+        probe.error = ""
+        probe.status = 200
+        probe.failures = 0
+        probe.at = now
         if was_healthy or pod.state is not _HEALTHY:
             return False
-        pod.set_limit(self._revision.revision.container_concurrency)
+        pod.set_limit()
         return True
 
     def failed(
@@ -261,20 +243,21 @@ class Roster:
         Arguments:
             responded: whether any byte of a response came. A server of gRPC has no status for us.
         """
-        if epoch != pod.epoch or pod.state is PodState.GONE or not self._in_question(pod):
+        if epoch != pod.epoch or pod.state is PodState.GONE or not pod.is_reachable:
             return False
-        pod.last_probe_at, pod.last_status = now, status
-        before, pod.mesh_like = pod.mesh_like, looks_like_mesh(status)
-        lapsed = now >= pod.reached_until
-        pod.reached_until = -inf if lapsed else min(pod.reached_until, now + PROOF_LASTS)
-        if not self._trusts(pod):
+        probe = pod.probe
+        probe.at, probe.status = now, status
+        before, probe.mesh_like = probe.mesh_like, looks_like_mesh(status)
+        lapsed = now >= probe.reached_until
+        probe.reached_until = -inf if lapsed else min(probe.reached_until, now + PROOF_LASTS)
+        if not pod.is_trusted:
             took_out = self._lose(pod, PodEvent.PROBE_FAILED, error, now)
             # The last answer that the ClusterIP waited for, or one against it?
             return took_out or self.service.hangs_on(pod, before)
         # Kubernetes' word counts: no answer takes the pod out. One that refused a request is back
         # as soon as it answers anything, for then it listens again.
         _note_failure(pod, error, now)
-        if not responded or pod.state is not PodState.PROBING or now < pod.held_until:
+        if not responded or pod.state is not PodState.PROBING or now < pod.ejection.until:
             return False
         return self._trust(pod, now)
 
@@ -285,33 +268,43 @@ class Roster:
     def answered_badly(
         self, pod: PodTracker, error: str, untouched: bool, changes: Changes, now: float
     ) -> bool:
-        """Take an answer that speaks against a pod; see Outliers.condemns.
+        """Take an answer that speaks against a pod; see Outliers.ejects.
 
         Who of several pods gave it is not known behind the ClusterIP, and a pod that is out
         already answers what it was asked before.
         """
         if pod.state is not _HEALTHY or pod.is_service:
             return False
-        if self.outliers.condemns(pod, untouched, changes, now):
-            _note_failure(pod, error, now)
-            pod.complained = True
-            pod.apply(PodEvent.SUSPECTED, now)
+        if self.outliers.ejects(pod, untouched, changes, now):
+            pod.probe.note_failure(error, now)
+            pod.ejection.active = True
+            pod.apply(PodEvent.EJECTED, now)
             changes.probe.append(pod)
             return True
-        return self.end_trial(pod) or bool(changes.probe)
+        return self.close(pod) or bool(changes.probe)
 
     def answered_well(self, pod: PodTracker, now: float) -> bool:
-        """Take any other answer of a pod that has strikes."""
+        """Record any other response of a pod that has consecutive errors."""
         if pod.state is not _HEALTHY:
             return False
-        return self.outliers.absolve(pod, now) | self.end_trial(pod)
+        return self.outliers.recover(pod, now) | self.close(pod)
 
-    def end_trial(self, pod: PodTracker) -> bool:
-        """Let a pod have what it may have; return whether that is more than before."""
-        was, pod.on_trial = pod.on_trial, False
+    def close(self, pod: PodTracker) -> bool:
+        """End a pod's half-open time, if it is in it; return whether it was."""
+        was, pod.ejection.half_open = pod.ejection.half_open, False
         if was:
-            pod.set_limit(self._revision.revision.container_concurrency)
+            pod.set_limit()
         return was
+
+    def widen(self, pod: PodTracker, now: float) -> None:
+        """Let a pod that is at its limit have more, if its limit is a slow start's."""
+        if pod.ejection.half_open:
+            # queue-proxy says within 2 ms that its application is not there. One that is silent
+            # for longer has the request.
+            if now - (pod.probe.at or 0.0) >= SLOW_START_STEP:
+                self.close(pod)
+        elif not self._config.revision.container_concurrency:
+            pod.widen()
 
     def _lose(self, pod: PodTracker, event: PodEvent, error: str, now: float) -> bool:
         if pod.state is PodState.GONE:
@@ -319,7 +312,7 @@ class Roster:
         _note_failure(pod, error, now)
         was_healthy = pod.state is _HEALTHY
         pod.apply(event, now)
-        self.outliers.forget(pod)
+        self.outliers.clear(pod)
         return was_healthy
 
 
@@ -328,8 +321,5 @@ def _is_lost(pod: PodTracker) -> bool:
 
 
 def _note_failure(pod: PodTracker, error: str, now: float) -> None:
-    if not pod.failures:
-        pod.failing_since = now
-    pod.failures += 1
-    pod.last_error = error
-    pod.complained = False
+    pod.probe.note_failure(error, now)
+    pod.ejection.active = False

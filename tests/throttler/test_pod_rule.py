@@ -10,10 +10,10 @@ from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
 from throttler.health import PodState
 from throttler.model import Dest, MeshMode, ReadinessRule, RevisionID
-from throttler.outliers import HOLD
+from throttler.outliers import EJECTION_TIME
 from throttler.pod import PodTracker
+from throttler.pod_rule import VERDICTS, Decision, Rule, verdict
 from throttler.reason import Reason
-from throttler.rule import VERDICTS, Decision, Rule, verdict
 
 A, B, C = addresses(3)
 VIP = "10.96.0.5:80"
@@ -49,7 +49,7 @@ def test_a_pod_is_left_alone_for_its_answers() -> None:
     pod, *_ = one.healthy([A, B, C])
     one.throttler.answered_badly(pod, "answered 502", one.now, untouched=True)
     assert said(pod) == ("wait", "answered-badly")
-    one.now += HOLD
+    one.now += EJECTION_TIME
     one.passed(pod)
     assert said(pod) == ("use", "on-trial")
     one.throttler.answered_well(pod, one.now)

@@ -1,0 +1,209 @@
+"""Why a request waits."""
+
+from __future__ import annotations
+
+from tests.throttler.world import NAME, Many, One, addresses, revision
+from throttler.capacity import ActivatorShare
+from throttler.model import AppProtocol, Dest, Dests, MeshMode, RevisionID
+from throttler.outliers import EJECTION_TIME
+from throttler.reason import Reason
+from throttler.wait_reason import waiting_reason
+
+A, B, C = addresses(3)
+
+
+def test_no_pod_is_listed() -> None:
+    assert waiting_reason(One().throttler) == (Reason.NO_ENDPOINTS, "")
+
+
+def test_the_autoscaler_matters_only_while_no_pod_is_listed() -> None:
+    one = One()
+    assert waiting_reason(one.throttler, True) == (Reason.AUTOSCALER_UNREACHABLE, "")
+    one.set_dests([], [A])
+    assert waiting_reason(one.throttler, True) == (Reason.PODS_NOT_READY, "")
+
+
+def test_a_pod_is_not_at_fault_for_what_another_met() -> None:
+    one = One()
+    one.set_dests([A], [B])
+    one.throttler.probe_failed(one.pod(B), one.pod(B).epoch, "refused", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, f"{B}: refused")
+    one.throttler.probe_failed(one.pod(A), one.pod(A).epoch, "late", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: late")
+
+
+def test_what_a_pod_met_in_an_earlier_life_is_forgotten_when_it_is_listed_anew() -> None:
+    one = One(1)
+    one.healthy([A])
+    one.request()
+    one.throttler.connect_failed(one.pod(A), "refused", 1.0)
+    one.set_dests([])
+    one.set_dests([A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+
+
+def test_requests_that_pods_only_finish_do_not_count_against_the_limit() -> None:
+    one = One(2)
+    one.healthy([A, B])
+    one.requests(4)
+    one.set_dests([B])
+    one.request()
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
+
+
+def test_a_pod_that_only_finishes_its_requests_does_not_count() -> None:
+    one = One(1)
+    one.healthy([A])
+    one.request()
+    one.set_dests([])
+    assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, "")
+
+
+def test_pods_are_listed_but_none_has_answered_yet() -> None:
+    one = One()
+    one.set_dests([], [A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+    one.set_dests([A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+
+
+def test_a_pod_that_starts_fails_our_probe_which_is_no_surprise() -> None:
+    one = One()
+    one.set_dests([], [A])
+    pod = one.pod(A)
+    one.throttler.probe_failed(pod, pod.epoch, "refused", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, f"{A}: refused")
+
+
+def test_a_pod_that_kubernetes_calls_ready_fails_our_probe() -> None:
+    one = One()
+    one.set_dests([A])
+    pod = one.pod(A)
+    one.throttler.probe_failed(pod, pod.epoch, "no answer in 0.3 s", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: no answer in 0.3 s")
+
+
+def test_our_probe_passed_but_kubernetes_has_the_last_word() -> None:
+    one = One(probe_suffices=False)
+    one.set_dests([], [A])
+    one.passed(one.pod(A))
+    reason = (Reason.PODS_NOT_READY, "probe passed, not listed as ready")
+    assert waiting_reason(one.throttler) == reason
+
+
+def test_all_pods_are_busy() -> None:
+    one = One(2)
+    one.healthy([A, B])
+    one.requests(5)
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "4/4")
+
+
+def test_only_the_pods_in_our_reach_count_for_the_limit() -> None:
+    one = One(2, borrow=False)
+    one.healthy([A, B])
+    one.throttler.set_share(ActivatorShare(0, 2), one.now)
+    one.requests(3)
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
+
+
+VIP = "10.96.0.5:80"
+
+
+def test_only_the_cluster_ip_may_be_used_and_nothing_is_behind_it() -> None:
+    one = One(1, mode=MeshMode.ENABLED, service=VIP)
+    assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, "")
+    one.set_dests([], [A])
+    assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
+
+
+def test_only_the_cluster_ip_may_be_used_and_there_is_none() -> None:
+    one = One(1, mode=MeshMode.ENABLED)
+    one.set_dests([A])
+    detail = "mesh mode is enabled, the private Service has no ClusterIP"
+    assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, detail)
+
+
+def test_the_cluster_ip_fails_its_probe() -> None:
+    one = One(1, mode=MeshMode.ENABLED, service=VIP)
+    one.set_dests([A])
+    service = one.throttler.service
+    assert service is not None
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, "")
+    one.throttler.probe_failed(service, service.epoch, "status 503", one.now, 503)
+    assert waiting_reason(one.throttler) == (
+        Reason.PROBE_FAILING,
+        f"ClusterIP {VIP}: status 503",
+    )
+
+
+def test_neither_pods_nor_the_cluster_ip_answer() -> None:
+    one = One(1, service=VIP)
+    one.set_dests([A])
+    one.failed(one.pod(A), None)
+    service = one.throttler.service
+    assert service is not None
+    one.throttler.probe_failed(service, service.epoch, "refused", one.now)
+    detail = f"{A}: None; ClusterIP {VIP}: refused"
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, detail)
+
+
+def test_the_cluster_ip_is_full() -> None:
+    one = One(2, service=VIP)
+    one.set_dests([A])
+    one.failed(one.pod(A))
+    service = one.throttler.service
+    assert service is not None
+    one.passed(service)
+    one.requests(3)
+    assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
+
+
+def test_a_pod_is_out_for_its_answers_while_its_probe_passes() -> None:
+    one = One(1)
+    (pod,) = one.healthy([A])
+    one.throttler.answered_badly(pod, "answered 502: EOF", one.now, untouched=True)
+    assert waiting_reason(one.throttler) == (Reason.BAD_ANSWERS, f"{A}: answered 502: EOF")
+    one.failed(pod)
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: 503")
+    one.passed(pod)
+    one.throttler.answered_badly(pod, "answered 502: EOF", one.now, untouched=True)
+    one.now += EJECTION_TIME
+    one.passed(pod)
+    assert waiting_reason(one.throttler)[0] is Reason.AT_CAPACITY
+
+
+def test_a_revision_that_was_deleted_waits_for_nobody() -> None:
+    many = Many()
+    many.throttler.set_revision(revision(1), 0.0)
+    many.request()
+    many.throttler.delete_revision(NAME)
+    left = many.throttler.known(*NAME)
+    assert waiting_reason(left, True) == (Reason.NO_ENDPOINTS, "the revision was deleted")
+
+
+def test_the_only_pods_that_are_listed_are_of_another_revision_by_now() -> None:
+    many, thief = Many(), RevisionID("elsewhere", "thief")
+    for id in (thief, NAME):
+        many.throttler.set_revision(revision(1, id=id), 0.0)
+    many.set_dests([Dest(A, "old"), Dest(B, "old")])
+    many.set_dests([Dest(A, "new")], id=thief)
+    assert waiting_reason(many.find())[0] is Reason.PODS_NOT_READY, "the other may come"
+    many.set_dests([Dest(A, "new"), Dest(B, "new")], id=thief)
+    detail = "2 addresses taken by elsewhere/thief"
+    assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
+    many.set_dests([], id=thief)
+    assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")
+
+
+def test_addresses_are_listed_under_the_port_of_another_protocol() -> None:
+    many = Many()
+    many.throttler.set_revision(revision(1, protocol=AppProtocol.H2C), 0.0)
+    pods = Dests(frozenset({Dest(A, "a")}), frozenset({Dest(B, "b")}))
+    many.throttler.set_dests(NAME, {AppProtocol.HTTP1: pods}, 0.0)
+    detail = "2 addresses without a port named http2: the revision speaks h2c"
+    assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
+    both = {AppProtocol.HTTP1: pods, AppProtocol.H2C: pods}
+    many.throttler.set_dests(NAME, both, 0.0)
+    assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")
+    many.throttler.set_dests(NAME, {}, 0.0)
+    assert waiting_reason(many.find()) == (Reason.NO_ENDPOINTS, "")

@@ -1,0 +1,200 @@
+"""The slots of a revision's pods: which pods get requests, which have room, and who gets the next.
+
+Knows no queue and no clock. Every change of a pod's requests, and of its room, is made here, so the
+sets of pods with room and the policy always agree with the pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+from throttler.balancing import policy_for
+from throttler.capacity import ActivatorShare, CapacityTerms, assign_slice
+from throttler.config import RevisionConfig
+from throttler.pod import PodTracker
+from throttler.room import Room
+from throttler.ticket import ASSIGNED, Outcome, Ticket
+
+
+@final
+class Slots:
+    """What pods have, and may have.
+
+    Arguments:
+        config: what is in force for the revision.
+        busy_since: since when each pod has had requests, see throttler.silence.
+        random: returns numbers in [0, 1), for the policies that draw lots.
+        borrow: whether pods beyond our share are used before a request waits.
+
+    Attributes:
+        pods: those that get requests: the usable pods, sorted by address, or the ClusterIP alone.
+        ours: the pods with room in our share; others: those beyond it, to borrow.
+        in_reach: how many of ``pods`` this activator may use.
+        has_half_open: whether any of them is half-open, see throttler.outliers.
+        in_flight: how many requests pods have; peak: the most at a time, since it was set back.
+    """
+
+    __slots__ = (
+        "_borrow",
+        "_busy_since",
+        "_config",
+        "_follower",
+        "_policy",
+        "_random",
+        "has_half_open",
+        "in_flight",
+        "in_reach",
+        "others",
+        "ours",
+        "peak",
+        "pods",
+    )
+
+    def __init__(
+        self,
+        config: RevisionConfig,
+        busy_since: dict[PodTracker, float],
+        random: Callable[[], float],
+        borrow: bool,
+    ) -> None:
+        self._config = config
+        self._busy_since: Final = busy_since
+        self._random = random
+        self._borrow = borrow
+        self.pods: list[PodTracker] = []
+        self.ours = Room(0)
+        self.others = Room(0)
+        self.in_reach = self.in_flight = self.peak = 0
+        self.has_half_open = False
+        self.choose_policy()
+
+    def choose_policy(self) -> None:
+        """Take the policy that the configuration names; ``rebuild`` follows before it is used."""
+        revision = self._config.revision
+        self._policy = policy = policy_for(revision, self._random)
+        self._follower = policy if policy.follows else None
+
+    @property
+    def room(self) -> Room:
+        """The pods of our share that have room; if none has, those to borrow."""
+        return self.ours if self.ours.summary else self.others
+
+    def rebuild(self, pods: list[PodTracker], share: ActivatorShare) -> None:
+        """Take the pods that get requests from now on; number them, and find who has room.
+
+        Arguments:
+            share: which of how many activators we are.
+        """
+        for pod in self.pods:
+            pod.room = None
+            pod.in_slice = False
+        self.pods = pods
+        own = self._slice(pods, share)
+        self.ours = Room(len(pods))
+        self.others = Room(len(pods))
+        self.in_reach = 0
+        self.has_half_open = False
+        for number, pod in enumerate(pods):
+            pod.was_used = True
+            pod.number = number
+            pod.in_slice = own is None or number in own
+            self.has_half_open |= pod.ejection.half_open
+            if pod.in_slice or self._borrow:
+                first = pod.in_slice or self._policy.spans
+                pod.room = self.ours if first else self.others
+                self.in_reach += 1
+                _note_room(pod)
+        self._policy.set_pods(pods)
+
+    def _slice(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
+        # Without a limit per pod there is nothing to share out (Knative: the same).
+        if self._config.revision.container_concurrency == 0:
+            return None
+        return assign_slice(len(pods), share)
+
+    # -- one request ----------------------------------------------------------------------------
+
+    def give(self, ticket: Ticket, room: Room, now: float) -> PodTracker:
+        """Give a request a pod of ``room``, which is not empty; return the pod."""
+        pod = self._policy.pick(ticket, self.pods, room)
+        ticket.pod = pod
+        ticket.state = ASSIGNED
+        ticket.assigned = now
+        self.in_flight = in_flight = self.in_flight + 1
+        if in_flight > self.peak:
+            self.peak = in_flight
+        pod.in_flight = in_flight = pod.in_flight + 1
+        if in_flight == 1:
+            self._busy_since[pod] = now
+        if in_flight >= pod.limit and pod.room is not None:
+            pod.room.discard(pod.number)
+        if self._follower is not None:
+            self._follower.changed(pod, in_flight < pod.limit)
+        return pod
+
+    def give_another(self, ticket: Ticket, now: float) -> None:
+        """Do the same for a request that pods have failed: if possible, give it another pod."""
+        for failed in ticket.failed:
+            if (room := failed.room) is not None:
+                room.discard(failed.number)
+                if not self.room.summary:
+                    _note_room(failed)
+                elif self._follower is not None:
+                    self._follower.changed(failed, has_room=False)
+        self.give(ticket, self.room, now)
+        for failed in ticket.failed:
+            _note_room(failed)
+            if self._follower is not None and failed.room is not None:
+                self._follower.changed(failed, failed.in_flight < failed.limit)
+
+    def free(self, ticket: Ticket, outcome: Outcome, now: float) -> PodTracker | None:
+        """Free the slot that a request has.
+
+        Returns:
+            The pod, if something may follow: it was full and has room, or it gets no requests any
+            more and has none left. Else None.
+        """
+        pod = ticket.pod
+        assert pod is not None
+        ticket.pod = None
+        self.in_flight -= 1
+        pod.in_flight = in_flight = pod.in_flight - 1
+        room = pod.room
+        if self._follower is not None:
+            self._follower.ended(pod, ticket, outcome, now)
+            if room is not None:
+                self._follower.changed(pod, in_flight < pod.limit)
+        if room is None:
+            return None if in_flight else pod
+        if in_flight != pod.limit - 1:
+            return None
+        room.add(pod.number)
+        return pod
+
+    def terms(self, share: ActivatorShare, ready: int | None = None) -> CapacityTerms:
+        """Return what the capacity is made of; O(pods).
+
+        Arguments:
+            share: which of how many activators we are.
+            ready: pods that Kubernetes lists as ready, while requests go to the ClusterIP.
+        """
+        limit, borrow = self._config.revision.container_concurrency, self._borrow
+        if ready is not None:
+            return CapacityTerms(limit, ready, (), share, borrow, by_service=True)
+        own = [number for number, pod in enumerate(self.pods) if pod.in_slice]
+        return CapacityTerms(limit, len(self.pods), own, share, borrow)
+
+    def count_with_room(self) -> int:
+        """Return how many usable pods could take one more request; O(pods).
+
+        Counted from the pods themselves, not from the sets that dispatching goes by: where it is
+        not 0 although requests wait, the two differ.
+        """
+        return sum(pod.in_use and pod.in_flight < pod.limit for pod in self.pods)
+
+
+def _note_room(pod: PodTracker) -> None:
+    """Add a pod to the set of those with room, if it gets requests and has room."""
+    if (room := pod.room) is not None and pod.in_flight < pod.limit:
+        room.add(pod.number)

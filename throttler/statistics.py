@@ -1,0 +1,69 @@
+"""A revision's state at one moment, for people and metrics.
+
+Reads and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from throttler.backends import Backends, by_dest
+from throttler.breaker import Breaker
+from throttler.capacity import ActivatorShare, CapacityTerms
+from throttler.forecast import Forecast
+from throttler.pod import PodTracker
+from throttler.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A revision's state; see RevisionThrottler.
+
+    Attributes:
+        pods: all that are known, and those that another revision has by now.
+        service: the ClusterIP while pods cannot be reached; see its ``in_use``.
+        start, turnover: seconds, see throttler.forecast; None while nothing is known.
+    """
+
+    waiting: int
+    held_bytes: int
+    oldest_arrival: float | None
+    in_flight: int
+    capacity: int
+    capacity_terms: CapacityTerms
+    queue_depth: int
+    healthy: int
+    in_reach: int
+    share: ActivatorShare
+    pods: tuple[PodTracker, ...]
+    service: PodTracker | None = None
+    start: float | None = None
+    turnover: float | None = None
+
+
+def look(
+    breaker: Breaker,
+    slots: Slots,
+    backends: Backends,
+    forecast: Forecast,
+    share: ActivatorShare,
+    terms: CapacityTerms,
+) -> Statistics:
+    """Return the state at this moment; O(pods), not for the hot path."""
+    oldest = breaker.oldest()
+    return Statistics(
+        waiting=breaker.waiting,
+        held_bytes=breaker.own.bytes,
+        oldest_arrival=oldest.arrived if oldest else None,
+        in_flight=slots.in_flight,
+        capacity=terms.capacity,
+        capacity_terms=terms,
+        queue_depth=breaker.own.max_depth,
+        healthy=backends.healthy(),
+        in_reach=0 if terms.by_service else terms.in_reach,
+        share=share,
+        pods=tuple(sorted(backends.seen(), key=by_dest)),
+        service=backends.service.tracker,
+        start=forecast.starts.median,
+        turnover=forecast.turnovers.median,
+    )
