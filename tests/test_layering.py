@@ -191,7 +191,7 @@ KNATIVE_ELSEWHERE: Final[dict[str, str]] = {
     "activator/telemetry/families.py": "the table of metrics, for Knative's dashboards",
     "activator/telemetry/otlp_metrics.py": "the prefix of those metrics",
     "throttler/reason.py": "commands of kubectl, for people",
-    "throttler/rule.py": "sentences for people",
+    "throttler/pod_rule.py": "sentences for people",
 }
 
 #: What would give the throttler a clock, luck, or the outside world.

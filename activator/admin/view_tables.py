@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final, get_args, get_type_hints
 
-from throttler.rule import VERDICTS
-
 from activator.admin import views
 from throttler.pod_rule import VERDICTS
 from throttler.reason import Reason

@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Annotated, Final, TypedDict
 
 from msgspec import Meta
-from throttler.rule import Decision, Rule
 
 from activator.build import Build
 from activator.records.counters import OUTCOMES

@@ -99,7 +99,7 @@ class Probe:
         self.pod = pod
         self.epoch = pod.epoch
         self.responded = False
-        self._spec = pod.revision.revision.probe
+        self._spec = pod.config.revision.probe
         self._timeout = timeout
         self._done: Callable[[Probe, str, str], None] | None = done
         self._connection: Connection | None = None

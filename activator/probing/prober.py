@@ -319,7 +319,7 @@ class PodProber:
 
     def _least_timeout(self, pod: PodTracker) -> float:
         """Return the least time-out of a pod's probes, in seconds."""
-        return pod.revision.revision.probe.timeout or self._timeout
+        return pod.config.revision.probe.timeout or self._timeout
 
     def _back_off(self, watch: _Watch, kind: str) -> None:
         """Set ``quiet_until`` after a probe; ``kind`` is empty if it passed."""

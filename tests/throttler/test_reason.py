@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from throttler.reason import MEANINGS, Reason
+from throttler.reason import ROWS, TABLE, Reason
 
 
-def test_each_word_has_a_sentence() -> None:
-    assert MEANINGS.keys() == set(Reason)
-    assert all(meaning.endswith(".") for meaning in MEANINGS.values())
+def test_each_reason_has_one_row() -> None:
+    assert [row.reason for row in TABLE] == list(Reason)
+    assert ROWS.keys() == set(Reason)

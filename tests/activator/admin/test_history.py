@@ -14,6 +14,7 @@ from activator.admin.history import BLOCK, STEPS
 from activator.autoscaler.reporter import StatReporter
 from activator.records.counters import OUTCOMES
 from tests.activator.telemetry.world import World
+from tests.activator.throttlers import throttler_of
 from throttler.ticket import Ticket
 
 POD = "10.0.0.1:8012"
@@ -47,7 +48,7 @@ class Past:
         now = self.world.clock.now
         entry.counters.outcomes[outcome] += 1
         self.reporter.load(ticket.config.revision.id).leave(now)
-        self.world.driver.cancel(self.world.driver.throttler.of(ticket.config), ticket, now)
+        self.world.driver.cancel(throttler_of(self.world.driver, ticket), ticket, now)
 
     def serve(self, throttler, at_once=1, outcome="served") -> None:
         for request in [self.request(throttler) for _ in range(at_once)]:

@@ -12,6 +12,7 @@ from activator.runtime import Runtime
 from activator.settings.config import load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.activator.discovery.recording import config_map, private, revision
+from tests.activator.throttlers import throttler_of
 from tests.conftest import VirtualLoop
 from throttler.ticket import Ticket
 
@@ -70,4 +71,4 @@ async def test_a_request_that_begins_to_wait_has_all_kinds_tried_within_two_seco
         server.put(private("127.0.0.1"))
         while not list(throttler.pods()):  # noqa: ASYNC110 # no event
             await asyncio.sleep(0)
-        runtime.driver.cancel(runtime.driver.throttler.of(ticket.config), ticket, loop.time())
+        runtime.driver.cancel(throttler_of(runtime.driver, ticket), ticket, loop.time())

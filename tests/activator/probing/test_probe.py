@@ -91,7 +91,7 @@ def tracker(address: str, probe: ProbeSpec) -> PodTracker:
     throttler = Throttler(Limits(), lambda: 0.0)
     revision = Revision(RevisionID("default", "app"), probe=probe)
     throttler.set_revision(revision, 0.0)
-    return PodTracker(throttler.find(*revision.id), Dest(address), True, 1, 0.0)
+    return PodTracker(throttler.find(*revision.id).config, Dest(address), True, 0.0)
 
 
 def ok(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> bytes:

@@ -15,6 +15,7 @@ from activator.driver import Driver
 from activator.process import logs
 from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW
 from tests.activator.records.test_narration import Silent
+from tests.activator.throttlers import throttler_of
 from tests.conftest import VIRTUAL
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
@@ -202,7 +203,7 @@ async def test_a_pod_that_finishes_its_requests_has_a_line_and_another_at_its_en
         f"pod {POD}: Kubernetes no longer lists it; it finishes its requests and gets no others"
     ]
     for ticket in tickets:
-        world.driver.release(world.driver.throttler.of(ticket.config), ticket, 0.0)
+        world.driver.release(throttler_of(world.driver, ticket), ticket, 0.0)
     assert world.messages() == [f"pod {POD}: it is not listed and has no request; it is gone"]
 
 
@@ -269,7 +270,7 @@ async def test_what_changes_nothing_has_no_line(world: World) -> None:
     world.list_pods(POD)
     world.revision()
     for ticket in [world.ask(revision) for _ in range(20)]:
-        world.driver.release(world.driver.throttler.of(ticket.config), ticket, 0.0)
+        world.driver.release(throttler_of(world.driver, ticket), ticket, 0.0)
     world.list_pods(POD, OTHER)
     world.lines()
     world.pass_probes()  # from 10 to 20: no change to or from 0

@@ -9,6 +9,7 @@ import pytest
 
 from activator.driver import Driver
 from activator.records.events import EventKind
+from tests.activator.throttlers import throttler_of
 from tests.conftest import VIRTUAL
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
 from throttler.revision import RevisionThrottler
@@ -120,7 +121,7 @@ async def test_a_pod_that_drains_is_told_and_its_end_when_its_request_ends() -> 
     world.listen()
     world.list_pods()
     assert pods(world.take()) == [("healthy", "draining", False)]
-    world.driver.release(world.driver.throttler.of(ticket.config), ticket, world.now)
+    world.driver.release(throttler_of(world.driver, ticket), ticket, world.now)
     assert pods(world.take()) == [("draining", "gone", False)]
 
 
@@ -201,7 +202,7 @@ async def test_of_each_pod_is_told_how_it_is_listed_now() -> None:
     world.list_pods(not_ready=(POD, "10.0.0.2:8012"))
     assert told() == ["lists it as not ready"] * 2
     for ticket in tickets:
-        world.driver.release(world.driver.throttler.of(ticket.config), ticket, world.now)
+        world.driver.release(throttler_of(world.driver, ticket), ticket, world.now)
 
 
 async def test_capacity_is_told_when_it_changes() -> None:
@@ -241,10 +242,10 @@ async def test_a_queue_begins_with_its_first_waiter_and_ends_with_its_last() -> 
     world.pass_probes()
     assert others(world.take()) == [("capacity-changed", {"was": 0, "capacity": 1, "inFlight": 1})]
     world.now += 2.5
-    world.driver.release(world.driver.throttler.of(first.config), first, world.now)
-    world.driver.cancel(world.driver.throttler.of(third.config), third, world.now)
+    world.driver.release(throttler_of(world.driver, first), first, world.now)
+    world.driver.cancel(throttler_of(world.driver, third), third, world.now)
     assert world.take() == [("queue-ended", {"seconds": 2.5, "waited": 3})]
-    world.driver.release(world.driver.throttler.of(second.config), second, world.now)
+    world.driver.release(throttler_of(world.driver, second), second, world.now)
     assert world.take() == []
 
 
@@ -277,13 +278,13 @@ async def test_a_queue_that_ended_unheard_is_not_told_later() -> None:
     world.listen()
     ticket = world.ask(revision)
     world.deafen()
-    world.driver.cancel(world.driver.throttler.of(ticket.config), ticket, world.now)
+    world.driver.cancel(throttler_of(world.driver, ticket), ticket, world.now)
     world.listen()
     world.take()
     world.list_pods(POD)
     world.pass_probes()
     ticket, waiter = world.ask(revision), world.ask(revision)
-    world.driver.release(world.driver.throttler.of(ticket.config), ticket, world.now)
+    world.driver.release(throttler_of(world.driver, ticket), ticket, world.now)
     kinds = [kind for kind, _ in others(world.take())]
     assert kinds == ["capacity-changed", "queue-began", "queue-ended"]
-    world.driver.release(world.driver.throttler.of(waiter.config), waiter, world.now)
+    world.driver.release(throttler_of(world.driver, waiter), waiter, world.now)

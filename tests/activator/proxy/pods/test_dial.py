@@ -73,7 +73,7 @@ class Bench:
         throttler = Throttler(Limits(), lambda: 0.0)
         revision = RevisionID("NS", "rev")
         throttler.set_revision(Revision(revision), 0.0)
-        return PodTracker(throttler.find(*revision), Dest(address), True, 1, 0.0)
+        return PodTracker(throttler.find(*revision).config, Dest(address), True, 0.0)
 
     async def dial(self, within: float = 5.0) -> Dialer:
         dialer = Dialer()
