@@ -281,7 +281,7 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
       capacity     how many requests may be at pods, written out: pods × limit, our share of them
       pods         what Kubernetes says (ready, not-ready); what our own probe found, with the
                    status and how long ago; use, wait or leave, and the rule that decided
-      wake-ups     the last ones, and how many seconds after the first request each phase came
+      cold starts  the last ones, and how many seconds after the first request each phase came
 
     \b
     Example:

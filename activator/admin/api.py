@@ -11,11 +11,11 @@ from typing import cast
 
 from activator.admin.views import (
     CapacityBreakdown,
+    ColdStartView,
     FailureView,
     PodView,
     RevisionDetailView,
     RevisionView,
-    WakeUpView,
 )
 from activator.records.cold_starts import ColdStarts
 from activator.records.failures import Failures
@@ -102,7 +102,7 @@ def detail_view(
     Arguments:
         now, autoscaler_lost, failures: as for ``revision_view``.
     """
-    seen = cast("list[WakeUpView]", cold_starts.views(throttler.revision.id))
+    seen = cast("list[ColdStartView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
     if not (throttler.deleted or throttler.slots.count_with_room()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
@@ -111,6 +111,7 @@ def detail_view(
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
         "failures": {reason.value: count for reason, count in failures.by_reason.items()},
+        "coldStarts": seen,
         "wakeUps": seen,
     }
 

@@ -26,7 +26,7 @@ TABLES: Final = (
     ("field of one of `watches`", views.WatchView),
     ("field of `manifests`", views.ManifestsView),
     ("field of `autoscaler`", views.AutoscalerView),
-    ("field of a wake-up", views.WakeUpView),
+    ("field of a cold start", views.ColdStartView),
     ("phase: until", views.PhasesView),
     ("field of the history", views.HistoryView),
     ("field of a revision's history", views.RevisionPastView),

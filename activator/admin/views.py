@@ -29,15 +29,22 @@ WAITING: Final = tuple(row.reason for row in TABLE if row.request is Request.QUE
 FAILING: Final = tuple(row.reason for row in TABLE if row.request is not Request.REFUSED)
 
 
-def says(meaning: str, words: Iterable[Enum | str | None] = ()) -> Meta:
+def says(
+    meaning: str, words: Iterable[Enum | str | None] = (), *, deprecated: bool = False
+) -> Meta:
     """Return the description of a field.
 
     Arguments:
         meaning: text for the reference and the OpenAPI document, with code in backquotes.
         words: the closed set of its values; empty if any value of the type is possible.
+        deprecated: whether a later version removes the field.
     """
     values = [word.value if isinstance(word, Enum) else word for word in words]
-    return Meta(description=meaning, extra_json_schema={"enum": values} if values else None)
+    more = {"enum": values} if values else {}
+    return Meta(
+        description=meaning,
+        extra_json_schema=more | ({"deprecated": True} if deprecated else {}) or None,
+    )
 
 
 class CapacityBreakdown(TypedDict):
@@ -287,7 +294,7 @@ PhasesView = TypedDict(
 )
 
 
-class WakeUpView(TypedDict):
+class ColdStartView(TypedDict):
     """A cold start, from the first request that waited to the first response."""
 
     began: Annotated[
@@ -333,7 +340,10 @@ class RevisionDetailView(RevisionView):
         dict[str, int],
         says("number of failures since the start, by reason; `lastFailure` is the last of them"),
     ]
-    wakeUps: Annotated[list[WakeUpView], says("the last ten cold starts, the newest first")]
+    coldStarts: Annotated[list[ColdStartView], says("the last ten cold starts, the newest first")]
+    wakeUps: Annotated[
+        list[ColdStartView], says("deprecated alias of `coldStarts`", deprecated=True)
+    ]
 
 
 class WatchView(TypedDict):

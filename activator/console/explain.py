@@ -22,7 +22,7 @@ POD_COLUMNS: Final = (
     *("address", "kubernetes", "probe", "status", "probed", "state", "since"),
     *("decision", "decided by", "in flight", "last error"),
 )
-WAKE_UP_COLUMNS: Final = ("wake-up", "outcome", "seconds", "requests", "pod", "phases")
+COLD_START_COLUMNS: Final = ("cold start", "outcome", "seconds", "requests", "pod", "phases")
 
 #: Silent pods that are shown at most.
 LISTED_SILENT: Final = 5
@@ -48,9 +48,9 @@ def page(one: Node, activator: Node | None = None) -> Page:
         styles = tuple(map(_style, pods))
         parts.append(Table(POD_COLUMNS, rows, frozenset({"status", "probed", "since"}), styles))
         parts.append(tuple(_rules(pods)))
-    if wake_ups := one.nodes("wakeUps", required=False):
-        rows = tuple(map(_wake_up_row, wake_ups))
-        parts.append(Table(WAKE_UP_COLUMNS, rows, frozenset({"seconds", "requests"})))
+    if cold_starts := one.nodes("coldStarts", required=False):
+        rows = tuple(map(_cold_start_row, cold_starts))
+        parts.append(Table(COLD_START_COLUMNS, rows, frozenset({"seconds", "requests"})))
     return tuple(part for part in parts if part)
 
 
@@ -214,18 +214,18 @@ def _style(pod: Node) -> str:
     return {"use": "green", "wait": "yellow"}.get(pod.text("decision", default=""), "")
 
 
-# -- wake-ups --------------------------------------------------------------------------------------
+# -- cold starts --------------------------------------------------------------------------------
 
 
-def _wake_up_row(wake_up: Node) -> tuple[str, ...]:
-    phases = wake_up.node("phases")
+def _cold_start_row(cold_start: Node) -> tuple[str, ...]:
+    phases = cold_start.node("phases")
     reached = phases.numbers() if phases is not None else ()
     return (
-        wake_up.text("began", default="-"),
-        wake_up.text("outcome", default="under-way"),
-        f"{wake_up.number('seconds'):.3f}" if "seconds" in wake_up else "-",
-        str(wake_up.whole("requests")) if "requests" in wake_up else "-",
-        wake_up.text("pod", default="-"),
+        cold_start.text("began", default="-"),
+        cold_start.text("outcome", default="under-way"),
+        f"{cold_start.number('seconds'):.3f}" if "seconds" in cold_start else "-",
+        str(cold_start.whole("requests")) if "requests" in cold_start else "-",
+        cold_start.text("pod", default="-"),
         " ".join(f"{phase}+{seconds:.3f}" for phase, seconds in reached),
     )
 

@@ -263,7 +263,9 @@ class ColdStarts:
             del self.under_way[cold_start.revision]
             self._keep(cold_start)
         if self._events.listeners:
-            self._events.publish(EventKind.WAKE_UP_FINISHED, cold_start.revision, cold_start.view())
+            self._events.publish(
+                EventKind.COLD_START_FINISHED, cold_start.revision, cold_start.view()
+            )
 
     def _keep(self, cold_start: ColdStart) -> None:
         """Keep an ended cold start, and evict the revision whose last one is the oldest."""

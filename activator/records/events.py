@@ -20,7 +20,7 @@ class EventKind(Enum):
     CAPACITY_CHANGED = "capacity-changed"
     QUEUE_BEGAN = "queue-began"
     QUEUE_ENDED = "queue-ended"
-    WAKE_UP_FINISHED = "wake-up-finished"
+    COLD_START_FINISHED = "cold-start-finished"
     FAILED = "failed"
 
 

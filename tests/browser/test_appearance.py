@@ -23,7 +23,7 @@ async def shown(page: Page, app: App) -> None:
     """Wait until all there is to show of a revision is on the page."""
     if "revisions/" in page.url:
         await expect(page.locator(".answer.waits")).to_be_visible()
-        await expect(page.locator(".wake-up-bar")).to_be_visible()
+        await expect(page.locator(".cold-start-bar")).to_be_visible()
         await expect(page.locator("canvas")).to_be_visible()
     else:
         await expect(page.locator(f'tr.waiting[data-revision="{app.key}"]')).to_be_visible()

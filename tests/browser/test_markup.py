@@ -64,7 +64,7 @@ async def test_every_text_of_the_overview(site: Site, open_page: Open, faults: F
 async def test_every_text_of_a_revisions_page(site: Site, lived: App, open_page: Open) -> None:
     async with lived.full(2):
         page = await open_page(site.page_of(lived), partial(forge, names=False))
-        for heading in ("Why requests wait", "What it has", "Pods", "Wake-ups"):
+        for heading in ("Why requests wait", "What it has", "Pods", "Cold starts"):
             await expect(page.get_by_role("region", name=heading)).to_contain_text(MARKUP)
         await expect(page.locator(DRAWN)).to_have_count(0)
 

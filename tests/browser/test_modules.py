@@ -28,7 +28,7 @@ PAST = {
     "inFlight": [2, 2, 5],
     "outcomes": {"served": [10, 20, 30], "timed-out": [0, 1, 0], "cancelled": [4, 0, 0]},
 }
-WAKE_UP: dict[str, Any] = {
+COLD_START: dict[str, Any] = {
     "phases": {"address": 1.5, "probe": 1.5, "first-byte": 2.0},
     "seconds": 2.25,
 }
@@ -174,8 +174,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"alsoWaiting([{LONG}, {{view: {WAITS}}}], 'draining')",
          " Requests wait in 1 other revision as well, for other reasons."),
     ],
-    "wake_ups.js": [
-        (f"stretches({json.dumps(WAKE_UP)}, 0).map((one) => [one.phase, one.lasted])",
+    "cold_starts.js": [
+        (f"stretches({json.dumps(COLD_START)}, 0).map((one) => [one.phase, one.lasted])",
          [["address", 1.5], ["probe", 0], ["first-byte", 0.5], ["waiting", 0.25]]),
         # One under way goes on for as long as its first request has waited.
         ('stretches({"phases": {"address": 1}, "seconds": null}, 3).at(-1)',

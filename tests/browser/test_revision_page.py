@@ -1,4 +1,4 @@
-"""The page of one revision: why its requests wait, its pods, its last minutes, its wake-ups."""
+"""The page of one revision: why its requests wait, its pods, its last minutes, its cold starts."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ async def test_the_table_of_pods(site: Site, open_page: Open) -> None:
         await expect(section(page, "Why requests wait")).to_contain_text("no-endpoints")
 
 
-async def test_a_wake_up_is_drawn_as_bars_with_its_events(site: Site, open_page: Open) -> None:
+async def test_a_cold_start_is_drawn_as_bars_with_its_events(site: Site, open_page: Open) -> None:
     async with site.app("waker") as app:
         page = await open_page(site.page_of(app))
-        await expect(section(page, "Wake-ups")).to_contain_text("None yet")
+        await expect(section(page, "Cold starts")).to_contain_text("None yet")
         await expect(section(page, "Events")).to_contain_text("None since this page was opened.")
         (held,) = app.ask()
-        await expect(section(page, "Wake-ups")).to_contain_text("under way")
+        await expect(section(page, "Cold starts")).to_contain_text("under way")
         await app.start_pod()
         assert (await held)[0] == 200
-        wake_up = section(page, "Wake-ups").get_by_role("listitem")
-        await expect(wake_up).to_have_count(1)
-        await expect(wake_up).to_contain_text("served")
-        await expect(wake_up).to_contain_text(
+        cold_start = section(page, "Cold starts").get_by_role("listitem")
+        await expect(cold_start).to_have_count(1)
+        await expect(cold_start).to_contain_text("served")
+        await expect(cold_start).to_contain_text(
             f"1 request waited, answered by 127.0.0.1:{app.pods[0].port}"
         )
         # Each second of it is a part of one bar, and the same is said in words.
         for phase in ("address", "probe", "probe-passed", "dispatched", "first-byte"):
-            await expect(wake_up.locator(f".stretch.{phase}")).to_have_count(1)
-            await expect(wake_up.locator(".small")).to_contain_text(phase)
-        shares = await wake_up.locator(".stretch").evaluate_all(
+            await expect(cold_start.locator(f".stretch.{phase}")).to_have_count(1)
+            await expect(cold_start.locator(".small")).to_contain_text(phase)
+        shares = await cold_start.locator(".stretch").evaluate_all(
             "parts => parts.map((part) => parseFloat(part.style.inlineSize))"
         )
         assert abs(sum(shares) - 100) < 0.5
         events = section(page, "Events").get_by_role("listitem")
-        await expect(events.first).to_contain_text("wake-up ended, served, after")
+        await expect(events.first).to_contain_text("cold start ended, served, after")
         await expect(events.last).to_contain_text("requests begin to wait: Kubernetes lists no pod")
 
 
@@ -120,7 +120,7 @@ async def test_events_stand_still_while_somebody_reads(site: Site, open_page: Op
         await expect(events).to_contain_text(re.compile(r"[1-9]\d* more came"))
         await expect(events.get_by_role("listitem")).to_have_count(1)
         await events.get_by_role("button", name="Go on").click()
-        await expect(events).to_contain_text("wake-up ended")
+        await expect(events).to_contain_text("cold start ended")
 
 
 async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults: Faults) -> None:

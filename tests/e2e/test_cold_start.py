@@ -64,10 +64,10 @@ async def test_all_phases_of_a_cold_start_are_seen_in_their_order(tmp_path: Path
 
             async def listed() -> bool:
                 _, body = await running.get(path, listener="admin")
-                return bool(json.loads(body)["wakeUps"][0]["probeAheadSeconds"] is not None)
+                return bool(json.loads(body)["coldStarts"][0]["probeAheadSeconds"] is not None)
 
             await until(listed, "Kubernetes lists the pod as ready")
-            (cold_start,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
+            (cold_start,) = json.loads((await running.get(path, listener="admin"))[1])["coldStarts"]
             _, metrics = await running.get("/metrics", listener="admin")
     assert list(cold_start["phases"]) == PHASES
     times = list(cold_start["phases"].values())

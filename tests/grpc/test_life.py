@@ -94,7 +94,7 @@ async def test_a_cold_start_answers_all_who_wait(tmp_path: Path) -> None:
         world.list([await world.pod()])
         assert [int(each) for each in await asyncio.gather(*calls)] == list(range(100))
         path = f"/api/v1/revisions/default/{NAME}"
-        (cold_start,) = json.loads((await running.get(path, listener="admin"))[1])["wakeUps"]
+        (cold_start,) = json.loads((await running.get(path, listener="admin"))[1])["coldStarts"]
         assert (cold_start["outcome"], cold_start["requests"]) == ("served", 100)
 
 

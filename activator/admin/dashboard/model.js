@@ -28,7 +28,7 @@
  */
 
 /**
- * @typedef {object} WakeUpView
+ * @typedef {object} ColdStartView
  * @property {string} began
  * @property {string | null} outcome
  * @property {number | null} seconds
@@ -81,7 +81,7 @@
  * @property {string | null} [nextReason] only of a revision asked for alone, as what follows
  * @property {string | null} [nextReasonDetail]
  * @property {Record<string, number>} [failures]
- * @property {WakeUpView[]} [wakeUps]
+ * @property {ColdStartView[]} [coldStarts]
  */
 
 /**

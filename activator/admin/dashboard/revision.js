@@ -1,5 +1,5 @@
 // @ts-check
-/** The page of one revision: why its requests wait, its pods, its last minutes, its wake-ups. */
+/** The page of one revision: why its requests wait, its pods, its last minutes, its cold starts. */
 
 import { QueueChart } from "./chart.js";
 import { element, fill, mark, say } from "./dom.js";
@@ -9,7 +9,7 @@ import { ageOf, capacityOf, failedAgo, stateOf } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
 import { entitle, theyWait } from "./summary.js";
-import { WakeUpList } from "./wake_ups.js";
+import { ColdStartList } from "./cold_starts.js";
 import { because, failure, forecasts, readiness, whatToDo } from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
@@ -31,7 +31,7 @@ export class RevisionPage {
   #facts = new Facts();
   #chart = new QueueChart();
   #pods = new PodTable();
-  #wakeUps = new WakeUpList();
+  #coldStarts = new ColdStartList();
   #events;
   #body;
   /** NAMESPACE/NAME of the one that was looked at last. */
@@ -49,7 +49,7 @@ export class RevisionPage {
       section("What it has", "facts", this.#facts.element),
       section("Queue over time", "chart", this.#chart.element),
       section("Pods", "pods", this.#pods.element),
-      section("Wake-ups", "wake-ups", this.#wakeUps.element),
+      section("Cold starts", "cold-starts", this.#coldStarts.element),
       section("Events", "events", this.#events.element),
     );
     const top = element("div", { class: "title" }, this.#name, this.#state);
@@ -92,7 +92,7 @@ export class RevisionPage {
     this.#answer.draw(detail.view, store.activator?.manifests?.folder ?? null);
     const current = { ...known, view: detail.view, at: detail.at };
     this.#answer.drawAge(current, now);
-    this.#wakeUps.draw(detail.view, ageOf(current, now));
+    this.#coldStarts.draw(detail.view, ageOf(current, now));
     this.#chart.draw(known.past, store.history);
     this.#events.draw(store.events);
   }

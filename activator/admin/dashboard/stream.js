@@ -12,7 +12,7 @@ const UNSEEN = 30_000;
 
 const KINDS = [
   ...["pod-changed", "capacity-changed", "queue-began", "queue-ended"],
-  ...["wake-up-finished", "failed"],
+  ...["cold-start-finished", "failed"],
 ];
 
 /**

@@ -100,8 +100,8 @@ const HAPPENINGS = {
     `nobody waits any more, after ${finely(told.seconds)}; ${counted(told.waited, "request")} waited`,
   "failed": (told) => `${counted(told.requests, "request")} not served: ${failure(told)}`,
   missed: () => "some events were missed here",
-  "wake-up-finished": (told) =>
-    `wake-up ended, ${told.outcome}, after ${finely(told.seconds)}; ${counted(told.requests, "request")} waited for it`,
+  "cold-start-finished": (told) =>
+    `cold start ended, ${told.outcome}, after ${finely(told.seconds)}; ${counted(told.requests, "request")} waited for it`,
 };
 
 /** @param {Happening} told what happened, in a sentence; a kind that is not known here by its name */

@@ -1,4 +1,4 @@
-"""One request's wait for a pod, as its wake-up and its client are told of it.
+"""One request's wait for a pod, as its cold start and its client are told of it.
 
 Made for a request that has to wait, and for no other. Knows neither connections nor who decides.
 Sources: Server Timing (https://www.w3.org/TR/server-timing/); KEDA's X-KEDA-HTTP-Cold-Start for

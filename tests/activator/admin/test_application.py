@@ -138,7 +138,7 @@ async def test_one_revision_is_an_element_of_the_list(world):
     (element,) = (await get(world, REVISIONS)).json()["revisions"]
     one = (await get(world, f"{REVISIONS}/default/hello")).json()
     assert [one.pop(more) for more in ("nextReason", "nextReasonDetail")] == [None, None]
-    assert (one.pop("wakeUps"), one.pop("failures")) == ([], {})
+    assert (one.pop("coldStarts"), one.pop("wakeUps"), one.pop("failures")) == ([], [], {})
     assert one == element
 
 

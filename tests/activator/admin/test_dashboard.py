@@ -54,8 +54,8 @@ def test_every_event_is_listened_to_and_has_its_words(kind):
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_every_phase_of_a_wake_up_has_its_words_and_its_colour(phase):
-    assert re.search(rf'^  "?{phase.value}"?: "', SCRIPTS["wake_ups.js"], re.MULTILINE)
+def test_every_phase_of_a_cold_start_has_its_words_and_its_colour(phase):
+    assert re.search(rf'^  "?{phase.value}"?: "', SCRIPTS["cold_starts.js"], re.MULTILINE)
     assert re.search(rf"\.{phase.value} {{ background: var\(--{phase.value}\)", STYLE)
 
 

@@ -111,9 +111,12 @@ async def test_cold_starts_are_as_the_document_says(world):
         if outcome is not None:
             cold_starts.request_ended(cold_start, outcome, world.clock.now)
     answer = (await get(world, "/api/v1/revisions/default/hello")).json()
-    assert [one["outcome"] for one in answer["wakeUps"]] == [None, "served", "timed-out"]
-    assert [*answer["wakeUps"][0]["phases"]] == [phase.value for phase in Phase]
+    assert [one["outcome"] for one in answer["coldStarts"]] == [None, "served", "timed-out"]
+    assert [*answer["coldStarts"][0]["phases"]] == [phase.value for phase in Phase]
+    assert answer["wakeUps"] == answer["coldStarts"]
     validator("RevisionDetailView").validate(answer)
+    properties = document("1")["components"]["schemas"]["RevisionDetailView"]["properties"]
+    assert [name for name, field in properties.items() if field.get("deprecated")] == ["wakeUps"]
 
 
 async def test_the_history_is_as_the_document_says(world):

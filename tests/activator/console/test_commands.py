@@ -251,7 +251,7 @@ def test_addresses_rules_and_phases_are_whole_in_every_terminal(server, columns)
         "began": "2026-01-02T03:04:05.678Z",
         "phases": {"probe-passed": 2, "first-byte": 3},
     }
-    server.answer = HELLO | {"pods": [pod], "wakeUps": [cold_start]}
+    server.answer = HELLO | {"pods": [pod], "coldStarts": [cold_start]}
     url = f"http://127.0.0.1:{server.port}"
     terminal = Terminal("explain", "hello-00001", "--admin-url", url, columns=columns)
     seen = terminal.until("first-byte+3.000")

@@ -220,11 +220,11 @@ def test_forecast_and_cold_starts_where_an_activator_tells_them(world):
     }
     under_way: dict[str, Any] = {"began": "2026-01-02T04:04:05.678Z", "outcome": None, "phases": {}}
     forecast = {"startSeconds": 1.2, "drainSecondsPerRequest": None, "expectedWaitSeconds": 2}
-    answer = view(world, world.revision(), wakeUps=[under_way, cold_start], forecast=forecast)
+    answer = view(world, world.revision(), coldStarts=[under_way, cold_start], forecast=forecast)
     lines = shown(answer)
     assert "Forecast   about: a start takes 1.2 s; a request that came now would wait 2 s" in lines
     assert lines[-3:] == [
-        "WAKE-UP                   OUTCOME    SECONDS  REQUESTS  POD            PHASES",
+        "COLD-START                OUTCOME    SECONDS  REQUESTS  POD            PHASES",
         "2026-01-02T04:04:05.678Z  under-way  -        -         -",
         "2026-01-02T03:04:05.678Z  served     1.523    3         10.0.0.1:8012  stat-sent+0.001 "
         "address+0.800 first-byte+1.523",
@@ -264,7 +264,7 @@ PODS = FULL.revision()
 FULL.healthy(PODS, POD)
 for _number in range(3):
     FULL.request(PODS)
-EXTRA = {"forecast": {"startSeconds": 1}, "wakeUps": [{"phases": {"a": 1}, "seconds": 1}]}
+EXTRA = {"forecast": {"startSeconds": 1}, "coldStarts": [{"phases": {"a": 1}, "seconds": 1}]}
 ANSWER = view(FULL, PODS, **EXTRA)
 FIELDS = sorted(ANSWER)
 POD_FIELDS = sorted(ANSWER["pods"][0])

@@ -1,4 +1,4 @@
-"""Wake-ups as they are recorded: phases in order, one end each, and a bounded memory."""
+"""Cold starts as they are recorded: phases in order, one end each, and a bounded memory."""
 
 from __future__ import annotations
 
@@ -253,8 +253,8 @@ def test_who_listens_hears_of_the_end(sleeper: Sleeper) -> None:
     sleeper.driver.events.listeners.append(lambda *event: heard.append(event))
     cold_start = sleeper.join()
     sleeper.cold_starts.request_ended(cold_start, "cancelled", sleeper.now)
-    mine = [event for event in heard if event[0] is EventKind.WAKE_UP_FINISHED]
-    assert mine == [(EventKind.WAKE_UP_FINISHED, HELLO, sleeper.view())]
+    mine = [event for event in heard if event[0] is EventKind.COLD_START_FINISHED]
+    assert mine == [(EventKind.COLD_START_FINISHED, HELLO, sleeper.view())]
 
 
 def test_the_newest_are_first_and_the_oldest_go(sleeper: Sleeper) -> None:
@@ -310,7 +310,7 @@ def test_random_walk(sleeper: Sleeper, seed: int) -> None:
     addresses = [f"10.0.0.{number}:8012" for number in range(1, 4)]
     ends: list[Any] = []
     sleeper.driver.events.listeners.append(
-        lambda kind, _, what: ends.append(what) if kind is EventKind.WAKE_UP_FINISHED else None
+        lambda kind, _, what: ends.append(what) if kind is EventKind.COLD_START_FINISHED else None
     )
     for _ in range(400):
         sleeper.after(luck.choice((0.0, 0.001, 0.5)))

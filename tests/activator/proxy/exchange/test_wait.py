@@ -1,4 +1,4 @@
-"""What a request's wait leaves behind: wake-ups, and fields for who wants to see them."""
+"""What a request's wait leaves behind: cold starts, and fields for who wants to see them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def passes(world):
         world.driver.probe_passed(pod, pod.epoch)
 
 
-# -- wake-ups ------------------------------------------------------------------------------------
+# -- cold starts ---------------------------------------------------------------------------------
 
 
 async def test_a_cold_start_ends_with_the_first_byte_of_the_first_answer(world):

@@ -1,12 +1,12 @@
 // @ts-check
-/** The last wake-ups of a revision: what each second of a cold start went to, as bars. */
+/** The last cold starts of a revision: what each second of a cold start went to, as bars. */
 
 import { arrange, element, say } from "./dom.js";
 import { counted, finely, moment } from "./format.js";
 
-/** @typedef {import("./model.js").WakeUpView} WakeUpView */
+/** @typedef {import("./model.js").ColdStartView} ColdStartView */
 
-/** What a wake-up passes through: the name of what ends a phase, and what it is in words. */
+/** What a cold start passes through: the name of what ends a phase, and what it is in words. */
 export const PHASES = {
   "stat-sent": "the autoscaler is told",
   address: "Kubernetes lists a pod",
@@ -17,7 +17,7 @@ export const PHASES = {
 };
 
 /**
- * A stretch of a wake-up.
+ * A stretch of a cold start.
  * @typedef {object} Stretch
  * @property {string} phase what ended it; `waiting` if nothing has yet
  * @property {number} from seconds since the beginning
@@ -25,37 +25,37 @@ export const PHASES = {
  */
 
 /**
- * The phases of a wake-up one after another. Pure.
- * @param {WakeUpView} wakeUp
+ * The phases of a cold start one after another. Pure.
+ * @param {ColdStartView} coldStart
  * @param {number} soFar seconds that one under way has taken at least
  * @returns {Stretch[]}
  */
-export function stretches(wakeUp, soFar) {
+export function stretches(coldStart, soFar) {
   /** @type {Stretch[]} */
   const all = [];
   let from = 0;
-  for (const [phase, at] of Object.entries(wakeUp.phases)) {
+  for (const [phase, at] of Object.entries(coldStart.phases)) {
     all.push({ phase, from, lasted: Math.max(0, at - from) });
     from = at;
   }
-  const end = wakeUp.seconds ?? Math.max(from, soFar);
+  const end = coldStart.seconds ?? Math.max(from, soFar);
   if (end - from > 0.0005) all.push({ phase: "waiting", from, lasted: end - from });
   return all;
 }
 
-/** @param {WakeUpView} wakeUp @param {number} soFar as `stretches`; how long it took or takes */
-export function lengthOf(wakeUp, soFar) {
-  return wakeUp.seconds ?? Math.max(0, soFar, ...Object.values(wakeUp.phases));
+/** @param {ColdStartView} coldStart @param {number} soFar as `stretches`; how long it took or takes */
+export function lengthOf(coldStart, soFar) {
+  return coldStart.seconds ?? Math.max(0, soFar, ...Object.values(coldStart.phases));
 }
 
-export class WakeUpList {
+export class ColdStartList {
   #none = element(
     "p",
     { class: "empty" },
     "None yet: one begins with a request that comes while no pod is in use. While one is out for a " +
       "moment only, requests wait without it.",
   );
-  #list = element("ol", { class: "wake-up-list" });
+  #list = element("ol", { class: "cold-start-list" });
   #legend = element(
     "ul",
     { class: "legend", "aria-hidden": "true" },
@@ -73,7 +73,7 @@ export class WakeUpList {
    * @param {number} age seconds that its first request has waited
    */
   draw(view, age) {
-    const all = view.wakeUps ?? [];
+    const all = view.coldStarts ?? [];
     this.#none.hidden = all.length > 0;
     this.#legend.hidden = this.#list.hidden = !all.length;
     const soFar = Math.round(age * 10) / 10;
@@ -90,20 +90,20 @@ export class WakeUpList {
   }
 }
 
-/** @param {WakeUpView} wakeUp @param {number} soFar @param {number} longest */
-function itemOf(wakeUp, soFar, longest) {
-  const parts = stretches(wakeUp, soFar);
-  const lasted = lengthOf(wakeUp, soFar);
-  const ended = wakeUp.outcome ?? "under way";
+/** @param {ColdStartView} coldStart @param {number} soFar @param {number} longest */
+function itemOf(coldStart, soFar, longest) {
+  const parts = stretches(coldStart, soFar);
+  const lasted = lengthOf(coldStart, soFar);
+  const ended = coldStart.outcome ?? "under way";
   const head = element(
     "p",
-    { class: "wake-up-head" },
-    element("time", { datetime: wakeUp.began }, moment(new Date(wakeUp.began), new Date())),
+    { class: "cold-start-head" },
+    element("time", { datetime: coldStart.began }, moment(new Date(coldStart.began), new Date())),
     element("strong", { class: "number" }, finely(lasted)),
-    element("span", { class: wakeUp.outcome === "served" ? "" : "wait-text" }, ended),
-    element("span", { class: "muted" }, remarks(wakeUp)),
+    element("span", { class: coldStart.outcome === "served" ? "" : "wait-text" }, ended),
+    element("span", { class: "muted" }, remarks(coldStart)),
   );
-  const bar = element("div", { class: "wake-up-bar", "aria-hidden": "true" });
+  const bar = element("div", { class: "cold-start-bar", "aria-hidden": "true" });
   for (const { phase, lasted: s } of parts) {
     const wide = (s / longest) * 100;
     const part = element("span", { class: `stretch ${phase}`, title: told(phase, s) });
@@ -120,7 +120,7 @@ function told(phase, s) {
   return `${phase} ${phase === "waiting" ? "" : "+"}${finely(s)}`;
 }
 
-/** @param {WakeUpView} wakeUp */
+/** @param {ColdStartView} coldStart */
 function remarks({ requests, pod, probeAheadSeconds }) {
   const by = pod === null ? "" : `, answered by ${pod}`;
   const ahead =
