@@ -120,7 +120,6 @@ class Slots:
         pod = self._policy.pick(ticket, self.pods, room)
         ticket.pod = pod
         ticket.state = ASSIGNED
-        ticket.assigned = now
         self.in_flight = in_flight = self.in_flight + 1
         if in_flight > self.peak:
             self.peak = in_flight
@@ -130,6 +129,7 @@ class Slots:
         if in_flight >= pod.limit and pod.room is not None:
             pod.room.discard(pod.number)
         if self._follower is not None:
+            ticket.assigned = now
             self._follower.changed(pod, in_flight < pod.limit)
         return pod
 

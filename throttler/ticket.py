@@ -100,7 +100,7 @@ class Ticket:
         arrived: when it was admitted.
         config: of the revision whose queue or pod has it; set when it is admitted.
         pod: the pod that has it; None while it waits.
-        assigned: when it last got a pod.
+        assigned: when it last got a pod; 0 if its policy did not follow requests then.
         first_byte: when that pod began its response; 0 before.
         key: the part of the request by which its revision's policy picks a pod; empty where the
             policy wants none, or the request lacks it.

@@ -46,7 +46,7 @@ from activator.records.entries import Entry
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.pod import PodTracker
 from throttler.reason import Reason
-from throttler.ticket import ASSIGNED, NOBODY, QUEUED, SERVED, Ticket
+from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
 
 
 @final
@@ -592,7 +592,9 @@ class Exchange(Asker):
         ticket.owner = NOBODY  # breaks the cycle: nothing is left for the garbage collector
         state = ticket.state
         if state is ASSIGNED:
-            how = SERVED if ended == "served" else outcome.of_pod(ended)
-            services.driver.release(entry.throttler, ticket, now, how)
+            if ended == "served":
+                services.driver.release(entry.throttler, ticket, now)
+            else:
+                services.driver.release(entry.throttler, ticket, now, outcome.of_pod(ended))
         elif state is QUEUED:
             services.driver.cancel(entry.throttler, ticket, now)
