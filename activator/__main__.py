@@ -1,8 +1,9 @@
-"""The program, by ``python -m activator`` or by the console script ``activator``.
+"""Starts the program, by ``python -m activator`` or by the console script ``activator``.
 
-The first process of a container does not get a SIGTERM for which it has no handler: one that came
-while modules are loaded, 0.3 s and more, would be lost, and the pod be killed minutes later. So a
-handler is there before anything is loaded; the loop's takes its place (activator/app.py).
+The first process of a container gets no SIGTERM without a handler for it. Python loads the modules
+for 0.3 s and more. A SIGTERM during that time would be lost, and Kubernetes would kill the pod
+minutes later. So this module sets a handler before it loads anything; the loop's handler replaces
+it (activator/app.py).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import sys
 
 
 def main() -> int:
-    """Run the command that the words of this process name; see activator.cli.main."""
-    if sys.argv[1:2] != ["status"]:  # which has nothing to end, and no first process's duties
+    """Run the command that the arguments of this process name; see activator.cli.main."""
+    if sys.argv[1:2] != ["status"]:  # it serves nothing, and is no container's first process
         signal.signal(signal.SIGTERM, _end)
     from activator.cli import main as run_command
 
@@ -22,8 +23,10 @@ def main() -> int:
 
 
 def _end(number: int, frame: object) -> None:
-    """End at once: no listener is open, so there is nobody to tell. An exception could be caught
-    by whatever is being loaded."""
+    """End the process at once, as no listener is open yet.
+
+    A module that is being loaded could catch an exception.
+    """
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The process: starts an activator, waits for a signal, and ends it in order.
+"""Starts an activator, waits for a signal, and ends the process in order.
 
 SIGTERM, SIGINT or a failed listener begins the end. Readiness turns off. After the lame duck the
 listeners close. Requests in flight finish. A pod serves a queued request, or the request gets 503.
@@ -48,7 +48,7 @@ class _Stop:
     """The one signal handler of the process: the first signal drains, the second ends.
 
     Attributes:
-        on_first: called with the first signal, in the same turn of the loop.
+        on_first: called on the first signal, in the same turn of the loop.
         status: the exit status if the first signal comes before the process serves.
         lame_duck: seconds of service after the first signal; 0 until the process serves.
     """
@@ -96,7 +96,7 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
         )
         _log_files(runtime)
         if demo is not None:
-            runtime.driver.events.listen(partial(_tell_of_queue, demo))
+            runtime.driver.events.listen(partial(_report_queue, demo))
             await _unless(stop.asked, demo.run(addresses["http"], addresses["admin"]))
         if failed := await _unless(stop.asked, servers.failed()):
             runtime.begin_drain("a listener has failed")
@@ -114,7 +114,7 @@ def _log_files(runtime: Runtime) -> None:
         logger.warning("the limit of open files is %d: raise it to %d", shares.limit, LOW_LIMIT)
 
 
-def _tell_of_queue(
+def _report_queue(
     demo: Demo, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]
 ) -> None:
     if kind is EventKind.QUEUE_BEGAN:
@@ -170,11 +170,11 @@ def main(settings: Settings) -> int:
     outputs.install()
     logs.configure(settings.log_format, settings.log_level, settings.pod_name)
     logger.info("activator %s", description(), extra={"build": running().value})
-    # uvicorn logs each server's start and end at INFO. Our servers start and end together, and
-    # one line of our own reports that.
+    # uvicorn logs each server's start and end at INFO. The activator's servers start and end
+    # together, and one line of the activator reports that.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     _raise_file_limit()
-    # Requests leave no reference cycles. The default, a collection every 700 objects, finds nothing
+    # Requests leave no reference cycles. The default, a collection every 700 objects, frees nothing
     # and takes 4 % of the byte path's time.
     gc.set_threshold(_GC_THRESHOLD, 20, 50)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,8 +1,8 @@
-"""Which modules a compiled build compiles, and whether this process runs such a build.
+"""Lists the modules of a compiled build, and finds whether this process runs such a build.
 
-mypyc compiles the modules of ``COMPILED`` to extension modules when ``ACTIVATOR_COMPILE=1 pip
-install .`` asks for it; the source stays plain Python. ``backend/`` reads this table to build, the
-tests read it to check the code. It knows no other module of ours.
+With ``ACTIVATOR_COMPILE=1 pip install .``, mypyc compiles the modules of ``COMPILED`` to extension
+modules. The source stays plain Python. ``backend/`` reads this table to build, and tests read it to
+check the code. The module knows no other module of the project.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ INTERPRETED: Final[dict[str, str]] = {
 def running() -> Build:
     """Return the build that this process runs.
 
-    Looks at each module itself: a build is compiled if all modules of the table are.
+    A build is compiled if all modules of the table are compiled.
     """
     return Build.COMPILED if all(map(_is_compiled, COMPILED)) else Build.PURE
 

@@ -1,8 +1,8 @@
-"""The command line: what each command does, its options, its help and its exit status.
+"""Defines the command line: the commands, their options, their help and their exit statuses.
 
-Options are made from the table of settings (activator/settings/config.py). What a command needs is
-imported when it runs, so ``--help`` answers at once. Must not know how anything is done.
-Knative's counterpart: the flags of cmd/activator/main.go, which has one command and no help.
+Options come from the table of settings (activator/settings/config.py). A command imports its
+modules when it runs, so ``--help`` is fast. The module contains no other logic. Knative's
+counterpart: the flags of cmd/activator/main.go, which has one command and no help.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from activator.settings.setting import Setting
 
 OK: Final = 0
 FAILED: Final = 1
-MISUSED: Final = 2  # click's status for wrong options as well
+MISUSED: Final = 2  # also click's status for wrong options
 NO_ANSWER: Final = 3
 NOT_KNOWN: Final = 4
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 _SERVER_STATUSES: Final = """\b
 Exit status:
-    0  ended by SIGTERM or Ctrl-C; requests were answered, or cut after --drain-timeout
-    1  could not start or go on, as the last log line says; or ended by a second signal
-    2  a setting is wrong or missing; all of them are named
+    0  ended by SIGTERM or Ctrl-C; all requests ended, or were closed after --drain-timeout
+    1  could not start or continue, see the last log line; or ended by a second signal
+    2  a setting is wrong or missing; the errors list all of them
   130  ended by Ctrl-C before it served
 """
 
@@ -38,7 +38,7 @@ class SettingsCommand(click.Command):
     """A command whose options are settings, shown in help under the headings of the table."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one block of options for each section, then those that are no settings."""
+        """Write one block of options for each section, then the options that are no settings."""
         assert self.name is not None
         sections: dict[str, list[tuple[str, str]]] = {}
         rows = {row.name: row for row in settings_of(self.name)}
@@ -58,19 +58,19 @@ def _options(command: str) -> list[click.Parameter]:
 
 def _option(row: Setting, command: str) -> click.Option:
     default = row.default_text(command)
-    told = default if default == "required" else f"default: {default or 'none'}"
+    shown = default if default == "required" else f"default: {default or 'none'}"
     return click.Option(
         [row.flag, row.name],
-        type=click.STRING,  # the table reads it, so that flag and variable take the same
+        type=click.STRING,  # the table parses it, so that flag and variable accept the same
         metavar=row.kind.metavar,
-        help=f"{row.meaning} [{row.variable}; {told}]",
+        help=f"{row.meaning} [{row.variable}; {shown}]",
     )
 
 
 def _command(
     name: str, help_text: str, epilog: str, extra: Sequence[click.Parameter] = ()
 ) -> Callable[[Callable[..., int]], SettingsCommand]:
-    """Decorate a function of (settings, **extra) that returns an exit status."""
+    """Return a decorator for a function of (settings, **extra) that returns an exit status."""
 
     def decorate(function: Callable[..., int]) -> SettingsCommand:
         def callback(**given: Any) -> int:
@@ -87,7 +87,7 @@ def _command(
 
 
 def _settings(command: str, flags: dict[str, str | None]) -> Settings | None:
-    """The settings, or None after telling what is wrong with them."""
+    """Return the settings; on errors print them and return None."""
     try:
         return load(command, flags)
     except ConfigError as error:
@@ -102,26 +102,26 @@ def _settings(command: str, flags: dict[str, str | None]) -> Settings | None:
 
 @click.group(
     context_settings=_CONTEXT,
-    epilog="Each command explains itself: activator COMMAND --help. Every setting with its reason: "
+    epilog="Help of a command: activator COMMAND --help. All settings with their reasons: "
     "docs/reference.md.",
 )
 @click.version_option(package_name="activator")
 def cli() -> None:
-    """Hold requests to services that are scaled to zero until a pod can take them.
+    """Queue requests to services that are scaled to zero until a pod can take them.
 
-    The activator stands in the request path of services whose pods come and go. It keeps each
-    request until a pod of its revision is found healthy and has room, then passes it on; or
-    answers 504 when its time is up.
+    The activator is a load balancer for services whose pods come and go. It queues each request
+    until a healthy pod of its revision has a free slot. Then it sends the request to that pod. If
+    the request's deadline expires first, the client gets 504.
 
     \b
     First steps:
-      activator demo                     see it work on this machine, nothing else needed
-      activator local --manifests DIR    the same for objects that you write yourself
-      activator run                      in a cluster, in place of Knative's activator
-      activator status                   what a running one knows and what waits
-      activator explain REVISION         why requests of one revision wait
-      activator lab                      what it does when pods fail, played on this machine
-      activator version                  which version and build this is
+      activator demo                     a demonstration on this machine, without a cluster
+      activator local --manifests DIR    serve objects that you write yourself
+      activator run                      serve in a cluster, instead of Knative's activator
+      activator status                   show pods and queues of a running activator
+      activator explain REVISION         show why requests of one revision wait
+      activator lab                      replay failures of pods on this machine
+      activator version                  print version and build
     """
 
 
@@ -135,11 +135,11 @@ def _serve(settings: Settings) -> int:
     "run",
     """Serve in a Kubernetes cluster.
 
-    Takes the place of Knative's activator: same ports, same environment variables, same answers.
-    Watches Revisions and Endpoints, probes pods, holds requests and tells the autoscaler.
+    Replaces Knative's activator: same ports, environment variables and responses. Watches
+    Revisions and Endpoints, probes pods, queues requests, and reports to the autoscaler.
 
     \b
-    In the pod that Knative's Deployment starts, nothing need be set. From outside:
+    In a pod of Knative's Deployment, no setting is necessary. Outside of the cluster:
       POD_NAME=me POD_IP=10.0.0.9 SYSTEM_NAMESPACE=knative-serving \\
         activator run --kubeconfig ~/.kube/config
 
@@ -159,14 +159,15 @@ def run(settings: Settings) -> int:
     "local",
     """Serve without a cluster, from a folder of manifests.
 
-    The folder holds Revision, Service, Endpoints and ConfigMap objects as Kubernetes writes them,
-    in files that end in .yaml, .yml or .json. Files that are created, changed, renamed or deleted
-    take effect at once; a broken file is reported and what it said before stays in force. Objects
-    of other kinds, and folders inside the folder, are left alone; so are Endpoints without the
-    labels of Knative's and a port named http or http2 (docs/reference.md; --log-level debug says).
+    The folder holds Revision, Service, Endpoints and ConfigMap objects in Kubernetes' format, in
+    files that end in .yaml, .yml or .json. Files that are created, changed, renamed or deleted take
+    effect at once. The log reports a broken file, and its last good state stays in force. The
+    activator ignores objects of other kinds, and folders within the folder. It also ignores
+    Endpoints without Knative's labels, or without a port named http or http2 (docs/reference.md);
+    --log-level debug lists them.
 
-    Sample pods take the same ports on other loopback addresses, so that --bind 127.0.0.1 leaves
-    them room: 0.0.0.0, the default, takes the port on all of them.
+    Sample pods may use the same ports on other loopback addresses. Use --bind 127.0.0.1 for that:
+    the default 0.0.0.0 occupies the port on all of them.
 
     \b
     Example, with a revision default/hello in ./objects:
@@ -176,7 +177,7 @@ def run(settings: Settings) -> int:
 
     \b
     Look next:
-      activator status     pods, requests in flight and waiting
+      activator status     pods, requests in flight and queued requests
       activator demo       writes such a folder and starts pods for it
     """,
     _SERVER_STATUSES,
@@ -191,13 +192,13 @@ def local(settings: Settings) -> int:
     """Show on this machine how requests wait for pods that start.
 
     Starts local mode on loopback addresses with sample services that are scaled to zero. The
-    first request to one of them is held while its pod starts, then answered; a pod without
-    requests is stopped again. Prints what to try and where to look. Ends with Ctrl-C.
+    first request to a service is queued while its pod starts, and then gets its response. A pod
+    without requests is stopped. Prints commands and addresses to try. Ends with Ctrl-C.
 
     \b
     Example:
       activator demo
-      activator demo --http-port 0 --admin-port 0    any free ports; they are printed
+      activator demo --http-port 0 --admin-port 0    any free ports, which it prints
 
     \b
     Look next, in another terminal:
@@ -210,27 +211,27 @@ def demo(settings: Settings) -> int:
     return _serve(settings)
 
 
-_ASKED_STATUSES: Final = """\b
+_QUERY_STATUSES: Final = """\b
 Exit status:
     0  shown
-    1  what answers is not an activator's admin side
+    1  the response does not come from an activator's admin port
     2  a setting or an argument is wrong
-    3  nothing answers there
+    3  no response
 """
 _WATCH: Final = click.Option(
     ["--watch", "-w"],
     is_flag=True,
-    help="Go on, once a second, until Ctrl-C: redrawn on a terminal, else a block whenever "
-    "anything has changed. Survives a restart of the activator.",
+    help="Repeat once a second until Ctrl-C. A terminal is redrawn; other output gets a block "
+    "after each change. Continues after a restart of the activator.",
 )
 
 
 @_command(
     "status",
-    """Show what a running activator knows and what waits in it.
+    """Show pods and queues of a running activator.
 
-    Asks the admin side, which listens on the activator's own machine only. For one in a cluster
-    let kubectl lead there:
+    Queries the admin port, which listens on the activator's own machine only. For an activator in
+    a cluster, forward the port with kubectl:
 
     \b
       kubectl port-forward -n knative-serving deployment/activator 8080
@@ -239,25 +240,27 @@ _WATCH: Final = click.Option(
     \b
     Columns:
       pods             healthy (passed the activator's own probe) / ready (Kubernetes) / all
-      in flight        requests at pods / what the healthy pods can take at a time (inf: no limit)
-      queued           requests that wait
-      oldest waiter    how long the first of them has waited
-      state            serving, serving by ClusterIP (pods are out of reach, their Service is not),
+      in flight        requests in flight / capacity of the healthy pods (inf: no limit)
+      queued           queued requests
+      oldest waiter    how long the first queued request has waited
+      state            serving, serving by ClusterIP (only the private Service is reachable),
                        starting or scaled-to-zero; or the reason why requests wait, as in
                        docs/reasons
 
     \b
     Look next:
-      activator explain NAMESPACE/REVISION     one of them, with its pods
+      activator explain NAMESPACE/REVISION     one revision, with its pods
 
     \b
     For scripts:
       activator status --json | jq '.revisions[] | select(.queued > 0) | .name'
     """,
-    _ASKED_STATUSES + "  130  ended by Ctrl-C\n",
+    _QUERY_STATUSES + "  130  ended by Ctrl-C\n",
     extra=[
-        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is."),
-        click.Option(["--namespace", "-n"], metavar="NAMESPACE", help="Only its revisions."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON unchanged."),
+        click.Option(
+            ["--namespace", "-n"], metavar="NAMESPACE", help="Show only revisions of a namespace."
+        ),
         _WATCH,
     ],
 )
@@ -265,23 +268,23 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     """Show all revisions."""
     from activator.console.commands import Status
 
-    return _ask("status", settings, Status(namespace), as_json, watch)
+    return _query("status", settings, Status(namespace), as_json, watch)
 
 
 @_command(
     "explain",
-    """Show one revision: why its requests wait, and what decides about each of its pods.
+    """Show one revision: why its requests wait, and the decision about each pod.
 
-    Asks the admin side, as `activator status` does. REVISION alone is in the namespace that
-    --namespace names, or in default.
+    Queries the admin port, as `activator status` does. REVISION alone is in the namespace of
+    --namespace, or in default.
 
     \b
-    What is shown:
-      reason       why requests wait, what to do, and the page that says more
-      capacity     how many requests may be at pods, written out: pods × limit, our share of them
-      pods         what Kubernetes says (ready, not-ready); what our own probe found, with the
-                   status and how long ago; use, wait or leave, and the rule that decided
-      cold starts  the last ones, and how many seconds after the first request each phase came
+    Output:
+      reason       why requests wait, what to do, and the page with more about it
+      capacity     the limit of requests in flight, as pods × limit, and this activator's share
+      pods         readiness in Kubernetes (ready, not-ready); the result of the activator's probe,
+                   with its status and age; use, wait or leave, and the rule for that
+      cold starts  the last ones, with the seconds from the first request to each phase
 
     \b
     Example:
@@ -292,11 +295,13 @@ def status(settings: Settings, as_json: bool, namespace: str | None, watch: bool
     For scripts:
       activator explain hello-00001 --json | jq -r '.pods[] | [.address, .decidedBy] | @tsv'
     """,
-    _ASKED_STATUSES + "    4  the activator knows no such revision\n  130  ended by Ctrl-C\n",
+    _QUERY_STATUSES + "    4  the activator knows no such revision\n  130  ended by Ctrl-C\n",
     extra=[
         click.Argument(["revision"], metavar="[NAMESPACE/]REVISION"),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON as it is."),
-        click.Option(["--namespace", "-n"], metavar="NAMESPACE", help="Of a REVISION alone."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the API's JSON unchanged."),
+        click.Option(
+            ["--namespace", "-n"], metavar="NAMESPACE", help="Namespace of a REVISION without one."
+        ),
         _WATCH,
     ],
 )
@@ -312,11 +317,11 @@ def explain(
     except ValueError as error:
         click.echo(f"activator explain: {error}", err=True)
         return MISUSED
-    return _ask("explain", settings, Explain(of, name), as_json, watch)
+    return _query("explain", settings, Explain(of, name), as_json, watch)
 
 
-def _ask(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:
-    """Show what a question (admin.asking.Question) finds, once or until Ctrl-C."""
+def _query(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:
+    """Show the result of a question (console.commands), once or until Ctrl-C."""
     from activator.console.client import NoAnswer, NotKnown
     from activator.console.commands import run
     from activator.console.responses import UnexpectedAnswer
@@ -333,10 +338,10 @@ def _ask(command: str, settings: Settings, question: Any, as_json: bool, watch: 
 
 @cli.command("version", epilog="\b\nExit status:\n    0  shown\n")
 def version() -> int:
-    """Print the version, the build and the Python that runs it.
+    """Print the version, the build and the Python version.
 
-    A pure build runs the source. A compiled build runs extension modules of the same source: see
-    docs/how-to/build.md.
+    A pure build runs the source. A compiled build runs extension modules made of the same source:
+    see docs/how-to/build.md.
 
     \b
     Example:
@@ -353,7 +358,7 @@ def version() -> int:
     epilog="""\b
 Exit status:
     0  each scenario passed, or the list was shown
-    1  one did not pass, as its timeline says
+    1  a scenario failed, see its timeline
     2  there is no such scenario, or options contradict each other
   130  ended by Ctrl-C; no process is left
 """,
@@ -363,19 +368,19 @@ Exit status:
 @click.option("--keep", is_flag=True, help="Leave one scenario running, with switches to turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document at the end.")
 def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
-    """Replay on this machine what was seen on real clusters, and say what happens.
+    """Replay failures of real clusters on this machine.
 
-    Twelve scenarios: probes that fail, containers that are restarted, Endpoints that are stale.
-    Each starts an activator, pods and a toy kubelet as processes on loopback addresses, does what
-    happened there, and prints a timeline: what was done, what Kubernetes said, what the activator
-    did, what the client saw, and whether that is what must happen. All of them take a minute.
+    There are twelve scenarios: failing probes, restarts of containers, stale Endpoints and others.
+    Each one starts an activator, pods and a toy kubelet as processes on loopback addresses, and
+    causes the failure. It prints a timeline of Kubernetes, the activator and the client, and
+    whether the result is correct. All scenarios take a minute.
 
     \b
     Examples:
-      activator lab                    all of them
-      activator lab 1 stale-endpoints  two, by number and by name
-      activator lab --list             what there is
-      activator lab 5 --keep           leave it running: turn switches and send requests
+      activator lab                    run all scenarios
+      activator lab 1 stale-endpoints  run two, by number and by name
+      activator lab --list             list the scenarios
+      activator lab 5 --keep           keep one running: turn switches and send requests
 
     \b
     For scripts:
@@ -393,10 +398,10 @@ def lab(words: Sequence[str], as_list: bool, keep: bool, as_json: bool) -> int:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command; what the console script calls.
+    """Run one command; the console script calls this function.
 
     Arguments:
-        args: the words after the program's name; those of this process by default.
+        args: the words after the program's name; by default the arguments of this process.
 
     Returns:
         The exit status; the caller must end the process with it.

@@ -1,6 +1,6 @@
-"""Where deciding and acting meet: reads the clock, asks the throttler, carries out its changes.
+"""Reads the clock, calls the throttler for decisions, and carries out the changes.
 
-The only module that both changes the throttler and causes effects. Knows no HTTP and no cluster.
+Only this module both changes the throttler and causes effects. It knows no HTTP and no cluster.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ class Prober(Protocol):
     """Probes pods."""
 
     def probe(self, pod: PodTracker) -> None:
-        """Probe this pod now, and from then on as often as its state demands."""
+        """Probe this pod now, and from then on as often as its state requires."""
 
     def hurry(self, revision: RevisionThrottler) -> None:
-        """Requests wait for this revision: probe its unhealthy pods now, and quickly."""
+        """Probe the unhealthy pods of a revision with queued requests now, and often."""
 
     def forget(self, pod: PodTracker) -> None:
-        """The pod is no more."""
+        """Stop probing a pod that is gone."""
 
 
 class Pools(Protocol):
     """Keeps connections to pods."""
 
     def forget(self, pod: PodTracker) -> None:
-        """The pod is no more: close what is idle."""
+        """Close the idle connections to a pod that is gone."""
 
 
 class Driver:
-    """Carries out what the throttler decides.
+    """Carries out the decisions of the throttler.
 
     Arguments:
-        load_for: gives the load record of a revision.
-        clock: seconds, monotonic, of the same base as the loop's.
-        cluster_domain: the end of hosts that name a revision.
-        remove_load: is told of a revision that was deleted; requests of it may still be under way.
+        load_for: returns the load record of a revision.
+        clock: seconds, monotonic, with the same base as the loop's clock.
+        cluster_domain: the suffix of hosts that name a revision.
+        remove_load: called for a deleted revision, which may still have requests.
 
-    The caller sets ``prober`` and ``pools`` before the first revision comes.
+    The caller sets ``prober`` and ``pools`` before the first revision exists.
 
     Attributes:
-        entries: what belongs to each revision that was asked for.
-        events: what happens to revisions and pods, for whoever listens.
-        autoscaler_lost: says whether there should be a connection to the autoscaler and is none.
-        on_waiting: called when a request of a revision begins to wait and no other one waits.
-        cold_starts: the wake-ups of revisions, as they happen.
+        entries: the records of revisions that have had requests.
+        events: passes events of revisions and pods to listeners.
+        autoscaler_lost: returns whether an autoscaler is configured but not connected.
+        on_waiting: called when the first request of a revision is queued.
+        cold_starts: the cold starts of revisions.
     """
 
     prober: Prober
@@ -96,20 +96,20 @@ class Driver:
         self._timer_at = inf
 
     def close(self) -> None:
-        """Stop the timer; no deadline is enforced any more."""
+        """Stop the timer, so that no deadline expires any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self.flush_log()
 
     def flush_log(self) -> None:
-        """Log how many changes the log has left out until now."""
+        """Log how many changes the log has left out."""
         self._change_log.close()
 
     # -- requests -------------------------------------------------------------------------------
 
     def admit(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> PodTracker | None:
-        """Return the pod that a new request gets; None where it waits, see ``began_waiting``.
+        """Return the pod for a new request; None if it is queued, see ``began_waiting``.
 
         Raises:
             RequestQueueFull, WaitTooLong: see RevisionThrottler.admit.
@@ -117,11 +117,11 @@ class Driver:
         return throttler.admit(ticket, now)
 
     def hold(self, throttler: RevisionThrottler, ticket: Ticket, size: int) -> bool:
-        """Count more bytes of a request that waits; return whether there is room for them."""
+        """Count more bytes of a queued request; return whether they are within the limits."""
         return throttler.breaker.hold(ticket, size)
 
     def extend(self, ticket: Ticket, deadline: float) -> None:
-        """Give a request whose response has begun its whole duration; ``deadline`` in seconds."""
+        """Set a later deadline for a request whose response has begun; ``deadline`` in seconds."""
         ticket.deadline = deadline
 
     def proven(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
@@ -129,7 +129,7 @@ class Driver:
         pod.proven_at = ticket.first_byte = now
 
     def began_waiting(self, throttler: RevisionThrottler) -> None:
-        """Follow up on an ``admit`` that queued the request."""
+        """Cause the effects of an ``admit`` that queued the request."""
         if throttler.breaker.waiting == 1:
             self.prober.hurry(throttler)
             self.on_waiting()
@@ -138,7 +138,7 @@ class Driver:
         self._arm()
 
     def requests_wait(self) -> bool:
-        """Return whether any request waits, of whatever revision; O(1)."""
+        """Return whether any request of any revision is queued; O(1)."""
         return self.throttler.total.depth > 0
 
     def why(self, throttler: RevisionThrottler) -> tuple[Reason, str]:
@@ -152,13 +152,13 @@ class Driver:
         now: float,
         outcome: Outcome = SERVED,
     ) -> None:
-        """End a request that has a pod; ``outcome`` is how it left the pod."""
+        """End a request that has a pod; ``outcome`` says how it ended at the pod."""
         changes = throttler.release(ticket, now, outcome)
         if changes is not None:
             self.carry_out(changes)
 
     def cancel(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
-        """End a request whose client has left."""
+        """End a request that its client has cancelled."""
         changes = throttler.cancel(ticket, now)
         if changes is not None:
             self.carry_out(changes)
@@ -166,13 +166,13 @@ class Driver:
             self._narration.left(throttler)
 
     def requeue(self, throttler: RevisionThrottler, ticket: Ticket, now: float) -> None:
-        """Put a request whose pod never had it back to the front; its owner hears what follows."""
+        """Requeue a request that its pod did not process; its owner is called with the result."""
         self.carry_out(throttler.requeue(ticket, now))
         if throttler.breaker.waiting:
             self.began_waiting(throttler)
 
     def failed(self, entry: Entry, failed: Failed) -> None:
-        """Remember a request that was not served, and tell who listens."""
+        """Record a failed request, and publish an event about it."""
         count = entry.failures.record(failed)
         if count and self.events.listeners:
             what = {
@@ -255,11 +255,11 @@ class Driver:
         self.carry_out(self.throttler.look_for_silence(self.clock()))
 
     def set_mesh(self, mode: MeshMode, pod_addressability: bool) -> None:
-        """Take how pods are reached; all revisions follow at once.
+        """Set how requests reach pods, for all revisions at once.
 
         Arguments:
             mode: ``mesh-compatibility-mode`` of the network ConfigMap.
-            pod_addressability: ``enable-mesh-pod-addressability``: pods can be reached by their
+            pod_addressability: ``enable-mesh-pod-addressability``: pods are reachable by their
                 own addresses in spite of a mesh.
         """
         with self._narration.of_all("how pods are reached has changed"):
@@ -275,41 +275,41 @@ class Driver:
     # -- discovery (activator.discovery.sink.Sink) ----------------------------------------------
 
     def set_revision(self, revision: Revision) -> None:
-        """Take a new or changed Revision."""
+        """Set a new or changed Revision."""
         with self._narration.of_revision(revision.id, "its Revision is new or has changed"):
             changes = self.throttler.set_revision(revision, self.clock())
         self.carry_out(changes)
 
     def delete_revision(self, revision: RevisionID) -> None:
-        """Forget a Revision."""
+        """Remove a deleted Revision and its records."""
         self.carry_out(self.throttler.delete_revision(revision))
         self.cold_starts.remove(revision)
         if self.entries.remove(revision):
             self._remove_load(revision)
 
     def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
-        """Take the pods of a private Endpoints object, by protocol."""
+        """Set the pods of a private Endpoints object, by protocol."""
         now = self.clock()
         with self._narration.of_listing(revision):
             changes = self.throttler.set_dests(revision, dests, now)
             if changes.gone:
-                self._narration.gone(changes.gone)  # before the capacity that they took along
+                self._narration.gone(changes.gone)  # before the change of capacity
         self.cold_starts.listed(revision, now)
         self.carry_out(changes, gone_reported=True)
 
     def set_activators(
         self, revision: RevisionID, addresses: Mapping[AppProtocol, Collection[str]]
     ) -> None:
-        """Take the activators of a public Endpoints object, by protocol."""
+        """Set the activators of a public Endpoints object, by protocol."""
         with self._narration.of_revision(revision, "the activators of the revision have changed"):
             changes = self.throttler.set_activators(revision, addresses, self.clock())
         self.carry_out(changes)
 
     def set_service(self, revision: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
-        """Take where the private Service of a revision is reached, ``ip:port`` by protocol.
+        """Set the addresses of a revision's private Service, ``ip:port`` by protocol.
 
         Arguments:
-            addresses: empty where there is no such Service, or one without a ClusterIP.
+            addresses: empty if there is no such Service, or if it has no ClusterIP.
         """
         with self._narration.of_revision(revision, "its private Service has changed"):
             changes = self.throttler.set_service(revision, addresses, self.clock())
@@ -318,7 +318,7 @@ class Driver:
     # -- effects --------------------------------------------------------------------------------
 
     def carry_out(self, changes: Changes | None, *, gone_reported: bool = False) -> None:
-        """Carry out a decision; pods first, so that a request that fails at once finds them.
+        """Carry out a decision; pods first, since a request that fails at once needs them.
 
         Arguments:
             gone_reported: whether the removed pods have been reported already.
@@ -344,7 +344,10 @@ class Driver:
         self._arm()
 
     def _expire(self, tickets: Iterable[Ticket]) -> None:
-        """Tell who expired why. One look at a revision serves all: 5,000 may expire together."""
+        """Report expired tickets to their owners, with the reason.
+
+        The reason is computed once for each revision, since 5,000 tickets may expire together.
+        """
         whys: dict[RevisionConfig, tuple[Reason, str]] = {}
         for ticket in tickets:
             config = ticket.config
@@ -357,18 +360,20 @@ class Driver:
 
     @staticmethod
     def _log_route(service: PodTracker) -> None:
-        """Log that requests go another way from now on, which few expect."""
+        """Log that requests use, or no longer use, the ClusterIP, which few users expect."""
         if service.in_use:
             why = "pods are out of reach" if service.config.reach.pods else "mesh mode is enabled"
             text = f"requests go to the ClusterIP {service.address}: {why}"
         else:
-            text = f"requests go to the ClusterIP {service.address} no more"
+            text = f"requests no longer go to the ClusterIP {service.address}"
         logger.info(text, extra={"revision": str(service.config.revision.id)})
 
     @staticmethod
     def _log_taken(pods: Iterable[PodTracker]) -> None:
-        """Warn that a revision has lost pods to another: by chance, or since somebody lists what is
-        not theirs. One line for all of one loss."""
+        """Warn that addresses of pods moved to another revision, with one line for each pair.
+
+        Kubernetes reused the addresses, or an Endpoints object lists pods of another revision.
+        """
         losses: dict[tuple[RevisionID, RevisionID], list[str]] = {}
         for pod in pods:
             if (owner := pod.taken_by) is not None:
@@ -376,8 +381,8 @@ class Driver:
         for (loser, owner), addresses in losses.items():
             more = f" and {len(addresses) - 1} more" if len(addresses) > 1 else ""
             logger.warning(
-                "revision %s lists %s%s, which %s had, for other pods: they are taken from %s",
-                *(owner, addresses[0], more, loser, loser),
+                "address %s%s moved from revision %s to revision %s, which lists it for other pods",
+                *(addresses[0], more, loser, owner),
                 extra={"revision": str(loser), "pod": addresses[0]},
             )
 
@@ -389,7 +394,7 @@ class Driver:
             entry.counters.remove_pod(pod.address)
 
     def _arm(self) -> None:
-        """Have ``_wake`` run when the throttler next needs it. A timer that is early is kept."""
+        """Call ``_wake`` when the throttler next needs it; keep a timer that is earlier."""
         when = self.throttler.next_wakeup()
         if when is None or when >= self._timer_at:
             return
@@ -400,7 +405,7 @@ class Driver:
         self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _wake(self) -> None:
-        now = max(self.clock(), self._timer_at)  # it may be early, see Timers
+        now = max(self.clock(), self._timer_at)  # the loop's timer may be early, see Timers
         self._timer = None
         self._timer_at = inf
         self.carry_out(self.throttler.wake(now))

@@ -1,8 +1,7 @@
-"""All parts of one activator, built from the settings and joined: the composition root.
+"""Builds all parts of one activator from the settings, and connects them: the composition root.
 
-The only place where the packages meet: each is given what it needs of another here. Knows no
-listener and no signal; those are ``servers`` and ``app``. Knative's counterpart:
-cmd/activator/main.go.
+Only here the packages meet: each gets its dependencies on other packages here. The module knows no
+listener and no signal; ``servers`` and ``app`` do. Knative's counterpart: cmd/activator/main.go.
 """
 
 from __future__ import annotations
@@ -57,24 +56,24 @@ if TYPE_CHECKING:  # imported where they are needed: each costs time and memory 
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between looks at what became idle for too long.
+#: Seconds between checks for idle connections that have expired.
 _HOUSEKEEPING = 15.0
 
-#: Seconds for which a lost autoscaler makes us not ready. Kubelet's liveness probe in Knative's
-#: Deployment is the same request as its readiness probe, and restarts the container when it has
-#: failed twelve times, ten seconds apart.
+#: Seconds for which a lost autoscaler makes the activator not ready. In Knative's Deployment,
+#: kubelet's liveness probe is the same request as its readiness probe. Kubelet restarts the
+#: container after twelve failures, ten seconds apart.
 _LOST_AUTOSCALER = 90.0
 
 
 class StartError(Exception):
-    """The activator cannot start; the text says why and what to do."""
+    """The activator cannot start; the text gives the reason and a remedy."""
 
 
 class Runtime:
     """All parts of one activator (activator.admin.application.Runtime).
 
     Arguments:
-        sinks: who else hears the statistics.
+        sinks: more receivers of the statistics.
         clock: seconds, monotonic, of the same base as the loop's.
         make_source: returns the source of objects.
         outputs: stdout gets the request log, as with Knative; stderr gets the process log.
@@ -93,7 +92,7 @@ class Runtime:
         self.pod_name = settings.pod_name
         self._tasks = Tasks()
         self._draining = ""
-        self._told_ignored: tuple[str, ...] = ()
+        self._logged_ignored: tuple[str, ...] = ()
         self._make_source = make_source
         self._source: Source | None = None
         self.link = self._make_link()
@@ -214,20 +213,20 @@ class Runtime:
         return frame_sink(self.link.send, self.settings.pod_name, self._stats_leave)
 
     def _stats_leave(self, stats: list[Stat]) -> Callable[[], None]:
-        """Return what notes that these have left, should they: wake-ups wait for that."""
+        """Return a function that records that a report was sent, for the phases of cold starts."""
         arose, clock = self._clock(), self._clock
         revisions = [stat.revision_id for stat in stats]
         return lambda: self.driver.cold_starts.stats_sent(revisions, arose, clock())
 
-    # -- what ConfigMaps change -----------------------------------------------------------------
+    # -- changes of ConfigMaps ------------------------------------------------------------------
 
     @property
     def network(self) -> NetworkConfig:
-        """How pods are reached; whether that is encrypted is settled when discovery has begun."""
+        """How requests reach pods. Encryption is fixed once discovery has started."""
         return self.cluster.network
 
     def _set_network(self, config: NetworkConfig) -> None:
-        # First how pods are asked, since the change of mode has all of them probed at once.
+        # First the form of probes: the change of mode makes the prober probe all pods at once.
         self.pools.set_passthrough(config.pod_addressability)
         self.driver.set_mesh(config.mesh_mode, config.pod_addressability)
 
@@ -237,12 +236,12 @@ class Runtime:
             logs.reshape()
             return
         logs.reshape(zap.shape, zap.encoding, sys.stdout if zap.stream == "stdout" else None)
-        told, self._told_ignored = self._told_ignored, zap.ignored
-        if zap.ignored and zap.ignored != told:
-            logger.warning("zap-logger-config: not done here: %s", ", ".join(zap.ignored))
+        logged, self._logged_ignored = self._logged_ignored, zap.ignored
+        if zap.ignored and zap.ignored != logged:
+            logger.warning("zap-logger-config: not supported: %s", ", ".join(zap.ignored))
 
     def _set_observability(self, config: ObservabilityConfig) -> None:
-        """Take what operators want to see."""
+        """Apply the observability ConfigMap."""
         self.otel.apply(config)
         logs_requests = self.request_log.configure(config.request_log)
         self.proxy.services.request_log = self.request_log if logs_requests else None
@@ -250,19 +249,19 @@ class Runtime:
     def _set_tracer(self, tracer: RequestTracer | None) -> None:
         self.proxy.services.tracer = tracer
 
-    # -- for the admin side ---------------------------------------------------------------------
+    # -- for the admin port ---------------------------------------------------------------------
 
     @property
     def config_errors(self) -> Mapping[str, int]:
-        """How many keys cannot be used at present, by ConfigMap."""
+        """The number of unusable keys at present, by ConfigMap."""
         return self.cluster.error_counts()
 
     def profiling(self) -> bool:
-        """Whether the profiling port may answer."""
+        """Return whether the profiling port is on."""
         return self.cluster.observability.profiling
 
     def ready(self) -> str:
-        """Return why we are not ready, or nothing; the texts are Knative's."""
+        """Return why the activator is not ready; empty if it is. The texts are Knative's."""
         if self._draining:
             return self._draining
         if self._misses_autoscaler():
@@ -270,30 +269,33 @@ class Runtime:
         return ""
 
     def _has_no_autoscaler(self) -> bool:
-        """Whether there should be a connection to the autoscaler and is none."""
+        """Return whether an autoscaler is configured but not connected."""
         return self.link is not None and not self.link.connected
 
     def _misses_autoscaler(self) -> bool:
-        """Whether to say that the autoscaler is not there. When it stays away, restarting all
-        activators would not bring it back, and would end whatever they serve and hold."""
+        """Return whether a missing autoscaler makes the activator not ready.
+
+        After a long loss it does not. A restart of all activators would not bring the autoscaler
+        back, and would end all requests.
+        """
         link = self.link
         if link is None or link.connected or self.settings.ready_without_autoscaler:
             return False
         return not link.ever_connected or link.lost_for() < _LOST_AUTOSCALER
 
     def source_status(self) -> SourceStatus | None:
-        """Return the state of the source of objects; None before it is made."""
+        """Return the state of the source of objects; None before the source exists."""
         return self._source.status(self._clock()) if self._source is not None else None
 
     def metrics(self) -> Iterator[bytes]:
-        """Return the metrics in Prometheus' text format, in pieces that each take little time."""
+        """Yield the metrics in Prometheus' text format, in pieces that each take little time."""
         return self._metrics.chunks()
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Run discovery, probing and throttler."""
-        # A pod that is asked in plaintext before that is settled would pass for one that
-        # requests can reach over TLS.
+        # Encryption is not fixed yet. A plaintext probe that passes now would not prove that
+        # requests can reach the pod over TLS.
         self.prober.hold()
         self.loop_lag.start()
         try:
@@ -315,7 +317,7 @@ class Runtime:
             self.driver.close()
             await self.otel.close()
             await self._tasks.close()
-            if self._source is not None:  # it may have connected, and not run yet
+            if self._source is not None:  # it may be connected without running
                 await self._source.close()
             self.pools.close()
 
@@ -337,12 +339,12 @@ class Runtime:
         except ConfigMapError as error:
             where = source.status(self._clock()).name
             raise StartError(
-                f"ConfigMap {network.NAME} ({where}): {error}. Whether traffic has to be "
-                f"encrypted is not known; mend it and start again."
+                f"ConfigMap {network.NAME} ({where}): {error}. So it is unknown whether traffic "
+                f"must be encrypted; correct the ConfigMap and start again."
             ) from error
 
     async def _start_internal_tls(self, source: Source) -> None:
-        """Have requests go over TLS from here on; the data ports are still closed."""
+        """Send requests over TLS from now on; the data ports are still closed."""
         await source.follow_secret(CERTIFICATE_SECRET)
         try:
             self.internal_tls.start()
@@ -362,6 +364,6 @@ class Runtime:
             self.driver.look_for_silence()
 
     def begin_drain(self, why: str) -> None:
-        """Say from now on that we are not ready, and why."""
+        """Report not ready from now on; ``why`` is the text of the readiness response."""
         self._draining = why
         self.proxy.services.draining = True

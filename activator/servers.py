@@ -1,6 +1,6 @@
-"""The listeners of one activator: opened together, the data ports last, and closed in order.
+"""Opens the listeners of one activator, the data ports last, and closes them in order.
 
-uvicorn's servers, all in one loop; none of them has a signal handler.
+All listeners are servers of uvicorn in one loop, without signal handlers.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from activator.tls.metrics_port import metrics_tls
 
 logger = logging.getLogger(__name__)
 
-#: Share of the drain time that waiting requests may use for a pod to come; the rest is for the
-#: answers of those that got one.
+#: Share of the drain time in which queued requests may still get a pod. The rest is for responses.
 _DRAIN_WAITING = 0.8
-#: Seconds in which clients may take the last answers after the drain time.
-_LAST_ANSWERS = 1.0
-#: Seconds between looks whether all listeners still are. The kernel may end one (`ss --kill`), and
-#: the loop, which goes on where accept(2) only fails, tells nobody.
-_LOOK_AT_LISTENERS = 1.0
-#: Bytes of a request to one of them that are read before its head is complete.
+#: Seconds after the drain time in which clients may read the last responses.
+_LAST_RESPONSES = 1.0
+#: Seconds between checks that all listeners are open. The kernel may close one (`ss --kill`). The
+#: loop does not report that, since it continues after a failed accept(2).
+_CHECK_LISTENERS = 1.0
+#: Most bytes of a request head on the ports that are not for traffic.
 MOST_HEAD: Final = 64 << 10
 
 
@@ -47,11 +46,11 @@ class Servers:
     """The listeners: opened together, closed together."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Take the ports.
+        """Open the ports.
 
         Raises:
-            ListenError: one of them cannot be had; none is kept.
-            MetricsTlsError: the metrics port's certificate cannot be used.
+            ListenError: a port is not available; none stays open.
+            MetricsTlsError: the metrics port's certificate is not usable.
         """
         settings = runtime.settings
         self._runtime = runtime
@@ -71,14 +70,14 @@ class Servers:
         self._data = [data_server(runtime.proxy)]
 
     async def start(self) -> None:
-        """Start everything; the data ports last, when all else works.
+        """Start all servers; the data ports last, when everything else works.
 
-        The application's lifespan is entered here and not by uvicorn, which would answer its
-        errors with exit status 3, and could not be told to end while it starts.
+        This method enters the application's lifespan, not uvicorn. uvicorn would turn its errors
+        into exit status 3, and could not be stopped while it starts.
 
         Raises:
-            StartError: something does not work.
-            ListenError: the port for TLS cannot be had.
+            StartError: a part does not start.
+            ListenError: the port for TLS is not available.
         """
         await self._lifespan.enter_async_context(self._app.router.lifespan_context(self._app))
         sockets = self._sockets
@@ -89,7 +88,7 @@ class Servers:
         await self._serve(self._metrics, sockets["metrics"])
         await self._serve(self._profiling, sockets["profiling"])
         await self._serve(self._data[0], *data)
-        # What discovery has loaded is not garbage: a full collection of 100,000 pods would hold
+        # The objects of discovery are no garbage: a full collection with 100,000 pods would block
         # the loop for 0.2 s.
         gc.collect()
         gc.freeze()
@@ -104,7 +103,7 @@ class Servers:
                 raise StartError("start-up failed")
 
     def _listen_tls(self) -> socket.socket:
-        """Take the port for TLS, which only discovery can tell that it is wanted."""
+        """Open the port for TLS; only after discovery the activator knows that it is needed."""
         settings = self._runtime.settings
         sock = listen(settings.bind, settings.https_port, "--https-port")
         self._sockets["https"] = sock
@@ -120,11 +119,17 @@ class Servers:
                     logger.error("the listener %s has failed: %s", name, self._addresses[name])
                     return
             now = asyncio.get_running_loop().time()
-            await asyncio.sleep(_LOOK_AT_LISTENERS - now % _LOOK_AT_LISTENERS)
+            await asyncio.sleep(_CHECK_LISTENERS - now % _CHECK_LISTENERS)
 
     async def stop_data(self, drain_timeout: float) -> int:
-        """Close the data ports, all at once, and finish what runs within the drain time, in
-        seconds. Return how many connections had to be cut then."""
+        """Close the data ports at once, and let requests finish within the drain time.
+
+        Arguments:
+            drain_timeout: seconds.
+
+        Returns:
+            How many connections with open requests were closed at its end.
+        """
         for server in self._data:
             server.should_exit = True
         tasks = [self._tasks[server] for server in self._data]
@@ -135,23 +140,23 @@ class Servers:
         if await _are_done(tasks, drain_timeout * (1 - _DRAIN_WAITING)):
             return 0
         cut = proxy.cut()
-        await _are_done(tasks, _LAST_ANSWERS)
+        await _are_done(tasks, _LAST_RESPONSES)
         for server in self._data:
             server.force_exit = True
         return cut
 
     async def stop(self) -> None:
-        """Close what is open."""
+        """Close all servers and sockets."""
         self._events.close()
         for server in self._tasks:
             server.should_exit = True
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for sock in self._sockets.values():
-            sock.close()  # those that a start that failed has never served
+            sock.close()  # after a failed start, some sockets have no server
         await self._lifespan.aclose()
 
     def describe(self) -> dict[str, str]:
-        """Return the addresses that we listen on."""
+        """Return the addresses of the listeners, by name."""
         return dict(self._addresses)
 
 
@@ -179,23 +184,23 @@ def _listen(settings: Settings) -> dict[str, socket.socket]:
 
 def _is_listening(sock: socket.socket) -> bool:
     option = getattr(socket, "SO_ACCEPTCONN", None)
-    if option is None:  # this machine has no such option; an open socket listens
+    if option is None:  # this system has no such option; an open socket listens
         return sock.fileno() >= 0
     try:
         return bool(sock.getsockopt(socket.SOL_SOCKET, option))
-    except OSError as error:  # it is closed, unless this machine lacks the option
+    except OSError as error:  # the socket is closed, unless this system lacks the option
         return error.errno == errno.ENOPROTOOPT
 
 
-class _Asking(HttpToolsProtocol):
+class _AdminConnection(HttpToolsProtocol):
     """A connection to a port that is not for traffic.
 
     uvicorn limits neither the number of connections nor the length of a head. A client of the
-    metrics port could use every file of the process, or its memory by one request. A new
-    connection closes the oldest, so that kubelet is served: its probe is new each time.
+    metrics port could use every file of the process, or its memory by one request. Above the limit
+    a new connection closes the oldest, so that kubelet's probe is served: it is new each time.
 
     Arguments:
-        most: connections that a port may have.
+        most: limit of connections of a port.
     """
 
     _numbers = count()
@@ -208,10 +213,11 @@ class _Asking(HttpToolsProtocol):
         """See asyncio.Protocol."""
         self.number = next(self._numbers)
         self._head = 0
-        # uvloop's is none by inheritance.
+        # uvloop's transport does not inherit from asyncio.Transport.
         super().connection_made(cast(asyncio.Transport, transport))
         if len(self.connections) > self._most:
-            oldest = min(cast("set[_Asking]", self.connections), key=lambda each: each.number)
+            connections = cast("set[_AdminConnection]", self.connections)
+            oldest = min(connections, key=lambda each: each.number)
             self.connections.discard(oldest)
             oldest.transport.abort()
 
@@ -225,7 +231,7 @@ class _Asking(HttpToolsProtocol):
             super().data_received(data)
 
     def _renew_date(self) -> None:
-        """Renew the Date field of responses; uvicorn's timer would wake an idle process."""
+        """Renew the Date field of responses; uvicorn's timer would make an idle process run."""
         date = formatdate(usegmt=True).encode()
         self.server_state.default_headers = [(b"date", date), *self.config.encoded_headers]
 
@@ -235,11 +241,11 @@ class _Asking(HttpToolsProtocol):
         super().on_headers_complete()
 
 
-class _AskingGate:
-    """Limits the connections that have not reached their first request.
+class _AdminGate:
+    """Limits the connections without a first request.
 
     Arguments:
-        arrivals: these connections; most: how many there may be.
+        arrivals: the connections without a first request; most: their limit.
     """
 
     def __init__(self, arrivals: Tasks, most: int) -> None:
@@ -264,13 +270,13 @@ def _asgi_server(app: Any, most: int) -> QuietServer:
     """Return the server of a port that is not for traffic.
 
     Arguments:
-        most: connections that it may have.
+        most: limit of its connections.
     """
     arrivals = Tasks()
     config = uvicorn.Config(
         app,
         # uvicorn expects a class, but only calls it.
-        http=partial(_Asking, most=most),  # type: ignore[arg-type] # see above
+        http=partial(_AdminConnection, most=most),  # type: ignore[arg-type] # see above
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -278,7 +284,7 @@ def _asgi_server(app: Any, most: int) -> QuietServer:
         timeout_graceful_shutdown=2,
         server_header=False,
     )
-    return QuietServer(config, _AskingGate(arrivals, most), arrivals)
+    return QuietServer(config, _AdminGate(arrivals, most), arrivals)
 
 
 def _address(sock: socket.socket) -> str:

@@ -30,6 +30,8 @@ GLOSSARY: Final = "docs/glossary.md"
 ROOMS: Final[tuple[str, ...]] = (
     "*.md",
     "activator/admin/*.py",
+    *(f"activator/{name}.py" for name in ("__main__", "app", "build", "cli", "driver")),
+    *(f"activator/{name}.py" for name in ("runtime", "servers")),
     "activator/records/*.py",
     "activator/settings/*.py",
     "activator/telemetry/*.py",

@@ -386,7 +386,7 @@ async def test_a_way_around_the_pods_is_logged_when_it_begins_and_when_it_ends(
         "requests go to the ClusterIP 10.96.0.5:80: pods are out of reach",
         "pod 10.0.0.1:8012: it passed its probe; requests may go to it",
         "ClusterIP 10.96.0.5:80: requests no longer need it; it is gone",
-        "requests go to the ClusterIP 10.96.0.5:80 no more",
+        "requests no longer go to the ClusterIP 10.96.0.5:80",
     ]
     assert ("forget", service.address) in world.told
 
@@ -404,8 +404,8 @@ async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_b
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage() in {
-        f"revision default/thief lists 10.0.0.{n}:8012 and 1 more, which default/app had, "
-        "for other pods: they are taken from default/app"
+        f"address 10.0.0.{n}:8012 and 1 more moved from revision default/app to revision "
+        "default/thief, which lists it for other pods"
         for n in (1, 2)
     }
 

@@ -306,7 +306,7 @@ async def test_log_lines_have_the_shape_that_the_operator_gave_them(
         runtime.system_objects.set_config_map("config-logging", data)
         lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         assert [line["msg"] for line in lines] == [
-            "zap-logger-config: not done here: sampling",
+            "zap-logger-config: not supported: sampling",
             "log level: warn",
         ]
         assert "severity" not in lines[0]
