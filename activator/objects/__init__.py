@@ -1,2 +1,1 @@
-"""Kubernetes objects as untrusted values: reads names, fields and addresses out of them, and the
-annotations of this project."""
+"""Reads names, fields, addresses and this project's annotations of untrusted Kubernetes objects."""

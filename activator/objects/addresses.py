@@ -1,6 +1,6 @@
-"""Reads IP addresses and ports as objects have them, and writes them as a connection needs them.
+"""Reads IP addresses and ports of objects, and writes them in the form for a connection.
 
-Pure. It must not know what is behind an address.
+The module is pure. It must not know which process has an address.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from activator.objects.fields import Field
 
-# Checking an address costs a microsecond, and an event repeats all those that did not change.
+# Checking an address costs a microsecond, and an event repeats all unchanged addresses.
 _CHECKED_ADDRESSES = 16_384
 
 _MAX_PORT = 65_535
@@ -18,7 +18,7 @@ _MAX_PORT = 65_535
 
 @lru_cache(maxsize=_CHECKED_ADDRESSES)
 def host(ip: str) -> str:
-    """The address as it stands before a port: IPv6 in brackets; empty where it is no address."""
+    """Return the address in its form before a port: IPv6 in brackets; empty for no address."""
     try:
         ipaddress.ip_address(ip)
     except ValueError:
@@ -27,10 +27,10 @@ def host(ip: str) -> str:
 
 
 def ip_of(field: Field) -> str:
-    """The IP address as written, since all activators must sort the same strings.
+    """Return the IP address unchanged, since all activators must sort the same strings.
 
     Raises:
-        ManifestError: it is none.
+        ManifestError: the field has no IP address.
     """
     text = field.text()
     if not host(text):
@@ -39,17 +39,17 @@ def ip_of(field: Field) -> str:
 
 
 def port_named(ports: Field, name: str) -> int:
-    """The first port of that name, as Knative picks it.
+    """Return the first port of a name, which Knative uses.
 
     Arguments:
         ports: a list of objects with ``name`` and ``port``.
-        name: which one.
+        name: the name.
 
     Returns:
-        Its number; 0 where there is none of that name, or it has no number.
+        Its number; 0 if no port has that name, or if the port has no number.
 
     Raises:
-        ManifestError: the list, or a port before that one, is wrong.
+        ManifestError: the list, or a port up to that one, is wrong.
     """
     for port in ports.items():
         if port["name"].text() == name:

@@ -1,9 +1,9 @@
-"""Reads untrusted JSON values one field at a time, and says which field was wrong.
+"""Reads untrusted JSON values one field at a time; errors name the wrong field.
 
-Everything that a cluster or a file hands us goes through here, so that a broken object ends in one
-typed error naming object and field, never in a ``KeyError`` somewhere below.
-It must not know what the fields mean: that is for the parsers of each kind.
-Knative's counterpart is the API server, which refuses such objects before Knative sees them.
+All objects of a cluster or a file pass through this module. So a broken object leads to one typed
+error that names object and field, never to a ``KeyError``. The module must not know the meaning of
+fields; the parsers of each kind do. Knative's counterpart is the API server, which rejects such
+objects before Knative gets them.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 # A wrong value is quoted in the message; a wrong value of 1 MiB must not be.
 _SHOWN_CHARACTERS = 60
 
-# Python refuses to print integers of more than 4,300 digits; nobody needs to see one of 20.
+# Python refuses to print integers of more than 4,300 digits; no error needs one of 20 digits.
 _SHOWN_INTEGER = 10**18
 
 DEFAULT_NAMESPACE = "default"
 
 
 class ManifestError(ValueError):
-    """An object that cannot be used: which object, which field, what was wrong with it.
+    """An unusable object; the error names object, field and problem.
 
-    The object must be ignored and the error shown; the last good state of the object stays.
+    The caller ignores the object and reports the error; the object's last good state stays.
 
     Attributes:
         subject: the object, as in ``Endpoints default/foo``.
         path: the field, as in ``subsets[1].addresses[0].ip``; empty for the object as a whole.
-        problem: what was expected and what was found.
+        problem: the expected value, and the value found.
     """
 
     def __init__(self, subject: str, path: str, problem: str) -> None:
@@ -45,7 +45,7 @@ class ManifestError(ValueError):
 
 
 class ObjectKey(NamedTuple):
-    """What makes an object the same object: kind, namespace and name."""
+    """The identity of an object: kind, namespace and name."""
 
     kind: str
     namespace: str
@@ -56,11 +56,7 @@ class ObjectKey(NamedTuple):
 
 
 def show(value: object) -> str:
-    """Describes a wrong value in a few words.
-
-    Returns:
-        Printable ASCII of bounded length, whatever the value is.
-    """
+    """Return a short description of a wrong value: printable ASCII of bounded length."""
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):
@@ -78,9 +74,9 @@ def show(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value, and the way that led to it.
+    """A value and its path in the object.
 
-    A missing member and an explicit ``null`` are the same, as they are to Kubernetes.
+    A missing member and an explicit ``null`` are the same, as in Kubernetes.
     """
 
     value: object
@@ -88,28 +84,28 @@ class Field:
     path: str = ""
 
     def fail(self, problem: str) -> NoReturn:
-        """Raises ``ManifestError`` for this field."""
+        """Raise ``ManifestError`` for this field."""
         raise ManifestError(self.subject, self.path, problem)
 
     def expected(self, what: str) -> NoReturn:
-        """Raises ``ManifestError``: something else than ``what`` was found here."""
+        """Raise ``ManifestError``: the value is not what the caller expects."""
         self.fail(f"expected {what}, got {show(self.value)}")
 
     def __getitem__(self, key: str) -> Field:
-        """The member ``key`` of this object; of a missing object every member is missing."""
+        """Return the member ``key`` of this object; a missing object has no members."""
         path = f"{self.path}.{key}" if self.path else key
         return Field(self.mapping().get(key), self.subject, path)
 
     def at(self, key: str) -> Field:
-        """The member ``key`` where keys hold dots, such as those of labels."""
+        """Return the member ``key`` of an object with dots in its keys, such as labels."""
         return Field(self.mapping().get(key), self.subject, f"{self.path}[{key}]")
 
     def item(self, index: int, value: object) -> Field:
-        """The element ``index`` of this list."""
+        """Return the element ``index`` of this list."""
         return Field(value, self.subject, f"{self.path}[{index}]")
 
     def mapping(self) -> Mapping[object, object]:
-        """This object; empty where it is missing. Raises ``ManifestError`` for anything else."""
+        """Return this object; empty if missing. Raises ``ManifestError`` for other types."""
         if self.value is None:
             return {}
         if not isinstance(self.value, dict):
@@ -117,7 +113,7 @@ class Field:
         return self.value
 
     def sequence(self) -> list[object]:
-        """This list; empty where it is missing. Raises ``ManifestError`` for anything else."""
+        """Return this list; empty if missing. Raises ``ManifestError`` for other types."""
         if self.value is None:
             return []
         if not isinstance(self.value, list):
@@ -125,12 +121,12 @@ class Field:
         return self.value
 
     def items(self) -> Iterator[Field]:
-        """The elements of this list, each as a field. Raises ``ManifestError`` for a non-list."""
+        """Yield the elements of this list as fields. Raises ``ManifestError`` for a non-list."""
         for index, value in enumerate(self.sequence()):
             yield self.item(index, value)
 
     def text(self, default: str = "") -> str:
-        """This string, or ``default`` where it is missing. Raises ``ManifestError``."""
+        """Return this string; ``default`` if missing. Raises ``ManifestError``."""
         if self.value is None:
             return default
         if not isinstance(self.value, str):
@@ -138,14 +134,14 @@ class Field:
         return self.value
 
     def name(self) -> str:
-        """This string, which must be there and fit to be a name. Raises ``ManifestError``."""
+        """Return this string, which must be a valid name. Raises ``ManifestError``."""
         text = self.text()
         if not _NAME.fullmatch(text):
             self.expected("a name")
         return text
 
     def boolean(self, *, default: bool) -> bool:
-        """This boolean, or ``default`` where it is missing. Raises ``ManifestError``."""
+        """Return this boolean; ``default`` if missing. Raises ``ManifestError``."""
         if self.value is None:
             return default
         if not isinstance(self.value, bool):
@@ -153,7 +149,7 @@ class Field:
         return self.value
 
     def whole(self, *, minimum: int, maximum: int, default: int) -> int:
-        """This integer, or ``default`` where it is missing. Raises ``ManifestError``."""
+        """Return this integer; ``default`` if missing. Raises ``ManifestError``."""
         if self.value is None:
             return default
         # JSON true is no number, although Python's is.
@@ -163,14 +159,11 @@ class Field:
 
 
 def root(obj: object, kind: str) -> Field:
-    """Starts reading an object.
+    """Return an object as a field, whose subject has the object's known names.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
         kind: its kind, for messages.
-
-    Returns:
-        The object as a field whose subject names it as well as it can be named.
     """
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -183,17 +176,14 @@ def root(obj: object, kind: str) -> Field:
 
 
 def identify(obj: object, kind: str) -> ObjectKey:
-    """Reads which object this is.
+    """Return the key of an object; the namespace is ``default`` if the object has none.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
         kind: its kind, which list items do not repeat.
 
-    Returns:
-        Its key; the namespace is ``default`` where the object names none.
-
     Raises:
-        ManifestError: no mapping, or no usable name or namespace.
+        ManifestError: the object is no mapping, or has no valid name or namespace.
     """
     metadata = root(obj, kind)["metadata"]
     namespace = metadata["namespace"]

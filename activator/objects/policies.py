@@ -1,7 +1,7 @@
-"""Reads the annotations that choose a revision's policies: which pod gets a request.
+"""Reads the annotations that choose a revision's load balancing policy.
 
-Pure: an object's annotations go in, a value or ``ManifestError`` comes out. Knows no policy by
-name; ``throttler.balancing`` has them. Knative has no counterpart.
+The module is pure. It knows no policy by name; ``throttler.balancing`` does. Knative has no
+counterpart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from throttler.model import NO_POLICIES, HashKey, Policies
 LOAD_BALANCING: Final = "activator.dev/load-balancing"
 HASH_KEY: Final = "activator.dev/hash-key"
 
-#: What a hash key may be. The name of a header field is a token (RFC 9110 section 5.6.2).
+#: The form of a hash key. The name of a header field is a token (RFC 9110 section 5.6.2).
 _HEADER: Final = re.compile(r"header:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})")
 _KEYS: Final = "header:NAME, where NAME is a header field"
 
@@ -28,8 +28,8 @@ def parse(annotations: Field) -> Policies:
         annotations: of a Revision object.
 
     Raises:
-        ManifestError: a value is none of those that are allowed, which the error names, or a
-            policy that wants a hash key has none.
+        ManifestError: a value is not allowed (the error lists the allowed ones), or a policy has no
+            hash key but needs one.
     """
     load_balancing = annotations.at(LOAD_BALANCING)
     hash_key = annotations.at(HASH_KEY)

@@ -1,5 +1,6 @@
-"""TLS: what is presented, what is trusted, and how both are replaced while connections live.
+"""Provides TLS: certificates and trusted roots, which can change while connections are open.
 
-``parameters`` has the names that settings use, ``certificates`` turns PEM into what a handshake
-needs, ``internal`` is Knative's encryption between its parts.
+``certificates`` makes contexts of PEM, ``internal_encryption`` is Knative's encryption between its
+components, ``metrics_port`` has the certificate of the metrics port. ``negotiated`` reads the
+result of a handshake.
 """

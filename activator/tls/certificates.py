@@ -1,7 +1,7 @@
-"""PEM → what a handshake needs: a certificate to present, certificates to trust, each replaceable.
+"""Makes TLS contexts of PEM: with a certificate to present, and with roots to trust.
 
-A private key is never written to a disk: ssl takes files alone, so it is given one that is memory
-and is gone after the call. Knows no Secret, no setting and no connection.
+A private key is never written to a disk. ssl accepts only files, so it gets a file in memory that
+exists during the call. The module knows no Secret, no setting and no connection.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 class CertificateError(ValueError):
-    """PEM that cannot be used; the text is a clause that says why, and holds nothing of a key."""
+    """Unusable PEM; the text is a clause with the reason, and contains nothing of a key."""
 
 
 def read_certificates(pem: bytes) -> frozenset[str]:
-    """Return the certificates in a PEM text, each by itself; what stands between them is ignored.
+    """Return each certificate of a PEM text; text between certificates is ignored.
 
     Raises:
-        CertificateError: there is none, or one that cannot be read.
+        CertificateError: there is no certificate, or a broken one.
     """
     blocks = _CERTIFICATE.findall(pem)
     if not blocks or len(blocks) != pem.count(_BEGIN_CERTIFICATE):
@@ -50,7 +50,7 @@ def _nothing(pem: bytes) -> str:
 
 
 def trust(context: ssl.SSLContext, certificates: Iterable[str]) -> None:
-    """Have a context trust these. None may be broken."""
+    """Let a context trust certificates; none may be broken."""
     if pem := "".join(certificates):
         context.load_verify_locations(cadata=pem)
 
@@ -61,17 +61,17 @@ def server_context(
     """Return a context for a listener.
 
     Arguments:
-        certificate: PEM, the server's own first, then those that lead to its root.
+        certificate: PEM, the server's certificate first, then its chain to the root.
         key: PEM, not encrypted.
-        alpn: the protocols that are spoken, the most wanted first.
+        alpn: the supported protocols, in order of preference.
 
     Raises:
-        CertificateError: they cannot be used, alone or together.
-        TlsParameterError: OpenSSL cannot bring the parameters about.
+        CertificateError: certificate or key is unusable, or they do not match.
+        TlsParameterError: OpenSSL does not support the parameters.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     parameters.apply(context)
-    # A handshake that begins anew on an open connection is none of HTTP/2 (RFC 9113 section 9.2.1).
+    # HTTP/2 forbids a second handshake on an open connection (RFC 9113 section 9.2.1).
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.set_alpn_protocols(alpn)
     read_certificates(certificate)
@@ -79,7 +79,7 @@ def server_context(
         raise CertificateError("the key is no PEM")
     try:
         with _file(certificate + b"\n" + key) as path:
-            context.load_cert_chain(path, password=_ask_nobody)
+            context.load_cert_chain(path, password=_reject_encrypted)
     except ssl.SSLError as error:
         raise CertificateError(
             f"the key is broken, or is not that of the certificate ({reason(error)})"
@@ -87,14 +87,14 @@ def server_context(
     return context
 
 
-def _ask_nobody() -> NoReturn:
-    """OpenSSL would ask on the terminal."""
+def _reject_encrypted() -> NoReturn:
+    """Reject an encrypted key; without this function OpenSSL would prompt on the terminal."""
     raise CertificateError("the key is encrypted")
 
 
 @contextlib.contextmanager
 def _file(data: bytes) -> Iterator[str]:
-    """A file with these bytes, which nobody else can read, for as long as it is needed."""
+    """Make a temporary file with these bytes, which no other user can read."""
     if not hasattr(os, "memfd_create"):  # not Linux: a laptop
         with tempfile.NamedTemporaryFile() as file:
             file.write(data)
@@ -108,30 +108,30 @@ def _file(data: bytes) -> Iterator[str]:
 
 
 def reason(error: ssl.SSLError) -> str:
-    """Return what went wrong, in OpenSSL's words and without its numbers."""
+    """Return the reason of an error in OpenSSL's words, without its numbers."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.rstrip(".")
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
 def require_clients(context: ssl.SSLContext, mode: ssl.VerifyMode, roots: bytes) -> None:
-    """Have a listener's context check certificates of clients.
+    """Let a listener's context verify certificates of clients.
 
     Arguments:
-        mode: whether they have to show one.
-        roots: PEM, by which they are checked.
+        mode: whether clients must have a certificate.
+        roots: the trusted certificate authorities, PEM.
 
     Raises:
-        CertificateError: these are no certificates.
+        CertificateError: ``roots`` has no usable certificates.
     """
     context.verify_mode = mode
     trust(context, sorted(read_certificates(roots)))
 
 
 class ServerTls:
-    """A listener's context whose certificate may be replaced while it listens.
+    """A listener's context whose certificate can be replaced while it listens.
 
-    New handshakes get the new one; connections that are open stay.
+    New handshakes get the new certificate; open connections stay open.
 
     Attributes:
         context: for the listener.
@@ -147,9 +147,9 @@ class ServerTls:
         self._current = context
 
     def _choose(self, handshake: ssl.SSLObject, name: str, listener: ssl.SSLContext) -> None:
-        """Called by OpenSSL in each handshake, also where the client names no host.
+        """Set the context of a handshake. OpenSSL calls this also if the client names no host.
 
-        The whole context is replaced: one into which a second certificate is loaded keeps the
-        first, if the kinds of their keys differ.
+        The method replaces the whole context. A context with a second certificate would keep the
+        first one, if the types of their keys differ.
         """
         handshake.context = self._current

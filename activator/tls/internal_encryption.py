@@ -1,8 +1,8 @@
-"""Encryption inside of the cluster: what we present, and what a pod has to present.
+"""Manages the activator's certificate and the roots of pods for encryption within the cluster.
 
-From one Secret and the trust bundles, as they are now. Whatever cannot be used is told, and what
-was in force stays. Knows no Kubernetes, no listener and no pool. Knative's counterparts:
-pkg/activator/certificate, knative.dev/networking pkg/certificates/constants.go.
+They come from the current Secret and trust bundles. The module logs an unusable one, and the last
+usable state stays in force. It knows no Kubernetes, no listener and no pool. Knative's
+counterparts: pkg/activator/certificate, knative.dev/networking pkg/certificates/constants.go.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ SERVICE_PORT: Final = 443
 
 
 class InternalTlsError(Exception):
-    """There is no certificate to start with; the text says what is missing and where."""
+    """No certificate for the start; the text says what is missing and where."""
 
 
 class PodTls:
-    """How a pod has to prove who it is.
+    """Verifies the certificates of pods.
 
     Attributes:
-        context: for new connections; replaced when the roots change.
-        http2_context: the same for those that are to speak HTTP/2.
+        context: for new HTTP/1.1 connections; replaced when the roots change.
+        http2_context: the same for new HTTP/2 connections.
     """
 
     server_name = DATA_PLANE
@@ -49,14 +49,14 @@ class PodTls:
         self.trust(frozenset())
 
     def trust(self, roots: frozenset[str]) -> None:
-        """Verify new connections by these."""
+        """Verify new connections by these roots."""
         self.context = _pod_context(roots, HTTP1)
         self.http2_context = _pod_context(roots, HTTP2)
 
     def check(self, handshake: ssl.SSLObject, namespace: str) -> str:
-        """Return why a pod, whose certificate is valid, is none of this namespace; or nothing.
+        """Return why a valid certificate is not of this namespace; empty if it is.
 
-        All pods are valid for the one host; what parts the namespaces is a second name.
+        The certificates of all pods are valid for the same host. A second name has the namespace.
         """
         wanted = f"kn-user-{namespace.lower()}"
         certificate = handshake.getpeercert() or {}
@@ -70,7 +70,7 @@ def _pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.hostname_checks_common_name = False
-    # Whatever is given is a root, also one that another has signed; Go sees it so as well.
+    # Each given certificate is a root, also one with another issuer, as in Go.
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     context.set_alpn_protocols([protocol])
     trust(context, sorted(roots))
@@ -78,16 +78,16 @@ def _pod_context(roots: frozenset[str], protocol: str) -> ssl.SSLContext:
 
 
 class InternalTls:
-    """What the Secret and the trust bundles add up to.
+    """The certificates of the Secret and the trust bundles.
 
     Arguments:
-        parameters: what the listener takes.
-        namespace: of the Secret, to name it in messages.
+        parameters: the TLS parameters of the listener.
+        namespace: the namespace of the Secret, for messages.
 
     Attributes:
-        pods: how pods are verified.
-        server: the listener's side; there after ``start``.
-        on_withdrawn: called when a root that connections were made under is trusted no more.
+        pods: verifies pods.
+        server: the listener's side; exists after ``start``.
+        on_withdrawn: called when a root of open connections is no longer trusted.
     """
 
     server: ServerTls
@@ -105,10 +105,10 @@ class InternalTls:
         self._known_ca: frozenset[str] = frozenset()
 
     def start(self) -> None:
-        """Begin with what is known by now.
+        """Start with the current Secret and bundles.
 
         Raises:
-            InternalTlsError: there is no Secret, or it cannot be used.
+            InternalTlsError: the Secret is missing or unusable.
         """
         if not self._secret:
             raise InternalTlsError(
@@ -136,7 +136,7 @@ class InternalTls:
             )
 
     def set_secret(self, data: Mapping[str, bytes]) -> None:
-        """Take the Secret's data; empty if there is none any more."""
+        """Set the data of the Secret; empty if it was deleted."""
         if not self.started:
             self._secret = data
             return
@@ -153,7 +153,7 @@ class InternalTls:
         self._renew_roots()
 
     def set_bundles(self, pems: tuple[str, ...]) -> None:
-        """Take all trust bundles."""
+        """Set all trust bundles."""
         self._bundles = pems
         if self.started:
             self._renew_roots()
@@ -166,15 +166,17 @@ class InternalTls:
         return server_context(self._parameters, data[CERTIFICATE], data[KEY], alpn=(HTTP2, HTTP1))
 
     def _renew_roots(self) -> None:
-        """Trust what is to be trusted now. While a part of it cannot be read, nothing that was
-        trusted is dropped: it may be in that part."""
+        """Trust the current roots.
+
+        While a source is unusable, all earlier roots stay trusted, as they may be in that source.
+        """
         roots, whole = frozenset[str](), True
         for where, pem in self._sources():
             try:
                 roots |= read_certificates(pem)
             except CertificateError as error:
                 whole = False
-                logger.warning("%s is ignored, and what was trusted stays: %s", where, error)
+                logger.warning("%s is ignored, and earlier roots stay trusted: %s", where, error)
         if not whole:
             roots |= self._roots
         if roots == self._roots:

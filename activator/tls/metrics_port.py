@@ -1,7 +1,7 @@
-"""The metrics port's certificate, from files, which may be written anew at any time.
+"""Reads the metrics port's certificate from files, which may change at any time.
 
-Knows settings and files, no listener. Knative's counterpart: knative.dev/pkg/observability's
-Prometheus server, which reads them once.
+The module knows settings and files, no listener. Knative's counterpart:
+knative.dev/pkg/observability's Prometheus server, which reads the files once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class MetricsTlsError(Exception):
-    """The files cannot be used; the text says which settings name them, and why."""
+    """Unusable files; the text names their settings and the reason."""
 
 
 def metrics_tls(settings: Settings) -> MetricsTls | None:
-    """Return what the clients of the metrics port are shown; None where it is plain HTTP.
+    """Return the TLS side of the metrics port; None for plain HTTP.
 
     Raises:
-        MetricsTlsError: what the settings name cannot be used.
+        MetricsTlsError: the files of the settings are unusable.
     """
     if not settings.metrics_tls_cert:
         return None
@@ -49,17 +49,17 @@ def _text(settings: Settings, error: Exception) -> str:
 
 
 class MetricsTls(ServerTls):
-    """Looks at each handshake whether the files have changed: there is one every few seconds.
+    """Checks the files for changes in each handshake; there is one every few seconds.
 
     Attributes:
-        notes: what the parameters are made into, see TlsParameters.apply.
+        notes: the result of TlsParameters.apply.
     """
 
     def __init__(self, settings: Settings) -> None:
         """Read the files.
 
         Raises:
-            OSError, CertificateError, TlsParameterError: they cannot be used.
+            OSError, CertificateError, TlsParameterError: the files are unusable.
         """
         self._settings = settings
         names = (settings.metrics_tls_cert, settings.metrics_tls_key)
@@ -76,7 +76,7 @@ class MetricsTls(ServerTls):
         self.notes = self._parameters.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
     def _look(self) -> list[tuple[int, int]]:
-        """Return what changes when a file is written anew."""
+        """Return the state of the files, which differs after a change."""
         found = [file.stat() for file in self._files]
         return [(each.st_mtime_ns, each.st_ino) for each in found]
 
