@@ -322,11 +322,11 @@ def explain(
 
 def _query(command: str, settings: Settings, question: Any, as_json: bool, watch: bool) -> int:
     """Show the result of a question (console.commands), once or until Ctrl-C."""
-    from activator.console.client import NoAnswer, NotKnown
+    from activator.console.client import NoResponse, NotKnown
     from activator.console.commands import run
-    from activator.console.responses import UnexpectedAnswer
+    from activator.console.responses import UnexpectedResponse
 
-    statuses = {NoAnswer: NO_ANSWER, UnexpectedAnswer: FAILED, NotKnown: NOT_KNOWN}
+    statuses = {NoResponse: NO_ANSWER, UnexpectedResponse: FAILED, NotKnown: NOT_KNOWN}
     try:
         for warning in run(settings.admin_url, question, as_json, watch, sys.stdout):
             click.echo(warning, err=True)

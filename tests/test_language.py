@@ -37,6 +37,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/settings/*.py",
     "activator/telemetry/*.py",
     "activator/tls/*.py",
+    "activator/console/*.py",
 )
 #: What the measurement prints besides: every text that a reader of the project may meet.
 MEASURED: Final[tuple[str, ...]] = ("*.md", "*.py")

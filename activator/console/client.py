@@ -1,8 +1,8 @@
-"""Asks an admin side, and says what to do where none answers: the client of our own commands.
+"""Send requests to an admin port, and explain what to do if no activator responds.
 
-Must not import any part of the server, nor know what is in an answer. Imports httpx only when it
-asks, so that the command line stays quick. Knative has no counterpart: its activator cannot be
-asked.
+Must not import any part of the server, nor know the content of responses. It imports httpx only
+for a request, so that other commands start fast. Knative has no counterpart: its activator has no
+API.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from activator.console.responses import UnexpectedAnswer, printable
+from activator.console.responses import UnexpectedResponse, printable
 
-if TYPE_CHECKING:  # imported when somebody asks
+if TYPE_CHECKING:  # imported for a request
     import httpx
 
 REVISIONS: Final = "/api/v1/revisions"
 ACTIVATOR: Final = "/api/v1/activator"
 
-# Between two reads and in all: far above any answer on the same machine or through kubectl
-# port-forward, short for somebody who waits at a prompt.
+# Between two reads, and in total. Responses on the same machine, or through kubectl port-forward,
+# are much faster. The user at the prompt does not wait long.
 READ_TIMEOUT: Final = 5.0
 TOTAL_TIMEOUT: Final = 30.0
 
-# 10,000 revisions of 10 pods are some 50 MiB; whatever sends more is no activator.
-MAX_ANSWER: Final = 256 * 2**20
+# 10,000 revisions of 10 pods take about 50 MiB; no activator sends more.
+MAX_RESPONSE: Final = 256 * 2**20
 
 
-class NoAnswer(Exception):
-    """Nothing answers at the URL; says what was tried and how to get an activator there."""
+class NoResponse(Exception):
+    """No server responds at the URL; the text has the URL and the next steps."""
 
 
 class NotKnown(Exception):
-    """An activator answers that it does not know what it was asked for."""
+    """The activator responds 404: it does not know the object."""
 
 
 class Admin:
-    """An activator's admin side as its clients see it.
+    """A client of an activator's admin port.
 
     Arguments:
-        url: an http or https URL of it, with or without a slash at the end.
+        url: its http or https URL, with or without a slash at the end.
 
-    The caller enters it before it asks, as a context manager.
+    It is a context manager; the caller enters it before the first request.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,7 +54,7 @@ class Admin:
     def __enter__(self) -> Admin:
         import httpx
 
-        # trust_env would send a question to 127.0.0.1 through a company's HTTP_PROXY.
+        # With trust_env, a request to 127.0.0.1 could go through the HTTP_PROXY of a company.
         self._session = httpx.Client(timeout=READ_TIMEOUT, trust_env=False)
         return self
 
@@ -67,12 +67,12 @@ class Admin:
         self._session.close()
 
     def get(self, path: str = REVISIONS) -> str:
-        """Return the text of an answer.
+        """Return the body of a response.
 
         Raises:
-            NoAnswer: nobody listens there, or nobody answers in time.
-            NotKnown: the answer is a problem with the status 404.
-            UnexpectedAnswer: any other status than 200, or the body is endless or no UTF-8.
+            NoResponse: no server listens there, or responds in time.
+            NotKnown: the response is a problem with the status 404.
+            UnexpectedResponse: another status than 200, or the body is too long or not UTF-8.
         """
         import httpx
 
@@ -82,15 +82,15 @@ class Admin:
                 _check(url, response)
                 return _read(url, response.iter_bytes())
         except httpx.TimeoutException:
-            raise NoAnswer(_no_answer(url, f"no answer within {READ_TIMEOUT:g} s")) from None
+            raise NoResponse(_no_response(url, f"no response within {READ_TIMEOUT:g} s")) from None
         except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
             raise _unexpected(url, f"it does not speak HTTP/1.1: {error}") from None
         except (httpx.TransportError, httpx.InvalidURL) as error:
             why = _ERRNO.sub("", str(error)) or type(error).__name__
-            raise NoAnswer(_no_answer(url, why)) from None
+            raise NoResponse(_no_response(url, why)) from None
 
 
-#: What the system's own errors begin with.
+#: Prefix of errors of the operating system.
 _ERRNO: Final = re.compile(r"^\[Errno -?[0-9]+\] ")
 _ACCEPT: Final = {"Accept": "application/json"}
 
@@ -98,12 +98,12 @@ _ACCEPT: Final = {"Accept": "application/json"}
 def _check(url: str, response: httpx.Response) -> None:
     status = response.status_code
     if status == 421:
-        raise UnexpectedAnswer(
-            f"what answers at {url} is not known by this host name: ask by its address, or "
-            f"name the host in its ACTIVATOR_ADMIN_HOSTS."
+        raise UnexpectedResponse(
+            f"the server at {url} does not accept this host name. Use its address, or add the "
+            f"name to its ACTIVATOR_ADMIN_HOSTS."
         )
     if status == 404 and response.headers.get("content-type") == "application/problem+json":
-        raise NotKnown(f"{url} is not known")
+        raise NotKnown(f"{url} does not exist")
     if status != 200:
         raise _unexpected(url, f"the status was {status}")
 
@@ -112,33 +112,35 @@ def _read(url: str, chunks: Iterator[bytes]) -> str:
     body, until = bytearray(), monotonic() + TOTAL_TIMEOUT
     for chunk in chunks:
         body += chunk
-        if len(body) > MAX_ANSWER:
-            raise _unexpected(url, f"the answer exceeds {MAX_ANSWER} bytes")
+        if len(body) > MAX_RESPONSE:
+            raise _unexpected(url, f"the response exceeds {MAX_RESPONSE} bytes")
         if monotonic() > until:
-            raise NoAnswer(_no_answer(url, f"the answer had no end within {TOTAL_TIMEOUT:g} s"))
+            raise NoResponse(
+                _no_response(url, f"the response had no end within {TOTAL_TIMEOUT:g} s")
+            )
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise _unexpected(url, "the answer is not UTF-8") from None
+        raise _unexpected(url, "the response is not UTF-8") from None
 
 
-def _no_answer(url: str, reason: str) -> str:
+def _no_response(url: str, reason: str) -> str:
     return (
-        f"no activator answers at {url}: {printable(reason)}.\n"
+        f"no activator responds at {url}: {printable(reason)}.\n"
         "Start one with `activator demo` or `activator local --manifests DIR`, or reach one in a "
         "cluster with\n"
         "  kubectl port-forward -n knative-serving deployment/activator 8080\n"
-        "and leave that running. Another place is named with --admin-url or ACTIVATOR_ADMIN_URL."
+        "and leave it running. --admin-url or ACTIVATOR_ADMIN_URL names another address."
     )
 
 
-def _unexpected(url: str, reason: str) -> UnexpectedAnswer:
-    return UnexpectedAnswer(unexpected(url, reason))
+def _unexpected(url: str, reason: str) -> UnexpectedResponse:
+    return UnexpectedResponse(unexpected(url, reason))
 
 
 def unexpected(url: str, reason: str) -> str:
-    """Return what there is to say of an answer that no activator gives."""
+    """Return the error for a response that is not from an activator."""
     return (
-        f"what answers at {url} is not an activator's admin side: {printable(reason)}.\n"
-        "Name the admin port (8080 unless --admin-port says otherwise) with --admin-url."
+        f"the server at {url} is not an activator's admin port: {printable(reason)}.\n"
+        "Set --admin-url to the admin port (8080, or the value of --admin-port)."
     )

@@ -1,6 +1,6 @@
-"""What ``activator status`` and ``activator explain`` ask for, and how they go about it.
+"""Run ``activator status`` and ``activator explain``: request, page, output.
 
-Joins client, pages and screen. Must not import any part of the server.
+It joins client, pages and screen. Must not import any part of the server.
 """
 
 from __future__ import annotations
@@ -10,38 +10,41 @@ from urllib.parse import quote
 
 from activator.console import explain, status
 from activator.console.client import ACTIVATOR, REVISIONS, Admin, NotKnown, unexpected
-from activator.console.responses import Node, UnexpectedAnswer, parse
+from activator.console.responses import Node, UnexpectedResponse, parse
 from activator.console.screen import Page, show
 from activator.console.watch import Seen, screen, watch
 
 
 class Question(Protocol):
-    """What somebody wants to know.
+    """The request and the page of a command.
 
     Attributes:
-        path: what the admin side is asked for.
-        besides: what it is asked for as well; empty for nothing.
+        path: path of the request to the admin port.
+        besides: path of a second request; empty for none.
     """
 
     path: str
     besides: str
 
     def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
-        """Return what there is to show; raises ValueError where the answer is none of ours.
+        """Return the page.
 
         Arguments:
-            besides: what else was answered; without fields if nothing was.
+            besides: the second response; without fields if there is none.
+
+        Raises:
+            ValueError: the response is not from an activator.
         """
 
     def warnings(self, answer: Node) -> list[str]:
-        """Return what there is to say besides, a line each."""
+        """Return warnings, a line each."""
 
     def not_known(self, admin: Admin) -> Exception:
-        """Return what to raise if the admin side does not know it."""
+        """Return the exception for a response 404."""
 
 
 class Status:
-    """All revisions, or those of one namespace."""
+    """All revisions, or all of one namespace."""
 
     besides = ""
 
@@ -62,8 +65,8 @@ class Status:
         return nothing + status.warnings(answer)
 
     def not_known(self, admin: Admin) -> Exception:
-        """See Question. A list is known to every activator."""
-        return UnexpectedAnswer(unexpected(admin.url + self.path, "it has no such path"))
+        """See Question. Each activator has the list."""
+        return UnexpectedResponse(unexpected(admin.url + self.path, "it has no such path"))
 
 
 class Explain:
@@ -84,29 +87,29 @@ class Explain:
         return []
 
     def not_known(self, admin: Admin) -> Exception:
-        """See Question; names what may have been meant."""
+        """See Question; the text has similar names."""
         try:
             revisions = _read(admin, REVISIONS, admin.get())
-        except NotKnown:  # a metrics port, or the one for traffic
+        except NotKnown:  # a metrics port, or a port for traffic
             return Status(None).not_known(admin)
         names = explain.near(revisions, self._namespace, self._name)
         meant = f" Did you mean {' or '.join(names)}?" if names else ""
         return NotKnown(
             f"the activator knows no revision {self._namespace}/{self._name}.{meant}\n"
-            "All that it knows: activator status"
+            "activator status lists all revisions."
         )
 
 
 def run(url: str, question: Question, as_json: bool, again: bool, out: TextIO) -> list[str]:
-    """Ask and show the answer; return what there is to say besides.
+    """Send the requests, write the page, and return warnings.
 
     Arguments:
-        url: of the admin side.
-        as_json: show the answer as it came.
-        again: go on until somebody interrupts.
+        url: URL of the admin port.
+        as_json: write the response unchanged.
+        again: repeat until the user interrupts.
 
     Raises:
-        NoAnswer, NotKnown, UnexpectedAnswer: see Admin.get; each says what to do.
+        NoResponse, NotKnown, UnexpectedResponse: see Admin.get; each text has the next steps.
     """
     with Admin(url) as admin:
         if again:
@@ -131,23 +134,23 @@ def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
     try:
         return Seen(text, question.page(answer, parse(besides), out.isatty()), besides)
     except ValueError as error:
-        raise UnexpectedAnswer(unexpected(admin.url + question.path, str(error))) from None
+        raise UnexpectedResponse(unexpected(admin.url + question.path, str(error))) from None
 
 
 def _besides(admin: Admin, question: Question) -> str:
-    """Return the answer to what is asked besides; no fields by an activator that is older."""
+    """Return the second response; an object without fields if an old activator has none."""
     if not question.besides:
         return "{}"
     try:
         text = admin.get(question.besides)
         parse(text)
-    except (NotKnown, UnexpectedAnswer, ValueError):
+    except (NotKnown, UnexpectedResponse, ValueError):
         return "{}"
     return text
 
 
 def _with_warnings(seen: Seen, question: Question) -> Seen:
-    """Return a page with its warnings on it: beside a page that is shown again they get lost."""
+    """Return a page with its warnings: beside a repeated page they would get lost."""
     lines = tuple(question.warnings(parse(seen.text)))
     return seen._replace(page=(*seen.page, "\n".join(lines))) if lines else seen
 
@@ -156,4 +159,4 @@ def _read(admin: Admin, path: str, text: str) -> Node:
     try:
         return parse(text)
     except ValueError as error:
-        raise UnexpectedAnswer(unexpected(admin.url + path, str(error))) from None
+        raise UnexpectedResponse(unexpected(admin.url + path, str(error))) from None

@@ -1,8 +1,8 @@
-"""``activator explain``: one revision, its pods and its queue, and why a request of it waits.
+"""Make the page of ``activator explain``: one revision, its queue, its pods, and why requests wait.
 
-The client side of ``GET /api/v1/revisions/{namespace}/{name}``: what was answered becomes a page.
-Fields that an older or newer activator does not send are left out. Must not import any part of the
-server, nor know how an answer is asked for or drawn. Knative has no counterpart.
+It reads the response of ``GET /api/v1/revisions/{namespace}/{name}``, and leaves out fields that an
+older or newer activator does not send. Must not import any part of the server, nor know how a
+response is requested or drawn. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from activator.console import advice, status
 from activator.console.responses import Node
 from activator.console.screen import Fact, Page, Part, Table
-from activator.console.staleness import knowledge
+from activator.console.staleness import state_of
 from throttler.reason import AT_ZERO, DELETED, Reason
 
 POD_COLUMNS: Final = (
@@ -24,24 +24,24 @@ POD_COLUMNS: Final = (
 )
 COLD_START_COLUMNS: Final = ("cold start", "outcome", "seconds", "requests", "pod", "phases")
 
-#: Silent pods that are shown at most.
+#: Maximum of silent pods on the page.
 LISTED_SILENT: Final = 5
 
-#: Names that are offered in place of one that is not known.
+#: Maximum of similar names for an unknown one.
 OFFERED: Final = 5
 
 
 def page(one: Node, activator: Node | None = None) -> Page:
-    """Return what there is to show of a revision.
+    """Return the page of a revision.
 
     Arguments:
-        activator: who answered; None if it does not tell.
+        activator: the response about the activator; None without one.
 
     Raises:
-        ValueError: the answer is not what the API is to send; names the field.
+        ValueError: the response does not follow the API; the text names the field.
     """
     pods = [*one.nodes("pods"), *filter(None, (one.node("clusterIP"),))]
-    known = knowledge(activator) if activator is not None else ()
+    known = state_of(activator) if activator is not None else ()
     parts: list[Part] = [_headline(one), (*_facts(one, _folder(activator)), *known)]
     if pods:
         rows = tuple(map(_pod_row, pods))
@@ -59,9 +59,9 @@ def _headline(one: Node) -> str:
     queued = one.whole("queued")
     if queued:
         waits = "1 request waits" if queued == 1 else f"{queued} requests wait"
-        return f"{name}: {waits}, {one.text('reason', default='for a reason that is not told')}"
+        return f"{name}: {waits}, {one.text('reason', default='for an unknown reason')}"
     if status.deleted(one):
-        return f"{name}: deleted; no request waits, a new one would be answered 404"
+        return f"{name}: deleted; no request waits, a new one would get 404"
     if "nextReason" in one:
         return f"{name}: no request waits, a new one would, {one.text('nextReason')}"
     would = ", a new one would" if status.capacity(one) == "0" else ""
@@ -69,7 +69,7 @@ def _headline(one: Node) -> str:
 
 
 def _folder(activator: Node | None) -> str:
-    """Return where the objects come from; empty for a cluster."""
+    """Return the folder that the objects come from; empty for a cluster."""
     folder = activator.node("manifests") if activator is not None else None
     return folder.text("folder", default="") if folder is not None else ""
 
@@ -95,7 +95,7 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
 
 
 def _reason(one: Node, folder: str) -> Iterator[Fact]:
-    """Why requests wait, or else why one would."""
+    """Yield why requests wait, or why a new one would."""
     field = "reason" if "reason" in one else "nextReason"
     reason, detail = one.text(field), one.text(f"{field}Detail", default="")
     why = advice.meaning(reason) or reason
@@ -111,12 +111,12 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
 
 
 def _failures(one: Node) -> Iterator[Fact]:
-    """The last request that failed, and how many did since the start."""
+    """Yield the last failed request, and the number of failures since the start."""
     if (last := one.node("lastFailure")) is not None:
         reason, detail = last.text("reason"), last.text("detail", default="")
         about = f" ({detail})" if detail else ""
-        told = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
-        yield Fact("Last failure", (told, advice.meaning(reason), advice.page_of(reason)))
+        text = f"{last.whole('status')} {reason}{about}, {last.number('secondsAgo'):.1f}s ago"
+        yield Fact("Last failure", (text, advice.meaning(reason), advice.page_of(reason)))
     if (failures := one.node("failures")) is not None:
         counts = ", ".join(f"{int(count)} {reason}" for reason, count in failures.numbers())
         if counts:
@@ -128,12 +128,12 @@ def _queue(one: Node) -> str:
     depth = f" of at most {one.whole('queueDepth')}" if "queueDepth" in one else ""
     if not queued:
         return f"0{depth}"
-    held = f", {one.whole('heldBytes')} bytes of them are held" if "heldBytes" in one else ""
+    held = f", {one.whole('heldBytes')} bytes in memory" if "heldBytes" in one else ""
     return f"{queued}{depth}, the first for {status.oldest(one)}{held}"
 
 
 def _silent(one: Node) -> tuple[str, ...]:
-    """Return the pods with requests that begin no response, the longest silence first."""
+    """Return the pods that begin no response, the longest silence first."""
     pods = [pod for pod in one.nodes("pods") if "silentSeconds" in pod]
     pods.sort(key=lambda pod: -pod.number("silentSeconds"))
     lines = [_silence(pod) for pod in pods[:LISTED_SILENT]]
@@ -148,15 +148,15 @@ def _silence(pod: Node) -> str:
 
 
 def _balancing(one: Node) -> str:
-    """Return the policy, and the key where there is one."""
+    """Return the policy, and its key if it has one."""
     key = one.text("hashKey", default="")
     return one.text("loadBalancing") + (f", hash key {key}" if key else "")
 
 
-#: What the words of ``readinessRule`` mean.
-_KUBERNETES_TOO: Final = "our own probe has to pass and Kubernetes to list the pod as ready: "
+#: The meaning of each word of ``readinessRule``.
+_KUBERNETES_TOO: Final = "it passes the activator's probe and Kubernetes lists it as ready: "
 _READINESS: Final = {
-    "probe": "our own probe is enough",
+    "probe": "it passes the activator's probe",
     "exec-readiness-probe": f"{_KUBERNETES_TOO}exec-readiness-probe",
     "startup-probe": f"{_KUBERNETES_TOO}startup-probe",
     "kubernetes-policy": f"{_KUBERNETES_TOO}kubernetes-policy",
@@ -164,15 +164,15 @@ _READINESS: Final = {
 
 _FORECAST: Final = (
     ("startSeconds", "a start takes {:.3g} s"),
-    ("drainSecondsPerRequest", "{:.3g} s from one request that leaves the queue to the next"),
-    ("expectedWaitSeconds", "a request that came now would wait {:.3g} s"),
+    ("drainSecondsPerRequest", "a request leaves the queue every {:.3g} s"),
+    ("expectedWaitSeconds", "a new request would wait {:.3g} s"),
 )
 
 
 def _forecast(forecast: Node) -> Iterator[Fact]:
-    said = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
-    if said:
-        yield Fact("Forecast", ("about: " + "; ".join(said),))
+    texts = [words.format(forecast.number(name)) for name, words in _FORECAST if name in forecast]
+    if texts:
+        yield Fact("Forecast", ("about: " + "; ".join(texts),))
 
 
 # -- pods ------------------------------------------------------------------------------------------
@@ -200,13 +200,13 @@ def _ago(of: Node, name: str) -> str:
 
 
 def _rules(pods: Sequence[Node]) -> Iterator[Fact]:
-    """Each rule that decided about any of these pods, with its sentence, once."""
-    told = Counter(
+    """Yield each rule that decided about these pods, once, with its sentence."""
+    sentences = Counter(
         (pod.text("decidedBy"), pod.text("explanation"))
         for pod in pods
         if "decidedBy" in pod and "explanation" in pod
     )
-    for (rule, sentence), count in told.items():
+    for (rule, sentence), count in sentences.items():
         yield Fact(rule, (f"({count}) {sentence}" if count < len(pods) else sentence,))
 
 
@@ -230,17 +230,17 @@ def _cold_start_row(cold_start: Node) -> tuple[str, ...]:
     )
 
 
-# -- names that are not known ----------------------------------------------------------------------
+# -- unknown names ----------------------------------------------------------------------
 
 
 def key(words: str, given: str | None = None) -> tuple[str, str]:
-    """Return namespace and name as they are written; without a namespace it is ``default``.
+    """Return the namespace and the name; the default namespace is ``default``.
 
     Arguments:
-        given: the namespace, if it was given apart.
+        given: the namespace of the option, if it was given.
 
     Raises:
-        ValueError: there are more slashes than one, nothing beside one, or two namespaces.
+        ValueError: there are two slashes, an empty part, or two namespaces.
     """
     namespace, slash, name = words.rpartition("/")
     if not name or (slash and not namespace) or "/" in namespace:
@@ -250,19 +250,19 @@ def key(words: str, given: str | None = None) -> tuple[str, str]:
     return namespace or given or "default", name
 
 
-def near(answer: Node, namespace: str, name: str) -> list[str]:
-    """Return names that may have been meant, the likeliest first.
+def near(response: Node, namespace: str, name: str) -> list[str]:
+    """Return similar names, the most similar first.
 
     Arguments:
-        answer: of ``GET /api/v1/revisions``.
+        response: response to ``GET /api/v1/revisions``.
 
     Raises:
         ValueError: as ``page``.
     """
-    known = [(one.text("namespace"), one.text("name")) for one in answer.nodes("revisions")]
+    known = [(one.text("namespace"), one.text("name")) for one in response.nodes("revisions")]
     whole = {f"{ns}/{revision}": None for ns, revision in known}
     elsewhere = [f"{ns}/{revision}" for ns, revision in known if revision == name]
-    # Somebody who names a Service means its newest revision.
+    # The name of a Service stands for its newest revision.
     versions = [f"{ns}/{r}" for ns, r in known if ns == namespace and r.startswith(name)]
     alike = get_close_matches(f"{namespace}/{name}", whole, n=OFFERED, cutoff=0.6)
     return list(dict.fromkeys((*elsewhere, *sorted(versions, reverse=True), *alike)))[:OFFERED]

@@ -1,6 +1,6 @@
-"""Reads answers field by field, because what answers on a port need not be an activator.
+"""Read a response field by field, since the server on a port may not be an activator.
 
-Names the field that is wrong. Must not know what the fields mean. Knative has no counterpart.
+Errors name the field. Must not know the meaning of fields. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-_SHOWN_OF_ODD_VALUE: Final = 60  # characters of a value that is shown in an error
+_SHOWN_OF_ODD_VALUE: Final = 60  # characters of a value in an error
 
 
-class UnexpectedAnswer(Exception):
-    """Something answers, but not as an activator does; says what it was."""
+class UnexpectedResponse(Exception):
+    """The response is not from an activator; the text has the difference."""
 
 
 class Node:
-    """An object of JSON that came from outside, and where it is in the answer.
+    """A JSON object from outside, with its path in the response.
 
-    Each method raises ValueError where a field is not of the kind that is asked for.
+    Each method raises ValueError if a field has another type.
     """
 
     __slots__ = ("_fields", "_path")
 
     def __init__(self, value: object, path: str) -> None:
-        self._fields: dict[str, Any] = _is(value, dict, path or "the answer")
+        self._fields: dict[str, Any] = _is(value, dict, path or "the response")
         self._path = path
 
     def __contains__(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return whether the field exists and is not null."""
         return self._fields.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a text without control characters: it must not steer the terminal.
+        """Return a text without control characters, which could control the terminal.
 
         Arguments:
-            default: taken where the field is absent or null; without it that is an error.
+            default: value of an absent or null field; without it, such a field is an error.
         """
         return printable(self._get(name, str, default))
 
@@ -51,11 +51,11 @@ class Node:
         return float(self._get(name, (int, float), default))
 
     def flag(self, name: str) -> bool:
-        """Return whether it is true; absent is false."""
+        """Return whether the field is true; an absent field is false."""
         return self._fields.get(name) is True
 
     def node(self, name: str) -> Node | None:
-        """Return an object, None where it is absent or null."""
+        """Return an object; None if it is absent or null."""
         return Node(self._fields[name], self._at(name)) if name in self else None
 
     def nodes(self, name: str, required: bool = True) -> list[Node]:
@@ -76,7 +76,7 @@ class Node:
                 yield printable(name), self.number(name)
 
     def items(self) -> Iterator[tuple[str, object]]:
-        """Yield each field with its value, whatever that is."""
+        """Yield each field with its value, of any type."""
         for name, value in self._fields.items():
             yield printable(name), value
 
@@ -93,10 +93,10 @@ class Node:
 
 
 def parse(text: str) -> Node:
-    """Return an answer's object.
+    """Return the object of a response.
 
     Raises:
-        ValueError: it is no JSON, or no object.
+        ValueError: the text is not JSON, or not an object.
     """
     try:
         return Node(json.loads(text), "")
@@ -105,12 +105,12 @@ def parse(text: str) -> Node:
 
 
 def printable(text: str) -> str:
-    """Return a text without control characters: what a server sends must not steer the terminal."""
+    """Return a text without control characters, which could control the terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _is(value: object, kind: type[T] | tuple[type[T], ...], path: str) -> T:
-    # JSON's true is no number, although Python's is.
+    # In Python, unlike JSON, true is a number.
     if not isinstance(value, kind) or isinstance(value, bool):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         expected = " or ".join(_JSON_NAMES[one] for one in kinds)

@@ -1,8 +1,8 @@
-"""What our commands show: drawn for a terminal, plain aligned columns for anything else.
+"""Write the pages of commands: drawn on a terminal, as aligned plain columns elsewhere.
 
-A page consists of texts, facts (a label and what there is to say) and tables. A table for which
-the terminal is too narrow becomes a paragraph a row, lest a cell be cut. Must not know what they
-tell. Imports rich only when it draws, so that the command line stays quick.
+A page has texts, facts (a label with lines) and tables. If a table is wider than the terminal,
+each row becomes a paragraph, so that no cell is cut. Must not know the content. It imports rich
+only when it draws, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TextIO
 
-if TYPE_CHECKING:  # imported when something is drawn
+if TYPE_CHECKING:  # imported to draw
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table as RichTable
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A label and what there is to say of it, in lines."""
+    """A label with its lines."""
 
     label: str
     lines: tuple[str, ...]
@@ -32,8 +32,8 @@ class Table:
 
     Attributes:
         right: the columns whose cells are numbers.
-        styles: how each row is coloured on a terminal, empty for not at all.
-        caption: what the columns mean, shown on a terminal alone.
+        styles: colour of each row on a terminal; empty for none.
+        caption: meaning of the columns; only on a terminal.
     """
 
     columns: tuple[str, ...]
@@ -59,7 +59,7 @@ def show(page: Page, out: TextIO) -> None:
 
 @contextmanager
 def redrawing(out: TextIO) -> Iterator[Callable[[Page, str], None]]:
-    """Give what draws a page in place of the last; its second argument is to be seen first."""
+    """Yield a function that replaces the page; its second argument is a note above the page."""
     from rich.console import Console
     from rich.live import Live
 
@@ -68,7 +68,7 @@ def redrawing(out: TextIO) -> Iterator[Callable[[Page, str], None]]:
 
 
 def plain(page: Page) -> str:
-    """Return a page as text, an empty line between its parts."""
+    """Return a page as text, with an empty line between two parts."""
     return "\n".join(_plain_part(part) for part in page)
 
 
@@ -100,7 +100,7 @@ def _drawn(page: Page, note: str = "") -> RenderableType:
     for number, part in enumerate(page):
         if number:
             parts.append(Text())
-        # Text, not markup: a name in brackets is no colour.
+        # Text, not markup: a name in brackets is not a colour.
         parts.append(Text(part, style="bold") if isinstance(part, str) else _drawn_part(part))
     return Group(*parts)
 
@@ -123,7 +123,7 @@ def _drawn_part(part: Table | tuple[Fact, ...]) -> RenderableType:
 
 
 class _Fitting:
-    """A table where there is room for all of it, else a paragraph a row."""
+    """A table if the terminal is wide enough, else a paragraph for each row."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -133,7 +133,7 @@ class _Fitting:
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """See rich.console.ConsoleRenderable."""
-        # Beside the cells each column has two blanks and a line.
+        # Each column has two blanks and a line besides its cells.
         room = options.max_width - 3 * len(self._table.columns) - 1
         columns = zip(self._table.columns, *self._table.rows, strict=True)
         if sum(max(map(len, column)) for column in columns) <= room:
@@ -161,24 +161,24 @@ class _Fitting:
             )
 
 
-#: What ``wrap`` does not take for a blank.
+#: A character that ``wrap`` does not break at.
 _TIED: Final = "\N{NO-BREAK SPACE}"
 
 
 def paragraph(columns: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """Return a row in lines: its first cell, below it what each other one is called and says.
+    """Return a row in lines: its first cell, then name and value of each other cell.
 
     Arguments:
-        width: characters that a line may have; only a longer word has more.
+        width: maximum characters of a line; only a longer word has more.
     """
-    told = ", ".join(
+    text = ", ".join(
         f"{name} {cell}".replace(" ", _TIED, name.count(" ") + 1)
         for name, cell in zip(columns[1:], row[1:], strict=True)
         if cell not in ("", "-")
     )
     indent = "  "
     lines = wrap(
-        told,
+        text,
         width,
         initial_indent=indent,
         subsequent_indent=indent,

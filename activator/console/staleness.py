@@ -1,7 +1,7 @@
-"""What an activator knows of cluster and autoscaler, and how old that is, for people at a prompt.
+"""Describe the age of an activator's state: of its watches, its folder and its autoscaler link.
 
-The client side of ``GET /api/v1/activator``. What it does not tell is left out. Must not import any
-part of the server, nor know how an answer is asked for or drawn.
+It reads the response of ``GET /api/v1/activator``, and leaves out missing fields. Must not import
+any part of the server, nor know how a response is requested or drawn.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import Final
 from activator.console.responses import Node, printable
 from activator.console.screen import Fact
 
-#: Seconds of silence after which what is known may be old. A watch says something once a minute at
-#: least while all is well.
+#: Seconds of silence after which a watch may be stale. A good watch receives something each minute.
 OLD: Final = 120.0
 
 
-def knowledge(activator: Node) -> tuple[Fact, ...]:
-    """Return what there is to say of an activator, besides its revisions.
+def state_of(activator: Node) -> tuple[Fact, ...]:
+    """Return the state of an activator, without its revisions.
 
     Raises:
-        ValueError: the answer is not what the API is to send; names the field.
+        ValueError: the response does not follow the API; the text names the field.
     """
-    lines = tuple(chain.from_iterable(tell(activator) for tell in _TELL))
+    lines = tuple(chain.from_iterable(part(activator) for part in _PARTS))
     return (Fact("Activator", lines),) if lines else ()
 
 
@@ -33,16 +32,16 @@ def _readiness(activator: Node) -> Iterator[str]:
         yield not_ready(why)
 
 
-#: What kubelet is told is Knative's text (pkg/activator/handler and cmd/activator/main.go there),
-#: which does not say whose connection, and blames kubelet for a Ctrl-C.
+#: kubelet gets Knative's texts (pkg/activator/handler, cmd/activator/main.go). They do not name the
+#: connection, and they name kubelet also after a Ctrl-C.
 _NOT_READY: Final = {
     "connection has not yet been established": "no connection to the autoscaler",
-    "received SIGTERM from kubelet": "it was told to stop, and ends once its requests have",
+    "received SIGTERM from kubelet": "it received SIGTERM, and ends after its requests",
 }
 
 
 def not_ready(why: str) -> str:
-    """Return in words for people what ``notReadyReason`` says."""
+    """Return ``notReadyReason`` in words for people."""
     return f"not ready: {_NOT_READY.get(why, why)}"
 
 
@@ -53,16 +52,16 @@ def _watches(activator: Node) -> Iterator[str]:
     for kind, watch in followed:
         age, error = watch.number("ageSeconds", default=0.0), watch.text("error", default="")
         if error or age > OLD:
-            old.append(f"{kind}: nothing heard for {age:.1f}s{_because(error)}")
+            old.append(f"{kind}: nothing received for {age:.1f}s{_because(error)}")
     yield from (f"{line}; the last state is in force" for line in old)
     if followed and not old:
-        yield "all that is followed of the cluster is fresh"
+        yield "all watches of the cluster are current"
 
 
 def _folder(activator: Node) -> Iterator[str]:
     if (folder := activator.node("manifests")) is not None:
         where, ago = folder.text("folder", default="?"), folder.number("ageSeconds", default=0.0)
-        yield f"objects come from {where}, looked at {ago:.1f}s ago"
+        yield f"objects come from {where}, read {ago:.1f}s ago"
     if (errors := activator.node("manifestErrors")) is not None:
         for path, why in errors.items():
             yield f"{path}: {printable(str(why))}"
@@ -79,7 +78,7 @@ def _autoscaler(activator: Node) -> Iterator[str]:
         yield f"the autoscaler is not connected{silent}{why}"
 
 
-_TELL: Final = (_readiness, _watches, _folder, _autoscaler)
+_PARTS: Final = (_readiness, _watches, _folder, _autoscaler)
 
 
 def _because(error: str) -> str:

@@ -1,7 +1,7 @@
-"""``activator status``: all revisions of a running activator in one table.
+"""Make the page of ``activator status``: all revisions of a running activator in one table.
 
-The client side of ``GET /api/v1/revisions``. Must not import any part of the server, nor know how
-an answer is asked for or drawn. Knative has no counterpart: its activator cannot be asked.
+It reads the response of ``GET /api/v1/revisions``. Must not import any part of the server, nor
+know how a response is requested or drawn. Knative has no counterpart: its activator has no API.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(Row))
 
 
 def read_rows(answer: Node) -> list[Row]:
-    """Return the rows of an answer, in its order.
+    """Return the rows of a response, in its order.
 
     Raises:
-        ValueError: the answer is not what the API is to send; names the field.
+        ValueError: the response does not follow the API; the text names the field.
     """
     return [_row(one) for one in answer.nodes("revisions")]
 
 
 def page(rows: Sequence[Row], for_terminal: bool) -> Page:
-    """Return what there is to show."""
+    """Return the page."""
     if for_terminal and not rows:
         return ("No revision is known yet.",)
     table = Table(
@@ -54,14 +54,14 @@ def page(rows: Sequence[Row], for_terminal: bool) -> Page:
 
 
 def warnings(answer: Node) -> list[str]:
-    """Return what the activator says is wrong with its manifests or with itself, a line each."""
+    """Return the problems of the activator and of its manifests, a line each."""
     lines = []
     try:
         activator = answer.node("activator")
         errors = activator.node("manifestErrors") if activator is not None else None
         if activator is not None and (why := activator.text("notReadyReason", default="")):
             lines.append(not_ready(why))
-    except ValueError:  # the table is shown all the same
+    except ValueError:  # the command still shows the table
         return lines
     if errors is not None:
         lines += [f"{path}: {printable(str(why))}" for path, why in errors.items()]
@@ -83,7 +83,7 @@ def _row(one: Node) -> Row:
 
 
 def deleted(one: Node) -> bool:
-    """Return whether the Revision object is gone; an older activator does not tell."""
+    """Return whether the Revision object is gone; older activators have no such field."""
     return one.flag("deleted")
 
 
@@ -102,7 +102,7 @@ def oldest(one: Node) -> str:
 
 
 def _state(one: Node, pods: Sequence[Node]) -> str:
-    """Return what the revision does; while requests wait, why, in the activator's own words."""
+    """Return the state of a revision; while requests wait, the reason and its detail."""
     if reason := one.text("reason", default=""):
         detail = one.text("reasonDetail", default="")
         return f"{reason}: {detail}" if detail else reason
@@ -114,16 +114,16 @@ def _state(one: Node, pods: Sequence[Node]) -> str:
     if any(pod.flag("usable") for pod in pods):
         return "serving"
     if out := _out(pods):
-        return f"{out} (nobody waits)"
+        return f"{out} (no request waits)"
     return "starting" if pods else "scaled-to-zero"
 
 
-#: What the rules that keep a pod out for what it did are called as reasons to wait.
+#: Rules that keep a failing pod from use, with the reason to wait of each.
 _OUT: Final = {"probe-failed": "probe-failing", "answered-badly": "bad-answers"}
 
 
 def _out(pods: Sequence[Node]) -> str:
-    """Return why a request would wait although Kubernetes lists ready pods; empty for no such."""
+    """Return why a request would wait although Kubernetes lists ready pods; empty if none would."""
     ready = (pod for pod in pods if pod.text("kubernetes", default="") == "ready")
     rules = (pod.text("decidedBy", default="") for pod in ready)
     return next((_OUT[rule] for rule in rules if rule in _OUT), "")
@@ -132,4 +132,4 @@ def _out(pods: Sequence[Node]) -> str:
 def _style(row: Row) -> str:
     if row.state.startswith("serving"):
         return "green"
-    return "yellow" if row.queued != "0" or row.state.endswith("(nobody waits)") else ""
+    return "yellow" if row.queued != "0" or row.state.endswith("(no request waits)") else ""

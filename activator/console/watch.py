@@ -1,6 +1,7 @@
-"""Shows a page again and again: redrawn on a terminal, a block a change anywhere else.
+"""Show a page repeatedly: redraw it on a terminal, or write a block for each change.
 
-Goes on while nobody answers, such as through a restart. Must not know what is on the page.
+It continues while no activator responds, for example during a restart. Must not know the content
+of the page.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from datetime import datetime
 from threading import Event
 from typing import Any, Final, NamedTuple, Protocol, TextIO
 
-from activator.console.client import NoAnswer, NotKnown
-from activator.console.responses import UnexpectedAnswer
+from activator.console.client import NoResponse, NotKnown
+from activator.console.responses import UnexpectedResponse
 from activator.console.screen import Page, plain, redrawing
 
-#: Seconds between two looks.
+#: Seconds between two requests.
 INTERVAL: Final = 1.0
 
-#: Fields that are different with each look although nothing has happened.
+#: Fields that differ in each response although nothing has changed.
 _AGES: Final = frozenset(
     {"oldestWaiterSeconds", "uptimeSeconds", "expectedWaitSeconds", "ageSeconds"}
 )
@@ -28,7 +29,7 @@ _AGE_END: Final = "SecondsAgo"
 
 
 class Seen(NamedTuple):
-    """What one look found: the answer, the page of it, and the answer to what was asked besides."""
+    """A response, its page, and the second response."""
 
     text: str
     page: Page
@@ -36,21 +37,21 @@ class Seen(NamedTuple):
 
 
 class Screen(Protocol):
-    """Where pages go."""
+    """An output for pages."""
 
     def show(self, seen: Seen) -> None:
-        """Show what is there now."""
+        """Show the present page."""
 
     def miss(self, why: str) -> None:
-        """Tell that there is nothing to show now; what was seen last may stay."""
+        """Show that there is no response now; the last page may stay."""
 
 
 class Blocks:
-    """A text block whenever anything has changed, with the time above it; or a line of JSON.
+    """Write a text block with the time for each change; or a line of JSON.
 
     Arguments:
-        aside: where readers of JSON are told that there is no answer: not among their lines.
-        now: gives the time of day.
+        aside: output for errors beside lines of JSON.
+        now: returns the time of day.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Blocks:
             _write(self._out, f"--- {self._time()}\n{plain(seen.page)}\n")
 
     def miss(self, why: str) -> None:
-        """See Screen. The next answer is shown even if it is the last one again."""
+        """See Screen. The next response is shown even if it equals the last one."""
         if why != self._last:
             end = "\n" if self._as_json else "\n\n"
             to = self._aside if self._as_json else self._out
@@ -92,10 +93,10 @@ def _write(out: TextIO, text: str) -> None:
 
 
 class Terminal:
-    """The page, redrawn in its place.
+    """A terminal that redraws the page.
 
     Arguments:
-        redraw: takes a page and what is to be seen first, see screen.redrawing.
+        redraw: draws a page below a note, see screen.redrawing.
     """
 
     def __init__(self, redraw: Callable[[Page, str], None]) -> None:
@@ -114,7 +115,7 @@ class Terminal:
 
 @contextmanager
 def screen(out: TextIO, as_json: bool) -> Iterator[Screen]:
-    """Give what fits the place where it is written."""
+    """Yield the screen that suits the output."""
     if as_json or not out.isatty():
         yield Blocks(out, as_json, sys.stderr)
         return
@@ -123,20 +124,20 @@ def screen(out: TextIO, as_json: bool) -> Iterator[Screen]:
 
 
 def watch(look: Callable[[], Seen], on: Screen, wait: Callable[[], bool] | None = None) -> None:
-    """Look again and again, until somebody interrupts.
+    """Show the page repeatedly until the user interrupts.
 
     Arguments:
-        wait: pauses between looks; returns whether to end.
+        wait: pauses between two requests; returns whether to end.
 
     Raises:
-        NoAnswer, NotKnown, UnexpectedAnswer: the first look failed. A later one that does is
-            shown, for what was there may come back.
+        NoResponse, NotKnown, UnexpectedResponse: the first request failed. The screen shows later
+            failures, since the activator may come back.
     """
     on.show(look())
     while not (wait or _pause)():
         try:
             on.show(look())
-        except (NoAnswer, NotKnown, UnexpectedAnswer) as error:
+        except (NoResponse, NotKnown, UnexpectedResponse) as error:
             on.miss(str(error).splitlines()[0])
 
 
@@ -145,7 +146,7 @@ def _pause() -> bool:
 
 
 def without_ages(value: Any) -> Any:
-    """Return JSON's values without those that only say how much time has passed."""
+    """Return JSON values without the fields that are only ages."""
     if isinstance(value, dict):
         return {
             name: without_ages(inner)

@@ -180,7 +180,7 @@ def test_status_of_something_else_is_1(options, capsys):
     assert cli.main(["status", "--admin-url", URL, *options]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert "not an activator's admin side" in told.err
+    assert "not an activator's admin port" in told.err
 
 
 def test_status_of_nobody_is_3(capsys):

@@ -74,7 +74,7 @@ async def test_everybody_can_use_the_page_of_a_revision(
 ) -> None:
     async with site.app("still") as still, lived.full(3):
         page = await open_page(site.page_of(still))
-        await expect(page.get_by_text("None yet: ")).to_be_visible()
+        await expect(page.get_by_text("None yet. ")).to_be_visible()
         assert await violations(page) == []
         await page.emulate_media(color_scheme="dark")
         await page.goto(site.page_of(lived))

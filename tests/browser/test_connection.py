@@ -33,7 +33,7 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
         await expect(connection).to_have_text("live")
         await own_site.stop()
         await expect(page.get_by_role("alert")).to_have_text(
-            re.compile(r"Connection lost at \d\d:\d\d:\d\d.*\. What you see is as it was then")
+            re.compile(r"Connection lost at \d\d:\d\d:\d\d.*\. The page shows the state of that")
         )
         await expect(connection).to_have_text(re.compile(r"^lost since \d\d:\d\d:\d\d$"))
         await expect(page).to_have_title("connection lost – activator")
@@ -42,12 +42,12 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
         await expect(page.get_by_role("alert")).to_be_hidden()
         await expect(connection).to_have_text(re.compile("live"))
         # It is told of what happens by another process now, which knows nothing of the past.
-        notices = page.get_by_role("list", name="What is wrong")
+        notices = page.get_by_role("list", name="Problems")
         await expect(notices).to_contain_text(
-            re.compile(r"started anew at \d\d:\d\d:\d\d\. What it had not answered by then is lost")
+            re.compile(r"restarted at \d\d:\d\d:\d\d\. Requests that it had in flight are lost")
         )
         await expect(page.locator(".tiles .sparkline")).to_have_accessible_name(
-            re.compile(r"none waited within the last \d+(\.\d)? s$")
+            re.compile(r"no request waited within the last \d+(\.\d)? s$")
         )
         app.ask()
         await expect(row.locator(".reason")).to_have_text("no-endpoints")

@@ -57,14 +57,14 @@ async def test_every_text_of_the_overview(site: Site, open_page: Open, faults: F
         page = await open_page(site.url, partial(forge, names=True))
         await expect(page.locator("tbody a").get_by_text(MARKUP).first).to_be_visible()
         await expect(page.locator(".bar-top")).to_contain_text(MARKUP)
-        await expect(page.get_by_role("list", name="What is wrong")).to_contain_text(MARKUP)
+        await expect(page.get_by_role("list", name="Problems")).to_contain_text(MARKUP)
         await expect(page.locator(DRAWN)).to_have_count(0)
 
 
 async def test_every_text_of_a_revisions_page(site: Site, lived: App, open_page: Open) -> None:
     async with lived.full(2):
         page = await open_page(site.page_of(lived), partial(forge, names=False))
-        for heading in ("Why requests wait", "What it has", "Pods", "Cold starts"):
+        for heading in ("Why requests wait", "Limits and use", "Pods", "Cold starts"):
             await expect(page.get_by_role("region", name=heading)).to_contain_text(MARKUP)
         await expect(page.locator(DRAWN)).to_have_count(0)
 
@@ -90,7 +90,7 @@ async def test_the_address_of_a_page(site: Site, open_page: Open, faults: Faults
     faults.expect("404")  # there is no such revision
     page = await open_page(f"{site.url}#/revisions/default/{quote(MARKUP, safe='')}")
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"default/{MARKUP}")
-    await expect(page.get_by_text("No such revision is known")).to_be_visible()
+    await expect(page.get_by_text("This activator knows no such revision")).to_be_visible()
     async with site.app("named-otherwise"):
         await page.goto(f"{site.url}#/?filter={quote(MARKUP)}")
         await page.reload()

@@ -99,9 +99,9 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     "header.js": [
         (f"wrongs({FILES}, 0)", ["a.yaml: bad", "b.yaml: bad"]),
         (f"wrongs({FILES}, 0, true)",
-         ["2 files of the folder cannot be read: see all revisions."]),
+         ["2 files of the folder cannot be read: see the page of all revisions."]),
         ('restarted({"pod": "b", "before": "a"}, "")',
-         "Another activator answers: b, no longer a."),
+         "Another activator responds now: b instead of a."),
     ],
     "history.js": [
         (f'reachOf({{"stepSeconds": 5, "steps": 120, "activator": {json.dumps(PAST)}}})', 15),
@@ -125,7 +125,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"stateOf({view()})", "scaled to zero"),
         (f"stateOf({view(pods=[pod(usable=False, state='probing')])})", "starting"),
         # Ready by Kubernetes and out for what it did: the next request would hang.
-        (f"stateOf({view(pods=[OUT])})", "probe-failing (nobody waits)"),
+        (f"stateOf({view(pods=[OUT])})", "probe-failing (no request waits)"),
         (f"stateOf({view(pods=[OUT, pod()])})", "ready"),
         (f"stateOf({view(deleted=True, inFlight=1)})", "deleted"),
         (f"failedAgo({{view: {view(lastFailure={'secondsAgo': 2})}, at: 5000}}, 8000)", 5),
@@ -168,11 +168,11 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     "summary.js": [
         (f"alsoWaiting([{LONG}], 'draining')", ""),
         (f"alsoWaiting([{LONG}, {LONG}, {{view: {WAITS}}}], 'draining')",
-         " Requests wait in 2 other revisions as well, in 1 of them for the same reason."),
+         " Requests also wait in 2 other revisions, in 1 of them for the same reason."),
         (f"alsoWaiting([{LONG}, {LONG}], 'draining')",
-         " Requests wait in 1 other revision as well, for the same reason."),
+         " Requests also wait in 1 other revision, for the same reason."),
         (f"alsoWaiting([{LONG}, {{view: {WAITS}}}], 'draining')",
-         " Requests wait in 1 other revision as well, for other reasons."),
+         " Requests also wait in 1 other revision, for other reasons."),
     ],
     "cold_starts.js": [
         (f"stretches({json.dumps(COLD_START)}, 0).map((one) => [one.phase, one.lasted])",
@@ -192,10 +192,10 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("because('a-new-reason', null)", "a-new-reason"),
         ("happened({kind: 'a-new-kind'})", "a-new-kind"),
         ("happened({kind: 'failed', requests: 2, status: 502, reason: 'upstream-failed', "
-         "detail: 'closed'})", "2 requests not served: 502 upstream-failed (closed)"),
-        ("readiness('probe')", "our own probe is enough"),
+         "detail: 'closed'})", "2 requests failed: 502 upstream-failed (closed)"),
+        ("readiness('probe')", "it passes the activator's probe"),
         ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",
-         ["a request that came now would not wait", "a start takes about 2.50 s"]),
+         ["a new request would not wait", "a start takes about 2.50 s"]),
         ("forecasts({expectedWaitSeconds: 0.2})[0].slice(-17)", "wait about 0.20 s"),
         ("forecasts({expectedWaitSeconds: 0.006})[0].slice(-17)", "wait about 6.0 ms"),
         ("forecasts({expectedWaitSeconds: 0.00002})[0].slice(-14)", "would not wait"),

@@ -124,16 +124,16 @@ async def test_the_filter_and_what_waits_alone_are_kept_in_the_address(
         await expect(row_of(page, one)).to_be_visible()
         await expect(row_of(page, two)).to_be_visible()
         await expect(row_of(page, other)).to_have_count(0)
-        await page.get_by_label("only those that wait").check()
+        await page.get_by_label("only with queued requests").check()
         await expect(row_of(page, one)).to_have_count(0)
         await expect(row_of(page, two)).to_be_visible()
         assert page.url == f"{site.url}#/?filter=KEPT+default&show=waiting"
         await page.get_by_label("Filter by name").fill("nothing like it")
-        await expect(page.get_by_text("None of which requests wait.")).to_be_visible()
+        await expect(page.get_by_text("No revision has queued requests.")).to_be_visible()
         again = await open_page(f"{site.url}#/?filter=KEPT+default&show=waiting")
         await expect(row_of(again, two)).to_be_visible()
         await expect(row_of(again, one)).to_have_count(0)
-        await expect(again.get_by_label("only those that wait")).to_be_checked()
+        await expect(again.get_by_label("only with queued requests")).to_be_checked()
 
 
 async def test_the_filter_comes_back_with_the_way_back(site: Site, open_page: Open) -> None:
@@ -184,7 +184,7 @@ async def test_the_keyboard_alone(site: Site, open_page: Open) -> None:
 
 async def test_an_address_that_leads_nowhere_is_said(site: Site, open_page: Open) -> None:
     page = await open_page(f"{site.url}#/revision/default/one")
-    stray = page.get_by_text("There is no page “revision/default/one”; these are all revisions.")
+    stray = page.get_by_text("There is no page “revision/default/one”; the table has all")
     await expect(stray).to_be_visible()
     await page.evaluate("location.hash = '#/'")
     await expect(stray).to_be_hidden()
@@ -219,7 +219,7 @@ async def test_what_is_wrong_is_said_until_it_is_right(site: Site, open_page: Op
     broken.write_text("{")
     await site.activator.logged(broken.name)
     page = await open_page(site.url)
-    notices = page.get_by_role("list", name="What is wrong")
+    notices = page.get_by_role("list", name="Problems")
     await expect(notices.get_by_role("listitem")).to_contain_text(broken.name)
     await expect(page.locator("img[src=x]")).to_have_count(0)
     broken.unlink()  # of which no event tells

@@ -21,7 +21,7 @@ async def test_why_requests_wait_and_what_to_do(site: Site, open_page: Open) -> 
         answer = section(page, "Why requests wait")
         await expect(page.get_by_role("heading", level=1)).to_have_text(app.key)
         await expect(answer).to_contain_text("No request waits.")
-        await expect(answer).to_contain_text("no-endpoints A request that came now would wait.")
+        await expect(answer).to_contain_text("no-endpoints A new request would wait.")
         app.ask(2)
         await expect(answer).to_contain_text(
             re.compile(r"2 requests wait, the first for .+; the queue began at \d\d:\d\d:\d\d\.")
@@ -29,7 +29,7 @@ async def test_why_requests_wait_and_what_to_do(site: Site, open_page: Open) -> 
         await expect(answer).to_contain_text("Kubernetes lists no pod of this revision.")
         await expect(answer).to_contain_text(str(site.manifests))
         await expect(answer).to_contain_text("docs/reasons/no-endpoints.md")
-        await expect(section(page, "What it has")).to_contain_text("2 of at most 10,000")
+        await expect(section(page, "Limits and use")).to_contain_text("2 of at most 10,000")
         await expect(section(page, "Pods")).to_contain_text("No pod is known.")
 
 
@@ -37,8 +37,8 @@ async def test_the_table_of_pods(site: Site, open_page: Open) -> None:
     async with site.app("two-pods", pods=2, container_concurrency=3) as app:
         async with app.full(6):
             page = await open_page(site.page_of(app))
-            await expect(section(page, "What it has")).to_contain_text("2 usable pods × 3 = 6")
-            await expect(section(page, "What it has")).to_contain_text("6 of 6")
+            await expect(section(page, "Limits and use")).to_contain_text("2 usable pods × 3 = 6")
+            await expect(section(page, "Limits and use")).to_contain_text("6 of 6")
             for pod in app.pods:
                 row = page.locator(f'[data-pod="127.0.0.1:{pod.port}"]')
                 await expect(row.locator('[data-label="Kubernetes"]')).to_have_text("ready")
@@ -64,7 +64,7 @@ async def test_a_cold_start_is_drawn_as_bars_with_its_events(site: Site, open_pa
         await expect(cold_start).to_have_count(1)
         await expect(cold_start).to_contain_text("served")
         await expect(cold_start).to_contain_text(
-            f"1 request waited, answered by 127.0.0.1:{app.pods[0].port}"
+            f"1 request waited, first response from 127.0.0.1:{app.pods[0].port}"
         )
         # Each second of it is a part of one bar, and the same is said in words.
         for phase in ("address", "probe", "probe-passed", "dispatched", "first-byte"):
@@ -76,7 +76,7 @@ async def test_a_cold_start_is_drawn_as_bars_with_its_events(site: Site, open_pa
         assert abs(sum(shares) - 100) < 0.5
         events = section(page, "Events").get_by_role("listitem")
         await expect(events.first).to_contain_text("cold start ended, served, after")
-        await expect(events.last).to_contain_text("requests begin to wait: Kubernetes lists no pod")
+        await expect(events.last).to_contain_text("the queue began: Kubernetes lists no pod")
 
 
 async def test_why_a_request_failed_is_told_at_once(site: Site, open_page: Open) -> None:
@@ -88,8 +88,8 @@ async def test_why_a_request_failed_is_told_at_once(site: Site, open_page: Open)
         await expect(answer).to_contain_text(
             re.compile(r"The last failure, .+ ago: 504 no-endpoints\. Read on in docs/reasons/no-")
         )
-        await expect(section(page, "What it has")).to_contain_text("1 no-endpoints, since")
-        await expect(section(page, "Events")).to_contain_text("1 request not served: 504")
+        await expect(section(page, "Limits and use")).to_contain_text("1 no-endpoints, since")
+        await expect(section(page, "Events")).to_contain_text("1 request failed: 504")
         await page.goto(site.url)
         row = page.locator(f'[data-revision="{app.key}"]')
         await expect(row).to_contain_text("last 504 no-endpoints; now it is scaled to zero")
@@ -101,8 +101,8 @@ async def test_the_last_minutes_are_a_chart_a_sentence_and_a_table(
     page = await open_page(site.page_of(lived))
     queue = section(page, "Queue over time")
     await expect(queue.locator("canvas")).to_be_visible()
-    await expect(queue).to_contain_text(re.compile(r"In this time at most \d+ waited at a time"))
-    await queue.get_by_text("The same as a table").click()
+    await expect(queue).to_contain_text(re.compile(r"In this time at most \d+ requests? waited"))
+    await queue.get_by_text("As a table").click()
     await expect(queue.locator("tbody tr").first).to_be_visible()
     await queue.locator(".u-over").hover()
     await expect(queue).to_contain_text(re.compile(r"\d\d:\d\d:\d\d: \d+ waiting, \d+ in flight"))
@@ -117,17 +117,17 @@ async def test_events_stand_still_while_somebody_reads(site: Site, open_page: Op
         await expect(events.get_by_role("listitem")).to_have_count(1)
         await events.get_by_role("button", name="Pause").click()
         await app.start_pod()
-        await expect(events).to_contain_text(re.compile(r"[1-9]\d* more came"))
+        await expect(events).to_contain_text(re.compile(r"[1-9]\d* more;"))
         await expect(events.get_by_role("listitem")).to_have_count(1)
-        await events.get_by_role("button", name="Go on").click()
+        await events.get_by_role("button", name="Continue").click()
         await expect(events).to_contain_text("cold start ended")
 
 
 async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults: Faults) -> None:
     faults.expect("404")
     page = await open_page(f"{site.url}#/revisions/default/nobody")
-    await expect(page.get_by_text("No such revision is known to this activator")).to_be_visible()
+    await expect(page.get_by_text("This activator knows no such revision")).to_be_visible()
     async with site.app("nobody") as app:
         app.ask()  # which is an event
         await expect(section(page, "Why requests wait")).to_be_visible()
-    await expect(page.get_by_text("No such revision is known to this activator")).to_be_visible()
+    await expect(page.get_by_text("This activator knows no such revision")).to_be_visible()

@@ -23,8 +23,8 @@ const MINUTES = [[60, "{HH}:{mm}", null, null, null, null, null, null, 1]];
 export function summaryOf(past, when) {
   const [queued, inFlight] = [peak(past.queued), peak(past.inFlight)];
   const waited = queued.most
-    ? `at most ${count(queued.most)} waited at a time (${clock(when(queued.at))})`
-    : "none waited";
+    ? `at most ${count(queued.most)} requests waited (${clock(when(queued.at))})`
+    : "no request waited";
   const ran = inFlight.most
     ? `at most ${count(inFlight.most)} were in flight`
     : "none was in flight";
@@ -78,7 +78,7 @@ export class QueueChart {
   #table = element(
     "details",
     {},
-    element("summary", {}, "The same as a table"),
+    element("summary", {}, "As a table"),
     element(
       "table",
       { class: "plain-table" },
@@ -121,7 +121,7 @@ export class QueueChart {
     if (none) {
       say(
         this.#none,
-        history ? `Nothing happened within the last ${span(reachOf(history))}.` : "Not known yet.",
+        history ? `No requests within the last ${span(reachOf(history))}.` : "Not known yet.",
       );
       return;
     }

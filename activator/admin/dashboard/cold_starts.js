@@ -8,12 +8,12 @@ import { counted, finely, moment } from "./format.js";
 
 /** What a cold start passes through: the name of what ends a phase, and what it is in words. */
 export const PHASES = {
-  "stat-sent": "the autoscaler is told",
+  "stat-sent": "a report to the autoscaler",
   address: "Kubernetes lists a pod",
-  probe: "the pod is probed",
+  probe: "the first probe",
   "probe-passed": "the probe passes",
-  dispatched: "a request is given to the pod",
-  "first-byte": "the first byte of the answer",
+  dispatched: "a request goes to the pod",
+  "first-byte": "the first byte of the response",
 };
 
 /**
@@ -52,8 +52,8 @@ export class ColdStartList {
   #none = element(
     "p",
     { class: "empty" },
-    "None yet: one begins with a request that comes while no pod is in use. While one is out for a " +
-      "moment only, requests wait without it.",
+    "None yet. A cold start begins with a request that arrives while no pod is usable. It does not " +
+      "count if a pod was usable a moment before.",
   );
   #list = element("ol", { class: "cold-start-list" });
   #legend = element(
@@ -62,7 +62,7 @@ export class ColdStartList {
     ...Object.entries(PHASES).map(([phase, words]) =>
       element("li", {}, element("span", { class: `key ${phase}` }), `${phase}: ${words}`),
     ),
-    element("li", {}, element("span", { class: "key waiting" }), "waiting: nothing more was seen"),
+    element("li", {}, element("span", { class: "key waiting" }), "waiting: no further phase"),
   );
   element = element("div", {}, this.#none, this.#legend, this.#list);
   /** By what they say. @type {Map<string, Element>} */
@@ -122,10 +122,10 @@ function told(phase, s) {
 
 /** @param {ColdStartView} coldStart */
 function remarks({ requests, pod, probeAheadSeconds }) {
-  const by = pod === null ? "" : `, answered by ${pod}`;
+  const by = pod === null ? "" : `, first response from ${pod}`;
   const ahead =
     probeAheadSeconds === null
       ? ""
-      : `, ${finely(probeAheadSeconds)} before Kubernetes called it ready`;
+      : `, ${finely(probeAheadSeconds)} before Kubernetes listed it as ready`;
   return `${counted(requests, "request")} waited${by}${ahead}`;
 }

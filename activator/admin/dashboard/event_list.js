@@ -37,7 +37,7 @@ export class EventList {
   constructor(changed) {
     this.#pause.addEventListener("click", () => {
       mark(this.#pause, "aria-pressed", String(!this.#paused));
-      say(this.#pause, this.#paused ? "Go on" : "Pause");
+      say(this.#pause, this.#paused ? "Continue" : "Pause");
       changed();
     });
     const reads = (/** @type {boolean} */ read) => () => {
@@ -77,7 +77,7 @@ export class EventList {
     else if (still)
       say(
         this.#note,
-        more ? `${count(more)} more came; held while you read` : "held while you read",
+        more ? `${count(more)} more; the list stands still while you read` : "the list stands still while you read",
       );
     else say(this.#note, "since this page was opened");
   }

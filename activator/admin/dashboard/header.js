@@ -34,17 +34,17 @@ export function wrongs(activator, later, brief = false) {
     const silent =
       link.ageSeconds === null ? "" : `, silent for ${seconds(link.ageSeconds + later)}`;
     const why = link.lastError ? ` (${link.lastError})` : "";
-    told.push(`The autoscaler is not connected${silent}${why}: nothing is scaled up.`);
+    told.push(`The autoscaler is not connected${silent}${why}: it starts no pods.`);
   }
   for (const [kind, watch] of Object.entries(activator.watches ?? {})) {
     const age = (watch.ageSeconds ?? 0) + later;
     if (!watch.error && age <= OLD) continue;
     const why = watch.error ? ` (${watch.error})` : "";
-    told.push(`${kind}: nothing heard for ${seconds(age)}${why}; the last state is in force.`);
+    told.push(`${kind}: nothing received for ${seconds(age)}${why}; the last state is in force.`);
   }
   const files = Object.entries(activator.manifestErrors ?? {});
   if (brief && files.length) {
-    told.push(`${counted(files.length, "file")} of the folder cannot be read: see all revisions.`);
+    told.push(`${counted(files.length, "file")} of the folder cannot be read: see the page of all revisions.`);
   } else told.push(...files.map(([path, why]) => `${path}: ${why}`));
   return told;
 }
@@ -57,13 +57,13 @@ export function wrongs(activator, later, brief = false) {
 export function source(activator, later) {
   if (activator.manifests) {
     const ago = seconds(activator.manifests.ageSeconds + later);
-    return `Objects come from ${activator.manifests.folder}, looked at ${ago} ago`;
+    return `Objects come from ${activator.manifests.folder}, read ${ago} ago`;
   }
   const ages = Object.values(activator.watches ?? {}).map((watch) => watch.ageSeconds ?? 0);
   if (!ages.length) return "";
   const quietest = seconds(Math.max(...ages) + later);
   const kinds = counted(ages.length, "kind");
-  return `${kinds} of objects are followed, the quietest said something ${quietest} ago`;
+  return `Watches ${kinds} of objects; the last event of the quietest is ${quietest} old`;
 }
 
 /**
@@ -72,16 +72,16 @@ export function source(activator, later) {
  * @param {string} at when it was started
  */
 export function restarted({ pod, before }, at) {
-  if (pod !== before) return `Another activator answers: ${pod}, no longer ${before}.`;
+  if (pod !== before) return `Another activator responds now: ${pod} instead of ${before}.`;
   return (
-    `The activator was started anew at ${at}. What it had not answered by then is lost, ` +
-    "and what it tells of the past begins there."
+    `The activator restarted at ${at}. Requests that it had in flight are lost, ` +
+    "and its history begins there."
   );
 }
 
 /** @param {string} ours @param {string} theirs versions */
 function reload(ours, theirs) {
-  return `This page came with activator ${ours}, and ${theirs} answers now: load it anew.`;
+  return `This page is of activator ${ours}, but ${theirs} responds now: reload the page.`;
 }
 
 export class Header {
@@ -135,8 +135,8 @@ export class Header {
       const why = connection.error ? ` (${connection.error})` : "";
       say(
         found("lost"),
-        `Connection lost at ${since}${why}. What you see is as it was then, ` +
-          "but for times, which go on; trying again.",
+        `Connection lost at ${since}${why}. The page shows the state of that time; only ages continue. ` +
+          "The page tries again.",
       );
       show(found("connection"), "bad", `lost since ${since}`);
     } else if (connection.state === "late") {

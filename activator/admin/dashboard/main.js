@@ -88,6 +88,6 @@ addEventListener("hashchange", () => follow(false));
 addEventListener("keydown", pressed);
 document.addEventListener("visibilitychange", hid);
 setInterval(changed, TICK);
-say(found("subline"), "Asking the activator.");
+say(found("subline"), "Loading.");
 follow(true);
 live.start();

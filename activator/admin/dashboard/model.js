@@ -146,7 +146,7 @@ export function failedAgo({ view, at }, now) {
 const OUT = { "probe-failed": "probe-failing", "answered-badly": "bad-answers" };
 
 /**
- * Why a request that came now would hang although Kubernetes lists ready pods; empty if it would
+ * Why a new request would hang although Kubernetes lists ready pods; empty if it would
  * not, or somebody waits and is told.
  * @param {RevisionView} view
  */
@@ -165,7 +165,7 @@ export function stateOf(view) {
   if (view.deleted) return "deleted";
   if (view.clusterIP?.usable) return "serving by ClusterIP";
   if (view.pods.some((pod) => pod.usable)) return view.inFlight ? "serving" : "ready";
-  if (trouble(view)) return `${trouble(view)} (nobody waits)`;
+  if (trouble(view)) return `${trouble(view)} (no request waits)`;
   return view.pods.some((pod) => pod.state !== "gone") ? "starting" : "scaled to zero";
 }
 
@@ -176,7 +176,7 @@ export function stateOf(view) {
  */
 export const POD_KINDS = {
   "in use": { letter: "✓", words: "in use" },
-  shared: { letter: "+", words: "of another activator's share, used when ours are full" },
+  shared: { letter: "+", words: "of another activator's share, used when the own share is full" },
   waiting: { letter: "…", words: "not ready yet" },
   failing: { letter: "!", words: "failing" },
   draining: { letter: "↓", words: "draining" },

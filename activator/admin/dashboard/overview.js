@@ -117,7 +117,7 @@ export class Overview {
     if (this.#filter.value !== route.filter) this.#filter.value = route.filter;
     this.#waiting.checked = route.waiting;
     found("strayed").hidden = route.strayed === "";
-    say(found("strayed"), `There is no page “${route.strayed}”; these are all revisions.`);
+    say(found("strayed"), `There is no page “${route.strayed}”; the table has all revisions.`);
   }
 
   /** @param {string} key @returns {HTMLElement | null} the link of its row, if there is one */
@@ -175,7 +175,7 @@ export class Overview {
     const empty = found("empty");
     empty.hidden = shown > 0;
     if (all === 0) say(empty, "No revision is known yet.");
-    else if (this.#route.waiting) say(empty, "None of which requests wait.");
-    else say(empty, `None whose name has “${this.#route.filter}”.`);
+    else if (this.#route.waiting) say(empty, "No revision has queued requests.");
+    else say(empty, `No revision has “${this.#route.filter}” in its name.`);
   }
 }

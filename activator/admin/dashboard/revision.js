@@ -46,7 +46,7 @@ export class RevisionPage {
       "div",
       { class: "sections" },
       this.#answer.element,
-      section("What it has", "facts", this.#facts.element),
+      section("Limits and use", "facts", this.#facts.element),
       section("Queue over time", "chart", this.#chart.element),
       section("Pods", "pods", this.#pods.element),
       section("Cold starts", "cold-starts", this.#coldStarts.element),
@@ -71,7 +71,7 @@ export class RevisionPage {
     this.#body.hidden = true;
     this.#missing.hidden = false;
     this.#state.hidden = true;
-    say(this.#missing, "Asking the activator.");
+    say(this.#missing, "Loading.");
   }
 
   /** @param {Store} store @param {number} now */
@@ -84,7 +84,7 @@ export class RevisionPage {
     this.#missing.hidden = there;
     entitle(`${this.key} – activator`, detail.view?.queued ?? 0, store);
     if (detail.view === null || known === undefined) {
-      say(this.#missing, "No such revision is known to this activator, or not any more.");
+      say(this.#missing, "This activator knows no such revision.");
       return;
     }
     if (detail.view !== this.#shown) this.#drawAll(detail.view, known);
@@ -147,10 +147,10 @@ class Answer {
     const told = JSON.stringify([view.queued > 0, reason, detail, folder, view.deleted]);
     if (told === this.#told) return; // a command that is being copied keeps its selection
     this.#told = told;
-    const would = view.queued ? "" : "A request that came now would wait. ";
+    const would = view.queued ? "" : "A new request would wait. ";
     if (reason === null && view.deleted)
-      fill(this.#why, "The revision was deleted: a request that came now would be answered 404.");
-    else if (reason === null) fill(this.#why, "A request that came now would go on at once.");
+      fill(this.#why, "The revision was deleted: a new request would get 404.");
+    else if (reason === null) fill(this.#why, "A new request would go on at once.");
     else fill(this.#why, element("code", {}, reason), ` ${would}${because(reason, detail)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
     const made = lines.map(({ text, command }) =>
@@ -212,7 +212,7 @@ class Facts {
  */
 export function factsOf(view) {
   const most = capacityOf(view);
-  const held = view.heldBytes ? `, ${bytes(view.heldBytes)} of them are held` : "";
+  const held = view.heldBytes ? `, ${bytes(view.heldBytes)} in memory` : "";
   /** @type {[string, string][]} */
   const facts = [
     ["Queue", `${count(view.queued)} of at most ${count(view.queueDepth)}${held}`],
@@ -221,7 +221,7 @@ export function factsOf(view) {
     ["Not served", failuresOf(view.failures)],
     ["Forecast", forecasts(view.forecast).join("; ")],
     ["A pod is ready if", readiness(view.readinessRule)],
-    ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} each at most`],
+    ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} at most`],
     ["Own share", shareOf(view)],
   ];
   return facts.filter(([, text]) => text);

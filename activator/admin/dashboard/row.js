@@ -77,7 +77,7 @@ export class Row {
     const failed = rank.now === "failing" && recent.errors > 0;
     say(this.#why, failed ? "requests failed" : stateOf(view));
     if (view.reason) say(this.#because, because(view.reason, view.reasonDetail));
-    else if (trouble(view) && !failed) say(this.#because, "A request that came now would wait.");
+    else if (trouble(view) && !failed) say(this.#because, "A new request would wait.");
     else {
       const last = view.lastFailure ? `last ${failure(view.lastFailure)}` : "within the last minute";
       say(this.#because, failed ? `${last}; now it is ${stateOf(view)}` : "");

@@ -54,7 +54,7 @@ export class Sparkline {
     mark(this.#ground, "d", `M${(WIDTH * (1 - share)).toFixed(1)} ${HEIGHT - 0.5}H${WIDTH}`);
     const { most } = peak(values);
     this.element.classList.toggle("any", most > 0);
-    const told = most ? `at most ${count(most)} waited at a time` : "none waited";
+    const told = most ? `at most ${count(most)} waited at a time` : "no request waited";
     mark(this.element, "aria-label", `${told} within the last ${span(reach)}`);
   }
 }

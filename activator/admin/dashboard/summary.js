@@ -57,7 +57,7 @@ export function calm({ inFlight, busy }, known, errors) {
   if (!known) return "No revision is known yet.";
   const failed = errors ? ` ${counted(errors, "request")} failed within the last minute.` : "";
   const of = counted(known, "revision");
-  if (!inFlight) return `None is in flight; ${of} known.${failed}`;
+  if (!inFlight) return `No request is in flight; ${of} known.${failed}`;
   return `${counted(inFlight, "request")} in flight to ${count(busy)} of ${of}.${failed}`;
 }
 
@@ -70,7 +70,7 @@ export function alsoWaiting(waiting, reason) {
   const others = waiting.length - 1;
   if (!others) return "";
   const same = waiting.filter(({ view }) => view.reason === reason).length - 1;
-  const where = ` Requests wait in ${counted(others, "other revision")} as well,`;
+  const where = ` Requests also wait in ${counted(others, "other revision")},`;
   if (!same) return `${where} for other reasons.`;
   return `${where}${same < others ? ` in ${count(same)} of them` : ""} for the same reason.`;
 }

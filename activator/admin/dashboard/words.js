@@ -47,11 +47,11 @@ export function whatToDo(reason, view, folder) {
   ];
 }
 
-const KUBERNETES_TOO = "our own probe has to pass and Kubernetes to list the pod as ready";
+const KUBERNETES_TOO = "it passes the activator's probe and Kubernetes lists it as ready";
 
 /** @param {string} rule `readinessRule`, in words */
 export function readiness(rule) {
-  return rule === "probe" ? "our own probe is enough" : `${KUBERNETES_TOO}: ${rule}`;
+  return rule === "probe" ? "it passes the activator's probe" : `${KUBERNETES_TOO}: ${rule}`;
 }
 
 /** Seconds below which a wait is none: a forecast is an average, and not so exact. */
@@ -64,11 +64,11 @@ export function forecasts(forecast) {
   if (known(expectedWaitSeconds)) {
     const waits = expectedWaitSeconds >= NOTICEABLE;
     const wait = waits ? `wait about ${finely(expectedWaitSeconds)}` : "not wait";
-    told.push(`a request that came now would ${wait}`);
+    told.push(`a new request would ${wait}`);
   }
   if (known(startSeconds)) told.push(`a start takes about ${finely(startSeconds)}`);
   if (known(drainSecondsPerRequest)) {
-    told.push(`one leaves the queue about every ${finely(drainSecondsPerRequest)}`);
+    told.push(`a request leaves the queue about every ${finely(drainSecondsPerRequest)}`);
   }
   return told;
 }
@@ -95,11 +95,11 @@ const HAPPENINGS = {
   },
   "capacity-changed": (told) =>
     `capacity: ${told.was ?? "no limit"} → ${told.capacity ?? "no limit"}, ${told.inFlight} in flight`,
-  "queue-began": (told) => `requests begin to wait: ${because(told.reason, told.detail)}`,
+  "queue-began": (told) => `the queue began: ${because(told.reason, told.detail)}`,
   "queue-ended": (told) =>
-    `nobody waits any more, after ${finely(told.seconds)}; ${counted(told.waited, "request")} waited`,
-  "failed": (told) => `${counted(told.requests, "request")} not served: ${failure(told)}`,
-  missed: () => "some events were missed here",
+    `the queue is empty after ${finely(told.seconds)}; ${counted(told.waited, "request")} waited`,
+  "failed": (told) => `${counted(told.requests, "request")} failed: ${failure(told)}`,
+  missed: () => "some events are missing here",
   "cold-start-finished": (told) =>
     `cold start ended, ${told.outcome}, after ${finely(told.seconds)}; ${counted(told.requests, "request")} waited for it`,
 };
@@ -115,7 +115,7 @@ export function happened(told) {
  */
 const NOT_READY = {
   "connection has not yet been established": "no connection to the autoscaler",
-  "received SIGTERM from kubelet": "it was told to stop, and ends once its requests have",
+  "received SIGTERM from kubelet": "it received SIGTERM, and ends after its requests",
 };
 
 /** @param {string} why `notReadyReason`, in words for people */

@@ -9,8 +9,8 @@ import pytest
 import respx
 
 from activator.console import client
-from activator.console.client import Admin, NoAnswer, NotKnown
-from activator.console.responses import UnexpectedAnswer
+from activator.console.client import Admin, NoResponse, NotKnown
+from activator.console.responses import UnexpectedResponse
 
 URL = "http://127.0.0.1:8080"
 ANSWER = '{"revisions": []}'
@@ -32,10 +32,10 @@ def test_it_asks_the_admin_api(url):
 @pytest.mark.parametrize(
     ("error", "raised", "says"),
     [
-        (httpx.ConnectError("refused"), NoAnswer, "refused"),
-        (httpx.ReadError(""), NoAnswer, "ReadError"),
-        (httpx.ReadTimeout(""), NoAnswer, "no answer within 5 s"),
-        (httpx.RemoteProtocolError("bad"), UnexpectedAnswer, "does not speak HTTP/1.1: bad"),
+        (httpx.ConnectError("refused"), NoResponse, "refused"),
+        (httpx.ReadError(""), NoResponse, "ReadError"),
+        (httpx.ReadTimeout(""), NoResponse, "no response within 5 s"),
+        (httpx.RemoteProtocolError("bad"), UnexpectedResponse, "does not speak HTTP/1.1: bad"),
     ],
 )
 def test_failures_say_what_was_tried(error, raised, says):
@@ -48,13 +48,13 @@ def test_failures_say_what_was_tried(error, raised, says):
 @respx.mock
 def test_another_status_or_bytes_that_are_no_text_are_unexpected():
     route = respx.get(URL + "/api/v1/revisions").respond(404)
-    with pytest.raises(UnexpectedAnswer, match="the status was 404"):
+    with pytest.raises(UnexpectedResponse, match="the status was 404"):
         get()
     route.respond(421)
-    with pytest.raises(UnexpectedAnswer, match="ACTIVATOR_ADMIN_HOSTS"):
+    with pytest.raises(UnexpectedResponse, match="ACTIVATOR_ADMIN_HOSTS"):
         get()
     route.respond(content=b"\xff")
-    with pytest.raises(UnexpectedAnswer, match="not UTF-8"):
+    with pytest.raises(UnexpectedResponse, match="not UTF-8"):
         get()
 
 
@@ -68,9 +68,9 @@ def test_an_activator_that_does_not_know_it_is_told_apart():
 
 @respx.mock
 def test_an_endless_answer_is_given_up(monkeypatch):
-    monkeypatch.setattr(client, "MAX_ANSWER", 1000)
+    monkeypatch.setattr(client, "MAX_RESPONSE", 1000)
     respx.get(URL + "/api/v1/revisions").respond(content=b"x" * 1001)
-    with pytest.raises(UnexpectedAnswer, match="exceeds 1000 bytes"):
+    with pytest.raises(UnexpectedResponse, match="exceeds 1000 bytes"):
         get()
 
 
@@ -78,7 +78,7 @@ def test_an_endless_answer_is_given_up(monkeypatch):
 def test_an_answer_that_drips_is_given_up(monkeypatch):
     monkeypatch.setattr(client, "TOTAL_TIMEOUT", -1.0)
     respx.get(URL + "/api/v1/revisions").respond(content=b"x")
-    with pytest.raises(NoAnswer, match="had no end"):
+    with pytest.raises(NoResponse, match="had no end"):
         get()
 
 
@@ -87,7 +87,7 @@ def test_nobody_there_says_how_to_start_or_reach_one(monkeypatch):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        with pytest.raises(NoAnswer) as caught:
+        with pytest.raises(NoResponse) as caught:
             get(url)
     assert "Errno" not in str(caught.value)
     for hint in (url, "refused", "activator demo", "kubectl port-forward", "--admin-url"):

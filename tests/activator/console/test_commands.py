@@ -24,7 +24,7 @@ import respx
 
 from activator.console.client import NotKnown
 from activator.console.commands import Explain, Status, run
-from activator.console.responses import UnexpectedAnswer
+from activator.console.responses import UnexpectedResponse
 from tests.ports import hold, port_of
 
 ROOT = Path(__file__).parents[3]
@@ -112,7 +112,7 @@ def test_a_revision_that_is_not_known(revisions, meant):
 def test_what_is_no_activators_answer_is_named(question, text):
     respx.get(URL + question.path).respond(text=text)
     respx.get(URL + "/api/v1/activator").respond(**UNKNOWN)
-    with pytest.raises(UnexpectedAnswer, match="not an activator's admin side"):
+    with pytest.raises(UnexpectedResponse, match="not an activator's admin port"):
         ask(question)
 
 
@@ -120,7 +120,7 @@ def test_what_is_no_activators_answer_is_named(question, text):
 @pytest.mark.parametrize("question", [Status(None), Explain("default", "hello")])
 def test_who_knows_no_revisions_at_all_is_no_activator(question):
     respx.get(url__startswith=URL).respond(**UNKNOWN)
-    with pytest.raises(UnexpectedAnswer, match="not an activator's admin side"):
+    with pytest.raises(UnexpectedResponse, match="not an activator's admin port"):
         ask(question)
 
 
@@ -265,7 +265,7 @@ def test_a_watch_survives_a_restart_and_ends_with_ctrl_c(server):
     terminal = Terminal("explain", "hello-00001", "--watch", "--admin-url", url)
     terminal.until("no request waits")
     server.stop()
-    terminal.until("no activator answers at")
+    terminal.until("no activator responds at")
     server.answer = HELLO | {"queued": 3, "reason": "no-endpoints"}
     server.start()
     terminal.until("3 requests wait, no-endpoints")

@@ -58,10 +58,10 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         f"-o '{COLUMNS}'",
         "            kubectl describe pods -n default -l serving.knative.dev/revision=hello",
         "Read on     docs/reasons/pods-not-ready.md",
-        "Queue       2 of at most 10000, the first for 2.5s, 700 bytes of them are held",
+        "Queue       2 of at most 10000, the first for 2.5s, 700 bytes in memory",
         "In flight   0 of 0",
         "Capacity    0 usable pods × 2 = 0",
-        "Readiness   our own probe has to pass and Kubernetes to list the pod as ready: "
+        "Readiness   it passes the activator's probe and Kubernetes lists it as ready: "
         "exec-readiness-probe",
         "Balancing   first-available",
         "",
@@ -87,7 +87,7 @@ def test_a_revision_at_zero(world):
         "Queue      0 of at most 10000",
         "In flight  0 of 0",
         "Capacity   0 usable pods × 2 = 0",
-        "Readiness  our own probe is enough",
+        "Readiness  it passes the activator's probe",
         "Balancing  first-available",
     ]
 
@@ -123,7 +123,7 @@ def test_a_deleted_revision_is_told_as_such_and_no_pod_of_it_is_awaited(world):
     assert not any("kubectl" in line for line in lines)
     throttler.cancel(ticket, world.clock.now)
     lines = shown(detail_view(throttler, world.driver.cold_starts, world.clock.now))
-    assert lines[0] == "default/hello: deleted; no request waits, a new one would be answered 404"
+    assert lines[0] == "default/hello: deleted; no request waits, a new one would get 404"
 
 
 def test_why_the_last_request_failed(world):
@@ -222,7 +222,7 @@ def test_forecast_and_cold_starts_where_an_activator_tells_them(world):
     forecast = {"startSeconds": 1.2, "drainSecondsPerRequest": None, "expectedWaitSeconds": 2}
     answer = view(world, world.revision(), coldStarts=[under_way, cold_start], forecast=forecast)
     lines = shown(answer)
-    assert "Forecast   about: a start takes 1.2 s; a request that came now would wait 2 s" in lines
+    assert "Forecast   about: a start takes 1.2 s; a new request would wait 2 s" in lines
     assert lines[-3:] == [
         "COLD-START                OUTCOME    SECONDS  REQUESTS  POD            PHASES",
         "2026-01-02T04:04:05.678Z  under-way  -        -         -",

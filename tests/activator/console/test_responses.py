@@ -37,7 +37,7 @@ def test_what_is_absent_or_null():
     ("text", "read", "says"),
     [
         ("<html>", None, "Expecting value"),
-        ("[]", None, "the answer: expected an object, got []"),
+        ("[]", None, "the response: expected an object, got []"),
         ("[" * 100_000, None, "recursion"),
         ("{}", lambda node: node.nodes("l"), "l is missing"),
         ('{"l": {}}', lambda node: node.nodes("l"), "l: expected an array, got {}"),

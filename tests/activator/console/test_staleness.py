@@ -7,11 +7,11 @@ import json
 import pytest
 
 from activator.console.responses import parse
-from activator.console.staleness import knowledge
+from activator.console.staleness import state_of
 
 
 def lines(**activator):
-    return [line for fact in knowledge(parse(json.dumps(activator))) for line in fact.lines]
+    return [line for fact in state_of(parse(json.dumps(activator))) for line in fact.lines]
 
 
 def watch(age=3.0, error=None):
@@ -28,7 +28,7 @@ def test_all_is_well():
         watches={"Endpoints": watch(), "Revision": watch(None)},
         autoscaler={"connected": True, "ageSeconds": 1.0, "lastError": "old"},
     )
-    assert told == ["all that is followed of the cluster is fresh", "the autoscaler is connected"]
+    assert told == ["all watches of the cluster are current", "the autoscaler is connected"]
 
 
 def test_cluster_and_autoscaler_are_silent():
@@ -39,8 +39,8 @@ def test_cluster_and_autoscaler_are_silent():
     )
     assert told == [
         "not ready: draining",
-        "Endpoints: nothing heard for 300.0s; the last state is in force",
-        "Revision: nothing heard for 5.0s (refused); the last state is in force",
+        "Endpoints: nothing received for 300.0s; the last state is in force",
+        "Revision: nothing received for 5.0s (refused); the last state is in force",
         "the autoscaler is not connected; silent for 12.3s (dial ?)",
     ]
     assert lines(autoscaler={"connected": False}) == ["the autoscaler is not connected"]
@@ -48,7 +48,7 @@ def test_cluster_and_autoscaler_are_silent():
 
 def test_a_folder_instead_of_a_cluster():
     told = lines(watches={}, manifests={"folder": "/m", "ageSeconds": 2, "lastChangeSecondsAgo": 9})
-    assert told == ["objects come from /m, looked at 2.0s ago"]
+    assert told == ["objects come from /m, read 2.0s ago"]
 
 
 def test_a_file_that_is_wrong():
@@ -60,7 +60,7 @@ def test_a_file_that_is_wrong():
     ("why", "told"),
     [
         ("connection has not yet been established", "not ready: no connection to the autoscaler"),
-        ("received SIGTERM from kubelet", "not ready: it was told to stop"),
+        ("received SIGTERM from kubelet", "not ready: it received SIGTERM"),
     ],
 )
 def test_why_it_is_not_ready_says_who_is_meant(why, told):

@@ -81,8 +81,8 @@ def test_pods_that_cannot_be_reached_are_no_start_where_their_service_can(servic
 @pytest.mark.parametrize(
     ("rule", "listed", "state"),
     [
-        ("probe-failed", "ready", "probe-failing (nobody waits)"),
-        ("answered-badly", "ready", "bad-answers (nobody waits)"),
+        ("probe-failed", "ready", "probe-failing (no request waits)"),
+        ("answered-badly", "ready", "bad-answers (no request waits)"),
         ("probe-failed", "not-ready", "starting"),
         ("awaiting-probe", "ready", "starting"),
     ],

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import pytest
 
-from activator.console.client import NoAnswer, NotKnown
-from activator.console.responses import UnexpectedAnswer
+from activator.console.client import NoResponse, NotKnown
+from activator.console.responses import UnexpectedResponse
 from activator.console.watch import Blocks, Seen, Terminal, screen, watch, without_ages
 
 
@@ -53,15 +53,15 @@ def test_time_that_passes_is_no_change():
 
 
 def test_it_goes_on_through_a_restart_and_says_so_once():
-    gone = NoAnswer("no activator answers at http://x: refused.\nStart one with…")
+    gone = NoResponse("no activator responds at http://x: refused.\nStart one with…")
     said = watched({"state": 1}, gone, gone, NotKnown("default/x is not known"), {"state": 1})
     assert said == (
-        f"{NOW}state 1\n\n{NOW}no activator answers at http://x: refused.\n\n"
+        f"{NOW}state 1\n\n{NOW}no activator responds at http://x: refused.\n\n"
         f"{NOW}default/x is not known\n\n{NOW}state 1\n\n"
     )
 
 
-@pytest.mark.parametrize("error", [NoAnswer, NotKnown, UnexpectedAnswer])
+@pytest.mark.parametrize("error", [NoResponse, NotKnown, UnexpectedResponse])
 def test_a_first_look_that_fails_is_the_end(error):
     with pytest.raises(error):
         watched(error("no"))
@@ -69,7 +69,7 @@ def test_a_first_look_that_fails_is_the_end(error):
 
 def test_json_is_a_line_a_change_and_what_is_missed_is_told_aside_once():
     aside = io.StringIO()
-    finds = {"state": 1}, NoAnswer("no\nmore"), NoAnswer("no"), {"state": 1}, {"state": 2}
+    finds = {"state": 1}, NoResponse("no\nmore"), NoResponse("no"), {"state": 1}, {"state": 2}
     said = watched(*finds, as_json=True, aside=aside)
     assert said == '{"state":1}\n{"state":1}\n{"state":2}\n'
     assert aside.getvalue() == f"{NOW}no\n"
@@ -83,7 +83,7 @@ def test_what_was_asked_besides_is_a_change_on_a_page_and_none_in_json():
 
 def test_a_terminal_keeps_the_last_page_below_what_is_wrong():
     drawn: list[object] = []
-    script = Script({"state": 1}, NoAnswer("gone"), {"state": 2})
+    script = Script({"state": 1}, NoResponse("gone"), {"state": 2})
     watch(script.look, Terminal(lambda page, note: drawn.append((page, note))), script.wait)
     assert drawn == [(("state 1",), ""), (("state 1",), "gone"), (("state 2",), "")]
 

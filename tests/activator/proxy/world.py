@@ -711,7 +711,8 @@ class World:
     async def close(self) -> None:
         """End everything and say what went wrong."""
         for client in self.clients:
-            client.transport.abort()
+            if not client.lost:  # asyncio before 3.11.4 raises for a closed TLS transport
+                client.transport.abort()
         if self.expect_idle and not self.errors:
             await self._collect(lambda: not self.busy, "counts that are not zero")
             await self.let_linger()
