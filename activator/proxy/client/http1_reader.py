@@ -75,7 +75,7 @@ class Http1Reader:
     # -- heads ----------------------------------------------------------------------------------
 
     def read(self, data: bytes) -> None:
-        """Begin requests as long as each gets its response at once; keep the rest of ``data``."""
+        """Begin each request once the one before has its response; keep the rest."""
         home = self._home
         while data:
             end = data.find(b"\r\n\r\n") + 4

@@ -188,7 +188,7 @@ class ClientStream(ClientSide):
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See ClientSide."""
         if ended:
-            # The slot is free at once; what its client has not taken waits with its stream.
+            # Release the slot now; unsent payload stays queued in the stream.
             self._stream.on_sent = None
         data = payload[0] if len(payload) == 1 else b"".join(payload)
         self._stream.send(data, trailers if ended else None)

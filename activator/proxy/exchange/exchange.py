@@ -429,7 +429,7 @@ class Exchange(Asker):
         self.client.finished(now)
 
     def detach(self) -> None:
-        """Leave the pod behind its response."""
+        """Drop the pod's side: its response is complete."""
         side, self.pod_side = self.pod_side, None
         if side is not None:
             side.detach(self.body.complete)

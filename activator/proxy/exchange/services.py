@@ -35,7 +35,7 @@ class Services:
         hold_bytes: bytes of a body that are read while its request waits, or kept to repeat it.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         server_timing: whether responses that waited say for how long, in ``Server-Timing``.
-        notes: field lines of ours for each response, unless something else becomes known of it.
+        notes: the activator's field lines for a response; an exchange may replace them.
 
     Attributes:
         tracer, request_log: who observes requests; None while that is off. May change at any time.

@@ -75,7 +75,7 @@ class ClientSide(ABC):
         """Begin the response with what the pod says.
 
         Arguments:
-            raw: head and payload in one piece as they came, where that is all that came.
+            raw: head and payload as received, if nothing else has arrived; else None.
             ended: whether the response ends here; ``trailers`` are then known.
         """
 

@@ -53,7 +53,7 @@ class Recurring(Generic[_Meaning]):
             return known
         fields = self._decoder.decode(block)
         meaning = self._read(fields)
-        # A byte for each field: references, and a table that is as it was. Literals take more.
+        # One byte per field: each is an indexed reference, so the table is unchanged.
         if len(block) == len(fields) <= MOST_REFERENCES:
             self._remember(block, fields, meaning)
         return meaning

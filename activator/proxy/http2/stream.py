@@ -46,10 +46,10 @@ class SendQueue:
 
     Attributes:
         frames: the frames of the next write.
-        passed: payload among them, or in a transport that is full: its bytes, and the callback of
-            its sender.
+        passed: payload in ``frames``, or in a full transport: its bytes, and a callback for the
+            moment at which the transport has room.
         blocked: streams with payload and a window of their own, in the order of their turns.
-        is_due: a flush is already scheduled.
+        is_due: a flush follows: it is scheduled, or ``data_received`` ends with it.
         full: the transport takes no payload.
     """
 
@@ -120,7 +120,7 @@ class SendQueue:
         stream.window -= size
         flow.window -= size
         self.write(frames.data_head(stream.id, size, ended=ended) + payload)
-        if ended:  # the peer has ended its side too: its sender needs no more room
+        if ended:  # the last payload: its sender needs no more window
             self._on_ended(stream)
         elif stream.on_sent is not None:
             self.passed.append((stream.on_sent, size))

@@ -306,7 +306,7 @@ class Http1Pod(PodSide):
     # -- the end --------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Return to the pool behind a complete response, before its asker frees its place."""
+        """Return to the pool after a complete response, before the exchange releases the slot."""
         self.pool.speaks_http1 = True
         if self.full:
             self._close(abort=True)  # the pod has not even read the request to its end
