@@ -153,7 +153,7 @@ async def test_a_broken_line_is_reported_and_its_last_good_state_stays(
 
             one_view = await world.api("/api/v1/revisions/default/a")
             page = repr(explain.page(parse(one_view), parse(activator)))
-            assert f"objects come from {table}, looked at" in page
+            assert f"objects come from {table}, read" in page
             assert problem.partition("'")[0] in page
 
             table.write_text(row("a", one) + row("b", two))
