@@ -34,7 +34,38 @@ Exit status:
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class SettingsCommand(click.Command):
+#: Click breaks lines at hyphens, but not at this one; it has the same width.
+_NO_BREAK: Final = "\u2011"
+
+
+class _Formatter(click.HelpFormatter):
+    """Breaks lines at spaces only, so that the names of options and headers stay whole."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _NO_BREAK))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], *more: Any, **named: Any) -> None:
+        whole = [(term, meaning.replace("-", _NO_BREAK)) for term, meaning in rows]
+        super().write_dl(whole, *more, **named)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(_NO_BREAK, "-")
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+class _Command(click.Command):
+    context_class = _Context
+
+
+class _Group(click.Group):
+    context_class = _Context
+    command_class = _Command
+
+
+class SettingsCommand(_Command):
     """A command whose options are settings, shown in help under the headings of the table."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -101,6 +132,7 @@ def _settings(command: str, flags: dict[str, str | None]) -> Settings | None:
 
 
 @click.group(
+    cls=_Group,
     context_settings=_CONTEXT,
     epilog="Help of a command: activator COMMAND --help. All settings with their reasons: "
     "docs/reference.md.",
@@ -163,8 +195,8 @@ def run(settings: Settings) -> int:
     files that end in .yaml, .yml or .json. Files that are created, changed, renamed or deleted take
     effect at once. The log reports a broken file, and its last good state stays in force. The
     activator ignores objects of other kinds, and folders within the folder. It also ignores
-    Endpoints without Knative's labels, or without a port named http or http2 (docs/reference.md);
-    --log-level debug lists them.
+    Endpoints without Knative's labels, or without a port named http or http2 (docs/reference.md).
+    The log, and `activator explain`, name such objects.
 
     Sample pods may use the same ports on other loopback addresses. Use --bind 127.0.0.1 for that:
     the default 0.0.0.0 occupies the port on all of them.

@@ -102,8 +102,8 @@ TABLE: Final[tuple[Row, ...]] = (
             f"kubectl get pods {_PODS} -o '{_CONTAINERS}'",
             f"kubectl describe pods {_PODS}",
         ),
-        in_folder="Read in the table of pods which rule keeps each pod from use. The Endpoints "
-        "objects list the ready pods, in the folder {folder}",
+        in_folder="Start the program at each address, or list the address of a ready one under "
+        "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
     ),
     Row(
         *(Reason.PROBE_FAILING, _QUEUED, 504),

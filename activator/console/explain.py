@@ -87,7 +87,7 @@ def _facts(one: Node, folder: str) -> Iterator[Fact]:
         yield Fact("Capacity", (terms.text("sentence"),))
     if "readinessRule" in one:
         rule = one.text("readinessRule")
-        yield Fact("Readiness", (_READINESS.get(rule, rule),))
+        yield Fact("Readiness", (f"a pod is usable if {_READINESS.get(rule, rule)}",))
     if "loadBalancing" in one:
         yield Fact("Balancing", (_balancing(one),))
     if (forecast := one.node("forecast")) is not None:

@@ -36,7 +36,7 @@ def _readiness(activator: Node) -> Iterator[str]:
 #: connection, and they name kubelet also after a Ctrl-C.
 _NOT_READY: Final = {
     "connection has not yet been established": "no connection to the autoscaler",
-    "received SIGTERM from kubelet": "it received SIGTERM, and ends after its requests",
+    "received SIGTERM from kubelet": "it is shutting down, and ends after its requests",
 }
 
 

@@ -232,7 +232,8 @@ class Inventory:
         if self.stats.rejected.get(key) != reason:
             if key.name != "?":
                 self.stats.rejected[key] = reason
-            self._report(Rejection(key.kind, key.namespace, key.name, reason))
+            kept = key in self._entries
+            self._report(Rejection(key.kind, key.namespace, key.name, reason, kept))
         return reason
 
 

@@ -15,18 +15,25 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An object that could not be used, and why; its last good state stays in force."""
+    """An object that could not be used, and why.
+
+    Attributes:
+        kept: whether an earlier state of the object stays in force.
+    """
 
     kind: str
     namespace: str
     name: str
     reason: str
+    kept: bool
 
 
 def log_rejection(rejection: Rejection) -> None:
-    """Writes a rejection to the process log, with its parts as fields."""
+    """Log a rejection, with its parts as fields."""
+    kept = "object ignored, its last good state stays in force"
     logger.warning(
-        "object ignored, its last good state stays: %s",
+        "%s: %s",
+        kept if rejection.kept else "object not in use",
         rejection.reason,
         extra={
             "object_kind": rejection.kind,

@@ -85,7 +85,7 @@ class Settings:
     )
     profiling_port: int = setting(
         values.PORT, "PROFILING_PORT", LISTENERS, "8008",
-        "Port of profiles; each request gets 404 unless the observability ConfigMap has `runtime- "
+        "Port of profiles; each request gets 404 unless the observability ConfigMap has `runtime-"
         "profiling: enabled`.",
         "Knative's activator-service names this port http-profiling; a laptop needs no fixed "
         "port.",

@@ -109,6 +109,16 @@ def test_help_teaches(command, capsys):
     assert f"activator {command}" in told
 
 
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("command", [*SERVERS, "status", "explain", "lab"])
+def test_help_breaks_no_line_within_a_word(command, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.main([command, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if re.search(r"\w-$", line)] == []
+    assert "\u2011" not in "".join(lines)
+
+
 def test_help_of_one_command_does_not_offer_what_it_ignores(capsys):
     assert cli.main(["run", "-h"]) == 0
     assert "--manifests" not in capsys.readouterr().out

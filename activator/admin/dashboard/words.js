@@ -115,7 +115,7 @@ export function happened(told) {
  */
 const NOT_READY = {
   "connection has not yet been established": "no connection to the autoscaler",
-  "received SIGTERM from kubelet": "it received SIGTERM, and ends after its requests",
+  "received SIGTERM from kubelet": "it is shutting down, and ends after its requests",
 };
 
 /** @param {string} why `notReadyReason`, in words for people */

@@ -61,8 +61,8 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "Queue       2 of at most 10000, the first for 2.5s, 700 bytes in memory",
         "In flight   0 of 0",
         "Capacity    0 usable pods × 2 = 0",
-        "Readiness   it passes the activator's probe and Kubernetes lists it as ready: "
-        "exec-readiness-probe",
+        "Readiness   a pod is usable if it passes the activator's probe and Kubernetes lists it as "
+        "ready: exec-readiness-probe",
         "Balancing   first-available",
         "",
         "ADDRESS        KUBERNETES  PROBE    STATUS  PROBED  STATE    SINCE  DECISION  DECIDED-BY"
@@ -87,7 +87,7 @@ def test_a_revision_at_zero(world):
         "Queue      0 of at most 10000",
         "In flight  0 of 0",
         "Capacity   0 usable pods × 2 = 0",
-        "Readiness  it passes the activator's probe",
+        "Readiness  a pod is usable if it passes the activator's probe",
         "Balancing  first-available",
     ]
 

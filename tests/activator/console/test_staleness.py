@@ -60,7 +60,7 @@ def test_a_file_that_is_wrong():
     ("why", "told"),
     [
         ("connection has not yet been established", "not ready: no connection to the autoscaler"),
-        ("received SIGTERM from kubelet", "not ready: it received SIGTERM"),
+        ("received SIGTERM from kubelet", "not ready: it is shutting down"),
     ],
 )
 def test_why_it_is_not_ready_says_who_is_meant(why, told):

@@ -190,7 +190,7 @@ def test_a_broken_object_keeps_its_last_good_state(
     assert sink.ready() == ["10.0.0.1:8012"]
     assert sink.ready(B) == ["10.0.0.2:8012"]
     assert reason is not None
-    assert rejections == [Rejection("Endpoints", "default", "a-private", reason)]
+    assert rejections == [Rejection("Endpoints", "default", "a-private", reason, kept=True)]
     assert inventory.stats.rejected == {ObjectKey("Endpoints", "default", "a-private"): reason}
     assert inventory.stats.rejections == 2
     assert inventory.stats.last_rejection == reason

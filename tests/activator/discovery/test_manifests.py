@@ -182,7 +182,19 @@ def test_a_broken_object_is_reported_with_its_line_and_stops_no_other_of_the_fil
     assert problem.startswith(
         "the object that starts on line 1: Revision default/a: spec.timeoutSeconds: expected an int"
     )
-    assert problem.endswith("; its last good state, if any, stays in force")
+    assert problem.endswith("; it is not in use")
+
+
+async def test_only_an_object_that_was_good_once_has_a_last_good_state(
+    tmp_path: Path, folder: ManifestFolder, sink: RecordingSink
+) -> None:
+    write(tmp_path / "a.yaml", private("10.0.0.1"))
+    async with running(folder):
+        write(tmp_path / "a.yaml", private("nonsense"))
+        await until(lambda: folder.errors)
+        problem = folder.errors[str(tmp_path / "a.yaml")]
+        assert problem.endswith("; its last good state stays in force")
+        assert sink.ready() == ["10.0.0.1:8012"]
 
 
 def test_a_file_that_is_too_large_is_reported(tmp_path: Path, folder: ManifestFolder) -> None:
