@@ -8,7 +8,7 @@ counterpart: the flags of cmd/activator/main.go, which has one command and no he
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import click
@@ -44,7 +44,7 @@ class _Formatter(click.HelpFormatter):
     def write_text(self, text: str) -> None:
         super().write_text(text.replace("-", _NO_BREAK))
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], *more: Any, **named: Any) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], *more: Any, **named: Any) -> None:
         whole = [(term, meaning.replace("-", _NO_BREAK)) for term, meaning in rows]
         super().write_dl(whole, *more, **named)
 
@@ -53,16 +53,16 @@ class _Formatter(click.HelpFormatter):
 
 
 class _Context(click.Context):
-    formatter_class = _Formatter
+    formatter_class: type[click.HelpFormatter] = _Formatter
 
 
 class _Command(click.Command):
-    context_class = _Context
+    context_class: type[click.Context] = _Context
 
 
 class _Group(click.Group):
-    context_class = _Context
-    command_class = _Command
+    context_class: type[click.Context] = _Context
+    command_class: type[click.Command] | None = _Command
 
 
 class SettingsCommand(_Command):

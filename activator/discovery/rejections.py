@@ -30,10 +30,9 @@ class Rejection:
 
 def log_rejection(rejection: Rejection) -> None:
     """Log a rejection, with its parts as fields."""
-    kept = "object ignored, its last good state stays in force"
     logger.warning(
-        "%s: %s",
-        kept if rejection.kept else "object not in use",
+        "object ignored%s: %s",
+        ", its last good state stays in force" if rejection.kept else "",
         rejection.reason,
         extra={
             "object_kind": rejection.kind,

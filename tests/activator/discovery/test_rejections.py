@@ -15,4 +15,4 @@ def test_a_rejection_is_logged_with_its_parts(caplog: pytest.LogCaptureFixture) 
 
 def test_a_rejection_without_a_last_good_state_names_none(caplog: pytest.LogCaptureFixture) -> None:
     log_rejection(Rejection("Revision", "ns", "r", "Revision ns/r: spec: wrong", kept=False))
-    assert caplog.messages == ["object not in use: Revision ns/r: spec: wrong"]
+    assert caplog.messages == ["object ignored: Revision ns/r: spec: wrong"]
