@@ -198,7 +198,7 @@ class Driver:
             changes = self._throttler_of(pod).connect_failed(pod, error, self.clock())
         self.carry_out(changes)
 
-    def answered_badly(self, pod: PodTracker, error: str, *, untouched: bool) -> None:
+    def responded_badly(self, pod: PodTracker, error: str, *, untouched: bool) -> None:
         """Record a bad or broken response of a pod to a request, or a stream that it refused.
 
         Arguments:
@@ -208,12 +208,12 @@ class Driver:
         why = f"a request to it failed: {error}"
         with self._narration.of_pod(pod, why):
             throttler = self._throttler_of(pod)
-            changes = throttler.answered_badly(pod, error, self.clock(), untouched=untouched)
+            changes = throttler.responded_badly(pod, error, self.clock(), untouched=untouched)
         self.carry_out(changes)
 
-    def answered_well(self, pod: PodTracker) -> None:
+    def responded_well(self, pod: PodTracker) -> None:
         """Record any other response; needed only while the pod has consecutive errors."""
-        self.carry_out(self._throttler_of(pod).answered_well(pod, self.clock()))
+        self.carry_out(self._throttler_of(pod).responded_well(pod, self.clock()))
 
     def probe_passed(self, pod: PodTracker, epoch: int) -> None:
         """Record a passed probe."""

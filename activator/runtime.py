@@ -22,7 +22,7 @@ from activator.discovery.source import Source, SourceError
 from activator.discovery.sources import Wiring, make_source
 from activator.driver import Driver
 from activator.knative.configmaps import network
-from activator.knative.configmaps.cluster import ClusterConfig, Hearers, Names
+from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
 from activator.knative.configmaps.following import ConfigMapError
 from activator.knative.configmaps.network import NetworkConfig
 from activator.knative.configmaps.observability import ObservabilityConfig
@@ -33,7 +33,7 @@ from activator.probing.prober import PodProber
 from activator.process import logs
 from activator.process.outputs import Outputs
 from activator.process.tasks import Tasks
-from activator.proxy.client.shared import Proxy
+from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
@@ -155,7 +155,7 @@ class Runtime:
         settings = self.settings
         return ClusterConfig(
             Names(settings.config_logging_name, settings.config_observability_name),
-            Hearers(self._set_network, self._set_logging, self._set_observability),
+            Listeners(self._set_network, self._set_logging, self._set_observability),
             check_template=compiled,
             log_level=settings.log_level,
         )

@@ -139,7 +139,7 @@ class Servers:
         proxy.drain()
         if await _are_done(tasks, drain_timeout * (1 - _DRAIN_WAITING)):
             return 0
-        cut = proxy.cut()
+        cut = proxy.force_end()
         await _are_done(tasks, _LAST_RESPONSES)
         for server in self._data:
             server.force_exit = True

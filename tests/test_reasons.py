@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from activator.proxy.message import replies
+from activator.proxy.message import own_responses
+from activator.proxy.message.own_responses import PLAIN, OwnResponse
 from activator.proxy.message.problem import negotiated
-from activator.proxy.message.replies import PLAIN, Reply
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import ROWS, TABLE, Reason, Request, Row
 
@@ -81,18 +81,18 @@ def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: Row) 
 @pytest.mark.parametrize(
     "reply",
     [
-        replies.not_found(RevisionNotFound("default", "hello")),
-        replies.queue_full("total-depth"),
-        replies.shed(WaitTooLong(9.0, 3.0)),
-        replies.too_many_connections(),
-        replies.too_many_unfinished(),
-        replies.timed_out(Reason.RESPONSE_LATE, "timeoutSeconds"),
-        replies.upstream_failed("closed"),
-        replies.draining("no pod came in time"),
+        own_responses.not_found(RevisionNotFound("default", "hello")),
+        own_responses.queue_full("total-depth"),
+        own_responses.shed(WaitTooLong(9.0, 3.0)),
+        own_responses.too_many_connections(),
+        own_responses.too_many_heads(),
+        own_responses.timed_out(Reason.RESPONSE_LATE, "timeoutSeconds"),
+        own_responses.upstream_failed("closed"),
+        own_responses.draining("no pod came in time"),
     ],
     ids=lambda reply: reply.why,
 )
-def test_an_error_response_has_the_status_of_its_reason(reply: Reply) -> None:
+def test_an_error_response_has_the_status_of_its_reason(reply: OwnResponse) -> None:
     assert reply.reason is not None
     assert reply.status == ROWS[reply.reason].status
 
@@ -115,7 +115,7 @@ def test_the_page_of_a_reason_shows_a_response_that_the_activator_gives(row: Row
     plain, _, problem = shown[1].partition("| jq\n")
     said = json.loads(problem)
     assert said["status"] == (row.status or said["status"])
-    known = Reply(said["status"], PLAIN, b"", reason, said["detail"])
+    known = OwnResponse(said["status"], PLAIN, b"", reason, said["detail"])
     again = json.loads(negotiated(known, b"\r\nAccept: application/json").body)
     assert said.items() >= again.items()
     fields = dict(re.findall(r"^([\w-]+): (.*)$", plain, re.MULTILINE))

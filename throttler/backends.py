@@ -265,7 +265,7 @@ class Backends:
         """Take that a pod refused or dropped a request before it had a byte of it."""
         return self._lose(pod, PodEvent.CONNECT_FAILED, error, now)
 
-    def answered_badly(
+    def responded_badly(
         self, pod: PodTracker, error: str, untouched: bool, changes: Changes, now: float
     ) -> bool:
         """Take an answer that speaks against a pod; see Outliers.ejects.
@@ -283,7 +283,7 @@ class Backends:
             return True
         return self.close(pod) or bool(changes.probe)
 
-    def answered_well(self, pod: PodTracker, now: float) -> bool:
+    def responded_well(self, pod: PodTracker, now: float) -> bool:
         """Record any other response of a pod that has consecutive errors."""
         if pod.state is not _HEALTHY:
             return False

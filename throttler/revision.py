@@ -190,7 +190,7 @@ class RevisionThrottler:
     def requeue(self, ticket: Ticket, now: float) -> Changes:
         """Put a request whose pod failed it back to the front of the queue.
 
-        The caller reports the pod's failure first (``connect_failed``, ``answered_badly``). Pods
+        The caller reports the pod's failure first (``connect_failed``, ``responded_badly``). Pods
         that have failed this request get it again only where no other has room. A ticket whose
         deadline has passed ends here.
 
@@ -272,7 +272,7 @@ class RevisionThrottler:
             return None
         return self._rebuild(Changes(probe=[pod]), now)
 
-    def answered_badly(
+    def responded_badly(
         self, pod: PodTracker, error: str, now: float, *, untouched: bool
     ) -> Changes | None:
         """Take an answer to a request that speaks against the pod: 502, 503, or half a head.
@@ -282,13 +282,13 @@ class RevisionThrottler:
             untouched: it is queue-proxy's own, and the application has nothing of the request.
         """
         changes = Changes()
-        if not self.backends.answered_badly(pod, error, untouched, changes, now):
+        if not self.backends.responded_badly(pod, error, untouched, changes, now):
             return None
         return self._rebuild(changes, now)
 
-    def answered_well(self, pod: PodTracker, now: float) -> Changes | None:
+    def responded_well(self, pod: PodTracker, now: float) -> Changes | None:
         """Record any other response; only of use while the pod has consecutive errors."""
-        if not self.backends.answered_well(pod, now):
+        if not self.backends.responded_well(pod, now):
             return None
         return self._rebuild(Changes(), now)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from activator.knative.reply_texts import QUEUE_FULL
+from activator.knative.response_texts import QUEUE_FULL
 
 #: What may mean that the application is not there: only these are looked at.
 DOUBTFUL: Final = frozenset((502, 503))

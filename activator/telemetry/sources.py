@@ -114,7 +114,7 @@ class Proxy(Protocol):
         """The budget of open files."""
 
     @property
-    def unfinished_heads(self) -> Heads:
+    def head_budget(self) -> Heads:
         """The budget of in-progress request heads."""
 
     @property

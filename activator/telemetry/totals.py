@@ -56,7 +56,7 @@ class Totals(Generic[L, P]):
         sizes = {"revision": limits.queue_bytes, "all": total.max_bytes}
         yield from self._by_word(f.QUEUE_LIMIT, "scope", depths)
         yield from self._by_word(f.QUEUE_BYTES_LIMIT, "scope", sizes)
-        heads = self._sources.proxy.unfinished_heads
+        heads = self._sources.proxy.head_budget
         yield from self._one(f.UNFINISHED_HEADS, heads.bytes)
         yield from self._one(f.UNFINISHED_HEADS_LIMIT, heads.most)
         unread = self._sources.proxy.unread

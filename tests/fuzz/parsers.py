@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from activator.proxy.client.head_budget import HeadBudget
 from activator.proxy.client.head_reader import HeadInProgress
 from activator.proxy.client.stream import request_of
-from activator.proxy.client.unfinished_heads import UnfinishedHeads
-from activator.proxy.exchange import crossing
+from activator.proxy.exchange import translation
 from activator.proxy.exchange.lookup import contradiction
 from activator.proxy.exchange.observers import lines_to_send
 from activator.proxy.exchange.retry import claim_of, own_failure
@@ -31,8 +31,8 @@ from activator.proxy.message.client_head import client_head, interim_head, switc
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.head import Head
 from activator.proxy.message.lines import REQUEST_LINES, RESPONSE_LINES
+from activator.proxy.message.own_responses import unexpected_probe
 from activator.proxy.message.pod_head import pod_head, wants_trailers
-from activator.proxy.message.replies import unexpected_probe
 from activator.proxy.message.request import RequestLimits, read_request
 from activator.proxy.message.response import Response, read_response, with_crlf
 from activator.proxy.message.version import Version
@@ -82,7 +82,7 @@ def request_to_http2(pieces: Sequence[bytes]) -> Any:
 def response_to_http2(pieces: Sequence[bytes]) -> Any:
     """Write a response in HTTP/1 for a client that speaks HTTP/2, and read that again."""
     response = read_response(pieces[0] + b"\r\n\r\n", to_head=False)
-    fields = crossing.as_section(response)
+    fields = translation.as_section(response)
     decoded = Decoder().decode(fields.block)
     return [fields, decoded, outcome_of(http2_fields.read_response, decoded)]
 
@@ -101,13 +101,13 @@ def _pod_head(fields: list[Any]) -> Any:
 
 
 def _client_head(fields: list[Any]) -> Any:
-    response = crossing.as_head(http2_fields.read_response(fields), to_head=False)
+    response = translation.as_head(http2_fields.read_response(fields), to_head=False)
     return [response, _heads_for_clients(response)]
 
 
 def _lines(fields: list[Any]) -> Any:
-    lines = crossing.as_lines(http2_fields.read_trailers(fields))
-    return [lines, crossing.as_block(lines)]
+    lines = translation.as_lines(http2_fields.read_trailers(fields))
+    return [lines, translation.as_block(lines)]
 
 
 def outcome_of(read: Callable[[list[Any]], Any], fields: list[Any]) -> Any:
@@ -120,7 +120,7 @@ def outcome_of(read: Callable[[list[Any]], Any], fields: list[Any]) -> Any:
 
 def head_in_progress(pieces: Sequence[bytes]) -> Any:
     """Feed a head as it comes, up to its end."""
-    head = HeadInProgress(LIMITS, UnfinishedHeads(1 << 30), 0.0)
+    head = HeadInProgress(LIMITS, HeadBudget(1 << 30), 0.0)
     found = []
     for piece in pieces:
         found.append(head.feed(piece))
@@ -171,7 +171,7 @@ def chunked_body(pieces: Sequence[bytes]) -> Any:
     """Read a body in chunks, and what stands behind it."""
     body = ChunkedBody()
     read = _body(body, pieces)
-    return [read, http1_fields.clean_trailers(body.trailers), crossing.as_block(body.trailers)]
+    return [read, http1_fields.clean_trailers(body.trailers), translation.as_block(body.trailers)]
 
 
 def chunked_body_of_pod(pieces: Sequence[bytes]) -> Any:

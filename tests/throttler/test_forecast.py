@@ -63,7 +63,7 @@ class Shop(One):
 
 #: By which a pod is lost for a moment.
 LOSSES: dict[str, Callable[[Shop], object]] = {
-    "given-back": lambda one: one.throttler.answered_badly(
+    "given-back": lambda one: one.throttler.responded_badly(
         one.pod(A), "502", one.now, untouched=True
     ),
     "refused": lambda one: one.throttler.connect_failed(one.pod(A), "refused", one.now),

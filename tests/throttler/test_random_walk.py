@@ -300,7 +300,7 @@ class Walk:
             self.condemn(rev, pod, untouched)
         self.review()
         text = "answered 502"
-        self.carry_out(self.of(pod).answered_badly(pod.real, text, self.now, untouched=untouched))
+        self.carry_out(self.of(pod).responded_badly(pod.real, text, self.now, untouched=untouched))
 
     def condemn(self, rev: Rev, pod: Pod, untouched: bool) -> None:
         pod.strikes += 1
@@ -362,7 +362,7 @@ class Walk:
                 pod.well_since = self.now
             self.end_trial(rev, pod)
         self.review()
-        self.carry_out(self.of(pod).answered_well(pod.real, self.now))
+        self.carry_out(self.of(pod).responded_well(pod.real, self.now))
 
     def forget_answers(self, pod: Pod) -> None:
         pod.suspect = pod.on_trial = False

@@ -29,7 +29,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearers:
+class Listeners:
     """Who is told of changes; nothing is told of defaults, which everything begins with."""
 
     network: Callable[[NetworkConfig], None]
@@ -47,24 +47,28 @@ class ClusterConfig:
     """
 
     def __init__(
-        self, names: Names, hearers: Hearers, check_template: CheckTemplate, log_level: str = "info"
+        self,
+        names: Names,
+        listeners: Listeners,
+        check_template: CheckTemplate,
+        log_level: str = "info",
     ) -> None:
         """Args: the names; who is told; what refuses a request log's template that is wrong; the
         least severity that is logged where no ConfigMap says one."""
         self.network = NetworkConfig()
-        self._hearers = hearers
+        self._listeners = listeners
         self._frozen = False
         self._network = Followed(
             network.NAME, self._read_network, NetworkConfig(), self._set_network
         )
         self._logging = Followed(
-            names.logging, process_log.reader_of(log_level), LoggingConfig(), hearers.logging
+            names.logging, process_log.reader_of(log_level), LoggingConfig(), listeners.logging
         )
         self._observability = Followed(
             names.observability,
             observability.reader_of(check_template),
             ObservabilityConfig(),
-            hearers.observability,
+            listeners.observability,
         )
         self._all = (self._network, self._logging, self._observability)
         self.listeners = {followed.name: followed.update for followed in self._all}
@@ -123,4 +127,4 @@ class ClusterConfig:
                 config.mesh_mode.value,
                 "yes" if config.pod_addressability else "no",
             )
-        self._hearers.network(config)
+        self._listeners.network(config)

@@ -1,6 +1,6 @@
 """What every client connection has in either version: its place among the others, and its end.
 
-Knows no HTTP. Its speaker reads and writes: ``proxy.client.http1``, or ``proxy.client.http2`` once
+Knows no HTTP. Its handler reads and writes: ``proxy.client.http1``, or ``proxy.client.http2`` once
 the client turns out to speak that.
 """
 
@@ -10,9 +10,9 @@ import asyncio
 from math import inf
 from typing import Final, Protocol, cast, final
 
-from activator.proxy.client.eviction import Guest, GuestQueue
+from activator.proxy.client.eviction import Evictable, EvictableQueue
 from activator.proxy.client.linger import MAX_SECONDS, Linger
-from activator.proxy.client.shared import Proxy
+from activator.proxy.client.proxy import Proxy
 from activator.proxy.transport import presence
 from activator.proxy.transport.unread import Peer
 
@@ -29,17 +29,17 @@ _END_SECONDS: Final = MAX_SECONDS + 1.0
 _NEVER: Final = -inf
 
 
-class Speaker(Protocol):
+class HttpHandler(Protocol):
     """What is spoken on a connection."""
 
     def on_time(self, now: float) -> float:
         """Do what is due; return when to look again, infinite for not before it is armed."""
 
     def may_be_evicted(self) -> bool:
-        """See eviction.Guest."""
+        """See eviction.Evictable."""
 
     def evict(self) -> bool:
-        """See eviction.Guest."""
+        """See eviction.Evictable."""
 
     def shutdown(self) -> None:
         """Respond to the present requests, and to no more: the server stops."""
@@ -47,7 +47,7 @@ class Speaker(Protocol):
     def drain(self) -> None:
         """Respond to requests that have no pod: the time to wait is over."""
 
-    def cut(self) -> None:
+    def force_end(self) -> None:
         """End each request that runs: the time to finish is over."""
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -55,35 +55,35 @@ class Speaker(Protocol):
 
 
 @final
-class _Nobody:
-    """The speaker of a connection that is lost."""
+class _LostHandler:
+    """The handler of a connection that is lost."""
 
     def on_time(self, now: float) -> float:
-        """See Speaker."""
+        """See HttpHandler."""
         return inf
 
     def may_be_evicted(self) -> bool:
-        """See Speaker."""
+        """See HttpHandler."""
         return False
 
     def evict(self) -> bool:
-        """See Speaker."""
+        """See HttpHandler."""
         return False
 
     def shutdown(self) -> None:
-        """See Speaker."""
+        """See HttpHandler."""
 
     def drain(self) -> None:
-        """See Speaker."""
+        """See HttpHandler."""
 
-    def cut(self) -> None:
-        """See Speaker."""
+    def force_end(self) -> None:
+        """See HttpHandler."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See Speaker."""
+        """See HttpHandler."""
 
 
-_NOBODY: Final[Speaker] = _Nobody()
+_LOST: Final[HttpHandler] = _LostHandler()
 
 
 @final
@@ -104,12 +104,12 @@ class _Unsent:
 
 @final
 class ClientConnection:
-    """One connection of a client: a timers.Timed, an eviction.Guest, and one of the server's.
+    """One connection of a client: a timers.Timed, an eviction.Evictable, and one of the server's.
 
     Attributes:
         address: the client's IP address; secure: whether the connection is encrypted.
         turned_away: there is no room for the client; it gets one response.
-        idle_since, queue, before, after: see eviction.Guest.
+        idle_since, queue, before, after: see eviction.Evictable.
         new_since: while no request has come: when the connection was made; else -inf.
         stopping: the server stops: no request follows the present one.
     """
@@ -120,29 +120,29 @@ class ClientConnection:
         "after",
         "armed",
         "before",
+        "handler",
         "idle_since",
         "new_since",
         "proxy",
         "queue",
         "secure",
-        "speaker",
         "stopping",
         "transport",
         "turned_away",
     )
 
-    def __init__(self, proxy: Proxy, speaker: Speaker) -> None:
+    def __init__(self, proxy: Proxy, handler: HttpHandler) -> None:
         self.proxy = proxy
-        self.speaker = speaker
+        self.handler = handler
         self.address = b""
         self.secure = False
         self.turned_away = False
         self.armed = inf
         self.idle_since = _NEVER
         self.new_since = _NEVER
-        self.queue: GuestQueue | None = None
-        self.before: Guest | None = None
-        self.after: Guest | None = None
+        self.queue: EvictableQueue | None = None
+        self.before: Evictable | None = None
+        self.after: Evictable | None = None
         self.stopping = False
         self._unsent: _Unsent | None = None
 
@@ -170,10 +170,10 @@ class ClientConnection:
             proxy.connections.add(self)
         proxy.timers.arm(self, now + self.head_timeout())
 
-    def speak_http2(self, speaker: Speaker) -> None:
-        """Leave the connection to another speaker, from before the first request."""
+    def switch_to_http2(self, handler: HttpHandler) -> None:
+        """Leave the connection to another handler, from before the first request."""
         connections = self.proxy.connections
-        self.speaker = speaker
+        self.handler = handler
         self.new_since = _NEVER
         if not self.turned_away:
             connections.remove(self)
@@ -194,7 +194,7 @@ class ClientConnection:
         """Free the place of a connection that is closed."""
         self.proxy.timers.forget(self)
         self.proxy.remove(self)
-        self.speaker = _NOBODY  # breaks the cycle: nothing is left for the garbage collector
+        self.handler = _LOST  # breaks the cycle: nothing is left for the garbage collector
 
     def peer(self) -> str:
         """Return the client's ``ip:port``; the port is 0 where there is none."""
@@ -213,7 +213,7 @@ class ClientConnection:
 
     def on_time(self, now: float) -> float:
         """See timers.Timed."""
-        return self.speaker.on_time(now)
+        return self.handler.on_time(now)
 
     def unused_until(self, now: float) -> float:
         """Return when to close the connection if no request begins; ``now`` for at once.
@@ -313,7 +313,7 @@ class ClientConnection:
     def linger(self) -> None:
         """Close when the client has read the last response, although it has sent more than we
         read: else the kernel would reset the connection, and the response with it."""
-        lingering = Linger(self.speaker, self.transport)
+        lingering = Linger(self.handler, self.transport)
         # The loops look methods up by name: a compiled class has no base of theirs.
         self.transport.set_protocol(cast(asyncio.BaseProtocol, lingering))
 
@@ -331,22 +331,22 @@ class ClientConnection:
         return False
 
     def may_be_evicted(self) -> bool:
-        """See eviction.Guest."""
-        return self.speaker.may_be_evicted()
+        """See eviction.Evictable."""
+        return self.handler.may_be_evicted()
 
     def evict(self) -> bool:
-        """See eviction.Guest."""
-        return not presence.count_unread(self.transport) and self.speaker.evict()
+        """See eviction.Evictable."""
+        return not presence.count_unread(self.transport) and self.handler.evict()
 
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops."""
         self.stopping = True
-        self.speaker.shutdown()
+        self.handler.shutdown()
 
     def drain(self) -> None:
-        """See Speaker."""
-        self.speaker.drain()
+        """See HttpHandler."""
+        self.handler.drain()
 
-    def cut(self) -> None:
-        """See Speaker."""
-        self.speaker.cut()
+    def force_end(self) -> None:
+        """See HttpHandler."""
+        self.handler.force_end()

@@ -20,7 +20,7 @@ _SAMPLE: Final = 16
 _SILENCE: Final = 1.0
 
 
-class Guest(Protocol):
+class Evictable(Protocol):
     """A client's connection.
 
     Attributes:
@@ -29,9 +29,9 @@ class Guest(Protocol):
     """
 
     idle_since: float
-    queue: GuestQueue | None
-    before: Guest | None
-    after: Guest | None
+    queue: EvictableQueue | None
+    before: Evictable | None
+    after: Evictable | None
 
     def may_be_evicted(self) -> bool:
         """Return whether nothing runs on it, and nothing of a request has been read."""
@@ -42,7 +42,7 @@ class Guest(Protocol):
     def drain(self) -> None:
         """Respond to requests that have no pod: the time to wait is over."""
 
-    def cut(self) -> None:
+    def force_end(self) -> None:
         """End each request that runs: the time to finish is over."""
 
     def shutdown(self) -> None:
@@ -50,42 +50,42 @@ class Guest(Protocol):
 
 
 @final
-class GuestQueue:
+class EvictableQueue:
     """Connections in the order in which they are looked at; each step is O(1)."""
 
     __slots__ = ("_first", "_last", "_size")
 
     def __init__(self) -> None:
-        self._first: Guest | None = None
-        self._last: Guest | None = None
+        self._first: Evictable | None = None
+        self._last: Evictable | None = None
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def guests(self, most: int) -> list[Guest]:
+    def first(self, most: int) -> list[Evictable]:
         """Return the first so many."""
-        found: list[Guest] = []
-        guest = self._first
-        while guest is not None and len(found) < most:
-            found.append(guest)
-            guest = guest.after
+        found: list[Evictable] = []
+        connection = self._first
+        while connection is not None and len(found) < most:
+            found.append(connection)
+            connection = connection.after
         return found
 
-    def append(self, guest: Guest) -> None:
+    def append(self, connection: Evictable) -> None:
         """Add one that is in no queue."""
         last = self._last
-        guest.queue, guest.before, guest.after = self, last, None
+        connection.queue, connection.before, connection.after = self, last, None
         if last is None:
-            self._first = guest
+            self._first = connection
         else:
-            last.after = guest
-        self._last = guest
+            last.after = connection
+        self._last = connection
         self._size += 1
 
-    def remove(self, guest: Guest) -> None:
+    def remove(self, connection: Evictable) -> None:
         """Remove one that is in this queue."""
-        before, after = guest.before, guest.after
+        before, after = connection.before, connection.after
         if before is None:
             self._first = after
         else:
@@ -94,7 +94,7 @@ class GuestQueue:
             self._last = before
         else:
             after.before = before
-        guest.queue = guest.before = guest.after = None
+        connection.queue = connection.before = connection.after = None
         self._size -= 1
 
 
@@ -107,38 +107,40 @@ class Eviction:
     """
 
     def __init__(self) -> None:
-        self._silent = GuestQueue()
-        self._http2 = GuestQueue()
-        self._http1 = GuestQueue()
-        self._evicted = GuestQueue()
-        self.turned_away = GuestQueue()
+        self._silent = EvictableQueue()
+        self._http2 = EvictableQueue()
+        self._http1 = EvictableQueue()
+        self._evicted = EvictableQueue()
+        self.turned_away = EvictableQueue()
 
     def __len__(self) -> int:
         return sum(map(len, self._queues()))
 
-    def __iter__(self) -> Iterator[Guest]:
+    def __iter__(self) -> Iterator[Evictable]:
         """Return all, as they are now: they may close meanwhile."""
-        return iter([guest for queue in self._queues() for guest in queue.guests(len(queue))])
+        return iter(
+            [connection for queue in self._queues() for connection in queue.first(len(queue))]
+        )
 
-    def _queues(self) -> tuple[GuestQueue, ...]:
+    def _queues(self) -> tuple[EvictableQueue, ...]:
         return self._silent, self._http2, self._http1, self._evicted, self.turned_away
 
-    def add(self, guest: Guest, *, http2: bool = False) -> None:
+    def add(self, connection: Evictable, *, http2: bool = False) -> None:
         """Add a new connection, or one that speaks HTTP/2 from now on and was removed."""
-        (self._http2 if http2 else self._silent).append(guest)
+        (self._http2 if http2 else self._silent).append(connection)
 
-    def turn_away(self, guest: Guest) -> None:
+    def turn_away(self, connection: Evictable) -> None:
         """Add a new connection for which there is no room."""
-        self.turned_away.append(guest)
+        self.turned_away.append(connection)
 
-    def on_first_request(self, guest: Guest) -> None:
+    def on_first_request(self, connection: Evictable) -> None:
         """Record that a client has sent its first request."""
-        _move(guest, self._http1)
+        _move(connection, self._http1)
 
-    def remove(self, guest: Guest) -> None:
+    def remove(self, connection: Evictable) -> None:
         """Remove a connection that is closed; does nothing the second time."""
-        if guest.queue is not None:
-            guest.queue.remove(guest)
+        if connection.queue is not None:
+            connection.queue.remove(connection)
 
     @property
     def evicted(self) -> int:
@@ -153,26 +155,26 @@ class Eviction:
         """
         if len(self._evicted) >= most:
             return False
-        for guests in (self._silent, self._http2, self._http1):
-            for guest in _longest_idle(guests, now):
-                if guest.evict():
-                    _move(guest, self._evicted)
+        for connections in (self._silent, self._http2, self._http1):
+            for connection in _longest_idle(connections, now):
+                if connection.evict():
+                    _move(connection, self._evicted)
                     return True
         return False
 
 
-def _move(guest: Guest, to: GuestQueue) -> None:
+def _move(connection: Evictable, to: EvictableQueue) -> None:
     """Move a connection to the end of a queue, out of the one that it is in."""
-    if guest.queue is not None:
-        guest.queue.remove(guest)
-    to.append(guest)
+    if connection.queue is not None:
+        connection.queue.remove(connection)
+    to.append(connection)
 
 
-def _longest_idle(guests: GuestQueue, now: float) -> list[Guest]:
+def _longest_idle(connections: EvictableQueue, now: float) -> list[Evictable]:
     """Return those of the next few that may be evicted, the longest idle first."""
     found = []
-    for guest in guests.guests(_SAMPLE):
-        _move(guest, guests)
-        if guest.may_be_evicted() and guest.idle_since + _SILENCE <= now:
-            found.append(guest)
-    return sorted(found, key=lambda guest: guest.idle_since)
+    for connection in connections.first(_SAMPLE):
+        _move(connection, connections)
+        if connection.may_be_evicted() and connection.idle_since + _SILENCE <= now:
+            found.append(connection)
+    return sorted(found, key=lambda connection: connection.idle_since)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, final
 
-from activator.proxy.client.unfinished_heads import HeadShare, UnfinishedHeads
+from activator.proxy.client.head_budget import HeadBudget, HeadCharge
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import RequestLimits
 
@@ -32,10 +32,10 @@ class HeadInProgress:
 
     __slots__ = ("_bytes", "_limits", "_share", "since")
 
-    def __init__(self, limits: RequestLimits, heads: UnfinishedHeads, since: float) -> None:
+    def __init__(self, limits: RequestLimits, heads: HeadBudget, since: float) -> None:
         self._bytes = bytearray()
         self._limits = limits
-        self._share = HeadShare(heads)
+        self._share = HeadCharge(heads)
         self.since = since
 
     def count(self) -> bool:

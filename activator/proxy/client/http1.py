@@ -1,6 +1,6 @@
 """A client's connection in HTTP/1: its requests are served in order, one at a time.
 
-Speaks HTTP/1.1 and HTTP/1.0. Requests are read by ``http1_reader``, responses written by
+ConnectionOwner HTTP/1.1 and HTTP/1.0. Requests are read by ``http1_reader``, responses written by
 ``http1_side``; what every client connection has is in ``connection``. Knative's counterpart: the
 handler chain of cmd/activator/main.go, in this order: kubelet's probe, ingress's probe,
 activator's probe, revision.
@@ -14,12 +14,12 @@ from typing import cast, final
 
 from activator.knative.probes import KUBELET_AGENT
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.http1_home import Http1Home
+from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.http1_reader import Http1Reader
 from activator.proxy.client.http1_side import Http1Side
 from activator.proxy.client.http2 import Http2Client
 from activator.proxy.client.liveness import Liveness
-from activator.proxy.client.shared import Proxy
+from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.states import (
     BEGINNING,
     CLOSED,
@@ -31,9 +31,9 @@ from activator.proxy.client.states import (
     RESPONDING,
 )
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.probe_replies import probe_reply
-from activator.proxy.exchange.states import ANSWERING, TUNNEL
-from activator.proxy.message import replies
+from activator.proxy.exchange.probe_responses import probe_response
+from activator.proxy.exchange.states import RESPONSE_BEGUN, TUNNEL
+from activator.proxy.message import own_responses
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.problem import negotiated
 from activator.proxy.message.request import Request, body_of
@@ -44,12 +44,12 @@ from activator.tls import negotiated as agreed
 
 
 @final
-class Http1Client(Http1Home):
+class Http1Client(Http1Connection):
     """A client's connection in HTTP/1, or one that may come to speak HTTP/2.
 
     Attributes:
         base: what every client connection has.
-        exchange, full: see Http1Home.
+        exchange, full: see Http1Connection.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Http1Client(Http1Home):
         """See asyncio.Protocol."""
         self.base.made(cast(asyncio.Transport, transport))
         if self.base.secure and agreed.protocol(transport) == agreed.HTTP2:
-            self.speak_http2(b"")
+            self.switch_to_http2(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See ClientConnection."""
@@ -162,22 +162,24 @@ class Http1Client(Http1Home):
     # -- for the reader -------------------------------------------------------------------------
 
     def begin(self, request: Request, head: bytes) -> None:
-        """See Http1Home."""
+        """See Http1Connection."""
         base, reader, side = self.base, self._reader, self._side
         if base.new_since > -inf:
             base.on_first_request()
         reader.state = BEGINNING
         side.version = request.version
         side.keep_alive = request.keep_alive
-        side.reframed = None
+        side.writer = None
         if request.has_body:
             reader.body = body_of(request)
         # Nearly no request is for us; these tests cost next to nothing.
         if request.fields or base.turned_away or head.find(KUBELET_AGENT) >= 0:
-            reply = self._own_reply(request)
-            if reply is not None:
+            response = self._own_response(request)
+            if response is not None:
                 keep_alive = request.keep_alive and not base.turned_away
-                side.send_reply(negotiated(reply, request.lines), request, keep_alive=keep_alive)
+                side.end_request(
+                    negotiated(response, request.lines), request, keep_alive=keep_alive
+                )
                 return
         exchange = self.exchange = Exchange(side.services, side, request)
         if request.has_body and reader.ahead:
@@ -195,41 +197,41 @@ class Http1Client(Http1Home):
             reader.state = READING_BODY
             reader.regulate()
 
-    def _own_reply(self, request: Request) -> replies.Reply | None:
+    def _own_response(self, request: Request) -> own_responses.OwnResponse | None:
         """Return our own response to a probe, or to a client for which there is no room."""
-        reply = probe_reply(request, self.base.proxy.unhealthy)
-        if reply is not None:
+        response = probe_response(request, self.base.proxy.unhealthy)
+        if response is not None:
             self.base.idle_since = self.base.proxy.clock()
-            return reply
+            return response
         return self.base.proxy.too_many_connections() if self.base.turned_away else None
 
     def refuse(self, error: FramingError) -> None:
-        """See Http1Home."""
+        """See Http1Connection."""
         self.base.proxy.counters.bad_requests += 1
         exchange, self.exchange = self.exchange, None
         block = error.block
         if exchange is not None:
-            responding = exchange.state in ANSWERING
+            responding = exchange.state in RESPONSE_BEGUN
             block = exchange.request.lines
             exchange.on_client_gone()
             if responding:
                 self.abort()
                 return
-        self.refuse_head(negotiated(replies.refused(error.status, str(error)), block))
+        self.refuse_head(negotiated(own_responses.refused(error.status, str(error)), block))
 
-    def refuse_head(self, reply: replies.Reply) -> None:
-        """See Http1Home."""
+    def refuse_head(self, response: own_responses.OwnResponse) -> None:
+        """See Http1Connection."""
         self._reader.discard()
-        self._side.send_reply(reply, None, keep_alive=False)
+        self._side.end_request(response, None, keep_alive=False)
 
-    def speak_http2(self, data: bytes) -> None:
-        """See Http1Home."""
+    def switch_to_http2(self, data: bytes) -> None:
+        """See Http1Connection."""
         self.base.proxy.unread.hold(self, 0)
         Http2Client(self.base, full=self.full).take_over(data)
         self._break_cycles()
 
     def on_paused(self) -> None:
-        """See Http1Home."""
+        """See Http1Connection."""
         if self.exchange is not None:
             liveness = self._watch()
             liveness.restart()
@@ -238,7 +240,7 @@ class Http1Client(Http1Home):
     # -- for the side ---------------------------------------------------------------------------
 
     def exchange_done(self, keep_alive: bool) -> None:
-        """See Http1Home."""
+        """See Http1Connection."""
         self.exchange = None
         reader = self._reader
         if (
@@ -271,24 +273,24 @@ class Http1Client(Http1Home):
             self._close()
 
     def may_keep_alive(self) -> bool:
-        """See Http1Home."""
+        """See Http1Connection."""
         reader = self._reader
         ends = self.base.stopping or self.base.proxy.services.draining
         return reader.body is None and not (ends or (reader.eof and not reader.ahead))
 
     def regulate(self) -> None:
-        """See Http1Home."""
+        """See Http1Connection."""
         self._reader.regulate()
 
     def take_ahead(self) -> bytes:
-        """See Http1Home."""
+        """See Http1Connection."""
         reader = self._reader
         ahead, reader.ahead = reader.ahead, b""
         self.base.proxy.unread.hold(self, 0)
         return ahead
 
     def abort(self) -> None:
-        """See Http1Home."""
+        """See Http1Connection."""
         self.exchange = None
         self._reader.state = CLOSED
         if self._side.version is HTTP_1_0:
@@ -319,7 +321,7 @@ class Http1Client(Http1Home):
         self.base.end()
 
     def shutdown(self) -> None:
-        """See Speaker: finish the present request, and begin no other.
+        """See HttpHandler: finish the present request, and begin no other.
 
         A request whose head is in progress counts as present, and so does one that the client has
         sent ahead.
@@ -329,36 +331,36 @@ class Http1Client(Http1Home):
             self._end()
 
     def drain(self) -> None:
-        """See Speaker."""
+        """See HttpHandler."""
         exchange = self.exchange
         if exchange is not None:
             self._side.keep_alive = False
             exchange.drain()
         elif self._reader.state is HEAD_IN_PROGRESS:
-            self.refuse_head(replies.draining("the request had not come in full"))
+            self.refuse_head(own_responses.draining("the request had not come in full"))
 
-    def cut(self) -> None:
-        """See Speaker."""
+    def force_end(self) -> None:
+        """See HttpHandler."""
         exchange, transport = self.exchange, self.base.transport
         if exchange is None:
             transport.abort()
             return
         self._side.keep_alive = False
         if exchange.state is not TUNNEL:
-            exchange.cut()
+            exchange.force_end()
             return
         # With an end of the stream where nothing is left to send, or it seems a fault.
         transport.abort() if transport.get_write_buffer_size() else transport.close()
 
     def may_be_evicted(self) -> bool:
-        """See eviction.Guest."""
+        """See eviction.Evictable."""
         reader = self._reader
         return reader.state is READING_HEAD and not (
             reader.ahead or self.full or self.base.stopping or self.base.transport.is_closing()
         )
 
     def evict(self) -> bool:
-        """See eviction.Guest."""
+        """See eviction.Evictable."""
         self._end()
         return True
 
@@ -399,7 +401,7 @@ class Http1Client(Http1Home):
         return liveness
 
     def is_there(self, now: float) -> bool:
-        """See Http1Home."""
+        """See Http1Connection."""
         liveness = self._watch()
         ask = None if self._side.version is HTTP_1_0 else self._side.send_continue
         is_there = liveness.may_send(self._reader.missing(), ask, now)
@@ -412,7 +414,7 @@ class Http1Client(Http1Home):
         exchange = self.exchange
         if exchange is None or self.base.transport.is_closing():
             return inf
-        mute = exchange.state in ANSWERING or self._side.version is HTTP_1_0
+        mute = exchange.state in RESPONSE_BEGUN or self._side.version is HTTP_1_0
         ask = None if mute else self._side.send_continue
         when = self._watch().look(exchange, self._reader.missing(), ask, now)
         self.base.arm(when)

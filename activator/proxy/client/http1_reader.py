@@ -11,7 +11,7 @@ from typing import Final, final
 
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.head_reader import HeadInProgress
-from activator.proxy.client.http1_home import Http1Home
+from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.states import (
     DISCARDING,
     FOLLOWS,
@@ -48,7 +48,7 @@ class Http1Reader:
 
     __slots__ = (
         "_base",
-        "_home",
+        "_connection",
         "ahead",
         "body",
         "eof",
@@ -57,8 +57,8 @@ class Http1Reader:
         "state",
     )
 
-    def __init__(self, home: Http1Home, base: ClientConnection) -> None:
-        self._home = home
+    def __init__(self, connection: Http1Connection, base: ClientConnection) -> None:
+        self._connection = connection
         self._base = base
         self.state: Http1State = READING_HEAD
         self.ahead = b""
@@ -76,7 +76,7 @@ class Http1Reader:
 
     def read(self, data: bytes) -> None:
         """Begin each request once the one before has its response; keep the rest."""
-        home = self._home
+        connection = self._connection
         while data:
             end = data.find(b"\r\n\r\n") + 4
             if end < 4 or data[:2] == b"\r\n":
@@ -84,16 +84,20 @@ class Http1Reader:
                 continue
             head = data if end == len(data) else data[:end]
             if head == _HTTP2_HEAD and self._may_be_http2():
-                home.speak_http2(data)
+                connection.switch_to_http2(data)
                 return
             try:
                 request = read_request(head, self._base.proxy.request_limits)
             except FramingError as error:
-                home.refuse(error)
+                connection.refuse(error)
                 return
             self.ahead = data[end:]
-            home.begin(request, head)
-            if self.state is not READING_HEAD or home.full or self._base.transport.is_closing():
+            connection.begin(request, head)
+            if (
+                self.state is not READING_HEAD
+                or connection.full
+                or self._base.transport.is_closing()
+            ):
                 break
             data, self.ahead = self.ahead, b""
         if self.ahead:
@@ -109,13 +113,13 @@ class Http1Reader:
         that is not complete; return what is left to read."""
         if data[:2] == b"\r\n" and len(data) > 2:
             if data[2:4] == b"\r\n":
-                self._home.refuse(FramingError("more than one empty line before the request"))
+                self._connection.refuse(FramingError("more than one empty line before the request"))
                 return b""
             return data[2:]
         proxy = self._base.proxy
         now = proxy.clock()
         self.enter(HEAD_IN_PROGRESS)
-        self.head = HeadInProgress(proxy.request_limits, proxy.unfinished_heads, now)
+        self.head = HeadInProgress(proxy.request_limits, proxy.head_budget, now)
         self._base.arm(now + self._base.head_timeout())
         self.read_in_head(data)
         return b""
@@ -127,14 +131,14 @@ class Http1Reader:
         try:
             whole = head.feed(data)
         except FramingError as error:
-            self._home.refuse(error)
+            self._connection.refuse(error)
             return
         if whole:
             self.end_head()
             self.enter(READING_HEAD)
             self.read(whole)
         elif not head.count():
-            self._home.refuse_head(self._base.proxy.too_many_unfinished())
+            self._connection.refuse_head(self._base.proxy.too_many_heads())
 
     def end_head(self) -> None:
         """Forget a head that was in progress, and is complete or of no use."""
@@ -152,14 +156,14 @@ class Http1Reader:
 
     def read_body(self, data: bytes) -> None:
         """Pass on a piece of the present request's body; keep what follows the body."""
-        body, exchange = self.body, self._home.exchange
+        body, exchange = self.body, self._connection.exchange
         assert body is not None
         assert exchange is not None
         payload: list[bytes] = []
         try:
             left = body.feed(data, payload)
         except FramingError as error:
-            self._home.refuse(error)
+            self._connection.refuse(error)
             return
         complete = left is not None
         if complete:
@@ -183,13 +187,13 @@ class Http1Reader:
 
     def regulate(self) -> None:
         """Read from the client as long as what it sends can be used."""
-        state, exchange = self.state, self._home.exchange
+        state, exchange = self.state, self._connection.exchange
         if state is READING_BODY:
             wanted = exchange is not None and exchange.wants_body()
         elif state is RESPONDING:
             wanted = len(self.ahead) < MAX_AHEAD
         elif state is READING_HEAD:
-            wanted = not self._home.full
+            wanted = not self._connection.full
         else:
             return
         transport = self._base.transport
@@ -200,4 +204,4 @@ class Http1Reader:
             transport.resume_reading()
         else:
             transport.pause_reading()
-            self._home.on_paused()
+            self._connection.on_paused()

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import final
 
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.http1_home import Http1Home
+from activator.proxy.client.http1_connection import Http1Connection
 from activator.proxy.client.http1_switch import Http1Switch
 from activator.proxy.exchange.sides import ClientSide, SwitchingSide
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message import replies
+from activator.proxy.message import own_responses
 from activator.proxy.message.client_head import interim_head
-from activator.proxy.message.reframed import Reframed
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
+from activator.proxy.message.response_writer import ResponseWriter
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 from activator.proxy.transport import presence
 
@@ -29,25 +29,25 @@ class Http1Side(ClientSide):
         services: what all exchanges share.
         version: of HTTP, as the last request has it.
         keep_alive: whether another request may follow the present one.
-        reframed: how the present response goes out; None where it passes unchanged.
+        writer: how the present response goes out; None where it passes unchanged.
     """
 
     __slots__ = (
         "_base",
-        "_home",
+        "_connection",
         "keep_alive",
-        "reframed",
         "services",
         "version",
+        "writer",
     )
 
-    def __init__(self, home: Http1Home, base: ClientConnection) -> None:
-        self._home = home
+    def __init__(self, connection: Http1Connection, base: ClientConnection) -> None:
+        self._connection = connection
         self._base = base
         self.services = base.proxy.services
         self.version: Version = HTTP_1_1
         self.keep_alive = True
-        self.reframed: Reframed | None = None
+        self.writer: ResponseWriter | None = None
 
     # -- the client -----------------------------------------------------------------------------
 
@@ -65,11 +65,11 @@ class Http1Side(ClientSide):
 
     def is_full(self) -> bool:
         """See ClientSide."""
-        return self._home.full
+        return self._connection.full
 
     def may_send(self, now: float) -> bool:
         """See ClientSide: look at the client right before a pod gets its request."""
-        return not presence.has_ended(self._base.transport) or self._home.is_there(now)
+        return not presence.has_ended(self._base.transport) or self._connection.is_there(now)
 
     def is_gone(self) -> bool:
         """See ClientSide."""
@@ -85,11 +85,11 @@ class Http1Side(ClientSide):
 
     def took(self, size: int) -> None:
         """See ClientSide."""
-        self._home.regulate()
+        self._connection.regulate()
 
     def regulate(self) -> None:
         """See ClientSide."""
-        self._home.regulate()
+        self._connection.regulate()
 
     def arm(self, when: float) -> None:
         """See ClientSide."""
@@ -115,7 +115,7 @@ class Http1Side(ClientSide):
     ) -> None:
         """See ClientSide."""
         assert isinstance(response, Response)
-        exchange = self._home.exchange
+        exchange = self._connection.exchange
         assert exchange is not None
         if self.services.draining:
             self.keep_alive = False
@@ -146,24 +146,24 @@ class Http1Side(ClientSide):
         trailers: bytes,
     ) -> bytes:
         """Return a head that differs from the pod's, and the payload that came with it."""
-        reframed = self.reframed = Reframed(response, self.version, notes)
-        if reframed.ends_connection:
+        writer = self.writer = ResponseWriter(response, self.version, notes)
+        if writer.ends_connection:
             self.keep_alive = False
-        data = reframed.head(close=not self.keep_alive, date=self.services.date())
-        data += reframed.payload(payload)
+        data = writer.head(close=not self.keep_alive, date=self.services.date())
+        data += writer.payload(payload)
         if ended and response.body is not None:
-            data += reframed.end(trailers or response.body.trailers)
+            data += writer.end(trailers or response.body.trailers)
         return data
 
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See ClientSide."""
-        reframed = self.reframed
-        if reframed is None:
+        writer = self.writer
+        if writer is None:
             data = payload[0] if len(payload) == 1 else b"".join(payload)
         else:
-            data = reframed.payload(payload)
+            data = writer.payload(payload)
             if ended:
-                data += reframed.end(trailers)
+                data += writer.end(trailers)
         if data:
             self.write(data)
 
@@ -175,16 +175,16 @@ class Http1Side(ClientSide):
     def send_continue(self) -> None:
         """See ClientSide; a 100 may be sent at any time (RFC 9110 section 15.2), and costs a
         living client nothing."""
-        self.write(replies.CONTINUE)
+        self.write(own_responses.CONTINUE)
 
-    def reply(self, reply: replies.Reply) -> None:
+    def send_own_response(self, response: own_responses.OwnResponse) -> None:
         """See ClientSide."""
-        exchange = self._home.exchange
+        exchange = self._connection.exchange
         request = None if exchange is None else exchange.request
-        self.send_reply(reply, request, keep_alive=self.keep_alive)
+        self.end_request(response, request, keep_alive=self.keep_alive)
 
-    def send_reply(
-        self, reply: replies.Reply, request: Request | None, *, keep_alive: bool
+    def end_request(
+        self, response: own_responses.OwnResponse, request: Request | None, *, keep_alive: bool
     ) -> None:
         """Respond ourselves, and end the present request.
 
@@ -192,29 +192,29 @@ class Http1Side(ClientSide):
             request: None where what arrived is no request.
             keep_alive: whether the client keeps its connection for another request.
         """
-        keep_alive = keep_alive and self._home.may_keep_alive()
+        keep_alive = keep_alive and self._connection.may_keep_alive()
         self.write(
-            reply.render(
+            response.render(
                 date=self.services.date(),
                 head_only=request is not None and request.method == b"HEAD",
                 keep_alive=keep_alive,
                 version=self.version,
             )
         )
-        self._home.exchange_done(keep_alive)
+        self._connection.exchange_done(keep_alive)
 
-    def body_of(self, reply: replies.Reply) -> bytes:
+    def body_of(self, response: own_responses.OwnResponse) -> bytes:
         """See ClientSide."""
-        return reply.body
+        return response.body
 
     def finished(self, now: float) -> None:
         """See ClientSide."""
         self._base.idle_since = now
-        self._home.exchange_done(self.keep_alive)
+        self._connection.exchange_done(self.keep_alive)
 
     def break_off(self, outcome: str, code: int) -> None:
         """See ClientSide."""
-        self._home.abort()
+        self._connection.abort()
 
     # -- a change of the protocol ---------------------------------------------------------------
 
@@ -224,8 +224,8 @@ class Http1Side(ClientSide):
 
     def take_ahead(self) -> bytes:
         """See http1_switch.Switched."""
-        return self._home.take_ahead()
+        return self._connection.take_ahead()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See http1_switch.Switched."""
-        self._home.connection_lost(exc)
+        self._connection.connection_lost(exc)

@@ -14,12 +14,12 @@ from typing import Final, cast, final
 
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.goaway import DISMISSED, LAST_SENT, NOT_SENT
+from activator.proxy.client.head_budget import HeadCharge
 from activator.proxy.client.http2_end import Http2End
-from activator.proxy.client.http2_replies import send_refusal, send_reply
-from activator.proxy.client.stream import ClientStream, Home, request_of
-from activator.proxy.client.unfinished_heads import HeadShare
+from activator.proxy.client.http2_own_responses import send_own_response, send_refusal
+from activator.proxy.client.stream import ClientStream, StreamContext, request_of
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.probe_replies import probe_reply
+from activator.proxy.exchange.probe_responses import probe_response
 from activator.proxy.http2 import frames
 from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.connection import Connection
@@ -60,9 +60,9 @@ class Http2Client(ConnectionSide):
     __slots__ = (
         "_block_behind",
         "_block_share",
+        "_context",
         "_end",
         "_goaway",
-        "_home",
         "_ordinary",
         "_paused",
         "_requests",
@@ -78,20 +78,20 @@ class Http2Client(ConnectionSide):
         link = self.link = Connection(self, proxy.clock, proxy.unread, server=True)
         link.transport = base.transport
         link.queue.full = full
-        self._home = Home(base, link)
+        self._context = StreamContext(base, link)
         self._end = Http2End(base, link)
         self._goaway = self._end.goaway
         self._requests = Recurring(link.decoder, read_request)
         self._ordinary: Request | None = None  # the last recurring request that was no probe
         self._block_behind = 0  # the stream before the header block in progress
-        self._block_share = HeadShare(proxy.unfinished_heads)
+        self._block_share = HeadCharge(proxy.head_budget)
         self._paused = False  # nothing is read, since the client takes no responses
         self._resets = Budget(*_RESETS)
 
     def take_over(self, data: bytes) -> None:
         """Speak from now on; ``data`` is what has arrived of it."""
         base, link = self.base, self.link
-        base.speak_http2(self)
+        base.switch_to_http2(self)
         # The loops look methods up by name: a compiled class has no base of theirs.
         base.transport.set_protocol(cast(asyncio.BaseProtocol, link))
         # The first header block has as long as in HTTP/1.
@@ -108,7 +108,7 @@ class Http2Client(ConnectionSide):
     # -- for the loop ---------------------------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See Speaker."""
+        """See HttpHandler."""
         self.link.connection_lost(exc)
 
     def lost(self, exc: Exception | None) -> None:
@@ -225,7 +225,7 @@ class Http2Client(ConnectionSide):
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
         """Respond to what is malformed or refused."""
         self.proxy.counters.bad_requests += 1
-        send_refusal(self._home, self._stream(number, ended=ended), error)
+        send_refusal(self._context, self._stream(number, ended=ended), error)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
 
@@ -238,19 +238,19 @@ class Http2Client(ConnectionSide):
     def _begin(self, number: int, request: Request, ended: bool) -> None:
         stream = self._stream(number, ended=ended)
         if request is not self._ordinary:
-            if self._reply_early(stream, request):
+            if self._respond_early(stream, request):
                 return
             if ended:
                 self._ordinary = request
         patience = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
-        side = ClientStream(self._home, stream)
+        side = ClientStream(self._context, stream)
         stream.owner = side
         if request.has_body:
             stream.missing = request.length
         exchange = side.exchange = Exchange(self.proxy.services, side, request, patience)
         exchange.begin()
 
-    def _reply_early(self, stream: Stream, request: Request) -> bool:
+    def _respond_early(self, stream: Stream, request: Request) -> bool:
         """Respond ourselves to a probe, or to a client for which there is no room.
 
         Returns:
@@ -258,12 +258,12 @@ class Http2Client(ConnectionSide):
         """
         if self.base.turned_away:
             self._end.dismiss()
-            send_reply(self._home, stream, request, self.proxy.too_many_connections())
+            send_own_response(self._context, stream, request, self.proxy.too_many_connections())
             return True
-        reply = probe_reply(request, self.proxy.unhealthy)
-        if reply is not None:
-            send_reply(self._home, stream, request, reply)
-        return reply is not None
+        response = probe_response(request, self.proxy.unhealthy)
+        if response is not None:
+            send_own_response(self._context, stream, request, response)
+        return response is not None
 
     def _on_trailers(self, stream: Stream, block: bytes, ended: bool) -> None:
         code = ErrorCode.STREAM_CLOSED if stream.peer_closed else ErrorCode.PROTOCOL_ERROR
@@ -293,7 +293,7 @@ class Http2Client(ConnectionSide):
         that comes with them (curl 7.88 does, one in six of small POSTs), as they do by TCP's in
         HTTP/1. So the request may end by itself, in as much time and room as there, see linger.
         """
-        self.base.arm(self._home.blocked.watch(stream, self.proxy.clock()))
+        self.base.arm(self._context.blocked.watch(stream, self.proxy.clock()))
 
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
         """See ConnectionSide."""
@@ -350,8 +350,8 @@ class Http2Client(ConnectionSide):
 
     def on_forgotten(self, stream: Stream) -> None:
         """See ConnectionSide."""
-        if self._home.blocked.streams:
-            self._home.blocked.forget(stream)
+        if self._context.blocked.streams:
+            self._context.blocked.forget(stream)
         if self.link.streams:
             return
         goaway, ends = self._goaway.state, self.base.stopping or self.proxy.services.draining
@@ -371,7 +371,7 @@ class Http2Client(ConnectionSide):
             link.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long"))
             return inf
         when = min([each.on_time(now) for each in exchanges] + [when])
-        blocked = self._home.blocked
+        blocked = self._context.blocked
         for stream in blocked.late(now):
             link.end(stream, stream.fault if stream.closed else ErrorCode.CANCEL)
         when = min(when, link.late_at, blocked.next())
@@ -387,7 +387,7 @@ class Http2Client(ConnectionSide):
             self.base.arm(link.late_at)
         if link.is_ending() or self._block_share.grow(size):
             return
-        self.proxy.log_too_many_unfinished()
+        self.proxy.log_too_many_heads()
         calm = ErrorCode.ENHANCE_YOUR_CALM
         link.fail(ConnectionFault(calm, "too many unfinished header blocks"))
 
@@ -396,7 +396,7 @@ class Http2Client(ConnectionSide):
         self._block_share.end()
 
     def shutdown(self) -> None:
-        """See Speaker."""
+        """See HttpHandler."""
         self._end.shutdown()
 
     def on_goaway_due(self) -> None:
@@ -409,25 +409,25 @@ class Http2Client(ConnectionSide):
         self._end.fail(fault)
 
     def may_be_evicted(self) -> bool:
-        """See eviction.Guest."""
+        """See eviction.Evictable."""
         link = self.link
         return self._goaway.state is NOT_SENT and not (
             link.streams or link.is_ending() or link.queue.full
         )
 
     def evict(self) -> bool:
-        """See eviction.Guest: a request that crosses the GOAWAY may be sent again elsewhere."""
+        """See eviction.Evictable: a request that crosses the GOAWAY may be sent again elsewhere."""
         self.shutdown()
         return True
 
     def drain(self) -> None:
-        """See Speaker."""
+        """See HttpHandler."""
         for exchange in self._exchanges():
             exchange.drain()
 
-    def cut(self) -> None:
-        """See Speaker."""
+    def force_end(self) -> None:
+        """See HttpHandler."""
         for exchange in self._exchanges():
-            exchange.cut()
+            exchange.force_end()
         self._end.send_last()
         self._end.flush_and_close()

@@ -17,7 +17,7 @@ MAX_BYTES: Final = 64 << 10
 MAX_SECONDS: Final = 2.0
 
 
-class Speaks(Protocol):
+class ConnectionOwner(Protocol):
     """What spoke on a connection before."""
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -29,11 +29,11 @@ class Linger:
     """Reads and discards.
 
     Arguments:
-        speaker: its ``connection_lost`` is called when the connection is lost.
+        handler: its ``connection_lost`` is called when the connection is lost.
     """
 
-    def __init__(self, speaker: Speaks, transport: asyncio.Transport) -> None:
-        self._speaker = speaker
+    def __init__(self, handler: ConnectionOwner, transport: asyncio.Transport) -> None:
+        self._owner = handler
         self._transport = transport
         self._left = MAX_BYTES
         transport.resume_reading()
@@ -63,4 +63,4 @@ class Linger:
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._timer.cancel()
-        self._speaker.connection_lost(exc)
+        self._owner.connection_lost(exc)

@@ -18,7 +18,7 @@ import uvicorn
 from activator.process.keepalive import SocketKind, find_dead
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
-from activator.proxy.client.shared import Proxy
+from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.tls_listener import Gate, Listener
 
 #: Connections that the kernel keeps for us until they are accepted.

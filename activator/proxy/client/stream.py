@@ -16,7 +16,7 @@ from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message import grpc
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.replies import Reply
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_2
@@ -60,7 +60,7 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
 
 
 @final
-class Home:
+class StreamContext:
     """What all streams of one connection use of it.
 
     Arguments:
@@ -92,13 +92,13 @@ class Home:
 class ClientStream(ClientSide):
     """One request of a client."""
 
-    __slots__ = ("_home", "_stream", "_uncredited", "exchange")
+    __slots__ = ("_context", "_stream", "_uncredited", "exchange")
     __deletable__ = ("exchange",)  # read by mypyc
 
     exchange: Exchange
 
-    def __init__(self, home: Home, stream: Stream) -> None:
-        self._home = home
+    def __init__(self, context: StreamContext, stream: Stream) -> None:
+        self._context = context
         self._stream = stream
         self._uncredited = 0  # bytes of the request's body that no pod has taken
 
@@ -106,15 +106,15 @@ class ClientStream(ClientSide):
 
     def address(self) -> bytes:
         """See ClientSide."""
-        return self._home.base.address
+        return self._context.base.address
 
     def peer(self) -> str:
         """See ClientSide."""
-        return self._home.base.peer()
+        return self._context.base.peer()
 
     def is_secure(self) -> bool:
         """See ClientSide."""
-        return self._home.base.secure
+        return self._context.base.secure
 
     def is_full(self) -> bool:
         """See ClientSide."""
@@ -133,14 +133,14 @@ class ClientStream(ClientSide):
 
     def set_idle_since(self, now: float) -> None:
         """See ClientSide."""
-        self._home.base.idle_since = now
+        self._context.base.idle_since = now
 
     def arm(self, when: float) -> None:
         """See ClientSide."""
-        home = self._home
-        base = home.base
+        context = self._context
+        base = context.base
         if when < base.armed:
-            home.timers.arm(base, when)
+            context.timers.arm(base, when)
 
     # -- the request ----------------------------------------------------------------------------
 
@@ -174,13 +174,13 @@ class ClientStream(ClientSide):
         exchange, stream = self.exchange, self._stream
         block = response.block
         if b"date" not in response.fields:
-            block += _DATE + string(self._home.services.date())
+            block += _DATE + string(self._context.services.date())
         if exchange.notes:
             block += section.block_of(exchange.notes)
         bare = ended and not (payload or trailers)
         if not ended:
             stream.on_sent = exchange.taker()
-        self._home.link.write_headers(stream, block, ended=bare)
+        self._context.link.write_headers(stream, block, ended=bare)
         if payload or (ended and not bare):
             data = payload[0] if len(payload) == 1 else b"".join(payload)
             stream.send(data, trailers if ended else None)
@@ -196,32 +196,32 @@ class ClientStream(ClientSide):
     def interim(self, response: Response | ResponseFields) -> None:
         """See ClientSide. It is only advice, and does not wait for a client that reads nothing."""
         assert isinstance(response, ResponseFields)
-        link = self._home.link
+        link = self._context.link
         if not link.queue.full:
             link.write_headers(self._stream, response.block, ended=False)
 
     def send_continue(self) -> None:
         """See ClientSide."""
-        self._home.link.write_headers(self._stream, _CONTINUE, ended=False)
+        self._context.link.write_headers(self._stream, _CONTINUE, ended=False)
 
-    def reply(self, reply: Reply) -> None:
+    def send_own_response(self, response: OwnResponse) -> None:
         """See ClientSide."""
-        date = self._home.services.date()
-        body = self.body_of(reply)
+        date = self._context.services.date()
+        body = self.body_of(response)
         if grpc.is_grpc(self.exchange.request.fields):
-            block = section.grpc_block(reply, date)
+            block = section.grpc_block(response, date)
         else:
-            block = section.reply_block(reply, date)
-        self._home.link.write_headers(self._stream, block, ended=not body)
+            block = section.own_response_block(response, date)
+        self._context.link.write_headers(self._stream, block, ended=not body)
         if body:
             self._stream.send(body, b"")
         self._done()
 
-    def body_of(self, reply: Reply) -> bytes:
+    def body_of(self, response: OwnResponse) -> bytes:
         """See ClientSide: a gRPC client gets all in the head."""
         request = self.exchange.request
         no_body = request.method == b"HEAD" or grpc.is_grpc(request.fields)
-        return b"" if no_body else reply.body
+        return b"" if no_body else response.body
 
     def switching(self) -> SwitchingSide | None:
         """See ClientSide."""
@@ -229,7 +229,7 @@ class ClientStream(ClientSide):
 
     def finished(self, now: float) -> None:
         """See ClientSide."""
-        self._home.base.idle_since = now
+        self._context.base.idle_since = now
         stream = self._stream
         if stream.closed and stream.peer_closed:  # as nearly always: it is over
             stream.owner = stream.on_sent = None
@@ -242,7 +242,7 @@ class ClientStream(ClientSide):
         if not code and grpc.is_grpc(self.exchange.request.fields):
             self._stream.send(b"", section.grpc_status(*grpc.broken_off(outcome)))
         else:
-            self._home.link.end(self._stream, code or _INTERNAL_ERROR)
+            self._context.link.end(self._stream, code or _INTERNAL_ERROR)
         self._done()
 
     def cancel(self) -> None:
@@ -259,4 +259,4 @@ class ClientStream(ClientSide):
             self._uncredited = 0
         stream.on_sent = None
         del self.exchange  # see cancel
-        self._home.exchange_done(stream)
+        self._context.exchange_done(stream)

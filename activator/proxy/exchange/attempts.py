@@ -11,15 +11,15 @@ from typing import Final, Protocol, final
 
 from activator.driver import Driver
 from activator.knative.queue_proxy import DOUBTFUL, complaint
-from activator.proxy.exchange import own_replies, retry
+from activator.proxy.exchange import error_responses, retry
 from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.retry import Blame, Failure, Then, claim_of, own_failure
-from activator.proxy.exchange.states import ANSWERING, DONE, State
+from activator.proxy.exchange.states import DONE, RESPONSE_BEGUN, State
 from activator.proxy.http2.errors import ErrorCode, name_of_code
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.grpc import is_grpc
-from activator.proxy.message.replies import Reply
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.records.entries import Entry
@@ -48,15 +48,15 @@ class Retrying(Protocol):
     def requeue(self, cause: str) -> None:
         """Put the request back to the front of the queue; ``cause`` is one of counters.CAUSES."""
 
-    def stop(self, reply: Reply, ended: str) -> None:
-        """End the request with a reply, or break off its response where that has begun."""
+    def stop(self, response: OwnResponse, ended: str) -> None:
+        """End the request with a response, or break off its response where that has begun."""
 
     def detach(self) -> None:
         """Leave the pod behind its response."""
 
 
 @final
-class Withheld:
+class WithheldResponse:
     """A response that may be queue-proxy's own, until all of it is here: 512 bytes at most.
 
     Attributes:
@@ -101,7 +101,7 @@ class Attempts:
         self.made = 1
         self.fresh = False
         self.broken_by = 0
-        self.withheld: Withheld | None = None
+        self.withheld: WithheldResponse | None = None
 
     # -- a response that may speak against its pod -------------------------------------------------
 
@@ -118,7 +118,7 @@ class Attempts:
         """
         claim = claim_of(response, bodiless=exchange.to_head)
         if claim is not None and not complete:
-            self.withheld = Withheld(response, payload)
+            self.withheld = WithheldResponse(response, payload)
             return False
         pod = pod_of(exchange.ticket)
         failure = own_failure(claim, payload)
@@ -137,15 +137,15 @@ class Attempts:
     ) -> None:
         """Report what a response that goes to the client says of its pod."""
         if status not in DOUBTFUL:
-            self._driver.answered_well(pod)
+            self._driver.responded_well(pod)
             return
         text = complaint(status, body if failure else None)
-        self._driver.answered_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
+        self._driver.responded_badly(pod, text, untouched=failure is Failure.UNTOUCHED)
 
     # -- a failed attempt --------------------------------------------------------------------------
 
     def reset(self, exchange: Retrying, code: int, answered: bool, responses: int) -> None:
-        """A pod ended the stream; the other arguments are those of ``Asker`` and ``refused``."""
+        """A pod ended the stream; see ``Requester`` and ``refused``."""
         error = f"the pod reset the stream: {name_of_code(code)}"
         if answered:
             self.broken_by = code
@@ -153,7 +153,7 @@ class Attempts:
             self.refused(exchange, responses, error)
             return
         began = answered or code == _CALM
-        self.failed(exchange, Failure.ANSWER_LOST if began else Failure.STREAM_LOST, error)
+        self.failed(exchange, Failure.RESPONSE_LOST if began else Failure.STREAM_LOST, error)
 
     def refused(self, exchange: Retrying, responses: int, error: str) -> None:
         """A pod has not looked at the request.
@@ -189,7 +189,7 @@ class Attempts:
         """
         if exchange.trace is not None:
             exchange.trace.failed(error)
-        if exchange.state in ANSWERING:
+        if exchange.state in RESPONSE_BEGUN:
             self._pass_on(exchange, error)
             return
         then = self._blame(exchange, pod_of(exchange.ticket), failure, error)
@@ -212,8 +212,8 @@ class Attempts:
         self._repeats += seen
         if blame is Blame.UNREACHABLE:
             self._driver.connect_failed(pod, error, sent=seen)
-        elif blame is Blame.ANSWER:
-            self._driver.answered_badly(pod, error, untouched=failure in retry.UNTOUCHING)
+        elif blame is Blame.RESPONSE:
+            self._driver.responded_badly(pod, error, untouched=failure in retry.UNTOUCHING)
         return then
 
     def _may_go_again(self, exchange: Retrying, pod: PodTracker, failure: Failure) -> bool:
@@ -221,8 +221,8 @@ class Attempts:
 
     @staticmethod
     def _pass_on(exchange: Retrying, error: str) -> None:
-        reply = own_replies.failed(pod_of(exchange.ticket), error)
-        exchange.stop(reply, "upstream-failed")
+        response = error_responses.failed(pod_of(exchange.ticket), error)
+        exchange.stop(response, "upstream-failed")
 
 
 def pod_of(ticket: Ticket) -> PodTracker:

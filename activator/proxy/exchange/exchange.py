@@ -13,32 +13,32 @@ from math import inf
 from typing import final
 
 from activator.knative.queue_proxy import DOUBTFUL
-from activator.proxy.exchange import outcome, own_replies, retry
+from activator.proxy.exchange import error_responses, outcome, retry
 from activator.proxy.exchange.attempts import Attempts, pod_of
-from activator.proxy.exchange.crossing import Crossing, trailers_of
 from activator.proxy.exchange.lookup import find, key_of
 from activator.proxy.exchange.observers import Trace, begin_trace
+from activator.proxy.exchange.pod_wait import PodWait, join_cold_start
 from activator.proxy.exchange.request_body import NO_BODY, RequestBody
 from activator.proxy.exchange.retry import Failure
 from activator.proxy.exchange.services import Services
-from activator.proxy.exchange.sides import Asker, ClientSide, PodSide
+from activator.proxy.exchange.sides import ClientSide, PodSide, Requester
 from activator.proxy.exchange.states import (
-    ANSWERING,
     CONNECTING,
     DONE,
     NEW,
     RESPONDING,
+    RESPONSE_BEGUN,
     SENT,
     TUNNEL,
     WAITING,
     State,
 )
-from activator.proxy.exchange.time_limits import TimeLimits, answer_within, look
+from activator.proxy.exchange.time_limits import TimeLimits, look, seconds_to_response
+from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.tunnel import is_wanted, switch
-from activator.proxy.exchange.wait import Wait, joined
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message import replies
-from activator.proxy.message.replies import Reply
+from activator.proxy.message import own_responses
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, HTTP_2
@@ -50,7 +50,7 @@ from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
 
 
 @final
-class Exchange(Asker):
+class Exchange(Requester):
     """One request and its response.
 
     Arguments:
@@ -63,17 +63,17 @@ class Exchange(Asker):
         entry: what belongs to its revision; trace: its spans, None while nothing is traced.
         pod_side: where the request was sent; None while no pod has it.
         notes: field lines of ours for the response, each behind its CRLF.
-        to_head: see Asker.
+        to_head: see Requester.
         wait: its wait for a pod; None for one that got its pod at once.
     """
 
     __slots__ = (
         "_attempts",
-        "_crossing",
         "_response_size",
         "_sent_at",
         "_sized",
         "_status",
+        "_translation",
         "body",
         "client",
         "entry",
@@ -107,13 +107,13 @@ class Exchange(Asker):
         self.to_head = request.method == b"HEAD"
         self.pod_side: PodSide | None = None
         self._attempts: Attempts | None = None
-        self._crossing: Crossing | None = None
+        self._translation: Translation | None = None
         self.limits: TimeLimits | None = None
         self._response_size = 0
         self._sized = True
         self.trace: Trace | None = None
         self.notes = services.notes
-        self.wait: Wait | None = None
+        self.wait: PodWait | None = None
 
     # -- getting a pod -----------------------------------------------------------------------------
 
@@ -127,14 +127,14 @@ class Exchange(Asker):
             entry = self.entry = find(driver.entries, request)
         except RevisionNotFound as missing:
             self.state = DONE
-            outcome.reply_not_found(services, self.client, request, trace, missing)
+            outcome.respond_not_found(services, self.client, request, trace, missing)
             return
         now = driver.clock()
         throttler = entry.throttler
         revision = throttler.revision
         within = revision.timeout
         if revision.response_start_timeout or revision.idle_timeout or request.expects_continue:
-            within = answer_within(revision, services.idle_from_arrival)
+            within = seconds_to_response(revision, services.idle_from_arrival)
             self.limits = TimeLimits(revision)
         if self.patience < within:
             within = self.patience
@@ -147,8 +147,8 @@ class Exchange(Asker):
         try:
             pod = driver.admit(throttler, ticket, now)
         except (RequestQueueFull, WaitTooLong) as full:
-            reply, ended = own_replies.rejected(services, throttler, full)
-            self.stop(reply, ended)
+            response, ended = error_responses.rejected(services, throttler, full)
+            self.stop(response, ended)
             return
         if pod is not None:
             self._connect(pod, now)
@@ -163,8 +163,8 @@ class Exchange(Asker):
         self.state = WAITING
         if self.wait is None:
             driver, timing = self.services.driver, self.services.server_timing
-            self.wait = Wait(driver.cold_starts, self.ticket.arrived, server_timing=timing)
-        self.notes = joined(self.wait, self.entry, self.notes, now)
+            self.wait = PodWait(driver.cold_starts, self.ticket.arrived, server_timing=timing)
+        self.notes = join_cold_start(self.wait, self.entry, self.notes, now)
 
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner."""
@@ -177,7 +177,7 @@ class Exchange(Asker):
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
         """See throttler.ticket.TicketOwner."""
-        late = own_replies.late(self.services, self.entry.throttler, reason, detail)
+        late = error_responses.late(self.services, self.entry.throttler, reason, detail)
         self.stop(late, "timed-out")
 
     def resume(self, now: float) -> None:
@@ -206,11 +206,11 @@ class Exchange(Asker):
 
     @property
     def wants_connection(self) -> bool:
-        """See Asker."""
+        """See Requester."""
         return self.state is not DONE
 
     def on_connected(self, side: PodSide) -> None:
-        """See Asker."""
+        """See Requester."""
         if self.state is DONE:
             side.give_back()
         elif self.wait is not None and self.client.is_gone():
@@ -220,7 +220,7 @@ class Exchange(Asker):
             self._send(side, self.services.driver.clock())
 
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """See Asker."""
+        """See Requester."""
         if self.state is not DONE:
             self._record().failed(self, Failure.NO_CONNECTION, error, cause)
 
@@ -236,18 +236,18 @@ class Exchange(Asker):
             self.limits.sent(now, request.expects_continue)
             when = min(when, self.limits.next())
         client.arm(when)
-        to_http2 = side.ask(self, client, request, body, self.trace)
+        to_http2 = side.send_request(self, client, request, body, self.trace)
         if to_http2 is not (request.version is HTTP_2):
-            self._crossing = Crossing(client, side, to_http2=to_http2)
-        elif self._crossing is not None:
-            self._crossing = None
+            self._translation = Translation(client, side, to_http2=to_http2)
+        elif self._translation is not None:
+            self._translation = None
         if body is not NO_BODY:
             self._sent_body(body, side, to_http2)
 
     def _sent_body(self, body: RequestBody, side: PodSide, to_http2: bool) -> None:
         """Record that a pod has what is held of the body; have the client send the rest."""
-        if self._crossing is not None:
-            self._crossing.sent(sum(map(len, body.pieces)))
+        if self._translation is not None:
+            self._translation.sent(sum(map(len, body.pieces)))
         body.sent(may_return=to_http2 or not side.is_understood())
         if not body.complete:
             self.client.regulate()
@@ -273,12 +273,12 @@ class Exchange(Asker):
             return
         side = self.pod_side
         if side is not None:
-            if self._crossing is None:
+            if self._translation is None:
                 side.send_body(payload, complete, trailers)
             else:
-                side.send_body(payload, complete, self._crossing.request_trailers(trailers))
-                self._crossing.sent(size)
-            if not body.replayable or self.state in ANSWERING:
+                side.send_body(payload, complete, self._translation.request_trailers(trailers))
+                self._translation.sent(size)
+            if not body.replayable or self.state in RESPONSE_BEGUN:
                 return
         if size:
             body.keep(payload[0] if len(payload) == 1 else b"".join(payload))
@@ -296,19 +296,19 @@ class Exchange(Asker):
             body.replayable = self.services.driver.hold(self.entry.throttler, ticket, size)
 
     def pause_sending(self) -> None:
-        """See Asker."""
+        """See Requester."""
         self.client.regulate()
 
     def resume_sending(self) -> None:
-        """See Asker."""
-        if self._crossing is not None:
-            self._crossing.pod_changed()
+        """See Requester."""
+        if self._translation is not None:
+            self._translation.pod_changed()
         self.client.regulate()
 
     # -- the response ------------------------------------------------------------------------------
 
     def on_interim(self, response: Response | ResponseFields) -> None:
-        """See Asker."""
+        """See Requester."""
         if response.status == 101:
             assert isinstance(response, Response)
             self._switch(response)
@@ -316,8 +316,8 @@ class Exchange(Asker):
             self.send_continue()
         elif self.request.version is not HTTP_1_0:
             self._response_began(self.services.driver.clock())
-            if self._crossing is not None:
-                response = self._crossing.response(response, to_head=self.to_head)
+            if self._translation is not None:
+                response = self._translation.response(response, to_head=self.to_head)
             self.client.interim(response)
 
     def send_continue(self) -> None:
@@ -334,7 +334,7 @@ class Exchange(Asker):
         complete: bool,
         trailers: bytes = b"",
     ) -> None:
-        """See Asker."""
+        """See Requester."""
         pod = self.ticket.pod
         assert pod is not None
         status = response.status
@@ -363,12 +363,12 @@ class Exchange(Asker):
         self._response_size = length
         # To pods HTTP/1.0 is HTTP/1.1.
         version = request.version or HTTP_1_1
-        if self._crossing is not None:
+        if self._translation is not None:
             raw = None
-            version = HTTP_2 if self._crossing.to_http2 else HTTP_1_1
+            version = HTTP_2 if self._translation.to_http2 else HTTP_1_1
             if complete:
-                trailers = self._crossing.response_trailers(trailers or trailers_of(response))
-            response = self._crossing.response(response, to_head=self.to_head)
+                trailers = self._translation.response_trailers(trailers or trailers_of(response))
+            response = self._translation.response(response, to_head=self.to_head)
         self.entry.counters.responded(
             (pod.address, request.counted_as, version, status), now - self._sent_at, request.length
         )
@@ -389,28 +389,28 @@ class Exchange(Asker):
             self.limits.touch(self.services.driver.clock())
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
-        """See Asker."""
+        """See Requester."""
         if self._attempts is not None and self._attempts.withheld is not None:
             self._withhold(self._attempts, payload, complete, trailers)
             return
         if not self._sized:
             for piece in payload:
                 self._response_size += len(piece)
-        crossing = self._crossing
-        if crossing is not None and trailers:
-            trailers = crossing.response_trailers(trailers)
+        translation = self._translation
+        if translation is not None and trailers:
+            trailers = translation.response_trailers(trailers)
         self.client.send_body(payload, complete, trailers)
         if self.limits is not None and payload:
             self.touch()
         if complete:
             self._finish(self.services.driver.clock())
-        elif crossing is not None:
-            crossing.passed(sum(map(len, payload)))
+        elif translation is not None:
+            translation.passed(sum(map(len, payload)))
 
     def taker(self) -> Callable[[int], None] | None:
         """Return what is to be called with bytes of the response that the client has taken."""
-        if self._crossing is not None:
-            return self._crossing.client_took
+        if self._translation is not None:
+            return self._translation.client_took
         return None if self.pod_side is None else self.pod_side.took
 
     def on_client_room(self, full: bool) -> None:
@@ -419,8 +419,8 @@ class Exchange(Asker):
             self.touch()
         if self.pod_side is not None:
             self.pod_side.pause(full)
-        if self._crossing is not None and not full:
-            self._crossing.client_took_all()
+        if self._translation is not None and not full:
+            self._translation.client_took_all()
 
     def _finish(self, now: float) -> None:
         """The response is complete, and its connection back in the pool."""
@@ -451,7 +451,9 @@ class Exchange(Asker):
         """Change the protocol as the pod does (RFC 9110 section 7.8)."""
         pod = pod_of(self.ticket)
         if not is_wanted(self.request, response):
-            self.stop(own_replies.failed(pod, "a 101 that was not asked for"), "upstream-failed")
+            self.stop(
+                error_responses.failed(pod, "a 101 that was not asked for"), "upstream-failed"
+            )
             return
         self._status = 101
         self.state = TUNNEL
@@ -472,26 +474,26 @@ class Exchange(Asker):
     # -- when an attempt fails ---------------------------------------------------------------------
 
     def on_lost(self, error: str, answered: bool) -> None:
-        """See Asker."""
+        """See Requester."""
         side = self._lose_pod()
         if self.state is not DONE:
             reused = side is not None and side.is_reused()
             self._record().failed(self, retry.lost(answered=answered, reused=reused), error)
 
     def on_reset(self, code: int, answered: bool) -> None:
-        """See Asker."""
+        """See Requester."""
         self._lose_pod()
         if self.state is not DONE:
             self._record().reset(self, code, answered, self._count_responses())
 
     def on_refused(self, error: str) -> None:
-        """See Asker."""
+        """See Requester."""
         self._lose_pod()
         if self.state is not DONE:
             self._record().refused(self, self._count_responses(), error)
 
     def on_other_protocol(self, error: str) -> None:
-        """See Asker."""
+        """See Requester."""
         self._lose_pod()
         if self.state is not DONE:
             self._record().misunderstood(self, error)
@@ -505,7 +507,7 @@ class Exchange(Asker):
 
     def _count_responses(self) -> int:
         """Return how many responses in HTTP/2 the pod has given."""
-        return self.services.pools.of(pod_of(self.ticket)).count_answers()
+        return self.services.pools.of(pod_of(self.ticket)).count_responses()
 
     def _record(self) -> Attempts:
         """Return the record of the attempts, made when the first is in doubt."""
@@ -539,14 +541,14 @@ class Exchange(Asker):
     def drain(self) -> None:
         """The process ends, and this request has no pod: the client is to go elsewhere."""
         if self.state is not DONE and self.pod_side is None:
-            self.stop(replies.draining("no pod came in time"), "draining")
+            self.stop(own_responses.draining("no pod came in time"), "draining")
 
-    def cut(self) -> None:
+    def force_end(self) -> None:
         """The process ends now, whatever a pod is still doing for this request."""
         if self.state is not DONE:
-            began = self.state in ANSWERING
+            began = self.state in RESPONSE_BEGUN
             detail = "this activator ends" if began else "the pod had not answered yet"
-            self.stop(replies.draining(detail), "draining")
+            self.stop(own_responses.draining(detail), "draining")
 
     def on_client_gone(self) -> None:
         """Cancel the request: the client has closed."""
@@ -556,17 +558,17 @@ class Exchange(Asker):
             self._cancel_pod()
             outcome.end_now(self, "cancelled", 499, self._response_size)
 
-    def stop(self, reply: Reply, ended: str) -> None:
+    def stop(self, response: OwnResponse, ended: str) -> None:
         """See attempts.Retrying."""
         attempts = self._attempts
         self._cancel_pod()
-        if self.state in ANSWERING:
+        if self.state in RESPONSE_BEGUN:
             code = 0 if attempts is None else attempts.broken_by
-            outcome.break_off(self, reply, ended, self._status, self._response_size, code)
+            outcome.break_off(self, response, ended, self._status, self._response_size, code)
         elif attempts is not None:
-            outcome.reply_with(self, reply, ended, attempts.made)
+            outcome.respond_with_error(self, response, ended, attempts.made)
         else:
-            outcome.reply_with(self, reply, ended, 0 if self.ticket.pod is None else 1)
+            outcome.respond_with_error(self, response, ended, 0 if self.ticket.pod is None else 1)
 
     def _cancel_pod(self) -> None:
         """Have the pod stop, if it has the request."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from activator.proxy.exchange.observers import RequestLog, Trace, record_of
+from activator.proxy.exchange.pod_wait import PodWait
 from activator.proxy.exchange.services import Services
 from activator.proxy.exchange.sides import ClientSide
-from activator.proxy.exchange.wait import Wait
+from activator.proxy.message.own_responses import OwnResponse, printable
 from activator.proxy.message.problem import fitted, unknown
-from activator.proxy.message.replies import Reply, printable
 from activator.proxy.message.request import Request
 from activator.records.entries import Entry
 from activator.records.failures import Failed
@@ -34,7 +34,7 @@ class Ending(Protocol):
     services: Services
     ticket: Ticket
     trace: Trace | None
-    wait: Wait | None
+    wait: PodWait | None
 
     def end(self, ended: str, status: int, size: int, now: float, why: str = "") -> None:
         """Give the place back and count; once.
@@ -50,7 +50,7 @@ def of_pod(ended: str) -> Outcome:
     return _OF_POD.get(ended, LEFT)
 
 
-def reply_not_found(
+def respond_not_found(
     services: Services,
     client: ClientSide,
     request: Request,
@@ -59,14 +59,14 @@ def reply_not_found(
 ) -> None:
     """Respond to a request for a revision that is not known."""
     services.counters.unknown_revisions += 1
-    reply = unknown(error, request.lines)
+    response = unknown(error, request.lines)
     if trace is not None:
         trace.held(Reason.UNKNOWN_REVISION.value)
-        trace.ended(reply.status, "unknown-revision")
-    client.reply(reply)
+        trace.ended(response.status, "unknown-revision")
+    client.send_own_response(response)
 
 
-def reply_with(exchange: Ending, reply: Reply, ended: str, attempts: int) -> None:
+def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, attempts: int) -> None:
     """Respond ourselves.
 
     Arguments:
@@ -81,31 +81,31 @@ def reply_with(exchange: Ending, reply: Reply, ended: str, attempts: int) -> Non
     if exchange.wait is not None:
         notes += exchange.wait.fields(now)
     about = (revision.namespace, revision.name, now - exchange.ticket.arrived, attempts)
-    reply = fitted(reply, request.lines, notes, *about)
-    reason = reply.reason
+    response = fitted(response, request.lines, notes, *about)
+    reason = response.reason
     assert reason is not None
     if trace is not None:
         trace.held(reason.value)
     client.set_idle_since(now)
-    exchange.end(ended, reply.status, len(client.body_of(reply)), now, reply.why)
-    remember(exchange, reply.status, reason, reply.detail)
-    services.log_reply(revision, reply)
-    client.reply(reply)
+    exchange.end(ended, response.status, len(client.body_of(response)), now, response.why)
+    remember(exchange, response.status, reason, response.detail)
+    services.log_own_response(revision, response)
+    client.send_own_response(response)
 
 
 def break_off(
-    exchange: Ending, reply: Reply, ended: str, status: int, size: int, code: int
+    exchange: Ending, response: OwnResponse, ended: str, status: int, size: int, code: int
 ) -> None:
     """End a response that has begun, so that the client does not take it for whole.
 
     Arguments:
-        reply: what the client would have got in its place; status: of the response.
+        response: what the client would have got in its place; status: of the response.
         size: bytes of its body; code: see ``ClientSide.break_off``.
     """
     end_now(exchange, ended, status, size)
     exchange.client.break_off(ended, code)
-    assert reply.reason is not None
-    remember(exchange, status, reply.reason, f"{reply.detail}; the answer had begun")
+    assert response.reason is not None
+    remember(exchange, status, response.reason, f"{response.detail}; the answer had begun")
 
 
 def end_now(exchange: Ending, ended: str, status: int, size: int) -> None:

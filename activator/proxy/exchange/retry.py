@@ -38,7 +38,7 @@ class Failure(Enum):
     UNTOUCHED = "untouched"
     APPLICATION_LOST = "application-lost"
     STREAM_LOST = "stream-lost"
-    ANSWER_LOST = "answer-lost"
+    RESPONSE_LOST = "response-lost"
 
 
 class Then(Enum):
@@ -54,7 +54,7 @@ class Blame(Enum):
 
     NONE = "none"
     UNREACHABLE = "unreachable"
-    ANSWER = "answer"
+    RESPONSE = "response"
 
 
 class Rule(NamedTuple):
@@ -83,7 +83,7 @@ class Rule(NamedTuple):
 #: response. Like NEW_LOST, but behind queue-proxy; several in a row eject the pod.
 #: STREAM_LOST: the pod reset the stream before its response. Like APPLICATION_LOST: the connection
 #: shows that the pod is there.
-#: ANSWER_LOST: the response had begun, or the pod asks for less: never sent again.
+#: RESPONSE_LOST: the response had begun, or the pod asks for less: never sent again.
 RULES: dict[Failure, Rule] = {
     Failure.NO_CONNECTION: Rule(
         Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
@@ -91,13 +91,17 @@ RULES: dict[Failure, Rule] = {
     Failure.REUSED_LOST: Rule(Then.SAME_POD, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
     Failure.NEW_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.UNREACHABLE, again=Blame.NONE),
     Failure.REFUSED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.NONE, again=Blame.NONE),
-    Failure.REFUSED_STILL: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
-    Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
-    Failure.APPLICATION_LOST: Rule(
-        Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE
+    Failure.REFUSED_STILL: Rule(
+        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
     ),
-    Failure.STREAM_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.NONE),
-    Failure.ANSWER_LOST: Rule(Then.PASS_ON, Then.PASS_ON, blame=Blame.ANSWER, again=Blame.ANSWER),
+    Failure.UNTOUCHED: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE),
+    Failure.APPLICATION_LOST: Rule(
+        Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.NONE
+    ),
+    Failure.STREAM_LOST: Rule(Then.REQUEUE, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.NONE),
+    Failure.RESPONSE_LOST: Rule(
+        Then.PASS_ON, Then.PASS_ON, blame=Blame.RESPONSE, again=Blame.RESPONSE
+    ),
 }
 
 #: Failures after which a pod may have seen the request; these count as repeats.
@@ -134,7 +138,7 @@ def lost(*, answered: bool, reused: bool) -> Failure:
         answered: whether a byte of an answer had come; reused: whether it was kept from before.
     """
     if answered:
-        return Failure.ANSWER_LOST
+        return Failure.RESPONSE_LOST
     return Failure.REUSED_LOST if reused else Failure.NEW_LOST
 
 

@@ -11,7 +11,7 @@ from activator.driver import Driver
 from activator.process.logs import Repeats
 from activator.proxy.exchange.observers import RequestLog, Tracer
 from activator.proxy.exchange.sides import PodPools
-from activator.proxy.message.replies import Reply
+from activator.proxy.message.own_responses import OwnResponse
 from throttler.model import RevisionID
 from throttler.revision import RevisionThrottler
 
@@ -96,16 +96,16 @@ class Services:
             return f"; no file is free to connect, of {files.shares.limit}"
         return "; still connecting"
 
-    def log_reply(self, revision: RevisionID, reply: Reply) -> None:
+    def log_own_response(self, revision: RevisionID, response: OwnResponse) -> None:
         """Log a response of ours that a revision's client got; of one kind, one now and then."""
-        more = self.repeats.admit((revision, reply.status, reply.reason), self.driver.clock())
+        more = self.repeats.admit((revision, response.status, response.reason), self.driver.clock())
         if more is not None:
             others = "1 other" if more == 1 else f"{more} others"
             also = f" (and {others} since the last such line)" if more else ""
             logger.warning(
                 "answered %d: %s%s",
-                reply.status,
-                reply.why,
+                response.status,
+                response.why,
                 also,
                 extra={"revision": str(revision)},
             )

@@ -2,7 +2,7 @@
 
 Each side is a connection in HTTP/1 or a stream in HTTP/2. These classes hold no state of their own,
 so that a compiled exchange finds their methods by number. Payload is a list of pieces in both
-directions; trailers are lines in HTTP/1 and a header block in HTTP/2 (``proxy.exchange.crossing``
+directions; trailers are lines in HTTP/1 and a header block in HTTP/2 (``exchange.translation``
 translates).
 """
 
@@ -15,7 +15,7 @@ from typing import Protocol
 from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.message.replies import Reply
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.transport.files import FileBudget
@@ -92,11 +92,11 @@ class ClientSide(ABC):
         """Have the client send its body."""
 
     @abstractmethod
-    def reply(self, reply: Reply) -> None:
+    def send_own_response(self, response: OwnResponse) -> None:
         """Respond ourselves; nothing follows."""
 
     @abstractmethod
-    def body_of(self, reply: Reply) -> bytes:
+    def body_of(self, response: OwnResponse) -> bytes:
         """Return what the client gets of the body of a response of ours."""
 
     @abstractmethod
@@ -143,15 +143,15 @@ class PodSide(ABC):
         """Return whether the pod is known to speak the version in which it gets the request."""
 
     @abstractmethod
-    def ask(
+    def send_request(
         self,
-        asker: Asker,
+        requester: Requester,
         client: ClientSide,
         request: Request,
         body: RequestBody,
         trace: Trace | None,
     ) -> bool:
-        """Send the request's head and what is held of its body; the response goes to ``asker``.
+        """Send the request's head and what is held of its body; the response goes to ``requester``.
 
         Returns:
             Whether it went out in HTTP/2.
@@ -194,7 +194,7 @@ class PodSide(ABC):
         """Part from a pod to which nothing was sent."""
 
 
-class Asker(ABC):
+class Requester(ABC):
     """Who sends a request to a pod and takes what comes of it: an exchange.
 
     Attributes:
@@ -285,11 +285,11 @@ class PodPool(ABC):
         """
 
     @abstractmethod
-    def dial_for(self, asker: Asker, request: Request) -> None:
-        """Open a connection for a request: one of the calls of ``Asker`` follows."""
+    def dial_for(self, requester: Requester, request: Request) -> None:
+        """Open a connection for a request: one of the calls of ``Requester`` follows."""
 
     @abstractmethod
-    def count_answers(self) -> int:
+    def count_responses(self) -> int:
         """Return how many responses the pod has given in HTTP/2."""
 
 

@@ -50,4 +50,4 @@ FOLLOWS: Final[dict[State, frozenset[State]]] = {
 }
 
 #: States in which the client has got a part of the pod's final response.
-ANSWERING: Final = frozenset((RESPONDING, TUNNEL))
+RESPONSE_BEGUN: Final = frozenset((RESPONDING, TUNNEL))

@@ -12,10 +12,10 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
-from activator.proxy.exchange import own_replies
+from activator.proxy.exchange import error_responses
 from activator.proxy.exchange.services import Services
 from activator.proxy.exchange.sides import ClientSide, PodSide
-from activator.proxy.message.replies import Reply
+from activator.proxy.message.own_responses import OwnResponse
 from activator.records.entries import Entry
 from throttler.model import Revision
 from throttler.reason import Reason
@@ -25,7 +25,7 @@ from throttler.ticket import Ticket
 CONTINUE_AFTER = 1.0
 
 
-def answer_within(revision: Revision, idle_from_arrival: bool) -> float:
+def seconds_to_response(revision: Revision, idle_from_arrival: bool) -> float:
     """Return within how many seconds after its arrival a request must get the head of a response.
 
     Arguments:
@@ -98,7 +98,7 @@ class Timed(Protocol):
     def send_continue(self) -> None:
         """Have the client send its body, if it waits for leave to do so."""
 
-    def stop(self, reply: Reply, ended: str) -> None:
+    def stop(self, response: OwnResponse, ended: str) -> None:
         """See attempts.Retrying."""
 
 
@@ -124,8 +124,8 @@ def _expire(exchange: Timed, *, idle: bool) -> float:
     limit = limit_of(throttler.revision, exchange.ticket, exchange.patience, idle=idle)
     if exchange.pod_side is None:
         limit += exchange.services.still_connecting()
-    reply = own_replies.late(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
-    exchange.stop(reply, "timed-out")
+    response = error_responses.late(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
+    exchange.stop(response, "timed-out")
     return inf
 
 

@@ -12,7 +12,7 @@ from activator.knative.control_fields import ORIGINAL_HOST
 from activator.proxy.http2.hpack import Decoder, line, name_prefix, string
 from activator.proxy.message import grpc
 from activator.proxy.message.fields import is_lookalike, is_ours, tokens
-from activator.proxy.message.replies import Reply
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 
 _CONTEXT: Final = frozenset((b"traceparent", b"tracestate"))
@@ -36,7 +36,7 @@ def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:
     return block
 
 
-def reply_block(reply: Reply, date: bytes) -> bytes:
+def own_response_block(reply: OwnResponse, date: bytes) -> bytes:
     """Return the header block of a reply of our own, before its body."""
     return b"".join(
         (
@@ -48,7 +48,7 @@ def reply_block(reply: Reply, date: bytes) -> bytes:
     )
 
 
-def grpc_block(reply: Reply, date: bytes) -> bytes:
+def grpc_block(reply: OwnResponse, date: bytes) -> bytes:
     """Return the header block of a reply of our own to a gRPC client, which ends with it."""
     lines = reply.fields + reply.reason_lines()
     return b"".join(

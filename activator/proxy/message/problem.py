@@ -1,6 +1,6 @@
 """Our own answers as problem details (RFC 9457), for clients that would rather have JSON.
 
-A reply in, a reply out; status and meaning stay. Whoever does not ask for JSON gets Knative's
+A response in, a response out; status and meaning stay. Whoever does not ask for JSON gets Knative's
 bytes. Knows what an exchange has to tell, and no socket. Knative has no counterpart.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from activator.proxy.message.accept import prefers_json
-from activator.proxy.message.replies import PLAIN, Reply, not_found, printable
+from activator.proxy.message.own_responses import PLAIN, OwnResponse, not_found, printable
 from throttler.errors import RevisionNotFound
 from throttler.reason import ROWS
 
@@ -26,24 +26,24 @@ _VARY: Final = b"\r\nVary: Accept"
 
 
 def fitted(
-    reply: Reply,
+    response: OwnResponse,
     lines: bytes,
     notes: bytes,
     namespace: str,
     revision: str,
     waited: float,
     attempts: int,
-) -> Reply:
-    """Return a reply to a revision's request as its client gets it, perhaps as JSON.
+) -> OwnResponse:
+    """Return a response to a revision's request as its client gets it, perhaps as JSON.
 
     Arguments:
         lines: the request's header fields, each preceded by its CRLF.
         notes: the exchange's field lines for the response.
         waited: seconds; attempts: how often the request was given to a pod.
     """
-    reply = replace(reply, fields=reply.fields + _VARY + notes)
+    response = replace(response, fields=response.fields + _VARY + notes)
     if not prefers_json(lines):
-        return reply
+        return response
     about: dict[str, str | float] = {
         "namespace": namespace,
         "revision": revision,
@@ -51,50 +51,52 @@ def fitted(
     }
     if attempts > 1:
         about["attempts"] = attempts
-    return _as_problem(reply, about)
+    return _as_problem(response, about)
 
 
-def negotiated(reply: Reply, block: bytes) -> Reply:
-    """Return a reply that belongs to no revision as its client gets it.
+def negotiated(response: OwnResponse, block: bytes) -> OwnResponse:
+    """Return a response that belongs to no revision as its client gets it.
 
     Arguments:
         block: the request's header fields, each preceded by its CRLF; empty if they are not known.
     """
-    if not (reply.reason and block):
-        return reply
-    reply = replace(reply, fields=reply.fields + _VARY)
-    return _as_problem(reply, {}) if prefers_json(block) else reply
+    if not (response.reason and block):
+        return response
+    response = replace(response, fields=response.fields + _VARY)
+    return _as_problem(response, {}) if prefers_json(block) else response
 
 
-def unknown(error: RevisionNotFound, block: bytes) -> Reply:
+def unknown(error: RevisionNotFound, block: bytes) -> OwnResponse:
     """Return the answer to a request for a revision that there is not.
 
     Arguments:
         block: as for ``negotiated``.
     """
     named = {"namespace": printable(error.namespace), "revision": printable(error.name)}
-    reply = not_found(error)
-    reply = replace(reply, fields=reply.fields + _VARY)
-    return _as_problem(reply, named if error.namespace else {}) if prefers_json(block) else reply
+    response = not_found(error)
+    response = replace(response, fields=response.fields + _VARY)
+    return (
+        _as_problem(response, named if error.namespace else {}) if prefers_json(block) else response
+    )
 
 
-def _as_problem(reply: Reply, about: Mapping[str, str | float]) -> Reply:
+def _as_problem(response: OwnResponse, about: Mapping[str, str | float]) -> OwnResponse:
     """Return the same answer with problem details as its body.
 
     Arguments:
         about: members beyond those of every problem, by name.
     """
-    assert reply.reason is not None
+    assert response.reason is not None
     members: dict[str, str | float] = {
-        "type": TYPES + reply.reason.value,
-        "title": ROWS[reply.reason].meaning,
-        "status": reply.status,
-        "detail": printable(reply.detail) or reply.body.decode().rstrip("\n"),
-        "reason": reply.reason.value,
+        "type": TYPES + response.reason.value,
+        "title": ROWS[response.reason].meaning,
+        "status": response.status,
+        "detail": printable(response.detail) or response.body.decode().rstrip("\n"),
+        "reason": response.reason.value,
         **about,
     }
-    if reply.retry_after is not None:
-        members["retryAfterSeconds"] = reply.retry_after
-    fields = reply.fields.replace(PLAIN, _PROBLEM, 1)
+    if response.retry_after is not None:
+        members["retryAfterSeconds"] = response.retry_after
+    fields = response.fields.replace(PLAIN, _PROBLEM, 1)
     body = json.dumps(members, separators=(",", ":")).encode()
-    return replace(reply, fields=fields, body=body)
+    return replace(response, fields=fields, body=body)

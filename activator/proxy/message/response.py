@@ -40,7 +40,7 @@ class Response:
         date: the Date field; empty if there is none.
         length: Content-Length as it is said (also in an answer to HEAD), -1 if it is not.
         keep_alive: whether the pod keeps the connection.
-        plain: the client may see the head as it came, but for the line ``cut`` if there is one.
+        plain: the client may see the head as it came, but for the line ``skipped`` if there is one.
         body: its framing; None where there is none.
         chunked: whether the body comes in chunks.
         upgrade: the protocol that a 101 names.
@@ -50,12 +50,12 @@ class Response:
         "block",
         "body",
         "chunked",
-        "cut",
         "date",
         "keep_alive",
         "length",
         "plain",
         "reason",
+        "skipped",
         "status",
         "upgrade",
     )
@@ -78,7 +78,7 @@ class Response:
         self.length = length
         self.keep_alive = keep_alive
         self.plain = plain
-        self.cut = b""
+        self.skipped = b""
         self.body: Body | None = None
         self.chunked = False
         self.upgrade = b""
@@ -89,9 +89,9 @@ class Response:
         Arguments:
             raw: the head, and what came behind it.
         """
-        if not self.cut:
+        if not self.skipped:
             return raw
-        before, _, behind = raw.partition(self.cut)
+        before, _, behind = raw.partition(self.skipped)
         return before + behind
 
 
@@ -145,7 +145,7 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
             and alive
             and _IDLE_TALK in parts.lines
         ):
-            response.cut = _IDLE_LINE
+            response.skipped = _IDLE_LINE
         else:
             response.plain = False
             _connection(response, fields, alive)

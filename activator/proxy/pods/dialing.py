@@ -10,7 +10,7 @@ from contextlib import suppress
 from math import inf
 from typing import Final, cast, final
 
-from activator.proxy.exchange.sides import Asker
+from activator.proxy.exchange.sides import Requester
 from activator.proxy.message.version import HTTP_1_1, HTTP_2
 from activator.proxy.pods.dial import (
     DROPPED,
@@ -20,9 +20,9 @@ from activator.proxy.pods.dial import (
     connect_cause,
     connect_error,
 )
-from activator.proxy.pods.home import Home
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import NOT_HTTP2, Http2Pod
+from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.states import Http2State
 from activator.proxy.pods.stream import PodStream
 from activator.proxy.transport.files import Waiter
@@ -33,7 +33,7 @@ from activator.proxy.transport.files import Waiter
 _SETTLE_SECONDS: Final = 1.0
 
 
-async def _open(home: Home, waiter: Waiter, within: float, *, http2: bool) -> object:
+async def _open(pool: OwningPool, waiter: Waiter, within: float, *, http2: bool) -> object:
     """Open a connection; where the shortage is ours, wait as long as it is wanted.
 
     Arguments:
@@ -47,22 +47,22 @@ async def _open(home: Home, waiter: Waiter, within: float, *, http2: bool) -> ob
     Raises:
         OSError: see dial.connect_tls.
     """
-    files = home.resources.files
-    limit = min(within, home.resources.limits.connect_timeout)
+    files = pool.resources.files
+    limit = min(within, pool.resources.limits.connect_timeout)
     while True:
         idle = await files.take(waiter, probe=within < inf)
         if idle is not None:
             return idle
-        pod: Http1Pod | Http2Pod = Http2Pod(home) if http2 else Http1Pod(home)
+        pod: Http1Pod | Http2Pod = Http2Pod(pool) if http2 else Http1Pod(pool)
         try:
-            await home.target.connect(pod.protocol(), limit, within, http2=http2)
+            await pool.target.connect(pod.protocol(), limit, within, http2=http2)
             return pod
         except OSError as error:
             if error.errno not in OUR_SHORTAGE or not waiter.wants_connection:
                 raise
         finally:
             if not pod.is_made():
-                files.give_back()  # else ``Home.closed`` does
+                files.give_back()  # else ``OwningPool.closed`` does
                 if isinstance(pod, Http2Pod):
                     pod.link.release()
         await asyncio.sleep(SHORTAGE_PAUSE)
@@ -72,37 +72,37 @@ async def _open(home: Home, waiter: Waiter, within: float, *, http2: bool) -> ob
 class Dial:
     """The attempt to open a connection in HTTP/1 for one request."""
 
-    __slots__ = ("_asker", "_home", "_within")
+    __slots__ = ("_pool", "_requester", "_within")
 
-    def __init__(self, home: Home, asker: Asker, within: float) -> None:
-        self._home = home
-        self._asker = asker
+    def __init__(self, pool: OwningPool, requester: Requester, within: float) -> None:
+        self._pool = pool
+        self._requester = requester
         self._within = within
 
     @property
     def wants_connection(self) -> bool:
         """See files.Waiter."""
-        return self._asker.wants_connection
+        return self._requester.wants_connection
 
     def take_idle(self) -> object | None:
         """See files.Waiter."""
-        return self._home.take_idle(http2=False)
+        return self._pool.take_idle(http2=False)
 
     async def run(self) -> None:
-        """Open it; exactly one method of the asker is called."""
-        home, asker = self._home, self._asker
+        """Open it; exactly one method of the requester is called."""
+        pool, requester = self._pool, self._requester
         try:
-            pod = cast(Http1Pod, await _open(home, self, self._within, http2=False))
+            pod = cast(Http1Pod, await _open(pool, self, self._within, http2=False))
         except OSError as error:
-            asker.on_dial_failed(home.failed(connect_error(error)), connect_cause(error))
+            requester.on_dial_failed(pool.failed(connect_error(error)), connect_cause(error))
             return
         if not pod.transport.is_closing():
-            home.dialed()
-            asker.on_connected(pod)
-        elif home.known_as is HTTP_2:
-            asker.on_other_protocol("the pod speaks HTTP/2 alone")
+            pool.dialed()
+            requester.on_connected(pod)
+        elif pool.known_as is HTTP_2:
+            requester.on_other_protocol("the pod speaks HTTP/2 alone")
         else:  # accepted and dropped at once: nothing would report that from here on
-            asker.on_dial_failed(home.failed(DROPPED), "connect-failed")
+            requester.on_dial_failed(pool.failed(DROPPED), "connect-failed")
 
 
 @final
@@ -110,28 +110,28 @@ class SharedDial:
     """The attempt to open a connection in HTTP/2.
 
     Attributes:
-        askers: the requests that wait for it.
+        requesters: the requests that wait for it.
     """
 
-    __slots__ = ("_home", "askers")
+    __slots__ = ("_pool", "requesters")
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self.askers: list[Asker] = []
+    def __init__(self, pool: OwningPool) -> None:
+        self._pool = pool
+        self.requesters: list[Requester] = []
 
     @property
     def wants_connection(self) -> bool:
         """See files.Waiter."""
-        return any(asker.wants_connection for asker in self.askers)
+        return any(requester.wants_connection for requester in self.requesters)
 
     def take_idle(self) -> object | None:
         """See files.Waiter: a request has ended on a connection, which has room again."""
-        return self._home.take_idle(http2=True)
+        return self._pool.take_idle(http2=True)
 
     async def run(self) -> None:
-        """Open it; exactly one method of each asker is called."""
+        """Open it; exactly one method of each requester is called."""
         try:
-            pod = cast(Http2Pod, await _open(self._home, self, inf, http2=True))
+            pod = cast(Http2Pod, await _open(self._pool, self, inf, http2=True))
         except OtherProtocolError:
             self._refuse()
             return
@@ -150,29 +150,29 @@ class SharedDial:
 
     def _share(self, pod: Http2Pod) -> None:
         """Give the connection to all that wait; those without room open the next one."""
-        home = self._home
+        pool = self._pool
         welcome = pod.has_room()
-        home.end_dial(pod)
-        for asker in self.askers:
+        pool.end_dial(pod)
+        for requester in self.requesters:
             if pod.has_room():
-                asker.on_connected(PodStream(pod.carrier))
+                requester.on_connected(PodStream(pod.carrier))
             elif not welcome:
-                asker.on_refused("the pod takes no streams")
-            elif asker.wants_connection:
-                home.dial_shared(asker)
-        if home.gone:
+                requester.on_refused("the pod takes no streams")
+            elif requester.wants_connection:
+                pool.dial_shared(requester)
+        if pool.gone:
             pod.retire()
 
     def _refuse(self) -> None:
-        home = self._home
-        home.end_dial(None)
-        home.speaks(HTTP_1_1)
-        for asker in self.askers:
-            asker.on_other_protocol(NOT_HTTP2)
+        pool = self._pool
+        pool.end_dial(None)
+        pool.speaks(HTTP_1_1)
+        for requester in self.requesters:
+            requester.on_other_protocol(NOT_HTTP2)
 
     def _fail(self, error: str, cause: str) -> None:
-        home = self._home
-        home.end_dial(None)
-        error = home.failed(error)
-        for asker in self.askers:
-            asker.on_dial_failed(error, cause)
+        pool = self._pool
+        pool.end_dial(None)
+        error = pool.failed(error)
+        for requester in self.requesters:
+            requester.on_dial_failed(error, cause)

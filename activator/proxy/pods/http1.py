@@ -11,10 +11,10 @@ import select
 from typing import Final, cast, final
 
 from activator.process.keepalive import SocketKind, bound_unacknowledged
-from activator.proxy.exchange.crossing import as_lines
 from activator.proxy.exchange.observers import Trace, lines_to_send
 from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.sides import Asker, ClientSide, PodSide, SwitchingSide
+from activator.proxy.exchange.sides import ClientSide, PodSide, Requester, SwitchingSide
+from activator.proxy.exchange.translation import as_lines
 from activator.proxy.message.body import chunk
 from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.grammar import FramingError
@@ -22,7 +22,7 @@ from activator.proxy.message.pod_head import pod_head, wants_trailers
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_2
-from activator.proxy.pods.home import Home
+from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.response_reader import ResponseReader, is_http2
 from activator.proxy.pods.states import BODY, CLOSED, HEAD, IDLE, OPENING, SENT, TUNNEL, Http1State
 from activator.proxy.transport import presence
@@ -49,7 +49,7 @@ class Http1Pod(PodSide):
 
     Attributes:
         state: see ``states``. The byte path sets it directly; a test holds it to the table.
-        asker: who takes the response to the present request; None while there is none.
+        requester: who takes the response to the present request; None while there is none.
         full: the transport takes no more of the request.
         reads_slowly: the pod may leave much of the present request unread for long.
         reused: whether it has carried a response before.
@@ -61,17 +61,17 @@ class Http1Pod(PodSide):
         "_reader",
         "_trailers",
         "_unread",
-        "asker",
         "full",
         "idle_since",
         "pool",
         "reads_slowly",
+        "requester",
         "reused",
         "state",
         "transport",
     )
 
-    def __init__(self, pool: Home) -> None:
+    def __init__(self, pool: OwningPool) -> None:
         # For the connection.
         self.state: Http1State = OPENING
         self.pool = pool
@@ -83,7 +83,7 @@ class Http1Pod(PodSide):
         self._poll: select.poll | None = None
         self._reader = ResponseReader()
         # For the request on it.
-        self.asker: Asker | None = None
+        self.requester: Requester | None = None
         self._chunks = False  # its body goes out in chunks
         self._trailers = False  # and may have trailers
 
@@ -103,17 +103,17 @@ class Http1Pod(PodSide):
         """See PodSide."""
         return self.full
 
-    def send(self, asker: Asker, data: bytes) -> None:
-        """Send a whole request that is no HEAD; the response goes to ``asker``."""
+    def send(self, requester: Requester, data: bytes) -> None:
+        """Send a whole request that is no HEAD; the response goes to ``requester``."""
         self.state = SENT
-        self.asker = asker
+        self.requester = requester
         self._reader.to_head = False
         self._reader.interim = 0
         self.transport.write(data)
 
-    def ask(
+    def send_request(
         self,
-        asker: Asker,
+        requester: Requester,
         client: ClientSide,
         request: Request,
         body: RequestBody,
@@ -129,7 +129,7 @@ class Http1Pod(PodSide):
             start, rest = pod_head(request, client.address(), lines)
             head = b"".join((start, target.host_lines, trace.sending(target.origin), rest))
         self.state = SENT
-        self.asker = asker
+        self.requester = requester
         reader = self._reader
         reader.to_head = request.method == b"HEAD"
         reader.interim = 0
@@ -170,7 +170,7 @@ class Http1Pod(PodSide):
 
     def pause(self, on: bool) -> None:
         """See PodSide."""
-        if self.asker is None:
+        if self.requester is None:
             return  # its response is complete, and it is in its pool for the next request
         if on:
             self.transport.pause_reading()
@@ -238,12 +238,12 @@ class Http1Pod(PodSide):
         self._read(data)
 
     def _read(self, data: bytes) -> None:
-        state, reader, asker = self.state, self._reader, self.asker
-        if asker is None:
+        state, reader, requester = self.state, self._reader, self.requester
+        if requester is None:
             self._on_unasked(data)
             return
         if state is BODY:
-            self._read_body(asker, data)
+            self._read_body(requester, data)
             return
         payload: list[bytes] = []
         try:
@@ -252,12 +252,12 @@ class Http1Pod(PodSide):
             else:
                 response = reader.read_more_head(data, payload)
         except FramingError as error:
-            self._on_malformed(asker, data, error)
+            self._on_malformed(requester, data, error)
             return
         if response is None:
             self.state = HEAD
         elif response.status < 200:
-            self._on_interim(asker, response)
+            self._on_interim(requester, response)
         else:
             raw, reader.raw = reader.raw, None
             ended = reader.ended
@@ -265,17 +265,17 @@ class Http1Pod(PodSide):
                 self._finish()
             else:
                 self.state = BODY
-            asker.on_response(response, raw, payload, ended)
+            requester.on_response(response, raw, payload, ended)
 
-    def _on_interim(self, asker: Asker, response: Response) -> None:
+    def _on_interim(self, requester: Requester, response: Response) -> None:
         self.state = HEAD
         reader = self._reader
         rest, reader.rest = reader.rest, b""
-        asker.on_interim(response)
-        if rest and self.asker is asker:
+        requester.on_interim(response)
+        if rest and self.requester is requester:
             self._read(rest)
 
-    def _read_body(self, asker: Asker, data: bytes) -> None:
+    def _read_body(self, requester: Requester, data: bytes) -> None:
         reader = self._reader
         payload: list[bytes] = []
         try:
@@ -286,7 +286,7 @@ class Http1Pod(PodSide):
         ended = reader.ended
         if ended:
             self._finish()
-        asker.on_payload(payload, ended, trailers)
+        requester.on_payload(payload, ended, trailers)
 
     def _on_unasked(self, data: bytes) -> None:
         """Close a connection on which bytes came that belong to no request."""
@@ -294,14 +294,14 @@ class Http1Pod(PodSide):
             self.pool.speaks(HTTP_2)  # its SETTINGS came before our request
         self._close(abort=True)
 
-    def _on_malformed(self, asker: Asker, data: bytes, error: FramingError) -> None:
+    def _on_malformed(self, requester: Requester, data: bytes, error: FramingError) -> None:
         if not self._reader.is_http2(data):
             self._fail(f"malformed answer: {error}")
             return
         # The pod has not understood a byte of the request.
         self._close(abort=True)
         self.pool.speaks(HTTP_2)
-        asker.on_other_protocol("the pod speaks HTTP/2 alone")
+        requester.on_other_protocol("the pod speaks HTTP/2 alone")
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Http1Pod(PodSide):
             self._close(abort=True)  # the pod has not even read the request to its end
         elif self._reader.keeps:
             self.state = IDLE
-            self.asker = None
+            self.requester = None
             self.pool.put(self)
         else:
             self._close(abort=False)
@@ -320,7 +320,7 @@ class Http1Pod(PodSide):
     def _close(self, *, abort: bool) -> None:
         """Carry no more requests; ``abort``: leave the pod no time to read what is unsent."""
         self.state = CLOSED
-        self.asker = None
+        self.requester = None
         if abort:
             self.transport.abort()
         else:
@@ -332,24 +332,24 @@ class Http1Pod(PodSide):
         Arguments:
             answered: whether any byte of a response has come.
         """
-        asker = self.asker
+        requester = self.requester
         self._close(abort=True)
-        if asker is not None:
-            asker.on_lost(error, answered)
+        if requester is not None:
+            requester.on_lost(error, answered)
 
     def eof_received(self) -> None:
         """See asyncio.Protocol; the transport closes itself."""
-        asker = self.asker
-        if asker is not None and self.state is BODY and self._reader.ends_by_close():
+        requester = self.requester
+        if requester is not None and self.state is BODY and self._reader.ends_by_close():
             self._close(abort=self.full)
-            asker.on_payload([], True, b"")
+            requester.on_payload([], True, b"")
         else:
             self._on_end(lost_error(None))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._unread.hold(self, 0)
-        if exc is not None and self.asker is not None:
+        if exc is not None and self.requester is not None:
             self._read_left()
         self.pool.closed(self)
         self._on_end(lost_error(exc))
@@ -358,12 +358,12 @@ class Http1Pod(PodSide):
         """Read the response that the pod gave before it broke the connection, if it did."""
         for data in read_left(self.transport):
             self._read(data)
-            if self.asker is None:
+            if self.requester is None:
                 return
 
     def _on_end(self, error: str) -> None:
         """The pod has ended the connection, or the kernel has."""
-        if self.asker is None:
+        if self.requester is None:
             self.state = CLOSED
         else:
             self._fail(error, answered=self.state is not SENT)
@@ -374,15 +374,15 @@ class Http1Pod(PodSide):
         """See asyncio.Protocol."""
         self.full = True
         self._unread.hold(self, presence.count_held(self.transport))
-        if self.asker is not None:
-            self.asker.pause_sending()
+        if self.requester is not None:
+            self.requester.pause_sending()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         self.full = False
         self._unread.hold(self, 0)
-        if self.asker is not None:
-            self.asker.resume_sending()
+        if self.requester is not None:
+            self.requester.resume_sending()
 
     def end_unread(self) -> tuple[Peer, str]:
         """See unread.Reader. The request is not sent again: its next pod would hold as much."""
@@ -402,7 +402,7 @@ class Http1Pod(PodSide):
         """See SwitchingSide."""
         self.expect_slow_reading(True)
         self.state = TUNNEL
-        self.asker = None
+        self.requester = None
         self._unread.hold(self, 0)
         return self.transport, self._reader.take_early()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, final
 
-from activator.proxy.exchange.sides import Asker
+from activator.proxy.exchange.sides import Requester
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import PART_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
@@ -20,8 +20,8 @@ from activator.proxy.http2.states import ENDING
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.version import HTTP_1_1
-from activator.proxy.pods.home import Home
 from activator.proxy.pods.http1 import lost_error
+from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.states import HTTP2_FOLLOWS, Http2State
 from activator.proxy.pods.stream import Carrier, PodStream
 from activator.proxy.transport.buffer import read_left
@@ -74,7 +74,7 @@ class Http2Pod(ConnectionSide):
         "state",
     )
 
-    def __init__(self, pool: Home) -> None:
+    def __init__(self, pool: OwningPool) -> None:
         resources = pool.resources
         link = self.link = Connection(self, resources.clock, resources.unread, server=False)
         self.pool = pool
@@ -192,10 +192,10 @@ class Http2Pod(ConnectionSide):
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
         """See ConnectionSide. The request is not sent again: its next pod would hold as much."""
-        asker = _leave(stream)
+        requester = _leave(stream)
         self.link.end(stream, _CANCEL)
-        if asker is not None:
-            asker.on_lost("the pod did not read the request", True)
+        if requester is not None:
+            requester.on_lost("the pod did not read the request", True)
         return Peer.POD, self.pool.target.address
 
     def on_failed(self, fault: ConnectionFault) -> None:
@@ -210,15 +210,15 @@ class Http2Pod(ConnectionSide):
         self.begun.set()
         self.pool.speaks(HTTP_1_1)
         for owner in self._drop_all():
-            asker = owner.leave()
-            if asker is not None:
-                asker.on_other_protocol(NOT_HTTP2)
+            requester = owner.leave()
+            if requester is not None:
+                requester.on_other_protocol(NOT_HTTP2)
 
     def _lose_all(self, error: str) -> None:
         for owner in self._drop_all():
-            asker = owner.leave()
-            if asker is not None:
-                asker.on_lost(error, owner.answered)
+            requester = owner.leave()
+            if requester is not None:
+                requester.on_lost(error, owner.answered)
 
     def _drop_all(self) -> list[PodStream]:
         """Forget all streams; return their owners."""
@@ -283,7 +283,7 @@ class Http2Pod(ConnectionSide):
             return
         if owner.answered:
             owner.on_data(payload, trailers)
-        elif owner.asker is not None:
+        elif owner.requester is not None:
             self.on_stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
 
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
@@ -292,19 +292,19 @@ class Http2Pod(ConnectionSide):
             self._capacity.refused(len(self.link.streams))
         if not isinstance(owner, PodStream):
             return
-        asker = owner.leave()
-        if asker is not None:
-            asker.on_reset(code, owner.answered)
+        requester = owner.leave()
+        if requester is not None:
+            requester.on_reset(code, owner.answered)
 
     def on_goaway(self, last_stream: int) -> None:
         """See ConnectionSide."""
         if self.state is OPEN:
             self._enter(DRAINING)
         for stream in [s for s in self.link.streams.values() if s.id > last_stream]:
-            asker = _leave(stream)
+            requester = _leave(stream)
             self.link.forget(stream)
-            if asker is not None:
-                asker.on_refused("the pod ended the connection before it looked at the request")
+            if requester is not None:
+                requester.on_refused("the pod ended the connection before it looked at the request")
         if not self.link.streams:
             self.close()
 
@@ -313,13 +313,13 @@ class Http2Pod(ConnectionSide):
         found = self.link.known(stream)
         if found is None:
             return
-        asker = _leave(found)
+        requester = _leave(found)
         self.link.end(found, code)
-        if asker is not None:
-            asker.on_lost(f"malformed answer: {reason}", True)
+        if requester is not None:
+            requester.on_lost(f"malformed answer: {reason}", True)
 
 
-def _leave(stream: Stream) -> Asker | None:
+def _leave(stream: Stream) -> Requester | None:
     """Release a stream before its response is complete; return who waits for the response."""
     owner = stream.owner
     return owner.leave() if isinstance(owner, PodStream) else None

@@ -13,22 +13,22 @@ from typing import final
 
 from activator.process.keepalive import SocketKind, find_dead
 from activator.proxy.exchange.retry import may_be_lost
-from activator.proxy.exchange.sides import Asker, PodSide
+from activator.proxy.exchange.sides import PodSide, Requester
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import Request
 from activator.proxy.message.version import HTTP_2, Version
 from activator.proxy.pods.capacity import Capacity
 from activator.proxy.pods.dialing import Dial, SharedDial
-from activator.proxy.pods.home import Home
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.http2 import Http2Pod
+from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.resources import Resources
 from activator.proxy.pods.stream import PodStream
 from activator.proxy.pods.target import Target
 
 
 @final
-class Pool(Home):
+class Pool(OwningPool):
     """The connections to one pod, all of them plain or all of them over TLS.
 
     A request goes out in its client's version of HTTP, unless the pod was found to speak the other
@@ -82,12 +82,12 @@ class Pool(Home):
         # What must not be sent twice goes on no connection that might be closed already.
         return self.take() if may_be_lost(request) else self.take_alive()
 
-    def dial_for(self, asker: Asker, request: Request) -> None:
+    def dial_for(self, requester: Requester, request: Request) -> None:
         """See PodPool."""
         if self._goes_in_http2(request):
-            self.dial_shared(asker)
+            self.dial_shared(requester)
         else:
-            self.dial(asker)
+            self.dial(requester)
 
     def _goes_in_http2(self, request: Request) -> bool:
         known = self.known_as
@@ -96,7 +96,7 @@ class Pool(Home):
         # gRPC has no other version: whether a pod speaks it is tried each time.
         return known is HTTP_2 or (request.version is HTTP_2 and is_grpc(request.fields))
 
-    def count_answers(self) -> int:
+    def count_responses(self) -> int:
         """See PodPool."""
         return self.capacity.answers
 
@@ -121,7 +121,7 @@ class Pool(Home):
         return None
 
     def put(self, side: PodSide) -> None:
-        """See Home."""
+        """See OwningPool."""
         assert isinstance(side, Http1Pod)
         resources, idle = self.resources, self.idle
         limits = resources.limits
@@ -139,30 +139,30 @@ class Pool(Home):
         if resources.files.waiting:
             resources.files.freed()
 
-    def dial(self, asker: Asker, within: float = inf) -> None:
-        """Open a connection in HTTP/1 for ``asker``.
+    def dial(self, requester: Requester, within: float = inf) -> None:
+        """Open a connection in HTTP/1 for ``requester``.
 
         Arguments:
             within: seconds, see dialing.
         """
-        self.resources.start(Dial(self, asker, within).run())
+        self.resources.start(Dial(self, requester, within).run())
 
     def dialed(self) -> None:
-        """See Home."""
+        """See OwningPool."""
         self.reachable = True
 
     # -- connections in HTTP/2 ------------------------------------------------------------------
 
-    def dial_shared(self, asker: Asker) -> None:
-        """See Home."""
+    def dial_shared(self, requester: Requester) -> None:
+        """See OwningPool."""
         dial = self._dial
         if dial is None:
             dial = self._dial = SharedDial(self)
             self.resources.start(dial.run())
-        dial.askers.append(asker)
+        dial.requesters.append(requester)
 
     def end_dial(self, connection: object | None) -> None:
-        """See Home."""
+        """See OwningPool."""
         self._dial = None
         if not isinstance(connection, Http2Pod):
             return
@@ -174,14 +174,14 @@ class Pool(Home):
                 self.became_idle()
 
     def became_idle(self) -> None:
-        """See Home. A pool that is gone closes what becomes idle."""
+        """See OwningPool. A pool that is gone closes what becomes idle."""
         if not self.gone:
             self.resources.with_idle(self)
 
     # -- both -----------------------------------------------------------------------------------
 
     def take_idle(self, *, http2: bool) -> object | None:
-        """See Home."""
+        """See OwningPool."""
         if not http2:
             return self.take_alive()
         for connection in self.shared:
@@ -190,21 +190,21 @@ class Pool(Home):
         return None
 
     def speaks(self, version: Version) -> None:
-        """See Home."""
+        """See OwningPool."""
         self.known_as = version
 
     def failed(self, error: str) -> str:
-        """See Home."""
+        """See OwningPool."""
         self.reachable = False
         return self.target.describe(error)
 
     def opened(self, transport: asyncio.BaseTransport) -> None:
-        """See Home."""
+        """See OwningPool."""
         self.resources.connections += 1
         find_dead(transport.get_extra_info("socket"), SocketKind.POD)
 
     def closed(self, connection: object) -> None:
-        """See Home."""
+        """See OwningPool."""
         if isinstance(connection, Http2Pod):
             if connection in self.shared:
                 self.shared.remove(connection)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol, final
 
-from activator.proxy.exchange.sides import Asker, PodSide
+from activator.proxy.exchange.sides import PodSide, Requester
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.response import Response
 from activator.proxy.pods.http1 import Http1Pod
@@ -46,13 +46,13 @@ class Answered(Protocol):
     def on_response(
         self, response: Response, raw: bytes | None, payload: list[bytes], complete: bool
     ) -> None:
-        """See sides.Asker."""
+        """See sides.Requester."""
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
-        """See sides.Asker."""
+        """See sides.Requester."""
 
     def on_lost(self, error: str, answered: bool) -> None:
-        """See sides.Asker."""
+        """See sides.Requester."""
 
 
 class ProbePools:
@@ -107,7 +107,7 @@ class ProbePool:
 
 
 @final
-class ProbeConnection(Asker):
+class ProbeConnection(Requester):
     """A probe's connection to a pod, also while it is opened (activator.probing.probe.Connection).
 
     Attributes:
@@ -167,17 +167,17 @@ class ProbeConnection(Asker):
 
     @property
     def wants_connection(self) -> bool:
-        """See Asker."""
+        """See Requester."""
         return self._dialer is not None and self._dialer.wants_connection
 
     def pause_sending(self) -> None:
-        """See Asker: a probe is smaller than any buffer."""
+        """See Requester: a probe is smaller than any buffer."""
 
     def resume_sending(self) -> None:
-        """See Asker."""
+        """See Requester."""
 
     def on_connected(self, side: PodSide) -> None:
-        """See Asker."""
+        """See Requester."""
         if self._proving:
             self._proving = False
             side.give_back()
@@ -193,13 +193,13 @@ class ProbeConnection(Asker):
             dialer.on_dialed(self)
 
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """See Asker."""
+        """See Requester."""
         dialer, self._dialer = self._dialer, None
         if dialer is not None:
             dialer.on_dial_failed(error, cause)
 
     def on_interim(self, response: Response | ResponseFields) -> None:
-        """See Asker: a 1xx says nothing. A 101 leaves the probe without a response."""
+        """See Requester: a 1xx says nothing. A 101 leaves the probe without a response."""
 
     def on_response(
         self,
@@ -208,29 +208,29 @@ class ProbeConnection(Asker):
         payload: list[bytes],
         complete: bool,
     ) -> None:
-        """See Asker."""
+        """See Requester."""
         if self._answered is not None and isinstance(response, Response):
             self._answered.on_response(response, raw, payload, complete)
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
-        """See Asker."""
+        """See Requester."""
         if self._answered is not None:
             self._answered.on_payload(payload, complete, trailers)
 
     def on_lost(self, error: str, answered: bool) -> None:
-        """See Asker."""
+        """See Requester."""
         owner, self._answered = self._answered, None
         if owner is not None:
             owner.on_lost(error, answered)
 
     def on_reset(self, code: int, answered: bool) -> None:
-        """See Asker: there are no resets in HTTP/1."""
+        """See Requester: there are no resets in HTTP/1."""
 
     def on_refused(self, error: str) -> None:
-        """See Asker: there are no refusals in HTTP/1."""
+        """See Requester: there are no refusals in HTTP/1."""
 
     def on_other_protocol(self, error: str) -> None:
-        """See Asker: a probe is sent in HTTP/1 alone."""
+        """See Requester: a probe is sent in HTTP/1 alone."""
         if self._answered is None:
             self.on_dial_failed(error, "bad-answer")
         else:

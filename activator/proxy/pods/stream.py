@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from activator.proxy.exchange.crossing import as_block
 from activator.proxy.exchange.observers import Trace
 from activator.proxy.exchange.request_body import RequestBody
-from activator.proxy.exchange.sides import Asker, ClientSide, PodSide, SwitchingSide
+from activator.proxy.exchange.sides import ClientSide, PodSide, Requester, SwitchingSide
+from activator.proxy.exchange.translation import as_block
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import ResponseFields
@@ -51,18 +51,18 @@ class PodStream(PodSide):
     """One request on a pod's connection.
 
     Attributes:
-        asker: who takes the response; None once that has ended, or is of no more use.
+        requester: who takes the response; None once that has ended, or is of no more use.
         answered: whether the head of the final response has come.
         to_head: whether the request is a HEAD: its response has no body.
     """
 
-    __slots__ = ("_carrier", "_interim", "_stream", "answered", "asker", "to_head")
+    __slots__ = ("_carrier", "_interim", "_stream", "answered", "requester", "to_head")
 
     _stream: Stream
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
-        self.asker: Asker | None = None
+        self.requester: Requester | None = None
         self.answered = False
         self.to_head = False
         self._interim = 0
@@ -75,16 +75,16 @@ class PodStream(PodSide):
         """See PodSide. What a pod has not understood in HTTP/2 is held all the same."""
         return True
 
-    def ask(
+    def send_request(
         self,
-        asker: Asker,
+        requester: Requester,
         client: ClientSide,
         request: Request,
         body: RequestBody,
         trace: Trace | None,
     ) -> bool:
         """See PodSide."""
-        self.asker = asker
+        self.requester = requester
         self.to_head = request.method == b"HEAD"
         carrier = self._carrier
         target = carrier.target
@@ -130,7 +130,7 @@ class PodStream(PodSide):
 
     def detach(self, complete: bool) -> None:
         """See PodSide: the rest of the request is of no more use."""
-        self.asker = None
+        self.requester = None
         stream = self._stream
         stream.on_sent = None
         if not stream.closed:
@@ -141,7 +141,7 @@ class PodStream(PodSide):
         self.leave()
         self._carrier.link.end(self._stream, _CANCEL)
 
-    def leave(self) -> Asker | None:
+    def leave(self) -> Requester | None:
         """Release the stream, which is over, before its response is complete.
 
         The two refer to each other: nothing may be left for the garbage collector.
@@ -149,9 +149,9 @@ class PodStream(PodSide):
         Returns:
             Who waits for the response.
         """
-        asker, self.asker = self.asker, None
+        requester, self.requester = self.requester, None
         self._stream.owner = self._stream.on_sent = None
-        return asker
+        return requester
 
     def switching(self) -> SwitchingSide | None:
         """See PodSide."""
@@ -171,15 +171,15 @@ class PodStream(PodSide):
         Raises:
             FramingError: it breaks a rule; the stream is to be ended.
         """
-        asker, stream = self.asker, self._stream
-        if asker is None:
+        requester, stream = self.requester, self._stream
+        if requester is None:
             return
         if response.status < 200:
-            self._on_interim(asker, response, ended)
+            self._on_interim(requester, response, ended)
             return
         self.answered = True
         if self.to_head or response.status in _NO_CONTENT:
-            self._on_bare_response(asker, response, ended)
+            self._on_bare_response(requester, response, ended)
             return
         stream.missing = response.length
         if ended:
@@ -187,17 +187,19 @@ class PodStream(PodSide):
                 raise FramingError("not as long as announced", 502)
             self._end()
             self._carrier.link.peer_ended(stream)
-        asker.on_response(response, None, [], ended)
+        requester.on_response(response, None, [], ended)
 
-    def _on_interim(self, asker: Asker, response: ResponseFields, ended: bool) -> None:
+    def _on_interim(self, requester: Requester, response: ResponseFields, ended: bool) -> None:
         if ended:
             raise FramingError("an interim answer that ends the stream", 502)
         self._interim += 1
         if self._interim > MAX_INTERIM:
             raise FramingError("too many interim answers", 502)
-        asker.on_interim(response)
+        requester.on_interim(response)
 
-    def _on_bare_response(self, asker: Asker, response: ResponseFields, ended: bool) -> None:
+    def _on_bare_response(
+        self, requester: Requester, response: ResponseFields, ended: bool
+    ) -> None:
         """Handle a response that its head ends, whatever a pod sends behind it.
 
         See RFC 9110 section 6.4.1. Clients would take more for a fault of the connection.
@@ -208,18 +210,18 @@ class PodStream(PodSide):
             link.peer_ended(self._stream)
         else:
             link.end(self._stream, _NO_ERROR)
-        asker.on_response(response, None, [], True)
+        requester.on_response(response, None, [], True)
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
         """Handle payload; ``trailers`` is None as long as there is more to come."""
-        asker = self.asker
-        if asker is None:
+        requester = self.requester
+        if requester is None:
             return
         if trailers is None:
-            asker.on_payload([payload], False, b"")
+            requester.on_payload([payload], False, b"")
         else:
             self._end()
-            asker.on_payload([payload] if payload else [], True, trailers)
+            requester.on_payload([payload] if payload else [], True, trailers)
 
     def on_trailers(self, trailers: bytes, ended: bool) -> None:
         """Handle a header block behind the head.
@@ -227,8 +229,8 @@ class PodStream(PodSide):
         Raises:
             FramingError: it does not end the response, or the body is too short.
         """
-        asker = self.asker
-        if asker is None:
+        requester = self.requester
+        if requester is None:
             return
         if not ended:
             raise FramingError("headers in the middle", 502)
@@ -236,7 +238,7 @@ class PodStream(PodSide):
             raise FramingError("not as long as announced", 502)
         self._end()
         self._carrier.link.peer_ended(self._stream)
-        asker.on_payload([], True, trailers)
+        requester.on_payload([], True, trailers)
 
     def _end(self) -> None:
         """Count the response, which is complete."""

@@ -13,7 +13,7 @@ from activator.driver import Driver
 from activator.knative.probes import QUEUE_PROXY
 from activator.probing.prober import PodProber
 from activator.process.tasks import Tasks
-from activator.proxy.client.shared import Proxy
+from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools

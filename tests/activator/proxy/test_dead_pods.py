@@ -16,7 +16,7 @@ POD = (1, 15, 1, 5, 20_000)
 async def sockets_to_pods(world: World) -> list[socket.socket]:
     """Return our ends of the connections to pods, which are all in use."""
     return [
-        cast(Any, each).speaker.exchange.pod_side.transport.get_extra_info("socket")
+        cast(Any, each).handler.exchange.pod_side.transport.get_extra_info("socket")
         for each in world.proxy.connections
     ]
 

@@ -24,7 +24,7 @@ from activator.knative.probes import QUEUE_PROXY
 from activator.process.tasks import Tasks
 from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.linger import MAX_SECONDS
-from activator.proxy.client.shared import Proxy
+from activator.proxy.client.proxy import Proxy
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.transport.unread import UnreadBytes
@@ -700,7 +700,7 @@ class World:
             for pod in throttler.pods():
                 counts[pod.address] = pod.in_flight
         counts["in all"] = self.driver.throttler.total.depth + self.driver.throttler.total.bytes
-        counts["heads"] = self.proxy.unfinished_heads.bytes
+        counts["heads"] = self.proxy.head_budget.bytes
         counts["unread"] = self.proxy.unread.bytes
         return {key: count for key, count in counts.items() if count}
 

@@ -243,7 +243,7 @@ async def test_what_takes_a_pod_out_and_has_it_back_is_in_the_log(world: World) 
     assert line["message"].endswith("it passed its probe; requests may go to it")
     assert capacity["message"].startswith("requests can be sent: capacity 0 -> unlimited; ")
     assert capacity["capacity"] is None
-    world.driver.answered_badly(pod, "responded 502", untouched=True)
+    world.driver.responded_badly(pod, "responded 502", untouched=True)
     assert world.messages()[0] == (
         f"pod {POD}: a request to it failed: responded 502; it is ejected until it passes a probe"
     )

@@ -211,7 +211,7 @@ def test_a_pod_that_is_lost_for_a_moment_wakes_nobody(sleeper: Sleeper, lost: st
         case "refused":
             sleeper.driver.connect_failed(pod, "refused")
         case "given-back":
-            sleeper.driver.answered_badly(pod, "502", untouched=True)
+            sleeper.driver.responded_badly(pod, "502", untouched=True)
         case "failed":
             sleeper.driver.probe_failed(pod, pod.epoch, "503", 503)
     assert not sleeper.throttler.capacity()

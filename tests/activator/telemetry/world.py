@@ -53,7 +53,7 @@ class World:
         self.proxy = SimpleNamespace(
             counters=counters,
             services=SimpleNamespace(draining=False),
-            unfinished_heads=heads,
+            head_budget=heads,
             unread=unread,
             files=files,
         )

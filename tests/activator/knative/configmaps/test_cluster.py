@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activator.knative.configmaps.cluster import ClusterConfig, Hearers, Names
+from activator.knative.configmaps.cluster import ClusterConfig, Listeners, Names
 from activator.knative.configmaps.following import ConfigMapError
 from activator.knative.configmaps.network import NetworkConfig
 from throttler.model import MeshMode
@@ -19,8 +19,8 @@ def heard() -> list[Any]:
 
 @pytest.fixture
 def cluster(heard: list[Any]) -> ClusterConfig:
-    hearers = Hearers(heard.append, heard.append, heard.append)
-    return ClusterConfig(Names("my-logging", "my-observability"), hearers, lambda text: None)
+    listeners = Listeners(heard.append, heard.append, heard.append)
+    return ClusterConfig(Names("my-logging", "my-observability"), listeners, lambda text: None)
 
 
 def test_each_configmap_has_its_listener_by_the_name_the_operator_gave_it(cluster, heard) -> None:

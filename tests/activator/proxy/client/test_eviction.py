@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activator.proxy.client.eviction import Eviction, Guest, GuestQueue
+from activator.proxy.client.eviction import Evictable, EvictableQueue, Eviction
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ErrorCode
 from tests.activator.proxy.client.test_http2 import BEGIN, goaways
@@ -18,9 +18,9 @@ class Named:
         self.busy = busy
         self.unread = unread
         self.gone = False
-        self.queue: GuestQueue | None = None
-        self.before: Guest | None = None
-        self.after: Guest | None = None
+        self.queue: EvictableQueue | None = None
+        self.before: Evictable | None = None
+        self.after: Evictable | None = None
 
     def may_be_evicted(self) -> bool:
         return not self.busy
@@ -32,7 +32,7 @@ class Named:
     def drain(self) -> None:
         """Do nothing: no request waits."""
 
-    def cut(self) -> None:
+    def force_end(self) -> None:
         """Do nothing: no request runs."""
 
     def shutdown(self) -> None:

@@ -6,8 +6,8 @@ from collections import deque
 
 import pytest
 
+from activator.proxy.client.head_budget import HeadBudget
 from activator.proxy.client.head_reader import HeadInProgress
-from activator.proxy.client.unfinished_heads import UnfinishedHeads
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import RequestLimits
 
@@ -16,7 +16,7 @@ LIMITS = RequestLimits(max_head=1000, max_target=100)
 
 
 def head_in_progress() -> HeadInProgress:
-    return HeadInProgress(LIMITS, UnfinishedHeads(1 << 20), 0.0)
+    return HeadInProgress(LIMITS, HeadBudget(1 << 20), 0.0)
 
 
 @pytest.mark.parametrize("size", range(1, len(HEAD) + 1))

@@ -209,7 +209,7 @@ async def test_when_the_server_stops_a_client_that_resets_its_last_stream_gets_g
     (connection,) = http2.world.proxy.connections
     connection.shutdown()
     client.send(frames.rst_stream(1, ErrorCode.CANCEL))
-    await until(lambda: not connection.speaker.link.streams)
+    await until(lambda: not connection.handler.link.streams)
     await client.ended()
     assert [last for last, _ in goaways(client.received)] == [frames.MAX_31_BITS, 1]
 
@@ -221,7 +221,7 @@ async def test_a_connection_that_is_cut_names_the_last_stream(http2):
     await until(lambda: pod.requests)
     (connection,) = http2.world.proxy.connections
     connection.shutdown()
-    connection.cut()
+    connection.force_end()
     await client.ended()
     assert b"draining" in client.received
     assert goaways(client.received)[-1] == (1, ErrorCode.NO_ERROR)
@@ -324,7 +324,7 @@ async def test_a_malformed_head_is_told_so_without_a_body(http2, more):
     assert FrameType.DATA not in [kind for kind, _, _ in cut(client.received)]
     assert resets(client.received) == [(1, ErrorCode.PROTOCOL_ERROR)]
     (connection,) = http2.world.proxy.connections
-    assert not connection.speaker.link.streams
+    assert not connection.handler.link.streams
 
 
 @in_virtual_time

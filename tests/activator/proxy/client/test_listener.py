@@ -208,7 +208,7 @@ async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered
     client.send(begin)
     late.send(begin)
     await until(
-        lambda: sum(c.speaker._reader.head is not None for c in world.proxy.connections) == 2
+        lambda: sum(c.handler._reader.head is not None for c in world.proxy.connections) == 2
     )
 
     world.proxy.services.draining = server.should_exit = True
@@ -247,7 +247,7 @@ async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
     tunnel.write(b"HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhi")
     await until(lambda: switched.received.endswith(b"hi"))
 
-    assert world.proxy.cut() == 4
+    assert world.proxy.force_end() == 4
 
     told = await unanswered.answer()
     assert (told.status, told.get(b"retry-after"), told.get(b"connection")) == (503, b"0", b"close")

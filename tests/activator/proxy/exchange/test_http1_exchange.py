@@ -428,7 +428,7 @@ async def test_a_pod_that_reads_slowly_stops_the_client(world):
 
     assert client.transport.get_write_buffer_size() > 0
     (connection,) = world.proxy.connections
-    upstream = connection.speaker.exchange.pod_side
+    upstream = connection.handler.exchange.pod_side
     assert upstream.transport.get_write_buffer_size() < 1 << 20
 
     pod.connections[0].widen()

@@ -35,16 +35,16 @@ TABLE: dict[tuple[Failure, bool], tuple[tuple[Then, Blame], tuple[Then, Blame]]]
     (F.NEW_LOST, False): ((T.PASS_ON, B.UNREACHABLE), (T.PASS_ON, B.NONE)),
     (F.REFUSED, True): ((T.REQUEUE, B.NONE), (T.REQUEUE, B.NONE)),
     (F.REFUSED, False): ((T.PASS_ON, B.NONE), (T.PASS_ON, B.NONE)),
-    (F.REFUSED_STILL, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.ANSWER)),
-    (F.REFUSED_STILL, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
-    (F.UNTOUCHED, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.ANSWER)),
-    (F.UNTOUCHED, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
-    (F.APPLICATION_LOST, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.NONE)),
-    (F.APPLICATION_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.NONE)),
-    (F.STREAM_LOST, True): ((T.REQUEUE, B.ANSWER), (T.REQUEUE, B.NONE)),
-    (F.STREAM_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.NONE)),
-    (F.ANSWER_LOST, True): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
-    (F.ANSWER_LOST, False): ((T.PASS_ON, B.ANSWER), (T.PASS_ON, B.ANSWER)),
+    (F.REFUSED_STILL, True): ((T.REQUEUE, B.RESPONSE), (T.REQUEUE, B.RESPONSE)),
+    (F.REFUSED_STILL, False): ((T.PASS_ON, B.RESPONSE), (T.PASS_ON, B.RESPONSE)),
+    (F.UNTOUCHED, True): ((T.REQUEUE, B.RESPONSE), (T.REQUEUE, B.RESPONSE)),
+    (F.UNTOUCHED, False): ((T.PASS_ON, B.RESPONSE), (T.PASS_ON, B.RESPONSE)),
+    (F.APPLICATION_LOST, True): ((T.REQUEUE, B.RESPONSE), (T.REQUEUE, B.NONE)),
+    (F.APPLICATION_LOST, False): ((T.PASS_ON, B.RESPONSE), (T.PASS_ON, B.NONE)),
+    (F.STREAM_LOST, True): ((T.REQUEUE, B.RESPONSE), (T.REQUEUE, B.NONE)),
+    (F.STREAM_LOST, False): ((T.PASS_ON, B.RESPONSE), (T.PASS_ON, B.NONE)),
+    (F.RESPONSE_LOST, True): ((T.PASS_ON, B.RESPONSE), (T.PASS_ON, B.RESPONSE)),
+    (F.RESPONSE_LOST, False): ((T.PASS_ON, B.RESPONSE), (T.PASS_ON, B.RESPONSE)),
 }
 
 
@@ -74,8 +74,8 @@ def test_only_what_a_pod_had_in_its_hands_is_counted_against_the_bound() -> None
 @pytest.mark.parametrize(
     ("answered", "reused", "failure"),
     [
-        (True, True, F.ANSWER_LOST),
-        (True, False, F.ANSWER_LOST),
+        (True, True, F.RESPONSE_LOST),
+        (True, False, F.RESPONSE_LOST),
         (False, True, F.REUSED_LOST),
         (False, False, F.NEW_LOST),
     ],

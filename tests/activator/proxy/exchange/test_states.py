@@ -7,7 +7,7 @@ from types import GetSetDescriptorType
 import pytest
 
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.exchange.states import ANSWERING, DONE, FOLLOWS, NEW, SENT, State
+from activator.proxy.exchange.states import DONE, FOLLOWS, NEW, RESPONSE_BEGUN, SENT, State
 
 
 def test_each_state_has_its_row_and_can_end():
@@ -21,7 +21,7 @@ def test_each_state_but_the_first_is_reached():
 
 
 def test_no_request_is_sent_again_once_its_response_has_begun():
-    for state in ANSWERING:
+    for state in RESPONSE_BEGUN:
         assert FOLLOWS[state] == {DONE}
     assert SENT in FOLLOWS[SENT]
 

@@ -9,7 +9,7 @@ from typing import Any
 import h11
 import pytest
 
-from activator.proxy.exchange.time_limits import TimeLimits, answer_within, name_of
+from activator.proxy.exchange.time_limits import TimeLimits, name_of, seconds_to_response
 from tests.activator.proxy.world import about, ok, request, until
 from tests.conftest import in_virtual_time
 from throttler.model import Revision, RevisionID
@@ -37,11 +37,11 @@ def revision(**spec: Any) -> Revision:
 )
 def test_an_answer_must_begin_within_the_least_limit(start, idle, from_arrival, within):
     spec = revision(timeout=10.0, response_start_timeout=start, idle_timeout=idle)
-    assert answer_within(spec, from_arrival) == within
+    assert seconds_to_response(spec, from_arrival) == within
 
 
 def test_no_time_at_all_is_a_time_too():
-    assert answer_within(revision(timeout=0.0, response_start_timeout=3.0), False) == 0.0
+    assert seconds_to_response(revision(timeout=0.0, response_start_timeout=3.0), False) == 0.0
 
 
 def test_silence_counts_from_the_last_sign_of_life():
@@ -222,7 +222,7 @@ async def test_a_client_that_does_not_read_is_not_the_pods_silence(world):
     client = await world.client(4096)
     client.transport.pause_reading()
     client.send(request())
-    await until(lambda: any(downstream.speaker.full for downstream in world.proxy.connections))
+    await until(lambda: any(downstream.handler.full for downstream in world.proxy.connections))
     await world.clock_moves(0.5)
     client.transport.resume_reading()
     await client.size(size)

@@ -94,7 +94,7 @@ async def test_room_on_the_connection_costs_nothing_for_streams_without(http2):
     client = await raw(http2, NO_WINDOW + b"".join(asked(n) for n in range(1, 401, 2)))
     await until(lambda: len(pod.requests) == 200 and http2.world.in_flight == 0)
     (connection,) = http2.world.proxy.connections
-    assert not connection.speaker.link.queue.blocked
+    assert not connection.handler.link.queue.blocked
     client.send(1000 * frames.window_update(0, 100) + frames.ping(b"received", ack=False))
     await until(lambda: b"received" in client.received)
     client.send(frames.settings(b"\0\4\0\0\4\0"))
@@ -115,7 +115,7 @@ async def test_a_client_that_gives_room_for_each_crumb_it_got_is_no_flood(http2)
     await until(lambda: pod.requests and pod.requests[0].body)
     (peer,) = pod.connections
     (connection,) = http2.world.proxy.connections
-    connection.speaker.link._idle_frames = Budget(10, 0.0)
+    connection.handler.link._idle_frames = Budget(10, 0.0)
     for number in range(1, 101):
         for _ in range(3):
             peer.h2.send_data(1, b"12345678")

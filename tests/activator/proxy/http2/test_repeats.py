@@ -116,7 +116,7 @@ TABLE: dict[Failure, list[tuple[Script, bool, bool]]] = {
     Failure.UNTOUCHED: [(NOT_THERE, True, False), (FULL, True, False)],
     Failure.APPLICATION_LOST: [(CUT_OFF, True, False)],
     Failure.STREAM_LOST: [(at_end(give_up), True, False)],
-    Failure.ANSWER_LOST: [(at_end(begin_and_die), False, False)],
+    Failure.RESPONSE_LOST: [(at_end(begin_and_die), False, False)],
 }
 ROWS = [(failure, *row) for failure, rows in TABLE.items() for row in rows]
 

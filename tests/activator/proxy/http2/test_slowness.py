@@ -213,7 +213,7 @@ async def test_a_short_request_ends_by_itself_behind_its_answer(http2):
     client.send(frames.data_head(1, 4, ended=True) + b"body" + frames.ping(b"is it ok", ack=False))
     await until(lambda: pings(client.received) == [b"is it ok"])
     (connection,) = http2.world.proxy.connections
-    assert not connection.speaker.link.streams
+    assert not connection.handler.link.streams
     assert not resets(client.received)
 
 

@@ -27,7 +27,7 @@ def to_client(response: Response, **settings: object) -> bytes:
 def test_a_plain_answer_may_pass_as_it_is():
     response = read(b"Date: x", b"Content-Length: 5", b"A: b")
     assert response.plain
-    assert not response.cut
+    assert not response.skipped
     assert (response.status, response.reason, response.length) == (200, b" OK", 5)
     assert isinstance(response.body, LengthBody)
     assert response.keep_alive

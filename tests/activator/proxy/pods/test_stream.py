@@ -66,7 +66,7 @@ async def test_interim_answers_are_not_piled_up_for_a_client_that_reads_nothing(
     client = await http2.client()
     assert (await client.answer(client.ask())).interim
     (downstream,) = http2.world.proxy.connections
-    downstream.speaker.link.pause_writing()
+    downstream.handler.link.pause_writing()
     answer = await client.answer(client.ask())
     assert (answer.status, answer.interim) == (200, [])
 

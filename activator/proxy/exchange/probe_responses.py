@@ -12,7 +12,7 @@ from collections.abc import Callable
 from activator.knative.control_fields import KUBELET_PROBE, NETWORK_HASH, NETWORK_PROBE
 from activator.knative.probes import AUTOSCALER, INGRESS, KUBELET_AGENT
 from activator.proxy.exchange.lookup import contradiction
-from activator.proxy.message import replies
+from activator.proxy.message import own_responses
 from activator.proxy.message.request import Request
 
 _KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGENT))
@@ -23,7 +23,9 @@ def may_be_kubelet(block: bytes) -> bool:
     return block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
 
 
-def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply | None:
+def probe_response(
+    request: Request, unhealthy: Callable[[], str]
+) -> own_responses.OwnResponse | None:
     """Return the answer to a probe of kubelet, ingress or autoscaler; None for other requests.
 
     Arguments:
@@ -33,13 +35,13 @@ def probe_reply(request: Request, unhealthy: Callable[[], str]) -> replies.Reply
     may_be = may_be_kubelet(request.section or request.lines)
     if fields.get(KUBELET_PROBE) or (may_be and _KUBELET.search(request.lines)):
         why = unhealthy()
-        return replies.unhealthy(why) if why else replies.HEALTHY
+        return own_responses.unhealthy(why) if why else own_responses.HEALTHY
     probe = fields.get(NETWORK_PROBE, b"").rstrip(b" \t")
     if not probe:
         wrong = contradiction(fields)
-        return replies.refused(400, wrong) if wrong else None
+        return own_responses.refused(400, wrong) if wrong else None
     if probe == INGRESS:
-        return replies.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
+        return own_responses.network_probe(fields.get(NETWORK_HASH, b"").rstrip(b" \t"))
     if probe == AUTOSCALER:
-        return replies.ACTIVATOR_PROBE
-    return replies.unexpected_probe(probe)
+        return own_responses.ACTIVATOR_PROBE
+    return own_responses.unexpected_probe(probe)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 
-from activator.proxy.exchange.sides import Asker, PodPool, PodSide
+from activator.proxy.exchange.sides import PodPool, PodSide, Requester
 from activator.proxy.message.version import Version
 from activator.proxy.pods.capacity import Capacity
 from activator.proxy.pods.resources import Resources
 from activator.proxy.pods.target import Target
 
 
-class Home(PodPool):
+class OwningPool(PodPool):
     """The pool of one pod.
 
     Attributes:
@@ -73,5 +73,5 @@ class Home(PodPool):
         """
 
     @abstractmethod
-    def dial_shared(self, asker: Asker) -> None:
+    def dial_shared(self, requester: Requester) -> None:
         """Open a connection in HTTP/2; all that ask meanwhile get the same."""

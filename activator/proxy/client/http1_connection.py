@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 
 from activator.proxy.exchange.exchange import Exchange
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.replies import Reply
+from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 
 
-class Http1Home(ABC):
+class Http1Connection(ABC):
     """The connection.
 
     Attributes:
@@ -34,11 +34,11 @@ class Http1Home(ABC):
         """Respond to what is no request, and close."""
 
     @abstractmethod
-    def refuse_head(self, reply: Reply) -> None:
+    def refuse_head(self, response: OwnResponse) -> None:
         """Respond in the middle of a request head, and close."""
 
     @abstractmethod
-    def speak_http2(self, data: bytes) -> None:
+    def switch_to_http2(self, data: bytes) -> None:
         """Leave the connection to HTTP/2 (RFC 9113 section 3.4)."""
 
     @abstractmethod

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.exchange.probe_replies import probe_reply
-from activator.proxy.message import replies
+from activator.proxy.exchange.probe_responses import probe_response
+from activator.proxy.message import own_responses
 from activator.proxy.message.request import RequestLimits, read_request
 
 
 def asked(fields: bytes, unhealthy: str = ""):
     head = b"GET /any HTTP/1.1\r\nHost: example.com\r\n" + fields + b"\r\n"
     request = read_request(head, RequestLimits())
-    return probe_reply(request, lambda: unhealthy), request
+    return probe_response(request, lambda: unhealthy), request
 
 
 def test_ordinary_requests_are_not_probes():
@@ -26,7 +26,7 @@ def test_ordinary_requests_are_not_probes():
     [b"user-agent: kube-probe/1.31\r\n", b"USER-AGENT:kube-probe/\r\n", b"K-Kubelet-Probe: x\r\n"],
 )
 def test_kubelets_probe_comes_first_and_tells_our_health(fields):
-    assert asked(fields + b"K-Network-Probe: queue\r\n")[0] is replies.HEALTHY
+    assert asked(fields + b"K-Network-Probe: queue\r\n")[0] is own_responses.HEALTHY
     reply, _ = asked(fields, "received SIGTERM from kubelet")
     assert (reply.status, reply.body) == (500, b"received SIGTERM from kubelet\n")
 
@@ -34,11 +34,11 @@ def test_kubelets_probe_comes_first_and_tells_our_health(fields):
 def test_an_ingress_gets_its_hash_back():
     reply, _ = asked(b"K-Network-Probe: probe \r\nK-Network-Hash: h \r\n")
     assert (reply.status, reply.fields) == (200, b"\r\nK-Network-Hash: h")
-    assert asked(b"K-Network-Probe: probe\r\n")[0] is replies.MISSING_HASH
+    assert asked(b"K-Network-Probe: probe\r\n")[0] is own_responses.MISSING_HASH
 
 
 def test_the_autoscaler_finds_an_activator():
-    assert asked(b"K-Network-Probe: activator\r\n")[0] is replies.ACTIVATOR_PROBE
+    assert asked(b"K-Network-Probe: activator\r\n")[0] is own_responses.ACTIVATOR_PROBE
 
 
 def test_a_probe_for_somebody_else_is_refused():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.message import replies
+from activator.proxy.message import own_responses
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
@@ -14,7 +14,7 @@ NOSNIFF = b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: n
 PLAIN = b"Content-Type: text/plain; charset=utf-8\r\n"
 
 
-def render(reply: replies.Reply, **settings: object) -> bytes:
+def render(reply: own_responses.OwnResponse, **settings: object) -> bytes:
     defaults = {"date": DATE, "head_only": False, "keep_alive": True, "version": HTTP_1_1}
     return reply.render(**(defaults | settings))  # type: ignore[arg-type] # see above
 
@@ -24,87 +24,91 @@ def tail(body: bytes) -> bytes:
 
 
 ANSWERS = {
-    "healthy": (replies.HEALTHY, b"HTTP/1.1 200 OK\r\n", b""),
+    "healthy": (own_responses.HEALTHY, b"HTTP/1.1 200 OK\r\n", b""),
     "unhealthy": (
-        replies.unhealthy("connection has not yet been established"),
+        own_responses.unhealthy("connection has not yet been established"),
         b"HTTP/1.1 500 Internal Server Error\r\n" + NOSNIFF,
         b"connection has not yet been established\n",
     ),
-    "activator-probe": (replies.ACTIVATOR_PROBE, b"HTTP/1.1 200 OK\r\n" + PLAIN, b"activator"),
+    "activator-probe": (
+        own_responses.ACTIVATOR_PROBE,
+        b"HTTP/1.1 200 OK\r\n" + PLAIN,
+        b"activator",
+    ),
     "ingress-probe": (
-        replies.network_probe(b"abc"),
+        own_responses.network_probe(b"abc"),
         b"HTTP/1.1 200 OK\r\nK-Network-Hash: abc\r\n",
         b"",
     ),
     "ingress-probe-without-hash": (
-        replies.network_probe(b""),
+        own_responses.network_probe(b""),
         b"HTTP/1.1 400 Bad Request\r\n" + NOSNIFF,
         b'a probe request must contain a non-empty "K-Network-Hash" header\n',
     ),
     "unexpected-probe": (
-        replies.unexpected_probe(b"queue"),
+        own_responses.unexpected_probe(b"queue"),
         b"HTTP/1.1 400 Bad Request\r\n" + NOSNIFF,
         b'unexpected probe header value: "queue"\n',
     ),
     "unexpected-probe-escaped": (
-        replies.unexpected_probe(b"<a href='x'>&\"\\"),
+        own_responses.unexpected_probe(b"<a href='x'>&\"\\"),
         b"HTTP/1.1 400 Bad Request\r\n" + NOSNIFF,
         b'unexpected probe header value: "&lt;a href=&#39;x&#39;&gt;&amp;&#34;\\\\"\n',
     ),
     "not-found": (
-        replies.not_found(RevisionNotFound("rev", "ns")),
+        own_responses.not_found(RevisionNotFound("rev", "ns")),
         b"HTTP/1.1 404 Not Found\r\n" + NOSNIFF + b"Activator-Reason: unknown-revision\r\n",
         b'Error getting active endpoint: revision.serving.knative.dev "rev" not found\n',
     ),
     "queue-full": (
-        replies.queue_full("revision-depth"),
+        own_responses.queue_full("revision-depth"),
         b"HTTP/1.1 503 Service Unavailable\r\n"
         + NOSNIFF
         + b"Activator-Reason: queue-full; revision-depth\r\n",
         b"pending request queue full\n",
     ),
     "shed": (
-        replies.shed(WaitTooLong(3.22, 2.99), retry_after=64),
+        own_responses.shed(WaitTooLong(3.22, 2.99), retry_after=64),
         b"HTTP/1.1 503 Service Unavailable\r\n"
         + NOSNIFF
         + b"Retry-After: 64\r\nActivator-Reason: wait-too-long; 3.2 s expected, 3.0 s left\r\n",
         b"expected wait exceeds the time-out\n",
     ),
     "timed-out": (
-        replies.timed_out(Reason.NO_ENDPOINTS, ""),
+        own_responses.timed_out(Reason.NO_ENDPOINTS, ""),
         b"HTTP/1.1 504 Gateway Timeout\r\n" + PLAIN + b"Activator-Reason: no-endpoints\r\n",
         b"activator request timeout",
     ),
     "upstream-failed": (
-        replies.upstream_failed("10.0.0.1:8012: gone"),
+        own_responses.upstream_failed("10.0.0.1:8012: gone"),
         b"HTTP/1.1 502 Bad Gateway\r\n"
         + NOSNIFF
         + b"Activator-Reason: upstream-failed; 10.0.0.1:8012: gone\r\n",
         b"10.0.0.1:8012: gone\n",
     ),
     "draining": (
-        replies.draining("why"),
+        own_responses.draining("why"),
         b"HTTP/1.1 503 Service Unavailable\r\n"
         + NOSNIFF
         + b"Retry-After: 0\r\nActivator-Reason: draining; why\r\n",
         b"draining\n",
     ),
     "too-many-connections": (
-        replies.too_many_connections(retry_after=2),
+        own_responses.too_many_connections(retry_after=2),
         b"HTTP/1.1 503 Service Unavailable\r\n"
         + PLAIN
         + b"Retry-After: 2\r\nActivator-Reason: queue-full; too many connections\r\n",
         b"503 Service Unavailable: too many connections",
     ),
     "asked-to-come-back": (
-        replies.timed_out(Reason.AT_CAPACITY, "2/2", retry_after=7),
+        own_responses.timed_out(Reason.AT_CAPACITY, "2/2", retry_after=7),
         b"HTTP/1.1 504 Gateway Timeout\r\n"
         + PLAIN
         + b"Retry-After: 7\r\nActivator-Reason: at-capacity; 2/2\r\n",
         b"activator request timeout",
     ),
     "refused": (
-        replies.refused(431, "too many header fields"),
+        own_responses.refused(431, "too many header fields"),
         b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
         + PLAIN
         + b"Activator-Reason: bad-request; too many header fields\r\n",
@@ -126,11 +130,11 @@ def test_each_answer_but_those_to_probes_says_why(name):
 
 
 def test_the_time_out_is_25_bytes_as_knatives():
-    assert len(replies.timed_out(Reason.NO_ENDPOINTS, "").body) == 25
+    assert len(own_responses.timed_out(Reason.NO_ENDPOINTS, "").body) == 25
 
 
 def test_an_answer_to_head_has_the_length_but_no_body():
-    assert render(replies.ACTIVATOR_PROBE, head_only=True).endswith(
+    assert render(own_responses.ACTIVATOR_PROBE, head_only=True).endswith(
         b"\r\nContent-Length: 9\r\n\r\n"
     )
 
@@ -144,16 +148,16 @@ def test_an_answer_to_head_has_the_length_but_no_body():
     ],
 )
 def test_what_becomes_of_the_connection(settings, line):
-    assert line in render(replies.HEALTHY, **settings)
-    assert b"Connection" not in render(replies.HEALTHY)
+    assert line in render(own_responses.HEALTHY, **settings)
+    assert b"Connection" not in render(own_responses.HEALTHY)
 
 
 @pytest.mark.parametrize("evil", ["a\r\nSet-Cookie: x", "a\0", "\x7f", "é\u2028", "x" * 10_000])
 def test_what_pods_and_clients_say_stays_one_short_line(evil):
     for reply in (
-        replies.timed_out(Reason.PROBE_FAILING, evil),
-        replies.upstream_failed(evil),
-        replies.queue_full(evil),
+        own_responses.timed_out(Reason.PROBE_FAILING, evil),
+        own_responses.upstream_failed(evil),
+        own_responses.queue_full(evil),
     ):
         head = render(reply).partition(b"\r\n\r\n")[0]
         assert len(head) < 600
@@ -165,7 +169,7 @@ def test_what_pods_and_clients_say_stays_one_short_line(evil):
 
 def test_every_refusal_that_is_raised_has_a_status_line():
     for status in (400, 405, 408, 414, 417, 431, 501, 505):
-        assert render(replies.refused(status, "x")).startswith(b"HTTP/1.1 %d " % status)
+        assert render(own_responses.refused(status, "x")).startswith(b"HTTP/1.1 %d " % status)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +182,8 @@ def test_every_refusal_that_is_raised_has_a_status_line():
     ],
 )
 def test_a_probe_value_is_quoted_as_go_does(value, quoted):
-    assert replies.unexpected_probe(value).body.decode().endswith(f' "{quoted}"\n')
+    assert own_responses.unexpected_probe(value).body.decode().endswith(f' "{quoted}"\n')
 
 
 def test_a_probe_value_is_echoed_in_part_only():
-    assert len(replies.unexpected_probe(b"<" * 100_000).body) < 2000
+    assert len(own_responses.unexpected_probe(b"<" * 100_000).body) < 2000

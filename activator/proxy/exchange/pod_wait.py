@@ -16,7 +16,7 @@ WARM = b"\r\nActivator-Cold-Start: false"
 COLD = b"\r\nActivator-Cold-Start: true"
 
 
-class Wait:
+class PodWait:
     """One request's wait, or waits, where its pod was lost.
 
     Arguments:
@@ -79,7 +79,7 @@ class Wait:
         return b"\r\nServer-Timing: " + b", ".join(metrics)
 
 
-def joined(wait: Wait, entry: Entry, notes: bytes, now: float) -> bytes:
+def join_cold_start(wait: PodWait, entry: Entry, notes: bytes, now: float) -> bytes:
     """Record that a request begins to wait, perhaps once more; return its notes.
 
     Arguments:

@@ -25,7 +25,7 @@ _NO_CONTENT: Final = (204, 304)
 
 
 @final
-class Crossing:
+class Translation:
     """One exchange whose two sides differ.
 
     Attributes:

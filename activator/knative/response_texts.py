@@ -1,6 +1,6 @@
 """Bodies of the activator's own responses, in Knative's words.
 
-Text alone; the status, the fields and the line end are those of ``proxy.message.replies``. Source:
+Text alone; status, fields and line end are those of ``proxy.message.own_responses``. Source:
 Knative pkg/activator/handler (probe, context, activation), pkg/http/handler (timeout) and
 knative.dev/networking pkg/http/probe.
 """

@@ -12,7 +12,7 @@ from activator.proxy.message.response import Response
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 
 
-class Reframed:
+class ResponseWriter:
     """One answer on its way to a client.
 
     Arguments:

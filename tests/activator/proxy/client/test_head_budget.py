@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activator.proxy.client.unfinished_heads import SMALL, UnfinishedHeads
+from activator.proxy.client.head_budget import SMALL, HeadBudget
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.client.test_http2 import BEGIN, frame, goaways, raw
 from tests.activator.proxy.http2.peers import Http2World
@@ -34,7 +34,7 @@ NOBODYS = b"".join(
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 4 * SMALL)), max_size=100))
 def test_the_sum_is_that_of_the_heads_and_never_beyond_the_bound(steps):
-    heads = UnfinishedHeads(MOST)
+    heads = HeadBudget(MOST)
     counted = [0] * 10
     for head, size in steps:
         if size < 0:
@@ -48,7 +48,7 @@ def test_the_sum_is_that_of_the_heads_and_never_beyond_the_bound(steps):
 
 
 def test_small_heads_have_room_that_large_ones_do_not_get():
-    heads = UnfinishedHeads(MOST)
+    heads = HeadBudget(MOST)
     while heads.grow(0, SMALL + 1):
         pass
     left = MOST - heads.bytes
@@ -72,7 +72,7 @@ async def full(new_world: Any) -> World:
 
 
 def unfinished(world: World) -> int:
-    return world.proxy.unfinished_heads.bytes
+    return world.proxy.head_budget.bytes
 
 
 async def test_who_goes_beyond_the_bound_is_told_so_and_nobody_else(full, caplog):
@@ -159,7 +159,7 @@ async def test_what_comes_whole_is_not_counted(world, monkeypatch):
     def grow(*sizes: int) -> bool:
         raise AssertionError("counted")
 
-    monkeypatch.setattr(UnfinishedHeads, "grow", grow)
+    monkeypatch.setattr(HeadBudget, "grow", grow)
     await world.serving()
     client = await world.client()
     client.send(request() + request())

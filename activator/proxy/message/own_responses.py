@@ -1,6 +1,6 @@
 """The activator's own responses, byte for byte as Knative's.
 
-``knative.reply_texts`` has the texts; Go's net/http Error is the source of the fields. Only the
+``knative.response_texts`` has the texts; Go's net/http Error is the source of the fields. Only the
 field ``Activator-Reason`` is new.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
-from activator.knative import reply_texts
+from activator.knative import response_texts
 from activator.knative.control_fields import NETWORK_HASH_START
 from activator.knative.probes import AUTOSCALER_BODY
 from activator.proxy.message.version import HTTP_1_0, Version
@@ -30,7 +30,7 @@ _STATUS_LINES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class OwnResponse:
     """An answer of our own.
 
     Attributes:
@@ -93,9 +93,9 @@ def _error(
     reason: Reason | None = None,
     detail: str = "",
     retry_after: int | None = None,
-) -> Reply:
+) -> OwnResponse:
     """What Go's http.Error writes: the text with a line feed."""
-    return Reply(status, _NOSNIFF, text.encode() + b"\n", reason, detail, retry_after)
+    return OwnResponse(status, _NOSNIFF, text.encode() + b"\n", reason, detail, retry_after)
 
 
 def printable(text: str) -> str:
@@ -106,85 +106,85 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
 
 
-HEALTHY: Final = Reply(200)
+HEALTHY: Final = OwnResponse(200)
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-ACTIVATOR_PROBE: Final = Reply(200, PLAIN, AUTOSCALER_BODY)
-MISSING_HASH: Final = _error(400, reply_texts.MISSING_HASH)
+ACTIVATOR_PROBE: Final = OwnResponse(200, PLAIN, AUTOSCALER_BODY)
+MISSING_HASH: Final = _error(400, response_texts.MISSING_HASH)
 
 
 _HASH: Final = b"\r\n" + NETWORK_HASH_START
-_TIMED_OUT: Final = reply_texts.TIMED_OUT.encode()
+_TIMED_OUT: Final = response_texts.TIMED_OUT.encode()
 
 
-def unhealthy(why: str) -> Reply:
+def unhealthy(why: str) -> OwnResponse:
     """The answer to a kubelet's probe while we are not ready."""
     return _error(500, why)
 
 
-def network_probe(hash_value: bytes) -> Reply:
+def network_probe(hash_value: bytes) -> OwnResponse:
     """The answer to an ingress's probe: its configuration hash."""
-    return Reply(200, _HASH + hash_value) if hash_value else MISSING_HASH
+    return OwnResponse(200, _HASH + hash_value) if hash_value else MISSING_HASH
 
 
-def unexpected_probe(value: bytes) -> Reply:
+def unexpected_probe(value: bytes) -> OwnResponse:
     """Return the response to an unknown value of K-Network-Probe."""
-    return _error(400, reply_texts.unexpected_probe(value))
+    return _error(400, response_texts.unexpected_probe(value))
 
 
-def not_found(error: RevisionNotFound) -> Reply:
+def not_found(error: RevisionNotFound) -> OwnResponse:
     """No such revision, or none that the request names in full."""
-    text = reply_texts.not_found(error.name)
+    text = response_texts.not_found(error.name)
     return _error(
-        404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else reply_texts.NAME_IT
+        404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else response_texts.NAME_IT
     )
 
 
-def queue_full(bound: str, retry_after: int | None = None) -> Reply:
+def queue_full(bound: str, retry_after: int | None = None) -> OwnResponse:
     """No more requests may wait; ``bound`` as in throttler.errors.RequestQueueFull."""
-    return _error(503, reply_texts.QUEUE_FULL, Reason.QUEUE_FULL, bound, retry_after)
+    return _error(503, response_texts.QUEUE_FULL, Reason.QUEUE_FULL, bound, retry_after)
 
 
-def shed(error: WaitTooLong, retry_after: int | None = None) -> Reply:
+def shed(error: WaitTooLong, retry_after: int | None = None) -> OwnResponse:
     """It would wait in vain."""
     detail = f"{error.expected:.1f} s expected, {error.limit:.1f} s left"
     return _error(503, str(error), Reason.WAIT_TOO_LONG, detail, retry_after)
 
 
-def too_many_connections(retry_after: int | None = None) -> Reply:
+def too_many_connections(retry_after: int | None = None) -> OwnResponse:
     """No more connections of clients may be open."""
     return _plain(503, "too many connections", Reason.QUEUE_FULL, retry_after)
 
 
-def too_many_unfinished(retry_after: int | None = None) -> Reply:
+def too_many_heads(retry_after: int | None = None) -> OwnResponse:
     """No more of request heads that are not at their end may be kept."""
     return _plain(503, "too many unfinished request heads", Reason.QUEUE_FULL, retry_after)
 
 
-def timed_out(reason: Reason, detail: str, retry_after: int | None = None) -> Reply:
+def timed_out(reason: Reason, detail: str, retry_after: int | None = None) -> OwnResponse:
     """The deadline passed; 25 bytes, no line feed (Knative: pkg/http/handler/timeout.go)."""
-    return Reply(504, PLAIN, _TIMED_OUT, reason, detail, retry_after)
+    return OwnResponse(504, PLAIN, _TIMED_OUT, reason, detail, retry_after)
 
 
-def upstream_failed(text: str) -> Reply:
+def upstream_failed(text: str) -> OwnResponse:
     """The pod failed with the request in its hands."""
     return _error(502, text, Reason.UPSTREAM_FAILED, text)
 
 
-def draining(detail: str) -> Reply:
+def draining(detail: str) -> OwnResponse:
     """We are going down and could not serve this request in time; another activator can."""
     return _error(503, "draining", Reason.DRAINING, detail, retry_after=0)
 
 
-def refused(status: int, text: str) -> Reply:
+def refused(status: int, text: str) -> OwnResponse:
     """The request was malformed or too large; the connection closes behind it."""
-    reply = _plain(status, text, Reason.BAD_REQUEST)
+    response = _plain(status, text, Reason.BAD_REQUEST)
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         allow = b"\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
-        return replace(reply, fields=reply.fields + allow)
-    return reply
+        return replace(response, fields=response.fields + allow)
+    return response
 
 
-def _plain(status: int, text: str, reason: Reason, retry_after: int | None = None) -> Reply:
+def _plain(status: int, text: str, reason: Reason, retry_after: int | None = None) -> OwnResponse:
     """What Go's server writes of itself: the status, its phrase, and what is wrong."""
     body = f"{status} {HTTPStatus(status).phrase}: {text}".encode("ascii", "replace")
-    return Reply(status, PLAIN, body, reason, text, retry_after)
+    return OwnResponse(status, PLAIN, body, reason, text, retry_after)

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from activator.proxy.message.replies import refused
+from activator.proxy.message.own_responses import refused
 from tests.activator.proxy.world import request, until
 from throttler.model import RevisionID
 
@@ -65,7 +65,7 @@ async def test_a_line_says_how_many_it_stands_for(world, caplog, hidden, also):
     now = world.proxy.clock()
     world.driver.clock = lambda: now
     for _ in range(1 + hidden):
-        world.proxy.services.log_reply(revision, reply)
+        world.proxy.services.log_own_response(revision, reply)
     now += 60.0
-    world.proxy.services.log_reply(revision, reply)
+    world.proxy.services.log_own_response(revision, reply)
     assert caplog.messages[-1].endswith(f" (and {also} since the last such line)")

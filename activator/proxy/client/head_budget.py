@@ -18,7 +18,7 @@ SMALL: Final = 8 << 10
 
 
 @final
-class UnfinishedHeads:
+class HeadBudget:
     """The bytes of all of them.
 
     Attributes:
@@ -51,17 +51,17 @@ class UnfinishedHeads:
 
 
 @final
-class HeadShare:
-    """One connection's in-progress head, as UnfinishedHeads counts it."""
+class HeadCharge:
+    """One connection's in-progress head, as HeadBudget counts it."""
 
     __slots__ = ("_counted", "_heads")
 
-    def __init__(self, heads: UnfinishedHeads) -> None:
+    def __init__(self, heads: HeadBudget) -> None:
         self._heads = heads
         self._counted = 0
 
     def grow(self, size: int) -> bool:
-        """Count a head of so many bytes; return whether there is room. See UnfinishedHeads."""
+        """Count a head of so many bytes; return whether there is room. See HeadBudget."""
         if size == self._counted:
             return True
         if not self._heads.grow(self._counted, size):

@@ -10,12 +10,12 @@ from activator.driver import Driver
 from activator.process.logs import Repeats
 from activator.process.tasks import Tasks
 from activator.process.timers import Timers
-from activator.proxy.client.eviction import Eviction, Guest
-from activator.proxy.client.unfinished_heads import UnfinishedHeads
+from activator.proxy.client.eviction import Evictable, Eviction
+from activator.proxy.client.head_budget import HeadBudget
+from activator.proxy.exchange.pod_wait import WARM
 from activator.proxy.exchange.services import ProxyCounters, Services
 from activator.proxy.exchange.sides import PodPools
-from activator.proxy.exchange.wait import WARM
-from activator.proxy.message.replies import Reply, too_many_connections, too_many_unfinished
+from activator.proxy.message.own_responses import OwnResponse, too_many_connections, too_many_heads
 from activator.proxy.message.request import RequestLimits
 from activator.proxy.transport.unread import Peer
 
@@ -77,7 +77,7 @@ class Proxy:
         self.header_timeout = header_timeout
         self.unread = pools.unread
         self.unread.on_ended = self._log_ended
-        self.unfinished_heads = UnfinishedHeads(unfinished_header_bytes)
+        self.head_budget = HeadBudget(unfinished_header_bytes)
         self.unhealthy = unhealthy
         self.counters: ProxyCounters = self.services.counters
         self.files = files = pools.files
@@ -114,7 +114,7 @@ class Proxy:
             return True
         return files.make_room()
 
-    def turn_away(self, client: Guest) -> None:
+    def turn_away(self, client: Evictable) -> None:
         """Record that there is no room for a new client, and log it now and then."""
         self.connections.turn_away(client)
         self.counters.turned_away += 1
@@ -126,7 +126,7 @@ class Proxy:
                 *(self._places(), files.pods, files.shares.limit),
             )
 
-    def remove(self, client: Guest) -> None:
+    def remove(self, client: Evictable) -> None:
         """Remove a connection that is closed; its file is free."""
         self.connections.remove(client)
         self.files.freed()
@@ -172,19 +172,19 @@ class Proxy:
                 self.handshakes,
             )
 
-    def too_many_connections(self) -> Reply:
+    def too_many_connections(self) -> OwnResponse:
         """Return the response to a client for which there is no room."""
         return too_many_connections(self.services.retry_after())
 
-    def too_many_unfinished(self) -> Reply:
+    def too_many_heads(self) -> OwnResponse:
         """Return the response to a head that has no room, and log it now and then."""
-        self.log_too_many_unfinished()
-        return too_many_unfinished(self.services.retry_after())
+        self.log_too_many_heads()
+        return too_many_heads(self.services.retry_after())
 
-    def log_too_many_unfinished(self) -> None:
+    def log_too_many_heads(self) -> None:
         """Log now and then that an in-progress head was refused for want of room."""
         if self._repeats.admit("unfinished heads", self.clock()) is not None:
-            used = self.unfinished_heads.bytes
+            used = self.head_budget.bytes
             logger.warning("%d bytes of unfinished request heads, more are refused", used)
 
     def _log_ended(self, peer: Peer, address: str) -> None:
@@ -202,9 +202,9 @@ class Proxy:
         for downstream in self.connections:
             downstream.drain()
 
-    def cut(self) -> int:
+    def force_end(self) -> int:
         """End every request: the time to finish is over. Return how many connections there are."""
         connections = list(self.connections)
         for downstream in connections:
-            downstream.cut()
+            downstream.force_end()
         return len(connections)

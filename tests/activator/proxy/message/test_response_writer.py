@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activator.proxy.message.reframed import Reframed
 from activator.proxy.message.response import Response, read_response
+from activator.proxy.message.response_writer import ResponseWriter
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1
 
 
@@ -14,7 +14,7 @@ def of(fields: bytes) -> Response:
 
 
 def test_an_answer_of_unknown_length_goes_out_in_chunks():
-    answer = Reframed(of(b""), HTTP_1_1)
+    answer = ResponseWriter(of(b""), HTTP_1_1)
     assert b"\r\nTransfer-Encoding: chunked\r\n" in answer.head(close=False, date=b"d")
     assert answer.payload([b"abc", b"de"]) == b"5\r\nabcde\r\n"
     assert answer.payload([]) == b""
@@ -24,7 +24,7 @@ def test_an_answer_of_unknown_length_goes_out_in_chunks():
 
 
 def test_for_a_client_of_http_1_0_its_end_is_the_connections():
-    answer = Reframed(of(b"Transfer-Encoding: chunked\r\n"), HTTP_1_0)
+    answer = ResponseWriter(of(b"Transfer-Encoding: chunked\r\n"), HTTP_1_0)
     assert b"chunked" not in answer.head(close=True, date=b"d")
     assert answer.ends_connection
     assert (answer.payload([b"abc"]), answer.end(b""), answer.size) == (b"abc", b"", 3)
@@ -32,7 +32,7 @@ def test_for_a_client_of_http_1_0_its_end_is_the_connections():
 
 @pytest.mark.parametrize("version", [HTTP_1_0, HTTP_1_1])
 def test_a_known_length_stays(version):
-    answer = Reframed(of(b"Content-Length: 3\r\nConnection: close\r\n"), version)
+    answer = ResponseWriter(of(b"Content-Length: 3\r\nConnection: close\r\n"), version)
     head = answer.head(close=False, date=b"d")
     assert b"\r\nContent-Length: 3\r\n" in head
     assert b"close" not in head

@@ -1,0 +1,43 @@
+"""Responses of our own to requests in HTTP/2 that are for no revision."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from activator.proxy.client.stream import StreamContext
+from activator.proxy.http2.errors import ErrorCode
+from activator.proxy.http2.section import own_response_block
+from activator.proxy.http2.stream import Stream
+from activator.proxy.message import own_responses
+from activator.proxy.message.grammar import FramingError
+from activator.proxy.message.own_responses import OwnResponse
+from activator.proxy.message.problem import negotiated
+from activator.proxy.message.request import Request
+
+
+def send_own_response(
+    context: StreamContext, stream: Stream, request: Request, response: OwnResponse
+) -> None:
+    """Respond to a probe, or to a client for which there is no room."""
+    response = negotiated(response, request.lines)
+    _send(context, stream, response, bodiless=request.method == b"HEAD" or not response.body)
+
+
+def send_refusal(context: StreamContext, stream: Stream, error: FramingError) -> None:
+    """Respond to what is malformed or refused as in HTTP/1: the response says what is wrong.
+
+    Behind the response to a malformed request RST_STREAM follows (RFC 9113 section 8.1.1), and
+    behind the request if that ends soon, see ``Http2Client.on_half_closed``.
+    """
+    if error.status == HTTPStatus.BAD_REQUEST:
+        stream.fault = ErrorCode.PROTOCOL_ERROR
+    response = negotiated(own_responses.refused(error.status, str(error)), error.block)
+    _send(context, stream, response, bodiless=error.to_head)
+
+
+def _send(context: StreamContext, stream: Stream, response: OwnResponse, *, bodiless: bool) -> None:
+    block = own_response_block(response, context.services.date())
+    context.link.write_headers(stream, block, ended=bodiless)
+    if not bodiless:
+        stream.send(response.body, b"")
+    context.exchange_done(stream)

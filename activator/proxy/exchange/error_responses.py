@@ -1,0 +1,37 @@
+"""The responses that an exchange gives in place of a pod, by what is wrong.
+
+Builds them and decides nothing. The texts are those of ``message.responses``.
+"""
+
+from __future__ import annotations
+
+from activator.proxy.exchange.services import Services
+from activator.proxy.message import own_responses
+from activator.proxy.message.own_responses import OwnResponse
+from throttler.errors import ActivatorError, RequestQueueFull, WaitTooLong
+from throttler.pod import PodTracker
+from throttler.reason import Reason
+from throttler.revision import RevisionThrottler
+
+
+def rejected(
+    services: Services, throttler: RevisionThrottler, error: ActivatorError
+) -> tuple[OwnResponse, str]:
+    """Return the response to a request that may not even wait, and its outcome (``counters``)."""
+    again = services.retry_after(throttler)
+    if isinstance(error, WaitTooLong):
+        return own_responses.shed(error, again), "shed"
+    assert isinstance(error, RequestQueueFull)
+    return own_responses.queue_full(error.bound, again), "queue-full"
+
+
+def late(
+    services: Services, throttler: RevisionThrottler, reason: Reason, detail: str
+) -> OwnResponse:
+    """Return the response to a request whose time is over; ``detail`` is for people."""
+    return own_responses.timed_out(reason, detail, services.retry_after(throttler))
+
+
+def failed(pod: PodTracker, error: str) -> OwnResponse:
+    """Return the response that names the pod that failed; ``error`` is for people."""
+    return own_responses.upstream_failed(f"{pod.address}: {error}")
