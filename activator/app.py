@@ -13,7 +13,8 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,14 +50,16 @@ class _Stop:
 
     Attributes:
         on_first: called on the first signal, in the same turn of the loop.
+        phases: returns the phases of the shutdown and the open requests, as words.
+        report: takes one line about each signal.
         status: the exit status if the first signal comes before the process serves.
-        lame_duck: seconds of service after the first signal; 0 until the process serves.
     """
 
     def __init__(self) -> None:
         self.on_first: Callable[[], object] = lambda: None
+        self.phases: Callable[[], str] = lambda: "ending"
+        self.report: Callable[[str], object] = logger.info
         self.status = 0
-        self.lame_duck = 0.0
         self.asked = asyncio.Event()
         self.insisted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -66,18 +69,13 @@ class _Stop:
     def _on_signal(self, number: signal.Signals) -> None:
         if self.asked.is_set():
             self.insisted.set()
-        logger.info("%s: %s", number.name, self._what_follows())
-        if not self.asked.is_set():
-            self.status = _INTERRUPTED if number == signal.SIGINT else 0
-            self.on_first()
+            self.report(f"{number.name}: ending now")
+            return
+        again = "Ctrl-C" if number == signal.SIGINT else "signal"
+        self.report(f"{number.name}: {self.phases()}; a second {again} ends at once")
+        self.status = _INTERRUPTED if number == signal.SIGINT else 0
+        self.on_first()
         self.asked.set()
-
-    def _what_follows(self) -> str:
-        if self.insisted.is_set():
-            return "ending now"
-        if self.lame_duck and not self.asked.is_set():
-            return f"serving on for {self.lame_duck:g} s (lame duck), then draining"
-        return "draining"
 
 
 async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None) -> int:
@@ -85,22 +83,23 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
     sinks = (demo.on_stats,) if demo is not None else ()
     runtime = Runtime(settings, sinks, outputs=outputs)
     servers = Servers(runtime)
+    if demo is not None and not logger.isEnabledFor(logging.INFO):
+        stop.report = print  # as the demo prints its own lines
+    # Knative's text for kubelet's probe, whatever the signal is.
     stop.on_first = partial(runtime.begin_drain, "received SIGTERM from kubelet")
     try:
         if not await _unless(stop.asked, servers.start()):
             return stop.status
-        stop.lame_duck = settings.lame_duck
+        stop.phases = partial(_phases, runtime)
         addresses = servers.describe()
         logger.info(
             "listening: %s", ", ".join(f"{k} {v}" for k, v in addresses.items()), extra=addresses
         )
         _log_files(runtime)
-        if demo is not None:
-            runtime.driver.events.listen(partial(_report_queue, demo))
-            await _unless(stop.asked, demo.run(addresses["http"], addresses["admin"]))
-        if failed := await _unless(stop.asked, servers.failed()):
-            runtime.begin_drain("a listener has failed")
-        drained = await _unless(stop.insisted, _drain(servers, runtime))
+        async with _played(demo, runtime, addresses, stop):
+            if failed := await _unless(stop.asked, servers.failed()):
+                runtime.begin_drain("a listener has failed")
+            drained = await _unless(stop.insisted, _drain(servers, runtime, stop.report))
         return 0 if drained and not failed else 1
     finally:
         if not stop.insisted.is_set():
@@ -114,6 +113,33 @@ def _log_files(runtime: Runtime) -> None:
         logger.warning("the limit of open files is %d: raise it to %d", shares.limit, LOW_LIMIT)
 
 
+@contextlib.asynccontextmanager
+async def _played(
+    demo: Demo | None, runtime: Runtime, addresses: Mapping[str, str], stop: _Stop
+) -> AsyncIterator[None]:
+    """Run the demo, if there is one, inside this context; a failure of the demo ends the process.
+
+    The pods run until the drain is over, so that they serve the last requests. A second signal does
+    not wait for the pods: they end when this process does.
+    """
+    if demo is None:
+        yield
+        return
+    runtime.driver.events.listen(partial(_report_queue, demo))
+    task = asyncio.ensure_future(demo.run(addresses["http"], addresses["admin"]))
+    task.add_done_callback(lambda _: stop.asked.set())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await _unless(stop.insisted, _result(task))
+
+
+async def _result(task: asyncio.Task[None]) -> None:
+    await task
+
+
 def _report_queue(
     demo: Demo, kind: EventKind, revision: RevisionID, what: Mapping[str, Any]
 ) -> None:
@@ -121,14 +147,54 @@ def _report_queue(
         demo.on_queue((revision.namespace, revision.name), what["reason"])
 
 
-async def _drain(servers: Servers, runtime: Runtime) -> None:
+def _phases(runtime: Runtime) -> str:
+    """Return the phases of a shutdown with their durations, and the number of open requests."""
+    settings, throttler = runtime.settings, runtime.driver.throttler
+    queued, in_flight = throttler.total.depth, sum(each.in_flight for each in throttler)
+    duck = f"serving on for {settings.lame_duck:g} s (lame duck), then " * bool(settings.lame_duck)
+    most = f"draining for at most {settings.drain_timeout:g} s"
+    return f"{duck}{most}; {_counted(queued, 'request')} queued and {in_flight} in flight"
+
+
+async def _drain(servers: Servers, runtime: Runtime, report: Callable[[str], object]) -> None:
     settings = runtime.settings
+    before = _outcomes(runtime)
     if settings.lame_duck:
         await asyncio.sleep(settings.lame_duck)
         logger.info("the lame duck is over: draining")
-    cut = await servers.stop_data(settings.drain_timeout)
+    closed = await servers.stop_data(settings.drain_timeout)
     runtime.driver.flush_log()  # the summaries belong before the last line
-    logger.info("ended: %s", f"{cut} connections cut" if cut else "all requests answered")
+    report(f"ended: {_summary(_outcomes(runtime) - before, closed)}")
+
+
+def _outcomes(runtime: Runtime) -> Counter[str]:
+    """Return the number of ended requests by outcome, over all revisions."""
+    total = Counter[str]()
+    for entry in runtime.driver.entries:
+        total.update(entry.counters.outcomes)
+    return total
+
+
+def _summary(outcomes: Counter[str], closed: int) -> str:
+    """Return how the requests ended that were open at the signal, or came after it.
+
+    Arguments:
+        outcomes: the number of these requests by outcome (records.counters.OUTCOMES).
+        closed: connections that the end of the drain time closed.
+    """
+    served, ended = outcomes.pop("served", 0), outcomes.pop("draining", 0)
+    how = "503, or an aborted response" if closed else "503"
+    parts = [f"{_counted(served, 'request')} served"]
+    if ended:
+        parts.append(f"{ended} ended by the shutdown ({how})")
+    parts += [f"{count} {outcome}" for outcome, count in sorted(outcomes.items())]
+    if closed:
+        parts.append(f"{_counted(closed, 'connection')} closed early")
+    return ", ".join(parts)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:

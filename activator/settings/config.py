@@ -447,7 +447,8 @@ class Settings:
     log_format: str = setting(
         values.choice("auto", "json", "console"), "ACTIVATOR_LOG_FORMAT", LOGGING, "auto",
         "JSON lines or readable lines; auto chooses readable lines if stderr is a terminal.",
-        "Right in a pod and in a terminal alike.",
+        "Right in a pod and in a terminal alike. People read the demo.",
+        demo="console",
     )
     log_level: str = setting(
         values.choice("debug", "info", "warning", "error"), "ACTIVATOR_LOG_LEVEL", LOGGING, "info",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import socket
 from asyncio.subprocess import DEVNULL
@@ -204,7 +205,7 @@ async def test_wait_for_an_api_server_is_told_and_ends_by_a_signal(
             assert "503" in line["message"]
             running.tell(number)
             assert await running.ended() == status
-            assert "draining" in running.lines[-1]["message"]
+            assert running.lines[-1]["message"].startswith(f"{number.name}: ending; ")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -316,7 +317,11 @@ async def test_signal_finishes_what_runs_and_what_waits_and_ends_with_0(
             await running.queued("cold", 1)
 
             running.tell(number)
-            await running.logged("draining")
+            again = "Ctrl-C" if number == signal.SIGINT else "signal"
+            await running.logged(
+                f"{number.name}: draining for at most 30 s; 1 request queued and 1 in flight; "
+                f"a second {again} ends at once"
+            )
             await until(lambda: _is_closed(running), "no new connection is taken")
             assert (await running.get("/healthz", listener="admin"))[0] == 200
             assert (await running.get("/readyz", listener="admin"))[0] == 503
@@ -328,6 +333,7 @@ async def test_signal_finishes_what_runs_and_what_waits_and_ends_with_0(
             busy.open.set()
             assert await runs == (200, "queue")
         assert await running.ended() == 0
+        assert running.lines[-1]["message"] == "ended: 2 requests served"
         assert "Traceback" not in running.log
 
 
@@ -439,7 +445,9 @@ async def test_request_that_waits_too_long_for_the_end_is_told_to_ask_elsewhere(
             running.tell(signal.SIGTERM)
             assert await waits == (503, "draining\n")
         assert await running.ended() == 0
-        assert "all requests answered" in running.log
+        assert running.lines[-1]["message"] == (
+            "ended: 0 requests served, 1 ended by the shutdown (503)"
+        )
 
 
 async def test_request_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -451,7 +459,10 @@ async def test_request_that_never_ends_does_not_keep_the_process(tmp_path: Path)
         running.tell(signal.SIGTERM)
         assert await asking == (503, "draining\n")
         assert await running.ended() == 0
-        assert "1 connections cut" in running.log
+        assert running.lines[-1]["message"] == (
+            "ended: 0 requests served, 1 ended by the shutdown (503, or an aborted response), "
+            "1 connection closed early"
+        )
 
 
 async def test_stream_and_tunnel_that_never_end_are_cut_when_the_drain_time_is_over(
@@ -480,7 +491,7 @@ async def test_stream_and_tunnel_that_never_end_are_cut_when_the_drain_time_is_o
             assert await streaming[0].read() == b""  # without the chunk that ends a whole answer
         assert await tunnel[0].read() == b""
         assert await running.ended() == 0
-        assert "2 connections cut" in running.log
+        assert "2 connections closed early" in running.log
         assert "Traceback" not in running.log
 
 
@@ -506,7 +517,7 @@ async def test_listener_that_fails_ends_the_process_with_1_and_in_order(
     async with asyncio.timeout(PATIENCE):
         assert await running == 1
     assert f"the listener h2c has failed: {address}" in caplog.messages
-    assert "ended: all requests answered" in caplog.messages
+    assert "ended: 0 requests served" in caplog.messages
 
 
 async def _has_said(caplog: pytest.LogCaptureFixture, text: str) -> bool:
@@ -521,6 +532,56 @@ async def test_second_signal_ends_at_once_with_1(tmp_path: Path) -> None:
         running.tell(signal.SIGTERM)
         assert await running.ended() == 1
         assert "Traceback" not in running.log
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_ctrl_c_in_the_demo_says_what_it_waits_for_and_a_second_one_ends(
+    tmp_path: Path, signals: int
+) -> None:
+    output = tmp_path / "stdout"
+    with output.open("wb") as stdout:
+        ports = (*("--http-port", "0", "--h2c-port", "0"), *("--admin-port", "0"))
+        started = activator("demo", *ports, "--metrics-port", "0", stdout=stdout)
+        async with started as running:
+            guided = partial(_has_printed, output, r"What happens:")
+            await until(guided, "the guide is printed")
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/\n", output.read_text())
+            assert found is not None
+            waits = asyncio.ensure_future(_get_hello(int(found[1])))
+            await until(partial(_has_printed, output, "pods: 0 -> 1"), "a request waits")
+            running.tell(signal.SIGINT)
+            line = (
+                "SIGINT: draining for at most 2 s; 1 request queued and 0 in flight; "
+                "a second Ctrl-C ends at once\n"
+            )
+            await until(partial(_has_printed, output, re.escape(line)), "it says for what it waits")
+            if signals == 2:
+                running.tell(signal.SIGINT)
+                assert await running.ended() == 1
+                assert await waits == b""
+            else:
+                assert await running.ended() == 0
+                assert re.search(r"\nended: .*1 ", output.read_text())
+                assert (await waits).startswith(b"HTTP/1.1 ")
+            # Its log is for people as well.
+            assert {line["severity"] for line in running.lines} <= {"PLAIN"}
+
+
+async def _has_printed(output: Path, pattern: str) -> bool:
+    return _printed(output, pattern)
+
+
+def _printed(output: Path, pattern: str) -> bool:
+    return re.search(pattern, output.read_text()) is not None
+
+
+async def _get_hello(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET / HTTP/1.1\r\nConnection: close\r\n" + HELLO + b"\r\n")
+        return await reader.read()
+    finally:
+        writer.close()
 
 
 # In a cluster.

@@ -225,4 +225,5 @@ async def test_an_activator_ends_and_clients_of_two_do_not_notice(tmp_path: Path
             assert await first.ended() == 0
             await load.goes_on()
         assert load.failed == []
-        assert "all requests answered" in first.log
+        assert " served" in first.log
+        assert "by the shutdown" not in first.log
