@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.activator.proxy.world import TO_REVISION, Seen, request, turns, until
+from tests.activator.proxy.world import (
+    TO_REVISION,
+    Seen,
+    World,
+    own_world,
+    request,
+    turns,
+    until,
+)
+from tests.rows import naming
 
 HEAD = b"Host: example.com\r\n" + TO_REVISION
 SMUGGLED = request(b"/smuggled")
@@ -163,14 +172,23 @@ REFUSED = [
 ]
 
 
+CUTS = pytest.mark.parametrize("whole", [True, False], ids=["whole", "dripped"])
+
+
 def pieces(wire: bytes) -> int:
     """Bytes by which to drip: one, but for long input in some hundred steps."""
     return max(1, len(wire) // 1000)
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "dripped"])
-@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.name)
-async def test_it_is_refused_and_nothing_behind_it_is_served(world, row, whole):
+@CUTS
+@pytest.mark.parametrize("family", ["F", "S", "H", "C"])
+async def test_it_is_refused_and_nothing_behind_it_is_served(anyio_backend, family, whole):
+    for row in (row for row in REFUSED if row.name.startswith(family)):
+        async with own_world(row.name) as world:
+            await is_refused(world, row, whole)
+
+
+async def is_refused(world: World, row: Refused, whole: bool) -> None:
     pod = await world.serving()
     client = await world.client()
 
@@ -200,16 +218,17 @@ BARE_CRS = [
 ]
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "dripped"])
-@pytest.mark.parametrize("wire", BARE_CRS)
-async def test_a_bare_cr_is_refused_at_once(world, wire, whole):
+@CUTS
+async def test_a_bare_cr_is_refused_at_once(world, whole):
     """S06: not only after the header timeout, since ``until`` lets no virtual time pass."""
-    client = await world.client()
+    for wire in BARE_CRS:
+        with naming(wire):
+            client = await world.client()
 
-    await client.drip(wire, len(wire) if whole else 1)
-    await until(lambda: client.eof, "the end of the connection")
+            await client.drip(wire, len(wire) if whole else 1)
+            await until(lambda client=client: client.eof, "the end of the connection")
 
-    assert (await client.answer()).status == 400
+            assert (await client.answer()).status == 400
 
 
 @dataclass
@@ -401,9 +420,14 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "dripped"])
-@pytest.mark.parametrize("row", ACCEPTED, ids=lambda row: row.name)
-async def test_it_is_made_harmless(world, row, whole):
+@CUTS
+async def test_it_is_made_harmless(anyio_backend, whole):
+    for row in ACCEPTED:
+        async with own_world(row.name) as world:
+            await is_made_harmless(world, row, whole)
+
+
+async def is_made_harmless(world: World, row: Accepted, whole: bool) -> None:
     pod = await world.serving()
     client = await world.client()
 
@@ -444,7 +468,7 @@ TRAILERS = (
 )
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "dripped"])
+@CUTS
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [

@@ -11,7 +11,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from activator.proxy.message.request import RequestLimits
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.transport.unread import UnreadBytes
 from tests.ports import hold, port_of
+from tests.rows import naming
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -717,7 +719,7 @@ class World:
             await self._collect(lambda: not self.busy, "counts that are not zero")
             await self.let_linger()
             await self._collect(lambda: not self.proxy.connections, "clients' connections are left")
-        await self._tear_down()
+        await self.tear_down()
         assert not self.errors, "\n".join(self.errors)
 
     async def let_linger(self) -> None:
@@ -732,7 +734,8 @@ class World:
         except AssertionError:
             self.errors.append(f"{problem}: {self.busy}")
 
-    async def _tear_down(self) -> None:
+    async def tear_down(self) -> None:
+        """End everything, whatever state it is in."""
         self._server.close()
         for downstream in list(self.proxy.connections):
             cast(Any, downstream).transport.abort()
@@ -748,3 +751,17 @@ class World:
         self.proxy.timers.close()
         self.driver.close()
         asyncio.get_running_loop().set_exception_handler(self._handler)
+
+
+@asynccontextmanager
+async def own_world(*row: object, **settings: Any) -> AsyncIterator[World]:
+    """Start a proxy for one row of a test, check and close it, and name a row that fails."""
+    with naming(*row):
+        world = World()
+        await world.start(**settings)
+        try:
+            yield world
+        except BaseException:
+            await world.tear_down()
+            raise
+        await world.close()
