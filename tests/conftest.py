@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: the loop in virtual time, and the same tests on uvloop."""
+"""Fixtures that all tests share. Async tests run in virtual time; a mark adds or selects uvloop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import selectors
 from asyncio import selector_events, sslproto
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,14 +115,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 VIRTUAL = pytest.param(("asyncio", {"loop_factory": VirtualLoop}), id="virtual")
 UVLOOP = pytest.param(("asyncio", {"loop_factory": uvloop.new_event_loop}), id="uvloop")
-#: For tests with limits or pauses of a moment, which a busy machine outlasts.
-in_virtual_time = pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+
+#: Marks for a function, a class or a module (``pytestmark``); the closest one counts.
+#: For bytes on sockets: uvloop's transports buffer, pause and close in their own way.
+both_loops = pytest.mark.loops(VIRTUAL, UVLOOP)
+#: For threads, processes and servers that know nothing of a virtual clock.
+on_uvloop = pytest.mark.loops(UVLOOP)
+#: For limits and pauses, which only a virtual clock keeps exactly.
+in_virtual_time = pytest.mark.loops(VIRTUAL)
+
+#: Directories whose tests run on both loops unless a mark says otherwise.
+_BOTH_LOOPS_IN = (Path(__file__).parent / "activator" / "proxy",)
 
 
-@pytest.fixture(params=[VIRTUAL, UVLOOP])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each async test in virtual time, or on the loops that its closest mark names."""
+    if "anyio_backend" not in metafunc.fixturenames:
+        return
+    path = metafunc.definition.path
+    mark = metafunc.definition.get_closest_marker("loops")
+    if mark is None and any(path.is_relative_to(folder) for folder in _BOTH_LOOPS_IN):
+        mark = both_loops.mark
+    if mark is not None:
+        metafunc.parametrize("anyio_backend", mark.args, indirect=True)
+
+
+@pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Each async test runs twice: in virtual time, and on the loop of production."""
-    return request.param
+    """Return the loop of an async test: virtual time, unless a mark names another."""
+    return getattr(request, "param", VIRTUAL.values[0])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 import pytest
-import uvloop
 from websockets.asyncio.server import ServerConnection, serve
 
 from activator import app
@@ -27,19 +26,14 @@ from activator.servers import Servers
 from activator.settings.config import load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import config_map
+from tests.conftest import on_uvloop
 from tests.ports import hold, port_of
 from tests.process import ANY_PORTS, PATIENCE, Activator, activator, until
 from throttler.model import RevisionID
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, on_uvloop]
 
 CLUSTER = {"POD_NAME": "activator-1", "POD_IP": "10.0.0.9", "SYSTEM_NAMESPACE": "knative-serving"}
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """Real processes cannot use a virtual clock: production's loop only."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 def local(

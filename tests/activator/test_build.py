@@ -11,7 +11,7 @@ import pytest
 
 from activator import __version__, build, cli
 from activator.build import COMPILED, INTERPRETED, Build
-from tests.conftest import UVLOOP
+from tests.conftest import on_uvloop
 from tests.process import ANY_PORTS, activator
 
 #: The packages whose modules have to be in one of the two tables.
@@ -85,7 +85,7 @@ def test_the_command_imports_no_module_of_the_table():
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
+@on_uvloop
 async def test_the_first_log_line_names_the_build(tmp_path):
     async with activator("local", "--manifests", str(tmp_path), *ANY_PORTS) as process:
         await process.address("http")

@@ -12,7 +12,6 @@ from activator.driver import Driver
 from activator.records.counters import HttpCounters
 from activator.records.events import EventKind
 from activator.records.failures import PACE, Failed
-from tests.conftest import VIRTUAL
 from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
@@ -27,12 +26,6 @@ from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, TIMED_OUT, Ticket
 APP = RevisionID("default", "app")
 ENCODED = (b"default", b"app")
 HOST = b"app.default.svc.cluster.local"
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Deadlines are asserted to the last digit, which only virtual time allows."""
-    return request.param
 
 
 class Load:

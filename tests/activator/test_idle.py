@@ -11,15 +11,10 @@ import pytest
 from activator.runtime import Runtime
 from activator.servers import Servers
 from activator.settings.config import load
-from tests.conftest import VIRTUAL, VirtualLoop
+from tests.conftest import VirtualLoop
 
 #: Virtual seconds.
 MINUTE = 60.0
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 async def passes(seconds: float) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import trustme
-import uvloop
 
 from activator.knative.configmaps.network import NetworkConfig
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
@@ -21,16 +20,13 @@ from activator.runtime import Runtime, StartError
 from activator.settings.config import Settings, load
 from tests.activator.proxy.tls_world import free_address, secret
 from tests.activator.telemetry.records import record
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 from throttler.health import PodState
 from throttler.model import MeshMode, Revision, RevisionID
 from throttler.reason import Reason
 
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """The folder is followed by the kernel's clock: production's loop only."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+pytestmark = on_uvloop  # inotify reports files in real time
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,10 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import trustme
-import uvloop
 
 from activator.proxy.client.listener import ListenError
 from activator.proxy.transport.files import file_limit, share_out
@@ -27,16 +25,13 @@ from activator.runtime import Runtime, StartError
 from activator.servers import MOST_HEAD, Servers
 from activator.settings.config import load
 from tests.activator.proxy.world import until
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
+
+pytestmark = on_uvloop  # uvicorn's timers run in real time
 
 #: Connections that the kernel lets wait on any port.
 LONGEST = int(Path("/proc/sys/net/core/somaxconn").read_text())
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """uvicorn's servers tick in real time: production's loop only."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 def runtime(folder: Path, **ports: str) -> Runtime:

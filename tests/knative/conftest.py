@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import VIRTUAL
 from tests.knative.world import World
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Virtual time alone: most cases are about what happens within seconds, or does not happen."""
-    return request.param
 
 
 @pytest.fixture

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
-import uvloop
 
 from tests.activator.discovery.fake_api_server import Call, FakeApiServer
+from tests.conftest import on_uvloop
 from tests.manifests import knative
 from tests.manifests.knative import NAMESPACE
 from tests.manifests.kustomize import MANIFESTS, ROOT, Object, build, find
+
+pytestmark = on_uvloop  # processes run in real time
 
 OVERLAY = MANIFESTS / "overlays" / "knative"
 PATIENCE = 45.0
@@ -36,12 +38,6 @@ ENVIRONMENT = knative.ENVIRONMENT | {
     "ACTIVATOR_AUTOSCALER_URL": "",
     "ACTIVATOR_LAME_DUCK": "0s",
 }
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """A process knows nothing of a virtual clock: production's loop only."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 class Grant(NamedTuple):

@@ -10,17 +10,10 @@ import pytest
 
 from activator.admin.event_feed import LINGER, PIECE, EventFeed, EventReader, TooManyReaders
 from activator.records.events import EventKind, Events
-from tests.conftest import VIRTUAL
 from throttler.model import RevisionID
 
 HELLO, OTHER = RevisionID("default", "hello"), RevisionID("default", "other")
 BEGAN, ENDED = EventKind.QUEUE_BEGAN, EventKind.QUEUE_ENDED
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Minutes pass."""
-    return request.param
 
 
 @pytest.fixture

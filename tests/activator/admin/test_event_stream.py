@@ -21,18 +21,14 @@ from activator.runtime import Runtime
 from activator.servers import Servers
 from activator.settings.config import load
 from tests.activator.telemetry.world import World
-from tests.conftest import UVLOOP
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
 
+pytestmark = on_uvloop  # uvicorn's timers run in real time
+
 HELLO = RevisionID("default", "hello")
 PATH = "/api/v1/events"
-
-
-@pytest.fixture(params=[UVLOOP])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """uvicorn's servers tick in real time: production's loop only."""
-    return request.param
 
 
 @asynccontextmanager

@@ -12,18 +12,14 @@ from typing import Any
 
 import httpx
 import pytest
-import uvloop
 
 from activator.admin import profiling
 from activator.admin.profiling import create_profiling_app
 from activator.admin.stacks import sample
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """A thread takes samples, which knows nothing of a virtual clock."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+pytestmark = on_uvloop  # a thread takes samples in real time
 
 
 class Switch:

@@ -19,9 +19,11 @@ from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.link import MOST_AT_ONCE, AutoscalerLink, LinkTimings
 from activator.autoscaler.reporter import StatReporter
-from tests.conftest import in_virtual_time
+from tests.conftest import in_virtual_time, on_uvloop
 from tests.ports import hold, port_of
 from throttler.model import RevisionID
+
+pytestmark = on_uvloop  # silent and absent peers answer in real time
 
 A = RevisionID("default", "a-00001")
 PATIENCE = 45.0  # seconds that a step may take on a busy machine; nothing waits that long

@@ -8,11 +8,6 @@ import pytest
 from activator.autoscaler.link import AutoscalerLink, LinkTimings
 
 
-@pytest.fixture
-def anyio_backend(virtual_time):
-    return virtual_time
-
-
 async def after(seconds):
     """Let virtual time pass."""
     passed = asyncio.Event()

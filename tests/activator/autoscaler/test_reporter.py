@@ -4,22 +4,17 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-from typing import Any, cast
+from typing import cast
 
-import pytest
 from structlog.testing import capture_logs
 
 from activator.autoscaler.concurrency import Stat
 from activator.autoscaler.reporter import StatReporter
+from tests.conftest import VirtualLoop
 from throttler.model import RevisionID
 
 A = RevisionID("default", "a-00001")
 B = RevisionID("default", "b-00001")
-
-
-@pytest.fixture
-def anyio_backend(virtual_time):
-    return virtual_time
 
 
 class Listener:
@@ -95,7 +90,9 @@ async def test_a_busy_loop_delays_a_report_but_does_not_pile_them_up():
     async with reporting(listener) as reporter:
         reporter.load(A).enter(now())
         await asyncio.sleep(0.5)
-        cast(Any, asyncio.get_running_loop())._now += 3.0  # as if something had blocked the loop
+        cast(
+            VirtualLoop, asyncio.get_running_loop()
+        ).virtual_now += 3.0  # as if something had blocked the loop
         await asyncio.sleep(1.0)
     assert [time for time, _ in listener.heard] == [0.0, 3.5, 4.0]
 

@@ -11,6 +11,9 @@ from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.credentials import ClusterConfigError
 from tests.activator.discovery.fake_api_server import FakeApiServer
+from tests.conftest import both_loops
+
+pytestmark = both_loops
 
 
 async def test_a_token_is_read_again_when_it_is_old_and_streams_stay_open(

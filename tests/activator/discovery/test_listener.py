@@ -7,17 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from activator.discovery.listener import Listener
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def anyio_backend(request):
-    return ("asyncio", {"loop_factory": request.param})
+pytestmark = [
+    on_uvloop,
+    pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's"),
+]
 
 
 class Told:

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvloop
 import yaml
 
 from activator.discovery import manifest_file, manifests
@@ -35,14 +34,10 @@ from tests.activator.discovery.recording import (
     slice_of,
     trust_bundle,
 )
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Real time only: the kernel reports changes through a thread."""
-    loop = uvloop.new_event_loop if request.param == "uvloop" else None
-    return "asyncio", {"loop_factory": loop}
+pytestmark = on_uvloop  # inotify reports files in real time
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,8 +21,10 @@ from activator.discovery.listing import Resource
 from activator.discovery.reflector import RELIST_AFTER_FAILURES, Reflector
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event, expired
 from tests.activator.discovery.recording import A, B, RecordingSink, private
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 from tests.process import PATIENCE
+
+pytestmark = both_loops
 
 QUICK = Timings(
     backoff_first=0.001,
@@ -382,14 +383,9 @@ async def test_a_defect_of_ours_does_not_end_the_watch(
         await sink.until_ready("10.0.0.1")
 
 
+@in_virtual_time
 class TestWithProductionsTimings:
-    """In virtual time, so that minutes pass at once and can be counted."""
-
-    @pytest.fixture
-    def anyio_backend(self) -> Any:
-        from tests.conftest import VirtualLoop
-
-        return "asyncio", {"loop_factory": VirtualLoop}
+    """Minutes pass at once, and the tests count them."""
 
     @pytest.mark.parametrize("what", [WATCH, LIST])
     async def test_a_server_that_closes_at_once_is_not_stormed(

@@ -20,15 +20,8 @@ from activator.discovery.kubernetes import KubernetesWatch
 from activator.discovery.missed_events import Comparison
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer, event
 from tests.activator.discovery.recording import RecordingSink, private, revision
-from tests.conftest import VIRTUAL
 
 TIMINGS = Timings(backoff_first=0.1, watch_brief=0.0)
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Ten minutes pass."""
-    return request.param
 
 
 @pytest.fixture

@@ -7,11 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-import uvloop
 
 from activator.console import explain
 from activator.console.responses import parse
@@ -19,14 +17,11 @@ from activator.runtime import Runtime, StartError
 from activator.servers import Servers
 from activator.settings.config import load
 from tests.activator.discovery.table_source import TableSource
+from tests.conftest import on_uvloop
+
+pytestmark = on_uvloop  # inotify reports files in real time
 
 PORTS = ("http_port", "h2c_port", "https_port", "admin_port", "metrics_port", "profiling_port")
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """The file is followed by the kernel's clock: production's loop only."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 @asynccontextmanager

@@ -6,6 +6,9 @@ import pytest
 
 from activator.discovery.transport import describe, environment_proxy
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
+from tests.conftest import both_loops
+
+pytestmark = both_loops
 
 
 @pytest.fixture(autouse=True)

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from activator.runtime import Runtime
 from activator.settings.config import load
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.activator.discovery.recording import config_map, private, revision
 from tests.activator.throttlers import throttler_of
-from tests.conftest import VirtualLoop
 from throttler.ticket import Ticket
 
 KINDS = ("Revision", "Service", "Endpoints", "EndpointSlice", "ConfigMap")
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """In virtual time, so that minutes pass at once."""
-    return "asyncio", {"loop_factory": VirtualLoop}
 
 
 class Owner:

@@ -19,11 +19,9 @@ from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import APP, Nobody
 from tests.activator.proxy.world import protocol
-from tests.conftest import UVLOOP, VIRTUAL
+from tests.conftest import both_loops
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision
 from throttler.throttler import Limits, Throttler
-
-both_loops = pytest.mark.parametrize("anyio_backend", [VIRTUAL, UVLOOP])
 
 
 class Pod:

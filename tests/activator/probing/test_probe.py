@@ -15,15 +15,13 @@ from activator.process.tasks import Tasks
 from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import until
-from tests.conftest import UVLOOP, VIRTUAL
+from tests.conftest import both_loops
 from throttler.model import Dest, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.probe_spec import ProbeKind, ProbeSpec
 from throttler.throttler import Limits, Throttler
 
 TIMEOUT = 0.5
-both_loops = pytest.mark.parametrize("anyio_backend", [VIRTUAL, UVLOOP])
-virtual = pytest.mark.parametrize("anyio_backend", [VIRTUAL])
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
 
@@ -258,7 +256,6 @@ async def test_refused_connection_says_so() -> None:
         assert await server.probe() == ("connect-failed", "connection refused")
 
 
-@virtual
 async def test_pod_that_takes_the_question_and_is_silent_times_out_after_its_time() -> None:
     async with serving(None) as server:
         assert await server.probe() == ("timeout", "no answer in 0.5 s")
@@ -269,13 +266,11 @@ async def test_pod_that_takes_the_question_and_is_silent_times_out_after_its_tim
         assert len(server.connections) == 2
 
 
-@virtual
 async def test_body_that_drips_times_out() -> None:
     async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nque") as server:
         assert (await server.probe()).kind == "timeout"
 
 
-@virtual
 async def test_switch_of_protocols_is_no_answer() -> None:
     answer = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
     async with serving(answer) as server:
@@ -301,7 +296,6 @@ async def test_connection_that_breaks_a_second_time_fails() -> None:
         assert len(server.connections) == 2
 
 
-@virtual
 async def test_abandoned_probe_says_nothing_and_closes_its_connection() -> None:
     async with serving(None) as server:
         verdicts: list[str] = []
@@ -316,7 +310,6 @@ async def test_abandoned_probe_says_nothing_and_closes_its_connection() -> None:
         assert server.pools.connections == 0
 
 
-@virtual
 async def test_connection_that_comes_after_the_probe_was_abandoned_is_kept_for_a_request() -> None:
     async with serving(ok(b"queue")) as server:
         verdicts: list[str] = []

@@ -20,25 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
 from tests.activator.discovery.recording import config_map
+from tests.conftest import on_uvloop
 from tests.process import ANY_PORTS, ENVIRONMENT, PATIENCE, ROOT, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, on_uvloop]
 
 HELLO = {"Host": "hello.default.svc.cluster.local"}
 REQUESTS = 2000
 #: Of one log line, by its path: the name of a folder, which JSON writes six times as long.
 LONG_NAME = "ü" * 120
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nqueue"
-
-
-@pytest.fixture
-def anyio_backend() -> Any:
-    """Real processes cannot use a virtual clock: production's loop only."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 class Reader:

@@ -8,6 +8,9 @@ import gc
 import pytest
 
 from activator.process.tasks import Tasks
+from tests.conftest import both_loops
+
+pytestmark = both_loops
 
 
 async def test_a_task_runs_though_nobody_else_holds_it():

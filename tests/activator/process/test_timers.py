@@ -9,12 +9,6 @@ from random import Random
 import pytest
 
 from activator.process.timers import Timers
-from tests.conftest import VIRTUAL
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request):
-    return request.param
 
 
 class Timed:

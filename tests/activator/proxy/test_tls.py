@@ -13,7 +13,7 @@ import trustme
 
 from tests.activator.proxy.tls_world import TlsWorld, healthy, pod_context, secret
 from tests.activator.proxy.world import PodConnection, answer_whole, ok, request, turns, until
-from tests.conftest import UVLOOP
+from tests.conftest import on_uvloop
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def test_a_kept_connection_that_the_pod_has_closed_costs_the_client_nothin
     assert not world.counters().outcomes["upstream-failed"]
 
 
-@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
+@on_uvloop
 async def test_an_answer_that_ends_without_the_end_of_tls_is_not_taken_for_whole(world):
     """Anybody on the way can end a TCP connection (RFC 8446 section 6.1). asyncio's own loop tells
     of both ends alike."""

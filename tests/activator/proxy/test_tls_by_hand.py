@@ -9,7 +9,7 @@ import pytest
 
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import request, turns, until
-from tests.conftest import UVLOOP, in_virtual_time
+from tests.conftest import in_virtual_time, on_uvloop
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_a_client_that_does_not_answer_the_end_of_tls_is_not_waited_for(wo
     assert not world.proxy.connections
 
 
-@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
+@on_uvloop
 async def test_a_client_that_is_not_told_all_is_waited_for(world):
     """The end comes behind the answer, however slowly that is taken. In real time: the kernel, too,
     waits now and then where the window is small."""

@@ -16,7 +16,6 @@ from activator.process import logs
 from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW
 from tests.activator.records.test_narration import Silent
 from tests.activator.throttlers import throttler_of
-from tests.conftest import VIRTUAL
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
@@ -25,12 +24,6 @@ from throttler.ticket import Ticket
 
 APP = RevisionID("default", "app")
 POD, OTHER = "10.0.0.1:8012", "10.0.0.2:8012"
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Summaries come at the end of a window."""
-    return request.param
 
 
 @pytest.fixture

@@ -7,12 +7,7 @@ import asyncio
 import pytest
 
 from activator.records.loop_lag import EVERY, LoopLag
-from tests.conftest import VIRTUAL, VirtualLoop
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request):
-    return request.param
+from tests.conftest import VirtualLoop
 
 
 async def passes(seconds: float) -> None:

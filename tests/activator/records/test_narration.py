@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from activator.driver import Driver
 from activator.records.events import EventKind
 from tests.activator.throttlers import throttler_of
-from tests.conftest import VIRTUAL
 from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -18,12 +15,6 @@ from throttler.ticket import Ticket
 
 APP = RevisionID("default", "app")
 POD = "10.0.0.1:8012"
-
-
-@pytest.fixture(params=[VIRTUAL])
-def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """The driver arms a timer, which needs a loop; nothing here is about time."""
-    return request.param
 
 
 class Silent:

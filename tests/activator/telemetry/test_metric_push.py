@@ -6,7 +6,6 @@ import asyncio
 import logging
 
 import pytest
-import uvloop
 
 from activator.knative.configmaps.observability import (
     GRPC,
@@ -21,15 +20,12 @@ from activator.telemetry.families import PROBES, WAIT
 from activator.telemetry.metric_push import MetricPush
 from activator.telemetry.points import Counted, Point
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
+pytestmark = on_uvloop  # threads send in real time
+
 IDENTITY = Identity("activator", "knative-serving", "activator-1")
-
-
-@pytest.fixture
-def anyio_backend():
-    """Threads send; the loop of production alone."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 class World:

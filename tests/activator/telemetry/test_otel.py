@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-import uvloop
-
 from activator.knative.configmaps.observability import (
     HTTP_PROTOBUF,
     ObservabilityConfig,
@@ -16,13 +13,10 @@ from activator.settings.config import load
 from activator.telemetry.otel import OpenTelemetry
 from activator.telemetry.tracing import RequestTracer
 from tests.activator.telemetry.collector import attributes, http_collector
+from tests.conftest import on_uvloop
 from tests.process import PATIENCE
 
-
-@pytest.fixture
-def anyio_backend():
-    """Threads send; the loop of production alone."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
+pytestmark = on_uvloop  # threads send in real time
 
 
 async def test_settings_name_the_collector_the_sender_and_the_share():

@@ -6,9 +6,6 @@ import asyncio
 import threading
 from functools import partial
 
-import pytest
-import uvloop
-
 from activator.knative.configmaps.observability import (
     GRPC,
     HTTP_PROTOBUF,
@@ -22,15 +19,12 @@ from activator.telemetry.trace_queue import TraceQueue
 from activator.telemetry.traces import Traces, TraceSettings
 from tests.activator.proxy.world import request
 from tests.activator.telemetry.collector import attributes, grpc_collector, http_collector
+from tests.conftest import on_uvloop
+
+pytestmark = on_uvloop  # threads send in real time
 
 IDENTITY = Identity("activator", "knative-serving", "activator-1")
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-
-
-@pytest.fixture
-def anyio_backend():
-    """Threads send; the loop of production alone."""
-    return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 def made(proxy, endpoints=None, **settings) -> Traces:

@@ -6,7 +6,7 @@ import pytest
 
 from activator.proxy.message.request import RequestLimits
 from tests.activator.proxy.world import about, ok, request, turns, until
-from tests.conftest import UVLOOP, in_virtual_time
+from tests.conftest import in_virtual_time, on_uvloop
 
 NOT_FOUND = b"Host: nowhere\r\n"
 SMALL_BUFFER = 4096
@@ -292,7 +292,7 @@ async def test_a_refusal_arrives_although_the_client_goes_on_sending(new_world):
 
 
 # In real time: the kernel, too, waits now and then where the window is small.
-@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
+@on_uvloop
 async def test_a_client_that_reads_slowly_stops_the_pod(world):
     pod = await world.serving()
     pod.answer = ok(b"x" * LARGE)

@@ -16,7 +16,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
-from tests.conftest import UVLOOP, in_virtual_time
+from tests.conftest import in_virtual_time, on_uvloop
 
 WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n"
 SWITCH = (
@@ -179,7 +179,7 @@ def keep_half_open(pod: Pod) -> None:
 
 
 # In real time: the kernel, too, waits now and then where the window is small.
-@pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
+@on_uvloop
 async def test_a_client_that_reads_slowly_stops_the_pod(world, pod):
     client = await world.client(4096)
     client.send(request(b"/ws", fields=WEBSOCKET))

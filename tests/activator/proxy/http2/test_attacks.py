@@ -27,7 +27,7 @@ from tests.activator.proxy.client.test_http2 import (
 )
 from tests.activator.proxy.http2.peers import answer_hello
 from tests.activator.proxy.world import turns, until
-from tests.conftest import VIRTUAL
+from tests.conftest import in_virtual_time
 
 #: More than any budget.
 MANY = 20_000
@@ -256,7 +256,7 @@ async def test_a_stream_that_is_over_does_not_begin_again_and_its_trailers_may_c
     assert len(pod.requests) == 3
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+@in_virtual_time
 async def test_answers_that_nobody_has_room_for_hold_no_places_and_end(http2):
     none = frames.settings(write_settings([(Setting.INITIAL_WINDOW_SIZE, 0)]))
     pod = await http2.serving(container_concurrency=1)
@@ -271,7 +271,7 @@ async def test_answers_that_nobody_has_room_for_hold_no_places_and_end(http2):
     assert {code for _, code in resets(client.received)} == {ErrorCode.CANCEL}
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+@in_virtual_time
 @pytest.mark.parametrize("sends", [frame(6, 0, 0, bytes(8)), frames.settings(b"")])
 async def test_who_asks_and_never_reads_is_left(http2, sends):
     await http2.serving()

@@ -8,7 +8,7 @@ from activator.proxy.http2 import frames
 from tests.activator.proxy.http2.conformance import CASES, Case, Frame, Seen
 from tests.activator.proxy.http2.peers import answer_hello
 from tests.activator.proxy.world import Client, turns, until
-from tests.conftest import VIRTUAL
+from tests.conftest import in_virtual_time
 
 
 def seen_by(client: Client) -> Seen:
@@ -46,7 +46,7 @@ def test_the_cases_are_named_once():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+@in_virtual_time
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 async def test_the_server_does_what_a_strict_client_expects(http2, case):
     pod = await http2.serving(container_concurrency=0)

@@ -25,7 +25,7 @@ from tests.activator.proxy.client.test_http2 import (
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.http2.test_attacks import MALFORMED
 from tests.activator.proxy.world import until
-from tests.conftest import VIRTUAL
+from tests.conftest import in_virtual_time
 
 #: More than may come at once.
 MANY = 20_000
@@ -273,7 +273,7 @@ def reset_all(client: Peer, streams: list[int]) -> None:
     client.flush()
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+@in_virtual_time
 async def test_time_outs_of_all_that_wait_for_a_cold_revision_cost_nobody_else(http2):
     """Again and again, as clients of little patience do."""
     http2.list()
@@ -289,7 +289,7 @@ async def test_time_outs_of_all_that_wait_for_a_cold_revision_cost_nobody_else(h
     assert (await client.answer(waits)).body == b"hello"
 
 
-@pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
+@in_virtual_time
 async def test_all_that_is_open_may_be_cancelled_at_once_and_half_of_all_for_ever(http2):
     def answer(peer: Peer, stream: int, message: Message) -> None:
         with contextlib.suppress(h2.exceptions.ProtocolError):  # it may be cancelled already

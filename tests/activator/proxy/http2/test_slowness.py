@@ -27,13 +27,12 @@ from tests.activator.proxy.client.test_http2 import (
 )
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer
 from tests.activator.proxy.world import World, until
-from tests.conftest import VIRTUAL, in_virtual_time
+from tests.conftest import in_virtual_time
 
 LIMIT = 1.0
 HEADERS, CONTINUATION = 1, 9
 CALM = [(0, ErrorCode.ENHANCE_YOUR_CALM)]
 
-virtually = pytest.mark.parametrize("anyio_backend", [VIRTUAL], indirect=True)
 #: A request of which the answer is a head alone.
 NOWHERE = b"".join(line(*field) for field in ((b":method", b"HEAD"), *HEAD[1:], (b"host", b"h")))
 
@@ -76,7 +75,7 @@ async def resets_it(http2: Http2World, client: Any, code: ErrorCode, *, after: f
     ],
     ids=["preface", "half-settings", "block-without-end", "half-a-frame"],
 )
-@virtually
+@in_virtual_time
 async def test_what_begins_has_to_come_to_its_end_in_time(http2, beginning):
     client = await raw(http2, beginning)
     assert await ends_after(http2, client) == pytest.approx(LIMIT, abs=0.3)
@@ -84,7 +83,7 @@ async def test_what_begins_has_to_come_to_its_end_in_time(http2, beginning):
 
 
 @pytest.mark.parametrize("how", ["bytes", "frames"])
-@virtually
+@in_virtual_time
 async def test_dripping_a_head_does_not_win_time(http2, how):
     client = await raw(http2, BEGIN + frame(HEADERS, 0, 1, block()))
     piece = frame(CONTINUATION, 0, 1, bytes(20))
@@ -98,7 +97,7 @@ async def test_dripping_a_head_does_not_win_time(http2, how):
     assert http2.world.now() - started < LIMIT + 0.4
 
 
-@virtually
+@in_virtual_time
 async def test_each_head_has_its_own_time(http2):
     await http2.serving()
     client = await raw(http2, BEGIN)
@@ -112,7 +111,7 @@ async def test_each_head_has_its_own_time(http2):
     assert not goaways(client.received)
 
 
-@virtually
+@in_virtual_time
 async def test_a_body_has_the_time_of_its_request(http2):
     """As in HTTP/1: only heads are hurried."""
     pod = await http2.serving()
@@ -123,7 +122,7 @@ async def test_a_body_has_the_time_of_its_request(http2):
     assert pod.requests[0].body == b"body"
 
 
-@virtually
+@in_virtual_time
 async def test_a_client_that_asks_for_nothing_is_kept(http2):
     await http2.serving()
     client = await raw(http2, BEGIN)
@@ -143,7 +142,7 @@ def large(size: int) -> Callable[[Peer, int, Message], None]:
     return answer
 
 
-@virtually
+@in_virtual_time
 async def test_an_answer_that_nobody_takes_is_dropped_after_the_time_for_a_head(http2):
     pod = await http2.serving()
     pod.on_message = large(1000)
@@ -152,7 +151,7 @@ async def test_an_answer_that_nobody_takes_is_dropped_after_the_time_for_a_head(
     await resets_it(http2, client, ErrorCode.CANCEL, after=LIMIT)
 
 
-@virtually
+@in_virtual_time
 async def test_who_takes_an_answer_bit_by_bit_has_as_long_as_it_takes(http2):
     pod = await http2.serving()
     pod.on_message = large(1000)
@@ -227,7 +226,7 @@ async def test_a_long_request_gets_no_more_room_behind_its_answer(http2):
     assert not goaways(client.received)
 
 
-@virtually
+@in_virtual_time
 async def test_a_request_that_does_not_end_behind_its_answer_is_ended(http2):
     client = await answered_early(http2)
     await resets_it(http2, client, ErrorCode.NO_ERROR, after=MAX_SECONDS)

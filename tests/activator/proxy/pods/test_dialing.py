@@ -15,9 +15,9 @@ from activator.proxy.http2.settings import Setting, write_settings
 from activator.proxy.pods.http1 import Http1Pod
 from activator.proxy.pods.resources import PoolLimits
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
-from tests.activator.proxy.http2.test_slowness import virtually
 from tests.activator.proxy.pods.test_pools import Dialer, probes_of
 from tests.activator.proxy.world import until
+from tests.conftest import in_virtual_time
 from throttler.outliers import PANIC_PAUSE
 
 
@@ -130,7 +130,7 @@ async def test_a_burst_waits_until_the_pod_has_said_how_many_streams_it_takes(ht
     assert max(at_once) == 3
 
 
-@virtually
+@in_virtual_time
 async def test_a_pod_that_is_late_with_its_settings_is_asked_after_a_second(http2):
     pod = await http2.serving()
     pod.settings = {"late": 60}

@@ -11,7 +11,7 @@ import pytest
 from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import TO_REVISION, answer_whole, ok, request, turns, until
-from tests.conftest import UVLOOP
+from tests.conftest import on_uvloop
 
 KIB, MIB = 1 << 10, 1 << 20
 #: Of a client's kernel: small, so that little is not ours.
@@ -26,7 +26,6 @@ EACH = 96 * KIB
 ENHANCE_YOUR_CALM = 0xB
 
 #: A small window is probed by timers of the kernel, for which virtual time does not wait.
-in_real_time = pytest.mark.parametrize("anyio_backend", [UVLOOP], indirect=True)
 
 
 class _Reader:
@@ -143,7 +142,7 @@ async def test_an_answer_that_nobody_reads_takes_little(world, framing):
     await world.idle()
 
 
-@in_real_time
+@on_uvloop
 async def test_who_reads_again_gets_all_of_it(world):
     pod = await world.serving(answer=ok(BODY))
     client = await _deaf(world, buffer=LARGE_BUFFER)
@@ -158,7 +157,7 @@ async def test_who_reads_again_gets_all_of_it(world):
     await _whole(client)
 
 
-@in_real_time
+@on_uvloop
 async def test_who_reads_a_little_at_a_time_is_not_ended_for_those_that_do_not(new_world):
     world = await new_world(unread_bytes=4 * WINDOW)
     await world.serving(answer=ok(BODY))
@@ -218,7 +217,7 @@ async def test_an_answer_in_pieces_holds_less_while_room_is_scarce(new_world):
     assert world.proxy.unread.bytes - before <= SMALL_WINDOW
 
 
-@in_real_time
+@on_uvloop
 async def test_answers_behind_each_other_are_counted_too(world):
     """Each is whole and small; it is their client that takes none."""
     await world.serving(answer=ok(b"x" * 50_000))
@@ -241,7 +240,7 @@ def _upload() -> bytes:
     return head + 3 * BODY
 
 
-@in_real_time
+@on_uvloop
 async def test_a_request_that_its_pod_does_not_read_is_counted(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.transport.pause_reading()
@@ -292,7 +291,7 @@ async def _tunnel(world, buffer=SMALL_BUFFER):
     return pod, client
 
 
-@in_real_time
+@on_uvloop
 async def test_a_tunnel_that_its_client_does_not_read_takes_little(world):
     pod, client = await _tunnel(world, LARGE_BUFFER)
     client.transport.pause_reading()
