@@ -21,7 +21,7 @@ from activator.records.narration import Narration
 from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.health import PodState
-from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -116,17 +116,17 @@ class Driver:
         """
         return throttler.admit(ticket, now)
 
-    def hold(self, throttler: RevisionThrottler, ticket: Ticket, size: int) -> bool:
+    def reserve_bytes(self, throttler: RevisionThrottler, ticket: Ticket, size: int) -> bool:
         """Count more bytes of a queued request; return whether they are within the limits."""
-        return throttler.breaker.hold(ticket, size)
+        return throttler.breaker.reserve_bytes(ticket, size)
 
     def extend(self, ticket: Ticket, deadline: float) -> None:
         """Set a later deadline for a request whose response has begun; ``deadline`` in seconds."""
         ticket.deadline = deadline
 
-    def proven(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
+    def response_began(self, ticket: Ticket, pod: PodTracker, now: float) -> None:
         """Record that a pod has begun the response to a request."""
-        pod.proven_at = ticket.first_byte = now
+        pod.last_response_at = ticket.first_byte = now
 
     def began_waiting(self, throttler: RevisionThrottler) -> None:
         """Cause the effects of an ``admit`` that queued the request."""
@@ -250,9 +250,9 @@ class Driver:
             changes = throttler.probe_failed(pod, epoch, error, now, status, responded)
         self.carry_out(changes)
 
-    def look_for_silence(self) -> None:
+    def probe_silent_pods(self) -> None:
         """Probe pods that have requests and begin no response; due every second."""
-        self.carry_out(self.throttler.look_for_silence(self.clock()))
+        self.carry_out(self.throttler.probe_silent_pods(self.clock()))
 
     def set_mesh(self, mode: MeshMode, pod_addressability: bool) -> None:
         """Set how requests reach pods, for all revisions at once.
@@ -287,11 +287,13 @@ class Driver:
         if self.entries.remove(revision):
             self._remove_load(revision)
 
-    def set_dests(self, revision: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
+    def set_endpoints(
+        self, revision: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
+    ) -> None:
         """Set the pods of a private Endpoints object, by protocol."""
         now = self.clock()
         with self._narration.of_listing(revision):
-            changes = self.throttler.set_dests(revision, dests, now)
+            changes = self.throttler.set_endpoints(revision, endpoints, now)
             if changes.gone:
                 self._narration.gone(changes.gone)  # before the change of capacity
         self.cold_starts.listed(revision, now)
@@ -395,7 +397,7 @@ class Driver:
 
     def _arm(self) -> None:
         """Call ``_wake`` when the throttler next needs it; keep a timer that is earlier."""
-        when = self.throttler.next_wakeup()
+        when = self.throttler.next_due()
         if when is None or when >= self._timer_at:
             return
         if self._timer is not None:
@@ -408,7 +410,7 @@ class Driver:
         now = max(self.clock(), self._timer_at)  # the loop's timer may be early, see Timers
         self._timer = None
         self._timer_at = inf
-        self.carry_out(self.throttler.wake(now))
+        self.carry_out(self.throttler.run_due(now))
 
 
 def _silence(silent: float | None, in_flight: int) -> str:

@@ -361,7 +361,7 @@ class Runtime:
         while True:
             await self._reporter.busy()  # a pod without requests cannot be silent
             await asyncio.sleep(silence.EVERY)
-            self.driver.look_for_silence()
+            self.driver.probe_silent_pods()
 
     def begin_drain(self, why: str) -> None:
         """Report not ready from now on; ``why`` is the text of the readiness response."""

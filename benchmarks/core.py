@@ -13,9 +13,9 @@ from throttler.balancing import POLICIES
 from throttler.model import (
     NO_POLICIES,
     AppProtocol,
-    Dest,
-    Dests,
+    Endpoint,
     HashKey,
+    ListedEndpoints,
     MeshMode,
     Policies,
     Revision,
@@ -155,7 +155,7 @@ def _healthy(pods: int, policies: Policies = NO_POLICIES) -> RevisionThrottler:
         policies=policies,
     )
     throttler.set_revision(revision, NOW)
-    throttler.set_dests(revision.id, {AppProtocol.HTTP1: _dests(0, pods)}, NOW)
+    throttler.set_endpoints(revision.id, {AppProtocol.HTTP1: _endpoints(0, pods)}, NOW)
     return throttler.find(*revision.id)
 
 
@@ -185,17 +185,17 @@ def _one_event(throttler: Throttler, names: list[RevisionID], number: int) -> fl
     index = number * len(names) // EVENTS
     began = perf_counter()
     _list_pods(throttler, names[index], index + 1, PODS_PER_REVISION)
-    throttler.next_wakeup()
+    throttler.next_due()
     return perf_counter() - began
 
 
 def _list_pods(throttler: Throttler, name: RevisionID, first: int, count: int) -> None:
-    throttler.set_dests(name, {AppProtocol.HTTP1: _dests(first, count)}, NOW)
+    throttler.set_endpoints(name, {AppProtocol.HTTP1: _endpoints(first, count)}, NOW)
 
 
-def _dests(first: int, count: int) -> Dests:
-    listed = (Dest(_address(number), f"uid-{number}") for number in range(first, first + count))
-    return Dests(ready=frozenset(listed))
+def _endpoints(first: int, count: int) -> ListedEndpoints:
+    listed = (Endpoint(_address(number), f"uid-{number}") for number in range(first, first + count))
+    return ListedEndpoints(ready=frozenset(listed))
 
 
 def _address(number: int) -> str:

@@ -17,7 +17,7 @@ from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.health import PodEvent, PodState
 from throttler.mesh import PROOF_LASTS, Reach, looks_like_mesh
-from throttler.model import Dest, Dests
+from throttler.model import Endpoint, ListedEndpoints
 from throttler.outliers import Outliers
 from throttler.owners import Taken
 from throttler.pod import PodTracker
@@ -25,7 +25,7 @@ from throttler.service import Service
 
 _HEALTHY: Final = PodState.HEALTHY
 #: By address; where two pods share one for a while, by uid, so that all activators agree.
-by_dest = attrgetter("dest")
+by_endpoint = attrgetter("endpoint")
 
 
 class Backends:
@@ -45,45 +45,49 @@ class Backends:
 
     __slots__ = (
         "_config",
-        "in_doubt",
         "listed",
         "misnamed",
         "outliers",
         "pods",
+        "recovering",
         "service",
         "taken",
     )
 
     def __init__(self, config: RevisionConfig) -> None:
         self._config = config
-        self.pods: dict[Dest, PodTracker] = {}
+        self.pods: dict[Endpoint, PodTracker] = {}
         self.service = Service(config)
         self.outliers = Outliers()
-        self.listed = self.in_doubt = False
-        self.taken: dict[Dest, PodTracker] = {}
+        self.listed = self.recovering = False
+        self.taken: dict[Endpoint, PodTracker] = {}
         self.misnamed = 0
 
     # -- what there is --------------------------------------------------------------------------
 
     def choose(self, changes: Changes, now: float) -> list[PodTracker]:
         """Return what may be given requests: the usable pods by address, or the ClusterIP alone."""
-        pods = sorted(filter(self._usable, self.pods.values()), key=by_dest)
+        pods = sorted(filter(self._usable, self.pods.values()), key=by_endpoint)
         self.outliers.review(pods, changes, now)
         service = self.service.review(self.pods.values(), bool(pods), changes, now)
         used = pods if service is None else [service]
         self.listed = any(p.state is not PodState.DRAINING for p in self.pods.values())
-        self.in_doubt = all(p.ejection.half_open for p in used) if used else self._has_lost_any()
+        self.recovering = (
+            all(p.ejection.half_open for p in used) if used else self._any_may_recover()
+        )
         return used
 
-    def _has_lost_any(self) -> bool:
+    def _any_may_recover(self) -> bool:
         service = self.service.tracker
-        return (service is not None and _is_lost(service)) or any(map(_is_lost, self.pods.values()))
+        return (service is not None and _may_recover(service)) or any(
+            map(_may_recover, self.pods.values())
+        )
 
     def _usable(self, pod: PodTracker) -> bool:
         suffices = pod.ready or self._config.revision.probe_suffices
         return pod.state is _HEALTHY and suffices and self._config.reach.pods
 
-    def seen(self) -> Iterable[PodTracker]:
+    def known_pods(self) -> Iterable[PodTracker]:
         """Return all pods that are known, and those that another revision has by now."""
         return (self.pods | self.taken).values()
 
@@ -110,43 +114,43 @@ class Backends:
 
     # -- what Kubernetes says -------------------------------------------------------------------
 
-    def set_dests(self, dests: Dests, changes: Changes, now: float) -> None:
+    def set_endpoints(self, endpoints: ListedEndpoints, changes: Changes, now: float) -> None:
         """Take what Kubernetes lists now; whole, not a difference."""
-        listed = dict.fromkeys(dests.ready, True) | dict.fromkeys(dests.not_ready, False)
-        for dest, pod in list(self.pods.items()):
-            if dest not in listed and pod.state is not PodState.DRAINING:
+        listed = dict.fromkeys(endpoints.ready, True) | dict.fromkeys(endpoints.not_ready, False)
+        for endpoint, pod in list(self.pods.items()):
+            if endpoint not in listed and pod.state is not PodState.DRAINING:
                 pod.apply(PodEvent.DELISTED, now)
                 self.outliers.clear(pod)
                 if not pod.in_flight:
-                    self.bury(pod, changes, now)
-        for dest, ready in listed.items():
-            self._list(dest, ready, changes, now)
+                    self.remove(pod, changes, now)
+        for endpoint, ready in listed.items():
+            self._add_listed(endpoint, ready, changes, now)
 
-    def set_taken(self, taken: Mapping[Dest, Taken], changes: Changes, now: float) -> None:
+    def set_taken(self, taken: Mapping[Endpoint, Taken], changes: Changes, now: float) -> None:
         """Take which of its pods another revision has by now; before ``set_dests``."""
         for pod in self.taken.values():
-            if pod.dest not in taken:
+            if pod.endpoint not in taken:
                 pod.taken_by = None
         before, self.taken = self.taken, {}
-        for dest, (owner, ready) in taken.items():
-            pod = self.pods.get(dest) or before.get(dest) or self._never_had(dest, now)
+        for endpoint, (owner, ready) in taken.items():
+            pod = self.pods.get(endpoint) or before.get(endpoint) or self._untracked(endpoint, now)
             if pod.taken_by != owner:
                 changes.taken.append(pod)
             pod.taken_by, pod.ready = owner, ready
-            self.taken[dest] = pod
+            self.taken[endpoint] = pod
 
-    def _never_had(self, dest: Dest, now: float) -> PodTracker:
+    def _untracked(self, endpoint: Endpoint, now: float) -> PodTracker:
         """Return a record of a pod that was another's when it was first listed."""
-        pod = PodTracker(self._config, dest, False, now)
+        pod = PodTracker(self._config, endpoint, False, now)
         pod.apply(PodEvent.DELISTED, now)
         pod.apply(PodEvent.IDLE, now)
         return pod
 
-    def _list(self, dest: Dest, ready: bool, changes: Changes, now: float) -> None:
+    def _add_listed(self, endpoint: Endpoint, ready: bool, changes: Changes, now: float) -> None:
         """Record that Kubernetes lists a pod; have it probed if that says anything new."""
-        pod = self.pods.get(dest)
+        pod = self.pods.get(endpoint)
         if pod is None:
-            pod = self.pods[dest] = PodTracker(self._config, dest, ready, now)
+            pod = self.pods[endpoint] = PodTracker(self._config, endpoint, ready, now)
         else:
             was_ready, pod.ready = pod.ready, ready
             before = pod.epoch
@@ -164,14 +168,14 @@ class Backends:
                 pod.probe.mesh_like = None
                 if pod.proves_reach:
                     pod.probe.reached_until = inf
-        self._question(pod, changes, now)
+        self._request_probe(pod, changes, now)
 
-    def _question(self, pod: PodTracker, changes: Changes, now: float) -> None:
+    def _request_probe(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Have a pod probed; not where Kubernetes' word is enough, nor where it is out of reach."""
-        if not self._trust(pod, now) and pod.is_reachable:
+        if not self._skip_probe(pod, now) and pod.is_reachable:
             changes.probe.append(pod)
 
-    def _trust(self, pod: PodTracker, now: float) -> bool:
+    def _skip_probe(self, pod: PodTracker, now: float) -> bool:
         """Take a pod for healthy without a probe, where Kubernetes' word is enough for that."""
         if not pod.is_trusted:
             return False
@@ -192,22 +196,22 @@ class Backends:
             if pod.state is PodState.DRAINING:
                 continue
             if reach.pods:
-                self._question(pod, changes, now)
+                self._request_probe(pod, changes, now)
             else:
-                pod.apply(PodEvent.DOUBTED, now)
+                pod.apply(PodEvent.BYPASSED, now)
                 self.outliers.clear(pod)
 
-    def bury(self, pod: PodTracker, changes: Changes, now: float) -> None:
+    def remove(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Let go of a pod that is not listed any more and has no request left."""
         pod.apply(PodEvent.IDLE, now)
-        pod.room = None
+        pod.free_pods = None
         if not pod.is_service:
-            del self.pods[pod.dest]
+            del self.pods[pod.endpoint]
         changes.gone.append(pod)
 
     # -- what was met; each returns whether anything else may be used than before ----------------
 
-    def passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
+    def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
         """Record a passed probe. Ignore one that began in an earlier epoch."""
         if epoch != pod.epoch or pod.state is PodState.GONE or not pod.is_reachable:
             return False
@@ -228,7 +232,7 @@ class Backends:
         pod.set_limit()
         return True
 
-    def failed(
+    def probe_failed(
         self,
         pod: PodTracker,
         epoch: int,
@@ -251,19 +255,19 @@ class Backends:
         lapsed = now >= probe.reached_until
         probe.reached_until = -inf if lapsed else min(probe.reached_until, now + PROOF_LASTS)
         if not pod.is_trusted:
-            took_out = self._lose(pod, PodEvent.PROBE_FAILED, error, now)
+            took_out = self._mark_unhealthy(pod, PodEvent.PROBE_FAILED, error, now)
             # The last answer that the ClusterIP waited for, or one against it?
-            return took_out or self.service.hangs_on(pod, before)
+            return took_out or self.service.depends_on(pod, before)
         # Kubernetes' word counts: no answer takes the pod out. One that refused a request is back
         # as soon as it answers anything, for then it listens again.
-        _note_failure(pod, error, now)
+        _record_failure(pod, error, now)
         if not responded or pod.state is not PodState.PROBING or now < pod.ejection.until:
             return False
-        return self._trust(pod, now)
+        return self._skip_probe(pod, now)
 
-    def unreachable(self, pod: PodTracker, error: str, now: float) -> bool:
+    def connect_failed(self, pod: PodTracker, error: str, now: float) -> bool:
         """Take that a pod refused or dropped a request before it had a byte of it."""
-        return self._lose(pod, PodEvent.CONNECT_FAILED, error, now)
+        return self._mark_unhealthy(pod, PodEvent.CONNECT_FAILED, error, now)
 
     def responded_badly(
         self, pod: PodTracker, error: str, untouched: bool, changes: Changes, now: float
@@ -276,50 +280,50 @@ class Backends:
         if pod.state is not _HEALTHY or pod.is_service:
             return False
         if self.outliers.ejects(pod, untouched, changes, now):
-            pod.probe.note_failure(error, now)
+            pod.probe.record_failure(error, now)
             pod.ejection.active = True
             pod.apply(PodEvent.EJECTED, now)
             changes.probe.append(pod)
             return True
-        return self.close(pod) or bool(changes.probe)
+        return self.end_half_open(pod) or bool(changes.probe)
 
     def responded_well(self, pod: PodTracker, now: float) -> bool:
         """Record any other response of a pod that has consecutive errors."""
         if pod.state is not _HEALTHY:
             return False
-        return self.outliers.recover(pod, now) | self.close(pod)
+        return self.outliers.recover(pod, now) | self.end_half_open(pod)
 
-    def close(self, pod: PodTracker) -> bool:
+    def end_half_open(self, pod: PodTracker) -> bool:
         """End a pod's half-open time, if it is in it; return whether it was."""
         was, pod.ejection.half_open = pod.ejection.half_open, False
         if was:
             pod.set_limit()
         return was
 
-    def widen(self, pod: PodTracker, now: float) -> None:
+    def raise_limit(self, pod: PodTracker, now: float) -> None:
         """Let a pod that is at its limit have more, if its limit is a slow start's."""
         if pod.ejection.half_open:
             # queue-proxy says within 2 ms that its application is not there. One that is silent
             # for longer has the request.
             if now - (pod.probe.at or 0.0) >= SLOW_START_STEP:
-                self.close(pod)
+                self.end_half_open(pod)
         elif not self._config.revision.container_concurrency:
-            pod.widen()
+            pod.raise_limit()
 
-    def _lose(self, pod: PodTracker, event: PodEvent, error: str, now: float) -> bool:
+    def _mark_unhealthy(self, pod: PodTracker, event: PodEvent, error: str, now: float) -> bool:
         if pod.state is PodState.GONE:
             return False
-        _note_failure(pod, error, now)
+        _record_failure(pod, error, now)
         was_healthy = pod.state is _HEALTHY
         pod.apply(event, now)
         self.outliers.clear(pod)
         return was_healthy
 
 
-def _is_lost(pod: PodTracker) -> bool:
+def _may_recover(pod: PodTracker) -> bool:
     return pod.was_used and pod.state is PodState.PROBING
 
 
-def _note_failure(pod: PodTracker, error: str, now: float) -> None:
-    pod.probe.note_failure(error, now)
+def _record_failure(pod: PodTracker, error: str, now: float) -> None:
+    pod.probe.record_failure(error, now)
     pod.ejection.active = False

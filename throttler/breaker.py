@@ -27,7 +27,7 @@ class Breaker:
         waiting: how many wait; peak: the most that did at a time, since it was last set back.
     """
 
-    __slots__ = ("_arrivals", "_returned", "own", "peak", "total", "waiting")
+    __slots__ = ("_arrivals", "_requeued", "own", "peak", "total", "waiting")
 
     def __init__(self, own: Budget, total: SharedBudget) -> None:
         self.own = own
@@ -36,7 +36,7 @@ class Breaker:
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
         # Tickets that had a pod and lost it, oldest first: they precede all arrivals. Never more
         # than the requests that pods have at a time.
-        self._returned: list[Ticket] = []
+        self._requeued: list[Ticket] = []
 
     def append(self, ticket: Ticket) -> None:
         """Take one more waiter.
@@ -44,12 +44,12 @@ class Breaker:
         Raises:
             RequestQueueFull: a bound is reached; nothing has changed.
         """
-        if bound := self._bound(ticket.size):
-            raise RequestQueueFull(bound)
+        if limit := self._exceeded_limit(ticket.size):
+            raise RequestQueueFull(limit)
         self._arrivals[ticket] = None
         self._count(1, ticket.size)
 
-    def _bound(self, size: int) -> str:
+    def _exceeded_limit(self, size: int) -> str:
         if broken := self.own.exceeded_by(size):
             return f"revision-{broken}"
         if broken := self.total.exceeded_for(self.own, size):
@@ -61,12 +61,12 @@ class Breaker:
 
         It is never refused: its place was granted when it arrived.
         """
-        insort(self._returned, ticket, key=_by_arrival)
+        insort(self._requeued, ticket, key=_by_arrival)
         self._count(1, ticket.size)
 
     def popleft(self) -> Ticket:
         """Remove and return the oldest waiter. The caller has checked that there is one."""
-        ticket = self._returned.pop(0) if self._returned else self._arrivals.popitem(last=False)[0]
+        ticket = self._requeued.pop(0) if self._requeued else self._arrivals.popitem(last=False)[0]
         self._count(-1, -ticket.size)
         return ticket
 
@@ -75,17 +75,17 @@ class Breaker:
         if ticket in self._arrivals:
             del self._arrivals[ticket]
         else:
-            self._returned.remove(ticket)
+            self._requeued.remove(ticket)
         self._count(-1, -ticket.size)
 
-    def hold(self, ticket: Ticket, size: int) -> bool:
+    def reserve_bytes(self, ticket: Ticket, size: int) -> bool:
         """Ask to keep ``size`` more bytes of a waiting request; counts them if granted.
 
         Returns:
             False if a byte budget is used up: the caller stops reading that request until it
             has a pod.
         """
-        if not (self.own.holds(size) and self.total.holds_for(self.own, size)):
+        if not (self.own.fits(size) and self.total.fits_for(self.own, size)):
             return False
         ticket.size += size
         self._count(0, size)
@@ -93,8 +93,8 @@ class Breaker:
 
     def oldest(self) -> Ticket | None:
         """Return the ticket that is next, or None."""
-        if self._returned:
-            return self._returned[0]
+        if self._requeued:
+            return self._requeued[0]
         return next(iter(self._arrivals), None)
 
     def _count(self, depth: int, size: int) -> None:

@@ -30,9 +30,9 @@ class Budget:
         """Return which bound one more request of ``size`` bytes breaks: depth, bytes or None."""
         if self.depth >= self.max_depth:
             return "depth"
-        return None if self.holds(size) else "bytes"
+        return None if self.fits(size) else "bytes"
 
-    def holds(self, size: int) -> bool:
+    def fits(self, size: int) -> bool:
         """Return whether ``size`` bytes more may be held."""
         return self.bytes + size <= self.max_bytes
 
@@ -51,16 +51,16 @@ class SharedBudget(Budget):
 
     def exceeded_for(self, own: Budget, size: int) -> str | None:
         """As ``exceeded_by``, for a revision that uses ``own`` of it; O(1)."""
-        if self.depth >= self.max_depth - _kept(self.max_depth, own.depth + 1):
+        if self.depth >= self.max_depth - _reserve(self.max_depth, own.depth + 1):
             return "depth"
-        return None if self.holds_for(own, size) else "bytes"
+        return None if self.fits_for(own, size) else "bytes"
 
-    def holds_for(self, own: Budget, size: int) -> bool:
+    def fits_for(self, own: Budget, size: int) -> bool:
         """As ``holds``, for a revision that uses ``own`` of it; O(1)."""
-        return self.bytes + size <= self.max_bytes - _kept(self.max_bytes, own.bytes + size)
+        return self.bytes + size <= self.max_bytes - _reserve(self.max_bytes, own.bytes + size)
 
 
-def _kept(bound: int, would_use: int) -> int:
+def _reserve(limit: int, would_use: int) -> int:
     """Return how much of the bound is kept for others from a revision that would use so much."""
-    reserve = bound // RESERVED
+    reserve = limit // RESERVED
     return reserve if would_use > max(reserve // RESERVED_FOR, 1) else 0

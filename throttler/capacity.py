@@ -21,9 +21,9 @@ SLOW_START = 64
 #: each answer takes minutes, 5,000 waiters are all released after 140 ms.
 SLOW_START_STEP: Final = 0.02
 #: A doubled limit was worth it if the pod then answers this many times as much as before.
-WIDENED_ENOUGH: Final = 1.5
+WORTH_RAISING: Final = 1.5
 #: After this many steps without a widening it is tried again.
-WIDEN_ANYWAY: Final = 8
+RAISE_ANYWAY: Final = 8
 #: From here on the limit of such a pod is off.
 SLOW_START_END = 1 << 16
 
@@ -50,7 +50,7 @@ def infer_share(own_ip: str, addresses: Collection[str]) -> ActivatorShare | Non
     return ActivatorShare(ordered.index(own_ip), len(ordered))
 
 
-def assign_slice(pods: int, share: ActivatorShare) -> frozenset[int] | None:
+def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
     """Return the indices, in a list of ``pods`` sorted pods, that are ours; None means all.
 
     With more activators than pods several share one pod, each at its full limit; else no pod is

@@ -33,7 +33,7 @@ LONGEST_RETRY: Final = 100.0
 JITTER: Final = 0.2
 
 
-class Recent:
+class RecentMedian:
     """The lower median of the last few values; None before the first."""
 
     __slots__ = ("_size", "_values", "median")
@@ -66,8 +66,8 @@ class Demand(NamedTuple):
     in_flight: int
     limit: int
     listed: bool
-    in_doubt: bool
-    asleep: bool
+    recovering: bool
+    awaits_start: bool
 
 
 class Forecast:
@@ -82,7 +82,7 @@ class Forecast:
 
     __slots__ = (
         "_dispatched",
-        "_left_at",
+        "_emptied_at",
         "_round_began",
         "_start_began",
         "starts",
@@ -90,10 +90,12 @@ class Forecast:
     )
 
     def __init__(self) -> None:
-        self.starts = Recent(STARTS)
-        self.turnovers = Recent(TURNOVERS)
+        self.starts = RecentMedian(STARTS)
+        self.turnovers = RecentMedian(TURNOVERS)
         self._start_began: float | None = None
-        self._left_at: float | None = None  # the last who waited for it; None while somebody does
+        self._emptied_at: float | None = (
+            None  # the last who waited for it; None while somebody does
+        )
         self._round_began = 0.0
         self._dispatched = 0
 
@@ -112,13 +114,13 @@ class Forecast:
         under_way = self._under_way(now)
         if under_way is not None or not listed:
             self._start_began = now if under_way is None else under_way
-            self._left_at = None
+            self._emptied_at = None
 
-    def queue_left(self, now: float) -> None:
+    def queue_emptied(self, now: float) -> None:
         """Take that the last who waited has left without a pod."""
-        self._left_at = now
+        self._emptied_at = now
 
-    def pods_came(self, now: float) -> None:
+    def pod_became_usable(self, now: float) -> None:
         """Take that there is a pod to use, and was none.
 
         Where everybody has left a moment ago it is the pod that they called for, so what it took
@@ -131,11 +133,11 @@ class Forecast:
 
     def _under_way(self, now: float) -> float | None:
         """Return when the start that is under way began; None if none is."""
-        if self._left_at is not None and now - self._left_at > SAME_START:
+        if self._emptied_at is not None and now - self._emptied_at > SAME_START:
             return None
         return self._start_began
 
-    def place_taken(self, in_flight: int, now: float) -> None:
+    def slot_reused(self, in_flight: int, now: float) -> None:
         """Take that a waiter gets the place of a request that ended: this is what drains a queue.
 
         A round ends when as many waiters have got one as requests run. In a shorter piece of it,
@@ -180,9 +182,9 @@ class Forecast:
             Seconds; None if nothing like it was seen yet, or nobody can know.
         """
         position = demand.waiting + 1
-        if demand.in_doubt:
+        if demand.recovering:
             return None
-        if demand.asleep:
+        if demand.awaits_start:
             return self._start(position, demand, now)
         if not demand.limit:
             return 0.0  # pods are given more at a time until all are served, see slow_start

@@ -31,13 +31,13 @@ class PodEvent(Enum):
     CONNECT_FAILED = "connect-failed"
     EJECTED = "ejected"
     TRUSTED = "trusted"
-    DOUBTED = "doubted"
+    BYPASSED = "bypassed"
     IDLE = "idle"
 
 
 #: By these Kubernetes, or a setting, takes a pod out of use. By the others that do it is merely
 #: lost: as far as anybody says it is there, and back before long.
-WITHDRAWN: Final = frozenset((PodEvent.DELISTED, PodEvent.BECAME_NOT_READY, PodEvent.DOUBTED))
+WITHDRAWN: Final = frozenset((PodEvent.DELISTED, PodEvent.BECAME_NOT_READY, PodEvent.BYPASSED))
 
 
 class Transition(NamedTuple):
@@ -63,7 +63,7 @@ TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_P, PodEvent.CONNECT_FAILED): Transition(_P),
     (_P, PodEvent.EJECTED): Transition(_P),
     (_P, PodEvent.TRUSTED): Transition(_H),
-    (_P, PodEvent.DOUBTED): Transition(_P),
+    (_P, PodEvent.BYPASSED): Transition(_P),
     (_H, PodEvent.LISTED): Transition(_H),
     (_H, PodEvent.DELISTED): Transition(_D),
     (_H, PodEvent.BECAME_NOT_READY): Transition(_P, new_epoch=True),
@@ -72,7 +72,7 @@ TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_H, PodEvent.CONNECT_FAILED): Transition(_P, new_epoch=True),
     (_H, PodEvent.EJECTED): Transition(_P, new_epoch=True),
     (_H, PodEvent.TRUSTED): Transition(_H),
-    (_H, PodEvent.DOUBTED): Transition(_P, new_epoch=True),
+    (_H, PodEvent.BYPASSED): Transition(_P, new_epoch=True),
     (_D, PodEvent.LISTED): Transition(_P, new_epoch=True),
     (_D, PodEvent.PROBE_PASSED): Transition(_D),
     (_D, PodEvent.PROBE_FAILED): Transition(_D),

@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, final
 
+from throttler.free_pods import FreePods
 from throttler.pod import PodTracker
-from throttler.room import Room
 from throttler.ticket import Outcome, Ticket
 
 
@@ -33,7 +33,7 @@ class Policy(ABC):
         self.spans: Final = spans
 
     @abstractmethod
-    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return one of ``pods`` whose number is in ``room``, which is not empty.
 
         The pod gets the request.
@@ -48,7 +48,7 @@ class Policy(ABC):
         Called before the first ``pick``, and when any of that changes; may cost O(pods).
         """
 
-    def changed(self, pod: PodTracker, has_room: bool) -> None:  # noqa: B027 # few need it
+    def changed(self, pod: PodTracker, has_free_slot: bool) -> None:  # noqa: B027 # few need it
         """Take that a pod has more or fewer requests than before, or got or lost room."""
 
     def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> None:  # noqa: B027 # few need it
@@ -66,9 +66,9 @@ class FirstAvailable(Policy):
 
     __slots__ = ()
 
-    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the pod of the lowest number."""
-        return pods[room.next(0)]
+        return pods[free_pods.next(0)]
 
 
 @final
@@ -81,9 +81,9 @@ class RoundRobin(Policy):
         super().__init__()
         self._next = 0
 
-    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the next pod after the last one picked; after the last pod comes the first."""
-        number = room.next(self._next)
+        number = free_pods.next(self._next)
         self._next = number + 1
         return pods[number]
 
@@ -98,7 +98,7 @@ class RandomChoice2(Policy):
         super().__init__()
         self._random = random
 
-    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the less loaded of two; the first drawn, so a random one, if they are equal.
 
         In place of a pod without room, the next one that has room is drawn.
@@ -111,6 +111,6 @@ class RandomChoice2(Policy):
         second = 1 - first
         if count > 2:
             second = (first + 1 + int(self._random() * (count - 1))) % count
-        a = pods[room.next(first)]
-        b = pods[room.next(second)]
+        a = pods[free_pods.next(first)]
+        b = pods[free_pods.next(second)]
         return b if b.in_flight < a.in_flight else a

@@ -11,9 +11,9 @@ from collections import OrderedDict
 from heapq import heappop, heappush
 from typing import final
 
+from throttler.free_pods import FreePods
 from throttler.lb_policy import Policy
 from throttler.pod import PodTracker
-from throttler.room import Room
 from throttler.ticket import Ticket
 
 
@@ -29,12 +29,12 @@ class _Groups:
         self._load_of: dict[PodTracker, int] = {}
         self._loads: list[int] = []  # a heap of the keys of _by_load
 
-    def put(self, pod: PodTracker, has_room: bool) -> None:
+    def put(self, pod: PodTracker, has_free_slot: bool) -> None:
         """Take what a pod has now; one without room is in no group."""
         before = self._load_of.pop(pod, None)
         if before is not None:
             del self._by_load[before][pod]
-        if not has_room:
+        if not has_free_slot:
             return
         load = self._load_of[pod] = pod.in_flight
         group = self._by_load.get(load)
@@ -60,23 +60,23 @@ class LeastLoaded(Policy):
 
     def __init__(self) -> None:
         super().__init__(follows=True)
-        self._groups: dict[Room, _Groups] = {}
+        self._groups: dict[FreePods, _Groups] = {}
 
-    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the least loaded of the pods in ``room``, as ``changed`` has reported them."""
-        return self._groups[room].first()
+        return self._groups[free_pods].first()
 
     def set_pods(self, pods: list[PodTracker]) -> None:
         """See Policy; O(pods)."""
         self._groups = {}
         for pod in pods:
-            if (room := pod.room) is not None:
-                groups = self._groups.get(room)
+            if (free_pods := pod.free_pods) is not None:
+                groups = self._groups.get(free_pods)
                 if groups is None:
-                    groups = self._groups[room] = _Groups()
+                    groups = self._groups[free_pods] = _Groups()
                 groups.put(pod, pod.in_flight < pod.limit)
 
-    def changed(self, pod: PodTracker, has_room: bool) -> None:
+    def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
         """See Policy; O(1), but for the heap of loads."""
-        if (room := pod.room) is not None:
-            self._groups[room].put(pod, has_room)
+        if (free_pods := pod.free_pods) is not None:
+            self._groups[free_pods].put(pod, has_free_slot)

@@ -33,7 +33,7 @@ class Reach(NamedTuple):
 
 
 #: The default: pods by their own addresses, and the ClusterIP where those cannot be reached.
-ANYTHING: Final = Reach()
+DEFAULT_REACH: Final = Reach()
 
 _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 

@@ -129,7 +129,7 @@ class Revision:
         return self.readiness is ReadinessRule.PROBE
 
 
-class Dest(NamedTuple):
+class Endpoint(NamedTuple):
     """One pod as the Endpoints object lists it: ``ip:port`` (IPv6 in brackets) and the pod's uid.
 
     The uid is empty where Endpoints names no target; then the address alone is the identity.
@@ -140,8 +140,8 @@ class Dest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Dests:
+class ListedEndpoints:
     """The pods of a revision, as Kubernetes sees them. An address is in one of the two sets."""
 
-    ready: frozenset[Dest] = field(default_factory=frozenset)
-    not_ready: frozenset[Dest] = field(default_factory=frozenset)
+    ready: frozenset[Endpoint] = field(default_factory=frozenset)
+    not_ready: frozenset[Endpoint] = field(default_factory=frozenset)

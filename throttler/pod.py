@@ -10,10 +10,10 @@ from math import inf
 
 from throttler.capacity import SLOW_START
 from throttler.config import RevisionConfig
+from throttler.free_pods import FreePods
 from throttler.health import WITHDRAWN, PodEvent, PodState, transition
-from throttler.model import Dest, RevisionID
+from throttler.model import Endpoint, RevisionID
 from throttler.pod_records import Ejection, ProbeRecord
-from throttler.room import Room
 from throttler.slow_start import Ramp
 
 _PROBING, _HEALTHY = PodState.PROBING, PodState.HEALTHY
@@ -38,27 +38,27 @@ class PodTracker:
         in_flight: requests that it has from us now; limit: requests that it may have at a time.
         ramp: the growth of that limit where the revision sets none.
         number: its place among the pods that get requests; in_slice: whether it is in our share.
-        room: the set that has its number while it has room, see throttler.room; None while it gets
-            no requests.
+        free_pods: the set that has its number while it has a free slot, see throttler.free_pods;
+            None while it gets no requests.
     """
 
     __slots__ = (
         "address",
         "config",
-        "dest",
         "ejection",
+        "endpoint",
         "epoch",
+        "free_pods",
         "in_flight",
-        "in_slice",
+        "in_share",
         "is_service",
+        "last_response_at",
         "limit",
         "listed_at",
         "number",
         "probe",
-        "proven_at",
         "ramp",
         "ready",
-        "room",
         "state",
         "state_since",
         "taken_by",
@@ -68,18 +68,18 @@ class PodTracker:
     def __init__(
         self,
         config: RevisionConfig,
-        dest: Dest,
+        endpoint: Endpoint,
         ready: bool,
         now: float,
         is_service: bool = False,
     ) -> None:
         self.config = config
-        self.dest = dest
-        self.address = dest.address
+        self.endpoint = endpoint
+        self.address = endpoint.address
         self.is_service = is_service
         self.ready = ready
         self.taken_by: RevisionID | None = None
-        self.listed_at = self.state_since = self.proven_at = now
+        self.listed_at = self.state_since = self.last_response_at = now
         self.state = PodState.PROBING
         self.epoch = 0
         self.was_used = False
@@ -89,13 +89,13 @@ class PodTracker:
         self.limit = config.revision.container_concurrency
         self.ramp = Ramp()
         self.number = 0
-        self.in_slice = False
-        self.room: Room | None = None
+        self.in_share = False
+        self.free_pods: FreePods | None = None
 
     @property
     def in_use(self) -> bool:
         """Whether it gets requests."""
-        return self.room is not None
+        return self.free_pods is not None
 
     @property
     def proves_reach(self) -> bool:
@@ -149,9 +149,9 @@ class PodTracker:
             self.limit = min(self.limit, self.in_flight + 1)
         self.ramp.restart()
 
-    def widen(self) -> None:
+    def raise_limit(self) -> None:
         """Double a slow start's limit, if that brought something the last time."""
-        self.limit = self.ramp.widened(self.limit)
+        self.limit = self.ramp.next_limit(self.limit)
 
     def __repr__(self) -> str:
         return f"<pod {self.address} {self.state.value} {self.in_flight}/{self.limit}>"

@@ -44,7 +44,7 @@ class ProbeRecord:
         self.mesh_like: bool | None = None
         self.reached_until = -inf
 
-    def note_failure(self, error: str, now: float) -> None:
+    def record_failure(self, error: str, now: float) -> None:
         """Record one more failure; ``error`` is for people."""
         if not self.failures:
             self.failing_since = now

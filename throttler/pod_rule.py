@@ -181,7 +181,7 @@ def _of_use(pod: PodTracker) -> Verdict:
     revision, reach = pod.config.revision, pod.config.reach
     if pod.ejection.half_open:
         return _ON_TRIAL
-    if not pod.in_slice:
+    if not pod.in_share:
         return _BORROWED
     if pod.is_service or (revision.probe_suffices and not reach.trusted):
         return _PROBE_PASSED

@@ -20,9 +20,9 @@ from hashlib import blake2b, shake_128
 from struct import unpack
 from typing import Final, final
 
+from throttler.free_pods import FreePods
 from throttler.lb_policy import Policy
 from throttler.pod import PodTracker
-from throttler.room import Room
 from throttler.ticket import Ticket
 
 #: Rings, and points of a pod on each. More make the shares of pods more equal, and cost time and
@@ -63,19 +63,19 @@ class Rendezvous(Policy):
         self._slots: dict[PodTracker, int] = {}
         self._memo: dict[bytes, PodTracker] = {}
 
-    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the pod for a request's key; O(1) for a recent key, else O(log pods)."""
         key = ticket.key
         if not key:
-            return self._default.pick(ticket, pods, room)
+            return self._default.pick(ticket, pods, free_pods)
         pod = self._memo.get(key)
         if pod is None:
             pod = self._find(key)
-        return pod if room.has(pod.number) else self._next(key, pods, room)
+        return pod if free_pods.has(pod.number) else self._next(key, pods, free_pods)
 
     def set_pods(self, pods: list[PodTracker]) -> None:
         """See Policy; a pod that comes or goes moves 128 points in lists of all points."""
-        there = {pod for pod in pods if pod.room is not None}
+        there = {pod for pod in pods if pod.free_pods is not None}
         gone = [pod for pod in self._slots if pod not in there]
         new = [pod for pod in there if pod not in self._slots]
         if gone or new:
@@ -137,7 +137,7 @@ class Rendezvous(Policy):
         pod = self._memo[key] = self._owners[slot]
         return pod
 
-    def _next(self, key: bytes, pods: list[PodTracker], room: Room) -> PodTracker:
+    def _next(self, key: bytes, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the pod of the highest weight among those that have room.
 
         Where nearly all pods are full it is the next by address: to find that one costs O(1).
@@ -153,11 +153,11 @@ class Rendezvous(Policy):
                 if found - point >= least:
                     break
                 number = self._owners[found & _SLOT].number
-                if room.has(number):
+                if free_pods.has(number):
                     least, best = found - point, number
                     break
                 index += 1
-        return pods[room.next(self._memo[key].number) if best < 0 else best]
+        return pods[free_pods.next(self._memo[key].number) if best < 0 else best]
 
 
 def _probes(key: bytes) -> Iterable[int]:

@@ -23,10 +23,11 @@ from throttler.config import RevisionConfig
 from throttler.deadlines import Deadlines
 from throttler.forecast import retry_after
 from throttler.health import PodState
-from throttler.mesh import ANYTHING, Reach
-from throttler.model import Dest, Dests, Revision
+from throttler.mesh import DEFAULT_REACH, Reach
+from throttler.model import Endpoint, ListedEndpoints, Revision
 from throttler.owners import Taken
 from throttler.pod import PodTracker
+from throttler.queue import Queue
 from throttler.silence import Silence
 from throttler.slots import Slots
 from throttler.slow_start import SlowStart
@@ -34,7 +35,7 @@ from throttler.statistics import Statistics, look
 from throttler.ticket import (
     ASSIGNED,
     FAILED,
-    LEFT,
+    NEUTRAL,
     QUEUED,
     RELEASED,
     SERVED,
@@ -42,9 +43,8 @@ from throttler.ticket import (
     Outcome,
     Ticket,
 )
-from throttler.waiters import Waiters
 
-_NOTHING: Final[Mapping[Dest, Taken]] = {}
+_NOTHING: Final[Mapping[Endpoint, Taken]] = {}
 
 
 class RevisionThrottler:
@@ -84,11 +84,11 @@ class RevisionThrottler:
         "forecast",
         "key_header",
         "last_release",
+        "queue",
         "revision",
         "share",
         "silence",
         "slots",
-        "waiters",
     )
 
     def __init__(
@@ -97,10 +97,10 @@ class RevisionThrottler:
         own: Budget,
         total: SharedBudget,
         deadlines: Deadlines,
-        widening: set[SlowStart],
+        slow_starts: set[SlowStart],
         random: Callable[[], float],
         borrow: bool = True,
-        reach: Reach = ANYTHING,
+        reach: Reach = DEFAULT_REACH,
         shed_early: bool = False,
         silence: Silence | None = None,
     ) -> None:
@@ -114,11 +114,11 @@ class RevisionThrottler:
         self.share = ActivatorShare()
         self.last_release = -inf
         self.deleted = False
-        self.waiters = Waiters(
-            *(config, self.backends, self.slots, self.breaker, deadlines, widening),
+        self.queue = Queue(
+            *(config, self.backends, self.slots, self.breaker, deadlines, slow_starts),
             shed_early=shed_early,
         )
-        self.forecast = self.waiters.forecast
+        self.forecast = self.queue.forecast
         self._random = random
 
     # -- one request, the hot path --------------------------------------------------------------
@@ -137,10 +137,10 @@ class RevisionThrottler:
         ticket.arrived = now
         ticket.config = self.config
         slots = self.slots
-        room = slots.ours
-        if room.summary or (room := slots.others).summary:
-            return slots.give(ticket, room, now)
-        self.waiters.add(ticket, now)
+        free_pods = slots.own_free
+        if free_pods.summary or (free_pods := slots.borrowable).summary:
+            return slots.assign(ticket, free_pods, now)
+        self.queue.add(ticket, now)
         return None
 
     def release(self, ticket: Ticket, now: float, outcome: Outcome = SERVED) -> Changes | None:
@@ -154,23 +154,23 @@ class RevisionThrottler:
         """
         ticket.state = RELEASED
         self.last_release = now
-        pod = self.slots.free(ticket, outcome, now)
-        if pod is None or (pod.room is not None and not self.breaker.waiting):
+        pod = self.slots.release(ticket, outcome, now)
+        if pod is None or (pod.free_pods is not None and not self.breaker.waiting):
             return None
         return self._follow(pod, now)
 
     def _follow(self, pod: PodTracker, now: float) -> Changes | None:
         """Do what follows a freed slot: give it to the next, or bury a pod that has drained."""
-        if pod.room is not None:
+        if pod.free_pods is not None:
             if not self.breaker.waiting:
                 return None
-            pod.ramp.answered += 1
-            self.forecast.place_taken(self.slots.in_flight, now)
-            return self.waiters.dispatch(Changes(), now)
+            pod.ramp.finished += 1
+            self.forecast.slot_reused(self.slots.in_flight, now)
+            return self.queue.dispatch(Changes(), now)
         if pod.state is not PodState.DRAINING:
             return None
         changes = Changes()
-        self.backends.bury(pod, changes, now)
+        self.backends.remove(pod, changes, now)
         return changes
 
     # -- one request, the rest ------------------------------------------------------------------
@@ -182,9 +182,9 @@ class RevisionThrottler:
             As ``release``. A ticket that has ended already is left alone.
         """
         if ticket.state is QUEUED:
-            self.waiters.cancel(ticket, now)
+            self.queue.cancel(ticket, now)
         elif ticket.state is ASSIGNED:
-            return self.release(ticket, now, LEFT)
+            return self.release(ticket, now, NEUTRAL)
         return None
 
     def requeue(self, ticket: Ticket, now: float) -> Changes:
@@ -198,25 +198,25 @@ class RevisionThrottler:
             What to carry out; the ticket itself may be among the assigned, or the expired.
         """
         changes = Changes()
-        ticket.note_failed()
+        ticket.record_failed_pod()
         if ticket.deadline <= now:
             ticket.state = TIMED_OUT
             changes.expired.append(ticket)
         else:
-            self.waiters.restore(ticket, now)
-        pod = self.slots.free(ticket, FAILED, now)
+            self.queue.restore(ticket, now)
+        pod = self.slots.release(ticket, FAILED, now)
         if pod is not None and (follow := self._follow(pod, now)):
             changes.add(follow)
-        return self.waiters.dispatch(changes, now)
+        return self.queue.dispatch(changes, now)
 
     def expire(self, ticket: Ticket) -> None:
         """End a queued ticket whose deadline has passed."""
-        self.waiters.end(ticket, TIMED_OUT, ticket.deadline)
+        self.queue.end(ticket, TIMED_OUT, ticket.deadline)
 
     # -- pods -----------------------------------------------------------------------------------
 
-    def set_dests(
-        self, dests: Dests, now: float, taken: Mapping[Dest, Taken] = _NOTHING
+    def set_endpoints(
+        self, endpoints: ListedEndpoints, now: float, taken: Mapping[Endpoint, Taken] = _NOTHING
     ) -> Changes:
         """Take what Kubernetes lists now; whole, not a difference.
 
@@ -225,7 +225,7 @@ class RevisionThrottler:
         """
         changes = Changes()
         self.backends.set_taken(taken, changes, now)
-        self.backends.set_dests(dests, changes, now)
+        self.backends.set_endpoints(endpoints, changes, now)
         return self._rebuild(changes, now)
 
     def set_service(self, address: str, now: float) -> Changes:
@@ -241,7 +241,7 @@ class RevisionThrottler:
 
     def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> Changes | None:
         """Take a probe's good answer. One that was asked in an earlier epoch is ignored."""
-        if not self.backends.passed(pod, epoch, now):
+        if not self.backends.probe_passed(pod, epoch, now):
             return None
         return self._rebuild(Changes(), now)
 
@@ -262,13 +262,13 @@ class RevisionThrottler:
             responded: whether any byte of a response came, also where it has no status.
         """
         responded = responded or status is not None
-        if not self.backends.failed(pod, epoch, error, status, now, responded=responded):
+        if not self.backends.probe_failed(pod, epoch, error, status, now, responded=responded):
             return None
         return self._rebuild(Changes(probe=_probe_again(pod, epoch)), now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> Changes | None:
         """Take that a pod refused or dropped a request before it had a byte of it."""
-        if not self.backends.unreachable(pod, error, now):
+        if not self.backends.connect_failed(pod, error, now):
             return None
         return self._rebuild(Changes(probe=[pod]), now)
 
@@ -312,12 +312,12 @@ class RevisionThrottler:
         self.share = share
         return self._rebuild(Changes(), now)
 
-    def widen(self, now: float) -> Changes:
+    def raise_limits(self, now: float) -> Changes:
         """Let pods that start slowly have more at a time; due at ``waiters.slow_start.at``."""
-        self.waiters.slow_start.disarm()
+        self.queue.slow_start.disarm()
         for pod in self.slots.pods:
             if pod.in_flight >= pod.limit:
-                self.backends.widen(pod, now)
+                self.backends.raise_limit(pod, now)
         return self._rebuild(Changes(), now)
 
     @property
@@ -331,9 +331,9 @@ class RevisionThrottler:
         return not (self.breaker.waiting or self.slots.in_flight)
 
     @property
-    def asleep(self) -> bool:
+    def awaits_start(self) -> bool:
         """Whether a request waits for a pod to start: none can be used, nor was a moment ago."""
-        return self.waiters.asleep
+        return self.queue.awaits_start
 
     def pods(self) -> Collection[PodTracker]:
         """Return all pods that are known, in no order."""
@@ -355,7 +355,7 @@ class RevisionThrottler:
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that comes now would wait, seconds; None if not known."""
-        return self.waiters.expected_wait(now)
+        return self.queue.expected_wait(now)
 
     def retry_after(self, now: float) -> int:
         """Return when a client that is refused now may come again: whole seconds, at least 1."""
@@ -394,11 +394,11 @@ class RevisionThrottler:
         slots = self.slots
         pods = self.backends.choose(changes, now)
         if pods and not slots.pods:
-            self.forecast.pods_came(now)
+            self.forecast.pod_became_usable(now)
         if self.backends.service.used_since is not None and self.revision.container_concurrency:
             pods[0].limit = self.capacity()
         slots.rebuild(pods, self.share)
-        return self.waiters.dispatch(changes, now)
+        return self.queue.dispatch(changes, now)
 
 
 def _probe_again(pod: PodTracker, epoch: int) -> list[PodTracker]:

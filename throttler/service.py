@@ -16,7 +16,7 @@ from throttler.changes import Changes
 from throttler.config import RevisionConfig
 from throttler.health import PodEvent, PodState
 from throttler.mesh import Reach
-from throttler.model import Dest
+from throttler.model import Endpoint
 from throttler.pod import PodTracker
 
 #: Takes the place of a pod's uid, so that a pod at the same address is not taken for it.
@@ -56,14 +56,14 @@ class Service:
         reach = self._config.reach
         self._needed = reach.service and not (reach.pods and usable)
         self._awaited = None
-        sought = self.address and self._needed and self._seek(reach, pods)
+        sought = self.address and self._needed and self._should_probe(reach, pods)
         old = self.tracker
         if old is not None and not (sought and old.address == self.address):
-            self._leave(old, changes, now)
+            self._end_use(old, changes, now)
         tracker = self.tracker
         if sought and tracker is None:
-            dest = Dest(self.address, UID)
-            tracker = PodTracker(self._config, dest, True, now, is_service=True)
+            endpoint = Endpoint(self.address, UID)
+            tracker = PodTracker(self._config, endpoint, True, now, is_service=True)
             changes.probe.append(tracker)
             self.tracker = tracker
         healthy = tracker is not None and tracker.state is PodState.HEALTHY
@@ -75,7 +75,7 @@ class Service:
                 changes.probe += [pod for pod in pods if pod.state is PodState.PROBING]
         return tracker if healthy else None
 
-    def hangs_on(self, pod: PodTracker, before: bool | None) -> bool:
+    def depends_on(self, pod: PodTracker, before: bool | None) -> bool:
         """Return whether a pod's last answer can begin or end the use of the ClusterIP.
 
         Arguments:
@@ -89,7 +89,7 @@ class Service:
             return False
         return pod.probe.mesh_like is False if self.tracker is not None else before is False
 
-    def _seek(self, reach: Reach, pods: Collection[PodTracker]) -> bool:
+    def _should_probe(self, reach: Reach, pods: Collection[PodTracker]) -> bool:
         """Return whether to probe the ClusterIP, and use it if it passes.
 
         A pod that starts responds 503, as a mesh does. So only responses after a pod's listing as
@@ -114,7 +114,7 @@ class Service:
         self._awaited = next(proofs, None) or next(missing, None)
         return self._awaited is None
 
-    def _leave(self, tracker: PodTracker, changes: Changes, now: float) -> None:
+    def _end_use(self, tracker: PodTracker, changes: Changes, now: float) -> None:
         """Send nothing there any more; requests that it has finish."""
         self.tracker = None
         tracker.apply(PodEvent.DELISTED, now)

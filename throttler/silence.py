@@ -33,19 +33,19 @@ class Silence:
             the next scan.
     """
 
-    __slots__ = ("_probed_at", "_turn", "busy_since")
+    __slots__ = ("_probed_at", "_to_scan", "busy_since")
 
     def __init__(self) -> None:
         self.busy_since: dict[PodTracker, float] = {}
         self._probed_at: dict[PodTracker, float] = {}
-        self._turn: list[PodTracker] = []
+        self._to_scan: list[PodTracker] = []
 
-    def look(self, now: float) -> list[PodTracker]:
+    def scan(self, now: float) -> list[PodTracker]:
         """Return the silent pods to probe now; due every second."""
-        if not self._turn:
-            self._turn = list(self.busy_since)
-        turn = self._turn[-MOST:]
-        del self._turn[-MOST:]
+        if not self._to_scan:
+            self._to_scan = list(self.busy_since)
+        turn = self._to_scan[-MOST:]
+        del self._to_scan[-MOST:]
         return [pod for pod in turn if self._is_due(pod, now)]
 
     def of(self, pod: PodTracker, now: float) -> float | None:
@@ -57,7 +57,7 @@ class Silence:
         """
         if not pod.in_flight:
             return None
-        silent = now - max(self.busy_since[pod], pod.proven_at)
+        silent = now - max(self.busy_since[pod], pod.last_response_at)
         return silent if silent >= SILENT_AFTER else None
 
     def _is_due(self, pod: PodTracker, now: float) -> bool:
@@ -66,7 +66,7 @@ class Silence:
             self._probed_at.pop(pod, None)
             return False
         silent = self.of(pod, now)
-        if silent is None or not _is_of_use(pod):
+        if silent is None or not _failure_matters(pod):
             return False
         probed_after = self._probed_at.get(pod, -inf) - (now - silent)
         if probed_after > 0:
@@ -77,6 +77,6 @@ class Silence:
         return True
 
 
-def _is_of_use(pod: PodTracker) -> bool:
+def _failure_matters(pod: PodTracker) -> bool:
     """Return whether a failed probe would keep requests from a pod."""
     return pod.in_use and not pod.is_service and pod.wants_probe

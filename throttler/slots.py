@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from throttler.balancing import policy_for
-from throttler.capacity import ActivatorShare, CapacityTerms, assign_slice
+from throttler.capacity import ActivatorShare, CapacityTerms, assign_share
 from throttler.config import RevisionConfig
+from throttler.free_pods import FreePods
 from throttler.pod import PodTracker
-from throttler.room import Room
 from throttler.ticket import ASSIGNED, Outcome, Ticket
 
 
@@ -42,11 +42,11 @@ class Slots:
         "_follower",
         "_policy",
         "_random",
+        "borrowable",
         "has_half_open",
         "in_flight",
         "in_reach",
-        "others",
-        "ours",
+        "own_free",
         "peak",
         "pods",
     )
@@ -63,8 +63,8 @@ class Slots:
         self._random = random
         self._borrow = borrow
         self.pods: list[PodTracker] = []
-        self.ours = Room(0)
-        self.others = Room(0)
+        self.own_free = FreePods(0)
+        self.borrowable = FreePods(0)
         self.in_reach = self.in_flight = self.peak = 0
         self.has_half_open = False
         self.choose_policy()
@@ -76,9 +76,9 @@ class Slots:
         self._follower = policy if policy.follows else None
 
     @property
-    def room(self) -> Room:
+    def free_pods(self) -> FreePods:
         """The pods of our share that have room; if none has, those to borrow."""
-        return self.ours if self.ours.summary else self.others
+        return self.own_free if self.own_free.summary else self.borrowable
 
     def rebuild(self, pods: list[PodTracker], share: ActivatorShare) -> None:
         """Take the pods that get requests from now on; number them, and find who has room.
@@ -87,37 +87,37 @@ class Slots:
             share: which of how many activators we are.
         """
         for pod in self.pods:
-            pod.room = None
-            pod.in_slice = False
+            pod.free_pods = None
+            pod.in_share = False
         self.pods = pods
-        own = self._slice(pods, share)
-        self.ours = Room(len(pods))
-        self.others = Room(len(pods))
+        own = self._share_of(pods, share)
+        self.own_free = FreePods(len(pods))
+        self.borrowable = FreePods(len(pods))
         self.in_reach = 0
         self.has_half_open = False
         for number, pod in enumerate(pods):
             pod.was_used = True
             pod.number = number
-            pod.in_slice = own is None or number in own
+            pod.in_share = own is None or number in own
             self.has_half_open |= pod.ejection.half_open
-            if pod.in_slice or self._borrow:
-                first = pod.in_slice or self._policy.spans
-                pod.room = self.ours if first else self.others
+            if pod.in_share or self._borrow:
+                first = pod.in_share or self._policy.spans
+                pod.free_pods = self.own_free if first else self.borrowable
                 self.in_reach += 1
-                _note_room(pod)
+                _update_free(pod)
         self._policy.set_pods(pods)
 
-    def _slice(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
+    def _share_of(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
         # Without a limit per pod there is nothing to share out (Knative: the same).
         if self._config.revision.container_concurrency == 0:
             return None
-        return assign_slice(len(pods), share)
+        return assign_share(len(pods), share)
 
     # -- one request ----------------------------------------------------------------------------
 
-    def give(self, ticket: Ticket, room: Room, now: float) -> PodTracker:
+    def assign(self, ticket: Ticket, free_pods: FreePods, now: float) -> PodTracker:
         """Give a request a pod of ``room``, which is not empty; return the pod."""
-        pod = self._policy.pick(ticket, self.pods, room)
+        pod = self._policy.pick(ticket, self.pods, free_pods)
         ticket.pod = pod
         ticket.state = ASSIGNED
         self.in_flight = in_flight = self.in_flight + 1
@@ -126,29 +126,29 @@ class Slots:
         pod.in_flight = in_flight = pod.in_flight + 1
         if in_flight == 1:
             self._busy_since[pod] = now
-        if in_flight >= pod.limit and pod.room is not None:
-            pod.room.discard(pod.number)
+        if in_flight >= pod.limit and pod.free_pods is not None:
+            pod.free_pods.discard(pod.number)
         if self._follower is not None:
             ticket.assigned = now
             self._follower.changed(pod, in_flight < pod.limit)
         return pod
 
-    def give_another(self, ticket: Ticket, now: float) -> None:
+    def assign_another(self, ticket: Ticket, now: float) -> None:
         """Do the same for a request that pods have failed: if possible, give it another pod."""
         for failed in ticket.failed:
-            if (room := failed.room) is not None:
-                room.discard(failed.number)
-                if not self.room.summary:
-                    _note_room(failed)
+            if (free_pods := failed.free_pods) is not None:
+                free_pods.discard(failed.number)
+                if not self.free_pods.summary:
+                    _update_free(failed)
                 elif self._follower is not None:
-                    self._follower.changed(failed, has_room=False)
-        self.give(ticket, self.room, now)
+                    self._follower.changed(failed, has_free_slot=False)
+        self.assign(ticket, self.free_pods, now)
         for failed in ticket.failed:
-            _note_room(failed)
-            if self._follower is not None and failed.room is not None:
+            _update_free(failed)
+            if self._follower is not None and failed.free_pods is not None:
                 self._follower.changed(failed, failed.in_flight < failed.limit)
 
-    def free(self, ticket: Ticket, outcome: Outcome, now: float) -> PodTracker | None:
+    def release(self, ticket: Ticket, outcome: Outcome, now: float) -> PodTracker | None:
         """Free the slot that a request has.
 
         Returns:
@@ -160,16 +160,16 @@ class Slots:
         ticket.pod = None
         self.in_flight -= 1
         pod.in_flight = in_flight = pod.in_flight - 1
-        room = pod.room
+        free_pods = pod.free_pods
         if self._follower is not None:
             self._follower.ended(pod, ticket, outcome, now)
-            if room is not None:
+            if free_pods is not None:
                 self._follower.changed(pod, in_flight < pod.limit)
-        if room is None:
+        if free_pods is None:
             return None if in_flight else pod
         if in_flight != pod.limit - 1:
             return None
-        room.add(pod.number)
+        free_pods.add(pod.number)
         return pod
 
     def terms(self, share: ActivatorShare, ready: int | None = None) -> CapacityTerms:
@@ -182,10 +182,10 @@ class Slots:
         limit, borrow = self._config.revision.container_concurrency, self._borrow
         if ready is not None:
             return CapacityTerms(limit, ready, (), share, borrow, by_service=True)
-        own = [number for number, pod in enumerate(self.pods) if pod.in_slice]
+        own = [number for number, pod in enumerate(self.pods) if pod.in_share]
         return CapacityTerms(limit, len(self.pods), own, share, borrow)
 
-    def count_with_room(self) -> int:
+    def count_free_pods(self) -> int:
         """Return how many usable pods could take one more request; O(pods).
 
         Counted from the pods themselves, not from the sets that dispatching goes by: where it is
@@ -194,7 +194,7 @@ class Slots:
         return sum(pod.in_use and pod.in_flight < pod.limit for pod in self.pods)
 
 
-def _note_room(pod: PodTracker) -> None:
+def _update_free(pod: PodTracker) -> None:
     """Add a pod to the set of those with room, if it gets requests and has room."""
-    if (room := pod.room) is not None and pod.in_flight < pod.limit:
-        room.add(pod.number)
+    if (free_pods := pod.free_pods) is not None and pod.in_flight < pod.limit:
+        free_pods.add(pod.number)

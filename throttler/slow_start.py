@@ -10,10 +10,10 @@ from typing import final
 
 from throttler.capacity import (
     MAX_CAPACITY,
+    RAISE_ANYWAY,
     SLOW_START_END,
     SLOW_START_STEP,
-    WIDEN_ANYWAY,
-    WIDENED_ENOUGH,
+    WORTH_RAISING,
 )
 from throttler.model import RevisionID
 
@@ -26,28 +26,28 @@ class Ramp:
         answered: requests that the pod ended while others waited, since its limit was last widened.
     """
 
-    __slots__ = ("_answered_before", "_held", "answered")
+    __slots__ = ("_finished_before", "_steps_kept", "finished")
 
     def __init__(self) -> None:
-        self.answered = self._answered_before = self._held = 0
+        self.finished = self._finished_before = self._steps_kept = 0
 
     def restart(self) -> None:
         """Forget what the pod answered in an earlier life."""
-        self.answered = self._answered_before = self._held = 0
+        self.finished = self._finished_before = self._steps_kept = 0
 
-    def widened(self, limit: int) -> int:
+    def next_limit(self, limit: int) -> int:
         """Return twice the limit, see throttler.capacity; unless the last doubling brought nothing.
 
         A pod that answers no more than before, with twice as much at a time, is busy: more requests
         would wait inside it, on connections that cost both sides. Now and then it is tried all the
         same.
         """
-        answered, before = self.answered, self._answered_before
-        self.answered, self._answered_before = 0, answered
-        if before and answered < WIDENED_ENOUGH * before and self._held < WIDEN_ANYWAY:
-            self._held += 1
+        finished, before = self.finished, self._finished_before
+        self.finished, self._finished_before = 0, finished
+        if before and finished < WORTH_RAISING * before and self._steps_kept < RAISE_ANYWAY:
+            self._steps_kept += 1
             return limit
-        self._held = 0
+        self._steps_kept = 0
         return limit * 2 if limit < SLOW_START_END else MAX_CAPACITY
 
 

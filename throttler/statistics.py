@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from throttler.backends import Backends, by_dest
+from throttler.backends import Backends, by_endpoint
 from throttler.breaker import Breaker
 from throttler.capacity import ActivatorShare, CapacityTerms
 from throttler.forecast import Forecast
@@ -26,7 +26,7 @@ class Statistics:
     """
 
     waiting: int
-    held_bytes: int
+    queued_bytes: int
     oldest_arrival: float | None
     in_flight: int
     capacity: int
@@ -53,7 +53,7 @@ def look(
     oldest = breaker.oldest()
     return Statistics(
         waiting=breaker.waiting,
-        held_bytes=breaker.own.bytes,
+        queued_bytes=breaker.own.bytes,
         oldest_arrival=oldest.arrived if oldest else None,
         in_flight=slots.in_flight,
         capacity=terms.capacity,
@@ -62,7 +62,7 @@ def look(
         healthy=backends.healthy(),
         in_reach=0 if terms.by_service else terms.in_reach,
         share=share,
-        pods=tuple(sorted(backends.seen(), key=by_dest)),
+        pods=tuple(sorted(backends.known_pods(), key=by_endpoint)),
         service=backends.service.tracker,
         start=forecast.starts.median,
         turnover=forecast.turnovers.median,

@@ -19,13 +19,13 @@ from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
 from throttler.forecast import retry_after
 from throttler.mesh import REACH, Reach
-from throttler.model import AppProtocol, Dests, MeshMode, Revision, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID
 from throttler.owners import Owners
 from throttler.revision import RevisionThrottler
 from throttler.silence import Silence
 from throttler.slow_start import SlowStart
 
-_NO_DESTS: Final = Dests()
+_NO_ENDPOINTS: Final = ListedEndpoints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class Throttler:
         self._borrow = borrow
         self._reach = Reach()
         self._deadlines = Deadlines()
-        self._widening: set[SlowStart] = set()
+        self._slow_starts: set[SlowStart] = set()
         self._silence = Silence()
         self._revisions: dict[tuple[str, str], RevisionThrottler] = {}
         # Deleted, but with requests left. They keep their name, in case it comes back.
-        self._leaving: dict[tuple[str, str], RevisionThrottler] = {}
+        self._deleted: dict[tuple[str, str], RevisionThrottler] = {}
         # What Kubernetes lists, also for revisions that we have not seen (yet).
-        self._dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
+        self._endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self._owners = Owners()
         self._services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self._activators: dict[RevisionID, Mapping[AppProtocol, Collection[str]]] = {}
@@ -93,13 +93,13 @@ class Throttler:
             raise RevisionNotFound(name, namespace)
         return revision
 
-    def known(self, namespace: str, name: str) -> RevisionThrottler:
+    def find_any(self, namespace: str, name: str) -> RevisionThrottler:
         """Return one of those that iteration gives: as ``find``, or deleted with requests left.
 
         Raises:
             RevisionNotFound: there is none.
         """
-        left = self._leaving.get((namespace, name))
+        left = self._deleted.get((namespace, name))
         return self.find(namespace, name) if left is None or left.idle else left
 
     def of(self, config: RevisionConfig) -> RevisionThrottler | None:
@@ -108,22 +108,22 @@ class Throttler:
         Returns:
             None once the revision is deleted and has no request left: then all its pods are gone.
         """
-        return self._named(config.revision.id)
+        return self._get(config.revision.id)
 
-    def _named(self, revision: RevisionID) -> RevisionThrottler | None:
-        return self._revisions.get(revision) or self._leaving.get(revision)
+    def _get(self, revision: RevisionID) -> RevisionThrottler | None:
+        return self._revisions.get(revision) or self._deleted.get(revision)
 
     def __iter__(self) -> Iterator[RevisionThrottler]:
         """Iterate over the revisions, also those that were deleted and have requests left."""
         yield from self._revisions.values()
-        yield from (left for left in self._leaving.values() if not left.idle)
+        yield from (left for left in self._deleted.values() if not left.idle)
 
     # -- inventory ------------------------------------------------------------------------------
 
     def set_revision(self, revision: Revision, now: float) -> Changes:
         """Take a new or changed Revision. One with another uid is another revision of that name:
         requests that wait stay, requests that run finish."""
-        throttler = self._revisions.get(revision.id) or self._leaving.pop(revision.id, None)
+        throttler = self._revisions.get(revision.id) or self._deleted.pop(revision.id, None)
         if throttler is None:
             throttler = self._create(revision)
         throttler.deleted = False
@@ -131,12 +131,12 @@ class Throttler:
         changes = Changes()
         if throttler.revision.protocol is not revision.protocol:
             # First without pods, else waiters go to those that speak the former protocol.
-            changes.add(throttler.set_dests(_NO_DESTS, now))
+            changes.add(throttler.set_endpoints(_NO_ENDPOINTS, now))
         changes.add(throttler.set_revision(revision, now))
-        if joined := self._join_share(throttler, now):
+        if joined := self._update_share(throttler, now):
             changes.add(joined)
         changes.add(throttler.set_service(self._service_of(revision), now))
-        changes.add(self._list(throttler, now))
+        changes.add(self._apply_endpoints(throttler, now))
         return changes
 
     def delete_revision(self, revision: RevisionID) -> Changes:
@@ -144,28 +144,28 @@ class Throttler:
         throttler = self._revisions.pop(revision, None)
         if throttler is not None:
             throttler.deleted = True
-            self._leaving[revision] = throttler
-        return self._forget_idle()
+            self._deleted[revision] = throttler
+        return self._remove_idle()
 
-    def set_dests(
-        self, revision: RevisionID, dests: Mapping[AppProtocol, Dests], now: float
+    def set_endpoints(
+        self, revision: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints], now: float
     ) -> Changes:
         """Take the pods that a private Endpoints object lists, by protocol; empty if deleted.
 
         While the revision is unknown, what is listed is kept for it. An address that another
         revision has listed for another pod is taken from that revision, see throttler.owners.
         """
-        others = self._owners.change(revision, self._dests.get(revision, {}), dests)
-        if any(d.ready or d.not_ready for d in dests.values()):
-            self._dests[revision] = dests
+        others = self._owners.change(revision, self._endpoints.get(revision, {}), endpoints)
+        if any(d.ready or d.not_ready for d in endpoints.values()):
+            self._endpoints[revision] = endpoints
         else:
-            self._dests.pop(revision, None)
-        changes = self._forget_idle()
+            self._endpoints.pop(revision, None)
+        changes = self._remove_idle()
         # First from those that lose a pod, so that it never has two at a time.
         for each in (*(others - {revision}), revision):
-            throttler = self._named(each)
+            throttler = self._get(each)
             if throttler is not None:
-                changes.add(self._list(throttler, now))
+                changes.add(self._apply_endpoints(throttler, now))
         return changes
 
     def set_activators(
@@ -180,8 +180,8 @@ class Throttler:
             self._activators[revision] = addresses
         else:
             self._activators.pop(revision, None)
-        throttler = self._named(revision)
-        return None if throttler is None else self._join_share(throttler, now)
+        throttler = self._get(revision)
+        return None if throttler is None else self._update_share(throttler, now)
 
     def set_service(
         self, revision: RevisionID, addresses: Mapping[AppProtocol, str], now: float
@@ -195,7 +195,7 @@ class Throttler:
             self._services[revision] = addresses
         else:
             self._services.pop(revision, None)
-        throttler = self._named(revision)
+        throttler = self._get(revision)
         if throttler is None:
             return None
         return throttler.set_service(self._service_of(throttler.revision), now)
@@ -217,14 +217,14 @@ class Throttler:
 
     # -- time -----------------------------------------------------------------------------------
 
-    def next_wakeup(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return when ``wake`` has to be called next, or None: no request waits for time."""
-        times = [at for each in self._widening if (at := each.at) is not None]
+        times = [at for each in self._slow_starts if (at := each.at) is not None]
         if (deadline := self._deadlines.next()) is not None:
             times.append(deadline)
         return min(times, default=None)
 
-    def wake(self, now: float) -> Changes:
+    def run_due(self, now: float) -> Changes:
         """Do what is due: end tickets whose deadline has come, let slow starts proceed."""
         changes = Changes()
         for ticket in self._deadlines.passed(now):
@@ -233,16 +233,16 @@ class Throttler:
             assert throttler is not None
             throttler.expire(ticket)
             changes.expired.append(ticket)
-        for each in list(self._widening):
+        for each in list(self._slow_starts):
             if each.at is not None and each.at <= now:
                 each.disarm()
-                if (throttler := self._named(each.revision)) is not None:
-                    changes.add(throttler.widen(now))
+                if (throttler := self._get(each.revision)) is not None:
+                    changes.add(throttler.raise_limits(now))
         return changes
 
-    def look_for_silence(self, now: float) -> Changes:
+    def probe_silent_pods(self, now: float) -> Changes:
         """Return the silent pods to probe now; due every second."""
-        return Changes(probe=self._silence.look(now))
+        return Changes(probe=self._silence.scan(now))
 
     def retry_after(self) -> int:
         """Return when a client whose revision is not known may come again: whole seconds."""
@@ -256,7 +256,7 @@ class Throttler:
             Budget(self.limits.queue_depth, self.limits.queue_bytes),
             self.total,
             self._deadlines,
-            self._widening,
+            self._slow_starts,
             self._random,
             self._borrow,
             self._reach,
@@ -267,16 +267,16 @@ class Throttler:
     def _service_of(self, revision: Revision) -> str:
         return self._services.get(revision.id, {}).get(revision.protocol, "")
 
-    def _list(self, throttler: RevisionThrottler, now: float) -> Changes:
+    def _apply_endpoints(self, throttler: RevisionThrottler, now: float) -> Changes:
         """Tell a revision its pods, and which another has by now."""
         revision, owners = throttler.revision, self._owners
-        dests = self._dests.get(revision.id, {})
-        listed = dests.get(revision.protocol, _NO_DESTS)
-        throttler.backends.misnamed = _misnamed(dests, revision.protocol)
+        endpoints = self._endpoints.get(revision.id, {})
+        listed = endpoints.get(revision.protocol, _NO_ENDPOINTS)
+        throttler.backends.misnamed = _count_misnamed(endpoints, revision.protocol)
         kept = owners.kept(revision.id, listed)
-        return throttler.set_dests(kept, now, owners.taken(revision.id, listed))
+        return throttler.set_endpoints(kept, now, owners.taken(revision.id, listed))
 
-    def _join_share(self, throttler: RevisionThrottler, now: float) -> Changes | None:
+    def _update_share(self, throttler: RevisionThrottler, now: float) -> Changes | None:
         """Tell a revision which of its activators we are.
 
         While we are not among them, the last known share stays (Knative: the same): our address
@@ -289,20 +289,20 @@ class Throttler:
             return None
         return throttler.set_share(share, now)
 
-    def _forget_idle(self) -> Changes:
+    def _remove_idle(self) -> Changes:
         """Let go of deleted revisions that have no request left, and of their pods."""
         changes = Changes()
-        for key in [key for key, left in self._leaving.items() if left.idle]:
-            changes.add(self._leaving.pop(key).set_dests(_NO_DESTS, 0.0))
+        for key in [key for key, left in self._deleted.items() if left.idle]:
+            changes.add(self._deleted.pop(key).set_endpoints(_NO_ENDPOINTS, 0.0))
         return changes
 
 
-def _misnamed(dests: Mapping[AppProtocol, Dests], protocol: AppProtocol) -> int:
+def _count_misnamed(endpoints: Mapping[AppProtocol, ListedEndpoints], protocol: AppProtocol) -> int:
     """Return how many addresses are listed, where none is under this protocol's port."""
-    listed = dests.get(protocol, _NO_DESTS)
+    listed = endpoints.get(protocol, _NO_ENDPOINTS)
     if listed.ready or listed.not_ready:
         return 0
-    return sum(len(each.ready) + len(each.not_ready) for each in dests.values())
+    return sum(len(each.ready) + len(each.not_ready) for each in endpoints.values())
 
 
 def revision_from_host(host: str, cluster_domain: str) -> RevisionID | None:

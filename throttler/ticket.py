@@ -59,12 +59,12 @@ class Outcome(Enum):
 
     SERVED = "served"
     FAILED = "failed"
-    LEFT = "left"
+    NEUTRAL = "left"
 
 
 SERVED: Final = Outcome.SERVED
 FAILED: Final = Outcome.FAILED
-LEFT: Final = Outcome.LEFT
+NEUTRAL: Final = Outcome.NEUTRAL
 
 
 class TicketOwner(Protocol):
@@ -77,7 +77,7 @@ class TicketOwner(Protocol):
         """The ticket's deadline passed in the queue; it has ended. See throttler.reason."""
 
 
-class _Nobody:
+class _NoOwner:
     """Whom a ticket that has ended concerns."""
 
     def ticket_assigned(self) -> None:
@@ -87,7 +87,7 @@ class _Nobody:
         """See TicketOwner; an ended ticket does not expire."""
 
 
-NOBODY: Final[TicketOwner] = _Nobody()
+NO_OWNER: Final[TicketOwner] = _NoOwner()
 
 
 class Ticket:
@@ -132,7 +132,7 @@ class Ticket:
         self.failed: tuple[PodTracker, ...] = ()
         self.state = NEW
 
-    def note_failed(self) -> None:
+    def record_failed_pod(self) -> None:
         """Remember that the pod that has the request has failed it."""
         assert self.pod is not None
         self.failed = (*self.failed[1 - MAX_AVOIDED :], self.pod)

@@ -71,7 +71,7 @@ def revision_view(
         "queued": statistics.waiting,
         "oldestWaiterSeconds": _ago(statistics.oldest_arrival, now),
         "queueDepth": statistics.queue_depth,
-        "heldBytes": statistics.held_bytes,
+        "heldBytes": statistics.queued_bytes,
         "reason": reason.value if reason else None,
         "reasonDetail": detail or None,
         "lastFailure": _failure(failures, now),
@@ -104,7 +104,7 @@ def detail_view(
     """
     seen = cast("list[ColdStartView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
-    if not (throttler.deleted or throttler.slots.count_with_room()):
+    if not (throttler.deleted or throttler.slots.count_free_pods()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
     return {
         **revision_view(throttler, now, autoscaler_lost, failures),
@@ -136,8 +136,8 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> PodVi
     """
     decided = verdict(pod)
     return {
-        "address": pod.dest.address,
-        "uid": pod.dest.uid,
+        "address": pod.endpoint.address,
+        "uid": pod.endpoint.uid,
         "kubernetes": _kubernetes(pod),
         "probe": _probe(pod),
         "probeStatus": pod.probe.status,
@@ -152,7 +152,7 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> PodVi
         "silentSeconds": _seconds(throttler.silence.of(pod, now)),
         "limit": pod.limit if throttler.revision.container_concurrency else None,
         "lastError": pod.probe.error or None,
-        "inSlice": pod.in_slice,
+        "inSlice": pod.in_share,
     }
 
 

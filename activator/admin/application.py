@@ -121,7 +121,7 @@ class _Handlers:
     async def revision(self, request: Request) -> Response:
         driver = self._runtime.driver
         wanted = request.path_params
-        throttler = driver.throttler.known(wanted["namespace"], wanted["name"])
+        throttler = driver.throttler.find_any(wanted["namespace"], wanted["name"])
         lost = driver.autoscaler_lost()
         failures = driver.entries.failures_of(throttler.revision.id)
         view = detail_view(throttler, driver.cold_starts, driver.clock(), lost, failures)

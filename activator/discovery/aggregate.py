@@ -17,14 +17,14 @@ from activator.discovery.destinations import (
     PublicEndpoints,
     choose,
     join_addresses,
-    join_dests,
+    join_endpoints,
     originals,
 )
 from activator.discovery.sink import Sink, SystemSink
 from activator.knative.names import private_service
 from activator.knative.system_objects import ConfigMap
 from activator.objects.fields import ObjectKey
-from throttler.model import AppProtocol, Dests, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, RevisionID
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class EndpointsByRevision:
         self._family = family
         # Revisions with truncated Endpoints, and whether their slices are read instead.
         self._truncated: dict[RevisionID, bool] = {}
-        self._private = _ByRevision(self._join_private, lambda *each: sink.set_dests(*each))
+        self._private = _ByRevision(self._join_private, lambda *each: sink.set_endpoints(*each))
         self._public = _ByRevision(self._join_public, lambda *each: sink.set_activators(*each))
 
     def put(self, key: ObjectKey, part: PrivateEndpoints | PublicEndpoints | None) -> None:
@@ -117,10 +117,10 @@ class EndpointsByRevision:
 
     def _join_private(
         self, revision_id: RevisionID, parts: Mapping[ObjectKey, PrivateEndpoints]
-    ) -> Mapping[AppProtocol, Dests]:
+    ) -> Mapping[AppProtocol, ListedEndpoints]:
         chosen = self._chosen(parts)
         self._log_truncation(revision_id, parts, chosen)
-        return join_dests(part.dests for part in chosen)
+        return join_endpoints(part.endpoints for part in chosen)
 
     def _join_public(
         self, _revision_id: RevisionID, parts: Mapping[ObjectKey, PublicEndpoints]

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TypeVar
 
 from activator.objects.fields import Field, ObjectKey
-from throttler.model import AppProtocol, Dest, Dests, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 
@@ -52,14 +52,16 @@ class PrivateEndpoints:
     """
 
     revision_id: RevisionID
-    dests: Mapping[AppProtocol, Dests]
+    endpoints: Mapping[AppProtocol, ListedEndpoints]
     truncated: bool = False
     family: Family = Family.ANY
 
     @property
     def empty(self) -> bool:
         """Whether nothing is listed."""
-        return not any(dests.ready or dests.not_ready for dests in self.dests.values())
+        return not any(
+            endpoints.ready or endpoints.not_ready for endpoints in self.endpoints.values()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,12 @@ def is_original(slice_: Field) -> bool:
     return slice_["metadata"]["labels"].mapping().get(MANAGED_BY_LABEL) != _COPIES
 
 
-def without_doubles(ready: Mapping[str, Dest], not_ready: Mapping[str, Dest]) -> Dests:
+def without_doubles(
+    ready: Mapping[str, Endpoint], not_ready: Mapping[str, Endpoint]
+) -> ListedEndpoints:
     """Pods by their address, each in one set only; ready wins."""
-    waiting = (dest for address, dest in not_ready.items() if address not in ready)
-    return Dests(ready=frozenset(ready.values()), not_ready=frozenset(waiting))
+    waiting = (endpoint for address, endpoint in not_ready.items() if address not in ready)
+    return ListedEndpoints(ready=frozenset(ready.values()), not_ready=frozenset(waiting))
 
 
 def choose(
@@ -149,7 +153,9 @@ def originals(
     return {key: part for key, part in parts.items() if part.original} or parts
 
 
-def join_dests(parts: Iterable[Mapping[AppProtocol, Dests]]) -> Mapping[AppProtocol, Dests]:
+def join_endpoints(
+    parts: Iterable[Mapping[AppProtocol, ListedEndpoints]],
+) -> Mapping[AppProtocol, ListedEndpoints]:
     """Merges what several objects say of the pods of one revision.
 
     Arguments:
@@ -163,22 +169,22 @@ def join_dests(parts: Iterable[Mapping[AppProtocol, Dests]]) -> Mapping[AppProto
         return parts[0]
     merged = {}
     for protocol in AppProtocol:
-        ready: dict[str, Dest] = {}
-        not_ready: dict[str, Dest] = {}
+        ready: dict[str, Endpoint] = {}
+        not_ready: dict[str, Endpoint] = {}
         for part in parts:
-            dests = part.get(protocol, Dests())
-            _add(dests.ready, ready)
-            _add(dests.not_ready, not_ready)
+            endpoints = part.get(protocol, ListedEndpoints())
+            _add(endpoints.ready, ready)
+            _add(endpoints.not_ready, not_ready)
         merged[protocol] = without_doubles(ready, not_ready)
     return merged
 
 
-def _add(dests: Iterable[Dest], into: dict[str, Dest]) -> None:
+def _add(endpoints: Iterable[Endpoint], into: dict[str, Endpoint]) -> None:
     """Of two uids under one address always the same is taken, whichever comes first."""
-    for dest in dests:
-        known = into.setdefault(dest.address, dest)
-        if dest < known:
-            into[dest.address] = dest
+    for endpoint in endpoints:
+        known = into.setdefault(endpoint.address, endpoint)
+        if endpoint < known:
+            into[endpoint.address] = endpoint
 
 
 def join_addresses(

@@ -24,7 +24,7 @@ from activator.discovery.destinations import (
 from activator.knative.labels import is_private, is_public, revision_of
 from activator.objects.addresses import host, ip_of, port_named
 from activator.objects.fields import Field, root
-from throttler.model import AppProtocol, Dest, Dests
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
@@ -48,8 +48,8 @@ def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     ports = {p: port_named(slice_["ports"], p.port_name) for p in AppProtocol}
     present = list(_present(slice_["endpoints"]))
     if private:
-        dests = {protocol: _dests(present, port) for protocol, port in ports.items()}
-        return PrivateEndpoints(revision_of(slice_), dests, is_truncated(slice_), family)
+        listed = {protocol: _endpoints(present, port) for protocol, port in ports.items()}
+        return PrivateEndpoints(revision_of(slice_), listed, is_truncated(slice_), family)
     ready = frozenset(each.ip for each in present if each.ready)
     addresses = {protocol: ready if port else frozenset() for protocol, port in ports.items()}
     return PublicEndpoints(
@@ -71,12 +71,12 @@ def _family(field: Field) -> Family:
     field.expected("IPv4 or IPv6")
 
 
-def _dests(present: Iterable[_Endpoint], port: int) -> Dests:
-    ready: dict[str, Dest] = {}
-    not_ready: dict[str, Dest] = {}
+def _endpoints(present: Iterable[_Endpoint], port: int) -> ListedEndpoints:
+    ready: dict[str, Endpoint] = {}
+    not_ready: dict[str, Endpoint] = {}
     for each in present if port else ():
         address = f"{host(each.ip)}:{port}"
-        (ready if each.ready else not_ready).setdefault(address, Dest(address, each.uid))
+        (ready if each.ready else not_ready).setdefault(address, Endpoint(address, each.uid))
     return without_doubles(ready, not_ready)
 
 

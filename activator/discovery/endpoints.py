@@ -19,7 +19,7 @@ from activator.discovery.destinations import (
 from activator.knative.labels import is_private, is_public, revision_of
 from activator.objects.addresses import host, ip_of, port_named
 from activator.objects.fields import Field, root
-from throttler.model import AppProtocol, Dest, Dests
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
@@ -37,17 +37,17 @@ def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     """
     endpoints = root(obj, "Endpoints")
     if is_private(endpoints):
-        dests = {protocol: _dests(endpoints, protocol) for protocol in AppProtocol}
-        return PrivateEndpoints(revision_of(endpoints), dests, is_truncated(endpoints))
+        listed = {protocol: _endpoints(endpoints, protocol) for protocol in AppProtocol}
+        return PrivateEndpoints(revision_of(endpoints), listed, is_truncated(endpoints))
     if is_public(endpoints):
         addresses = {protocol: _public(endpoints, protocol) for protocol in AppProtocol}
         return PublicEndpoints(revision_of(endpoints), addresses, is_truncated(endpoints))
     return None
 
 
-def _dests(endpoints: Field, protocol: AppProtocol) -> Dests:
-    ready: dict[str, Dest] = {}
-    not_ready: dict[str, Dest] = {}
+def _endpoints(endpoints: Field, protocol: AppProtocol) -> ListedEndpoints:
+    ready: dict[str, Endpoint] = {}
+    not_ready: dict[str, Endpoint] = {}
     for subset in endpoints["subsets"].items():
         port = port_named(subset["ports"], protocol.port_name)
         if port:
@@ -64,7 +64,7 @@ def _public(endpoints: Field, protocol: AppProtocol) -> frozenset[str]:
     return frozenset(found)
 
 
-def _collect(addresses: Field, port: int, into: dict[str, Dest]) -> None:
+def _collect(addresses: Field, port: int, into: dict[str, Endpoint]) -> None:
     """Adds each pod under its ``ip:port``; of two entries for one address the first stays."""
     for index, entry in enumerate(addresses.sequence()):
         # Objects of 1,000 addresses are common: fields are only built to report what is wrong.
@@ -73,7 +73,7 @@ def _collect(addresses: Field, port: int, into: dict[str, Dest]) -> None:
         ip = entry.get("ip")
         known = host(ip) if type(ip) is str else ""
         address = f"{known or host(ip_of(addresses.item(index, entry)['ip']))}:{port}"
-        into.setdefault(address, Dest(address, _uid(addresses, index, entry)))
+        into.setdefault(address, Endpoint(address, _uid(addresses, index, entry)))
 
 
 def _uid(addresses: Field, index: int, entry: Mapping[str, object]) -> str:

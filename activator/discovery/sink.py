@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from throttler.model import AppProtocol, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID
 
 
 class Sink(Protocol):
@@ -24,7 +24,9 @@ class Sink(Protocol):
     def delete_revision(self, revision_id: RevisionID) -> None:
         """The revision is gone."""
 
-    def set_dests(self, revision_id: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
+    def set_endpoints(
+        self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
+    ) -> None:
         """These are all pods of the revision, for every protocol."""
 
     def set_activators(

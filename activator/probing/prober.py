@@ -373,7 +373,7 @@ class PodProber:
         if not pod.wants_probe:
             watch.due = inf
             return
-        fresh_until = pod.proven_at + DELAY_HEALTHY * (1 - JITTER)
+        fresh_until = pod.last_response_at + DELAY_HEALTHY * (1 - JITTER)
         if pod.state is PodState.HEALTHY and fresh_until > now:
             self._at(watch, fresh_until)
         else:

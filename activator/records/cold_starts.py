@@ -19,7 +19,7 @@ from typing import Any
 from activator.records.counters import WAIT_BOUNDS, Histogram
 from activator.records.events import EventKind, Events
 from activator.records.probe_lead import ProbeLead
-from throttler.model import Dest, RevisionID
+from throttler.model import Endpoint, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 
@@ -64,8 +64,8 @@ class ColdStart:
         "_throttler",
         "began",
         "began_at",
-        "dest",
         "ended",
+        "endpoint",
         "lead",
         "open",
         "outcome",
@@ -82,7 +82,7 @@ class ColdStart:
         self.began_at = wall
         self.seen: dict[Phase, float] = {}
         self.requests = self.open = 0
-        self.dest: Dest | None = None
+        self.endpoint: Endpoint | None = None
         self.ended: float | None = None
         self.outcome = ""
         self.lead: float | None = None
@@ -100,12 +100,12 @@ class ColdStart:
         if Phase.ADDRESS not in self.seen and any(pod.listed_at > self.began for pod in pods):
             self.reached(Phase.ADDRESS, now)
 
-    def responded(self, dispatched: float, dest: Dest, now: float) -> None:
+    def responded(self, dispatched: float, endpoint: Endpoint, now: float) -> None:
         """Record the first byte, and the dispatch that led to it; other dispatches failed."""
         self.seen = {phase: when for phase, when in self.seen.items() if when <= dispatched}
         self.seen[Phase.DISPATCHED] = dispatched
         self.seen[Phase.FIRST_BYTE] = now
-        self.dest = dest
+        self.endpoint = endpoint
 
     def end(self, outcome: str, now: float) -> None:
         """Record and count the outcome, and release references that nothing needs any more."""
@@ -129,7 +129,7 @@ class ColdStart:
             "outcome": self.outcome or None,
             "seconds": None if self.ended is None else _rounded(self.ended - self.began),
             "requests": self.requests,
-            "pod": None if self.dest is None else self.dest.address,
+            "pod": None if self.endpoint is None else self.endpoint.address,
             "phases": {phase.value: _rounded(at - self.began) for phase, at in self.seen.items()},
             "probeAheadSeconds": None if self.lead is None else _rounded(self.lead),
         }
@@ -172,7 +172,7 @@ class ColdStarts:
             and then ``request_ended`` once. None if it waits for something else: a pod is usable,
             or was a moment ago.
         """
-        if not throttler.asleep:
+        if not throttler.awaits_start:
             return None
         cold_start = self.under_way.get(throttler.revision.id)
         if cold_start is None:
@@ -182,7 +182,9 @@ class ColdStarts:
         cold_start.open += 1
         return cold_start
 
-    def responded(self, cold_start: ColdStart, dispatched: float, dest: Dest, now: float) -> None:
+    def responded(
+        self, cold_start: ColdStart, dispatched: float, endpoint: Endpoint, now: float
+    ) -> None:
         """Record the first byte of a response.
 
         Arguments:
@@ -190,7 +192,7 @@ class ColdStarts:
             dest: the pod.
         """
         if cold_start.ended is None:
-            cold_start.responded(dispatched, dest, now)
+            cold_start.responded(dispatched, endpoint, now)
             self._end(cold_start, "served", now)
 
     def request_ended(self, cold_start: ColdStart, outcome: str, now: float) -> None:
@@ -222,7 +224,7 @@ class ColdStarts:
             cold_start.listed(now)
         for pod, lead in self.leads.listed(revision, now):
             for cold_start in self._of(revision):
-                if cold_start.dest == pod.dest and cold_start.lead is None:
+                if cold_start.endpoint == pod.endpoint and cold_start.lead is None:
                     cold_start.lead = lead
 
     def probe_started(self, pod: PodTracker, now: float) -> None:

@@ -175,7 +175,7 @@ class Narration:
             return
         what = {
             "address": pod.address,
-            "uid": pod.dest.uid,
+            "uid": pod.endpoint.uid,
             "clusterIP": pod.is_service,
             "was": was,
             "state": pod.state.value,

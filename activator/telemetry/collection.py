@@ -139,7 +139,7 @@ class Collection(Generic[L, P]):
         yield from self._gauge(f.OLDEST_WAITER, lambda throttler: _waited(throttler, clock()))
         yield from self._gauge(f.TIMEOUT, _timeout)
         yield from self._gauge(f.CAPACITY, _capacity)
-        yield from self._gauge(f.WITH_ROOM, lambda throttler: throttler.slots.count_with_room())
+        yield from self._gauge(f.WITH_ROOM, lambda throttler: throttler.slots.count_free_pods())
         yield from self._gauge(f.CLUSTER_IP, _by_cluster_ip)
         yield writer.header(f.PODS)
         for row in self._rows:

@@ -16,7 +16,7 @@ from throttler.capacity import SLOW_START, SLOW_START_STEP
 from throttler.changes import Changes
 from throttler.errors import RevisionNotFound
 from throttler.health import PodState
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -64,8 +64,8 @@ class World:
         return self.driver.throttler.find(*APP)
 
     def list_pods(self, addresses: Iterable[str], revision: RevisionID = APP) -> None:
-        dests = Dests(ready=frozenset(Dest(address) for address in addresses))
-        self.driver.set_dests(revision, {AppProtocol.HTTP1: dests})
+        endpoints = ListedEndpoints(ready=frozenset(Endpoint(address) for address in addresses))
+        self.driver.set_endpoints(revision, {AppProtocol.HTTP1: endpoints})
 
     def pass_probe(self, revision: RevisionThrottler) -> None:
         for pod in list(revision.pods()):
@@ -390,8 +390,8 @@ async def test_a_loss_of_addresses_to_another_revision_is_a_warning_that_names_b
     world, thief = World(), RevisionID("default", "thief")
     world.revision()
     world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
-    theirs = frozenset(Dest(f"10.0.0.{n}:8012", "new") for n in (1, 2))
-    world.driver.set_dests(thief, {AppProtocol.HTTP1: Dests(ready=theirs)})
+    theirs = frozenset(Endpoint(f"10.0.0.{n}:8012", "new") for n in (1, 2))
+    world.driver.set_endpoints(thief, {AppProtocol.HTTP1: ListedEndpoints(ready=theirs)})
     world.list_pods(["10.0.0.1:8012", "10.0.0.2:8012"])
 
     (record,) = caplog.records

@@ -19,28 +19,28 @@ def one() -> One:
 
 def test_a_ready_pod_is_used_unprobed(one: One) -> None:
     waiting = one.request()
-    changes = one.set_dests([A], [B])
+    changes = one.set_endpoints([A], [B])
     assert changes.assigned == [waiting]
     assert [pod.address for pod in changes.probe] == [B]
     assert not one.pod(A).wants_probe
 
 
 def test_a_pod_that_becomes_ready_is_used_from_then_on(one: One) -> None:
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     one.failed(one.pod(A))
     waiting = one.request()
-    assert one.set_dests([A]).assigned == [waiting]
+    assert one.set_endpoints([A]).assigned == [waiting]
 
 
 def test_a_pod_that_is_not_ready_yet_is_used_when_it_passes_our_probe(one: One) -> None:
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     one.passed(one.pod(A))
     assert one.request().pod is one.pod(A)
 
 
 @pytest.mark.parametrize("status", [None, 404, 503])
 def test_no_failed_probe_takes_a_ready_pod_out(one: One, status: int | None) -> None:
-    one.set_dests([A])
+    one.set_endpoints([A])
     pod = one.pod(A)
     one.failed(pod, status)
     assert one.request().pod is pod
@@ -48,7 +48,7 @@ def test_no_failed_probe_takes_a_ready_pod_out(one: One, status: int | None) -> 
 
 
 def test_a_refused_request_makes_it_suspect_until_it_answers_anything(one: One) -> None:
-    one.set_dests([A])
+    one.set_endpoints([A])
     pod = one.pod(A)
     changes = one.throttler.connect_failed(pod, "refused", one.now)
     assert changes is not None
@@ -63,18 +63,18 @@ def test_a_refused_request_makes_it_suspect_until_it_answers_anything(one: One) 
 
 
 def test_a_suspect_is_used_again_when_it_is_listed_anew(one: One) -> None:
-    one.set_dests([A])
+    one.set_endpoints([A])
     one.throttler.connect_failed(one.pod(A), "refused", one.now)
-    one.set_dests([A, B])
+    one.set_endpoints([A, B])
     assert one.pod(A).state is PodState.PROBING, "still listed is no news"
-    one.set_dests([B], [A])
-    one.set_dests([B, A])
+    one.set_endpoints([B], [A])
+    one.set_endpoints([B, A])
     assert one.pod(A).state is PodState.HEALTHY
 
 
 def test_a_pod_that_kubernetes_takes_out_is_asked(one: One) -> None:
-    one.set_dests([A])
-    changes = one.set_dests([], [A])
+    one.set_endpoints([A])
+    changes = one.set_endpoints([], [A])
     assert changes.probe == [one.pod(A)]
     assert one.request().state is QUEUED
     one.passed(one.pod(A))
@@ -82,8 +82,8 @@ def test_a_pod_that_kubernetes_takes_out_is_asked(one: One) -> None:
 
 
 def test_a_pod_that_comes_back_with_requests_is_trusted_anew(one: One) -> None:
-    one.set_dests([A])
+    one.set_endpoints([A])
     one.request()
-    one.set_dests([])
-    assert one.set_dests([A]).probe == []
+    one.set_endpoints([])
+    assert one.set_endpoints([A]).probe == []
     assert one.pod(A).state is PodState.HEALTHY

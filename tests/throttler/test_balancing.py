@@ -11,11 +11,11 @@ import pytest
 from activator import build
 from tests.throttler.world import One, addresses, revision
 from throttler.balancing import POLICIES, header_for, policy_for, policy_name
+from throttler.free_pods import FreePods
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
 from throttler.model import HashKey, Policies
 from throttler.pod import PodTracker
-from throttler.room import Room
-from throttler.ticket import FAILED, LEFT, SERVED, Outcome, Ticket
+from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome, Ticket
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ class Witness:
         self.loads: list[tuple[int, int, bool]] = []
         self.ends: list[tuple[int, Outcome, float, float]] = []
 
-    def pick(self, ticket: Ticket, pods: list[PodTracker], room: Room) -> PodTracker:
+    def pick(self, ticket: Ticket, pods: list[PodTracker], room: FreePods) -> PodTracker:
         return pods[room.next(0)]
 
-    def changed(self, pod: PodTracker, has_room: bool) -> None:
-        self.loads.append((pod.number, pod.in_flight, has_room))
+    def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
+        self.loads.append((pod.number, pod.in_flight, has_free_slot))
 
     def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> None:
         self.ends.append((pod.number, outcome, now - ticket.assigned, ticket.first_byte))
@@ -110,7 +110,10 @@ def test_a_policy_is_told_of_clients_that_leave_and_of_pods_that_fail() -> None:
     left, failed = one.requests(2)
     one.throttler.cancel(left, one.now)
     one.throttler.requeue(failed, one.now)
-    assert [(number, outcome) for number, outcome, *_ in witness.ends] == [(0, LEFT), (1, FAILED)]
+    assert [(number, outcome) for number, outcome, *_ in witness.ends] == [
+        (0, NEUTRAL),
+        (1, FAILED),
+    ]
     assert failed.pod is not None
     assert failed.pod.number == 0  # the other one has failed it
 

@@ -153,8 +153,8 @@ class TestHold:
         breaker = queue(max_bytes=100)
         one = ticket(1, 50)
         breaker.append(one)
-        assert breaker.hold(one, 50)
-        assert not breaker.hold(one, 1)
+        assert breaker.reserve_bytes(one, 50)
+        assert not breaker.reserve_bytes(one, 1)
         assert (one.size, breaker.own.bytes, breaker.total.bytes) == (100, 100, 100)
 
     def test_the_total_bounds_it_too(self) -> None:
@@ -163,15 +163,15 @@ class TestHold:
         first, second = ticket(1, 60), ticket(2)
         one.append(first)
         two.append(second)
-        assert not two.hold(second, 16)
+        assert not two.reserve_bytes(second, 16)
         assert second.size == 0
-        assert two.hold(second, 15)
+        assert two.reserve_bytes(second, 15)
 
     def test_what_was_held_is_given_back_when_the_waiter_leaves(self) -> None:
         breaker = queue(max_bytes=100)
         one = ticket(1)
         breaker.append(one)
-        breaker.hold(one, 100)
+        breaker.reserve_bytes(one, 100)
         breaker.popleft()
         assert breaker.own.bytes == breaker.total.bytes == 0
 
@@ -202,7 +202,7 @@ def test_any_mixture_of_coming_and_leaving_keeps_order_and_counts(data: st.DataO
                 breaker.discard(one)
             case "hold" if model:
                 one = model[data.draw(st.integers(0, len(model) - 1))]
-                breaker.hold(one, data.draw(st.integers(0, 10)))
+                breaker.reserve_bytes(one, data.draw(st.integers(0, 10)))
         assert breaker.waiting == breaker.own.depth == breaker.total.depth == len(model)
         assert breaker.own.bytes == breaker.total.bytes == sum(t.size for t in model)
         assert breaker.oldest() is (model[0] if model else None)

@@ -40,9 +40,9 @@ def test_nor_the_bytes() -> None:
     total, hog, other = SharedBudget(1 << 30, TOTAL), unbounded(), unbounded()
     assert fill(total, hog, 1) == TOTAL - RESERVE
     assert total.exceeded_for(hog, 1) == "bytes"
-    assert not total.holds_for(hog, 1)
-    assert total.holds_for(other, SHARE)
-    assert not total.holds_for(other, SHARE + 1)
+    assert not total.fits_for(hog, 1)
+    assert total.fits_for(other, SHARE)
+    assert not total.fits_for(other, SHARE + 1)
 
 
 def test_many_that_wait_at_their_bounds_leave_room_for_so_many_others() -> None:

@@ -11,7 +11,7 @@ from throttler.capacity import (
     MAX_CAPACITY,
     ActivatorShare,
     CapacityTerms,
-    assign_slice,
+    assign_share,
     infer_share,
     revision_capacity,
     service_capacity,
@@ -88,7 +88,7 @@ def test_each_of_several_activators_infers_another_index(own: set[str]) -> None:
 def test_pods_are_dealt_out_as_knative_deals_them(
     pods: int, index: int, count: int, ours: set[int] | None
 ) -> None:
-    assert assign_slice(pods, ActivatorShare(index, count)) == ours
+    assert assign_share(pods, ActivatorShare(index, count)) == ours
 
 
 @unhurried
@@ -96,7 +96,7 @@ def test_pods_are_dealt_out_as_knative_deals_them(
 def test_the_slices_cover_all_pods_and_overlap_only_where_activators_outnumber_pods(
     pods: int, count: int
 ) -> None:
-    slices = [assign_slice(pods, ActivatorShare(i, count)) for i in range(count)]
+    slices = [assign_share(pods, ActivatorShare(i, count)) for i in range(count)]
     whole = [set(range(pods)) if s is None else set(s) for s in slices]
     assert set().union(*whole) == set(range(pods))
     assert all(whole), "an activator without a pod could serve nobody"
@@ -190,7 +190,7 @@ def test_without_a_limit_no_pod_is_left_to_others() -> None:
     one = One(0, borrow=False)
     one.healthy(addresses(3))
     one.throttler.set_share(ActivatorShare(1, 2), one.now)
-    assert all(pod.in_slice for pod in one.throttler.pods())
+    assert all(pod.in_share for pod in one.throttler.pods())
 
 
 ALONE, FIRST, SECOND = ActivatorShare(), ActivatorShare(0, 2), ActivatorShare(1, 2)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.throttler.world import OWNER, One
 from throttler.changes import Changes
-from throttler.model import Dest
+from throttler.model import Endpoint
 from throttler.ticket import Ticket
 
 
 def test_changes_are_joined_in_order() -> None:
-    (pod,) = One(1).healthy([Dest("10.0.0.1:8012", "a")])
+    (pod,) = One(1).healthy([Endpoint("10.0.0.1:8012", "a")])
     tickets = [Ticket(OWNER, 1.0) for _ in range(4)]
     changes, more = Changes(probe=[pod]), Changes()
     changes.assigned, changes.expired = tickets[:1], tickets[1:2]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.throttler.world import HTTP1, OWNER, Many, One, addresses, dests, revision
+from tests.throttler.world import HTTP1, OWNER, Many, One, addresses, endpoints, revision
 from throttler.balancing import POLICIES
 from throttler.model import HashKey, Policies, RevisionID
 from throttler.throttler import Limits
@@ -131,14 +131,14 @@ def test_a_request_costs_the_same_with_one_revision_and_with_two_thousand() -> N
             many.throttler.set_revision(revision(1, id=id), 0.0)
             many.request(id)
         id = RevisionID("default", "r-0")
-        many.pass_all(many.throttler.set_dests(id, {HTTP1: dests(addresses(1))}, 0.0))
+        many.pass_all(many.throttler.set_endpoints(id, {HTTP1: endpoints(addresses(1))}, 0.0))
 
         def serve() -> None:
             throttler = many.throttler.find("default", "r-0")
             ticket = Ticket(OWNER, 60.0)
             throttler.admit(ticket, 1.0)
             throttler.cancel(ticket, 1.0)
-            many.throttler.next_wakeup()
+            many.throttler.next_due()
 
         serve()
         return instructions(serve)
@@ -153,7 +153,7 @@ def test_one_endpoints_event_costs_the_same_with_one_revision_and_with_two_thous
             id = RevisionID("default", f"r-{n}")
             many.throttler.set_revision(revision(1, id=id), 0.0)
         id = RevisionID("default", "r-0")
-        listed = {HTTP1: dests(addresses(3))}
-        return instructions(lambda: many.throttler.set_dests(id, listed, 0.0))
+        listed = {HTTP1: endpoints(addresses(3))}
+        return instructions(lambda: many.throttler.set_endpoints(id, listed, 0.0))
 
     assert cost(2000) <= cost(1) + FEW

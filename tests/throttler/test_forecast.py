@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.throttler.world import One, addresses, unhurried
 from throttler.errors import WaitTooLong
-from throttler.forecast import SAME_START, STARTS, TURNOVERS, Recent, retry_after
+from throttler.forecast import SAME_START, STARTS, TURNOVERS, RecentMedian, retry_after
 from throttler.ticket import ASSIGNED, QUEUED, REJECTED, Ticket
 
 A, B = addresses(2)
@@ -50,7 +50,7 @@ class Shop(One):
 
     def wake_up(self, seconds: float) -> None:
         """Sleep until a pod comes, so long after the first request."""
-        self.set_dests([])
+        self.set_endpoints([])
         self.now += 1000.0
         ticket = self.request()
         self.now = ticket.arrived + seconds
@@ -73,10 +73,10 @@ LOSSES: dict[str, Callable[[Shop], object]] = {
 
 class TestRecent:
     def test_of_nothing_nothing_is_known(self) -> None:
-        assert Recent(5).median is None
+        assert RecentMedian(5).median is None
 
     def test_it_is_the_lower_median_of_the_last_few(self) -> None:
-        recent, seen = Recent(3), []
+        recent, seen = RecentMedian(3), []
         for value in (9.0, 1.0, 5.0, 5.0, 7.0, 7.0):
             recent.add(value)
             seen.append(recent.median)
@@ -84,7 +84,7 @@ class TestRecent:
 
     @given(st.lists(st.floats(0, 1e6), max_size=40))
     def test_it_agrees_with_a_plain_list(self, values: list[float]) -> None:
-        recent = Recent(15)
+        recent = RecentMedian(15)
         for value in values:
             recent.add(value)
         kept = sorted(values[-15:])
@@ -157,7 +157,7 @@ class TestStart:
     def test_one_that_nobody_waits_for_any_more_is_not_expected(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.wake_up(4.0)
-        one.set_dests([])
+        one.set_endpoints([])
         one.throttler.cancel(one.request(), one.now)
         one.now += 3600.0
         assert one.wait() == pytest.approx(4.0)
@@ -165,7 +165,7 @@ class TestStart:
     def test_a_pod_that_ends_with_a_request_is_none_that_could_be_used(self) -> None:
         one = Shop(1, 1.0)
         one.come()
-        one.set_dests([])
+        one.set_endpoints([])
         ticket = one.request()
         one.now += 5.0
         one.healthy([B])
@@ -183,7 +183,7 @@ class TestStart:
     def test_what_is_left_of_it_is_expected_and_as_long_again_as_it_is_overdue(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.wake_up(10.0)
-        one.set_dests([])
+        one.set_endpoints([])
         assert one.wait() == pytest.approx(10.0)
         began = one.request().arrived
         one.now = began + 4.0
@@ -194,9 +194,9 @@ class TestStart:
     def test_how_far_a_pod_is_that_started_by_itself_nobody_knows(self) -> None:
         one = Shop(1, 1.0, pods=0)
         one.wake_up(10.0)
-        one.set_dests([])
-        one.set_dests([], [B])
-        assert one.throttler.asleep
+        one.set_endpoints([])
+        one.set_endpoints([], [B])
+        assert one.throttler.awaits_start
         assert one.wait() is None
 
     def test_behind_more_than_one_pod_takes_the_queue_counts_too(self) -> None:
@@ -206,7 +206,7 @@ class TestStart:
         while one.running:
             one.end_next()
         one.wake_up(10.0)
-        one.set_dests([])
+        one.set_endpoints([])
         began = one.request().arrived
         waits = [one.wait()]
         for _ in range(4):
@@ -245,7 +245,7 @@ class TestTurnover:
             one.end_next()
         before = one.wait()
         assert before == pytest.approx(61.0, rel=0.1)
-        one.set_dests(addresses(10))
+        one.set_endpoints(addresses(10))
         for pod in list(one.throttler.unhealthy_pods()):
             changes = one.passed(pod)
             assert changes is not None
@@ -335,7 +335,7 @@ class TestShedding:
 
     def test_unless_it_is_wanted_nobody_is_refused(self) -> None:
         one = self.overloaded()
-        one.throttler.waiters._shed_early = False
+        one.throttler.queue._shed_early = False
         assert all(one.come(timeout=1.0).state is not REJECTED for _ in range(50))
 
     def test_while_nothing_is_known_nobody_is_refused(self) -> None:
@@ -350,7 +350,7 @@ class TestShedding:
     def test_the_first_may_wait_for_a_start_that_takes_too_long(self) -> None:
         one = Shop(1, 1.0, pods=0, shed_early=True)
         one.wake_up(100.0)
-        one.set_dests([])
+        one.set_endpoints([])
         first = one.come(timeout=50.0)
         assert (first.state, one.come(timeout=50.0).state) == (QUEUED, REJECTED)
         one.now += 80.0
@@ -361,9 +361,9 @@ class TestShedding:
     def test_a_pod_that_is_lost_for_a_moment_is_no_start(self, event: str, places: int) -> None:
         one = Shop(places, 1.0, pods=0, shed_early=True)
         one.wake_up(100.0)
-        assert not one.throttler.asleep
+        assert not one.throttler.awaits_start
         LOSSES[event](one)
-        assert not one.throttler.asleep
+        assert not one.throttler.awaits_start
         assert not one.throttler.capacity()
         states = [one.come(timeout=50.0).state for _ in range(30)]
         assert states == [QUEUED] * 30
@@ -390,9 +390,9 @@ class TestShedding:
         one = Shop(1, 1.0, pods=0, shed_early=True)
         one.wake_up(100.0)
         LOSSES[event](one)
-        one.set_dests(ready, not_ready)
-        assert one.throttler.asleep
-        one.set_dests([])
+        one.set_endpoints(ready, not_ready)
+        assert one.throttler.awaits_start
+        one.set_endpoints([])
         assert [one.come(timeout=50.0).state for _ in range(2)] == [QUEUED, REJECTED]
 
     @unhurried

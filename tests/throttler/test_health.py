@@ -30,7 +30,7 @@ EVENTS = [
     PodEvent.CONNECT_FAILED,
     PodEvent.EJECTED,
     PodEvent.TRUSTED,
-    PodEvent.DOUBTED,
+    PodEvent.BYPASSED,
     PodEvent.IDLE,
 ]
 TABLE: dict[PodState, list[tuple[PodState, str] | None]] = {

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import OWNER, One, addresses, unhurried
+from throttler.free_pods import FreePods
 from throttler.lb_policy import FirstAvailable, Policy, RandomChoice2, RoundRobin
 from throttler.pod import PodTracker
-from throttler.room import Room
 from throttler.ticket import Ticket
 
 TICKET = Ticket(OWNER, 60.0)
@@ -23,8 +23,8 @@ def pods_of(count: int) -> list[PodTracker]:
     return One(10).healthy(addresses(count))
 
 
-def room(*numbers: int) -> Room:
-    found = Room(1 + max(numbers))
+def room(*numbers: int) -> FreePods:
+    found = FreePods(1 + max(numbers))
     for number in numbers:
         found.add(number)
     return found
@@ -43,7 +43,7 @@ class TestFirstAvailable:
 
 
 class TestRoundRobin:
-    def indices(self, pods: Sequence[PodTracker], policy: Policy, *rooms: Room) -> list[int]:
+    def indices(self, pods: Sequence[PodTracker], policy: Policy, *rooms: FreePods) -> list[int]:
         return [list(pods).index(policy.pick(TICKET, list(pods), each)) for each in rooms]
 
     def test_each_pod_gets_its_turn(self) -> None:

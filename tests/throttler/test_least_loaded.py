@@ -86,7 +86,7 @@ def test_pods_that_come_and_go_are_followed() -> None:
     running = one.requests(4)
     more = one.healthy(addresses(3))
     assert [one.request().pod for _ in range(2)] == [more[2]] * 2
-    one.set_dests(addresses(2, first=1))
+    one.set_endpoints(addresses(2, first=1))
     for ticket in running:
         one.release(ticket)
     assert [pod.in_flight for pod in one.throttler.pods()].count(0) == 1

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 
 
 def test_a_revision_is_written_as_people_write_it() -> None:
@@ -26,14 +26,14 @@ def test_the_endpoints_port_is_named_for_the_protocol(protocol: AppProtocol, por
 
 
 def test_the_same_address_with_another_uid_is_another_pod() -> None:
-    assert Dest("10.0.0.1:8012", "a") != Dest("10.0.0.1:8012", "b")
-    assert Dest("10.0.0.1:8012") == Dest("10.0.0.1:8012", "")
+    assert Endpoint("10.0.0.1:8012", "a") != Endpoint("10.0.0.1:8012", "b")
+    assert Endpoint("10.0.0.1:8012") == Endpoint("10.0.0.1:8012", "")
 
 
 def test_dests_are_equal_whatever_their_order() -> None:
-    a, b = Dest("10.0.0.1:8012"), Dest("10.0.0.2:8012")
-    assert Dests(frozenset((a, b))) == Dests(frozenset((b, a)))
-    assert Dests() == Dests(frozenset(), frozenset())
+    a, b = Endpoint("10.0.0.1:8012"), Endpoint("10.0.0.2:8012")
+    assert ListedEndpoints(frozenset((a, b))) == ListedEndpoints(frozenset((b, a)))
+    assert ListedEndpoints() == ListedEndpoints(frozenset(), frozenset())
 
 
 def test_a_revision_cannot_be_changed_in_place() -> None:

@@ -146,9 +146,9 @@ def test_a_request_that_queue_proxy_does_not_give_back_at_once_has_reached_the_a
     container_concurrency: int,
 ) -> None:
     one, pod, waiting = on_trial(container_concurrency)
-    assert one.widen_at == one.now + 0.02
+    assert one.raise_at == one.now + 0.02
     one.now += 0.02
-    one.throttler.widen(one.now)
+    one.throttler.raise_limits(one.now)
     assert all(t.pod is pod for t in waiting)
 
 
@@ -159,7 +159,7 @@ def test_a_trial_that_has_just_begun_is_not_over_because_a_timer_was_armed_befor
     waiting = one.requests(10)
     assert back(one, pod, PANIC_PAUSE)
     one.now += 0.005
-    one.throttler.widen(one.now)
+    one.throttler.raise_limits(one.now)
     assert [t.pod for t in waiting].count(pod) == 1
 
 
@@ -222,7 +222,7 @@ def test_a_suspect_that_is_left_alone_is_asked_when_the_other_pods_go() -> None:
     pod, _, _ = one.healthy([A, B, C])
     bad(one, pod, untouched=True, times=1)
     pod.ejection.until = one.now + EJECTION_TIME_MAX  # after many relapses
-    changes = one.set_dests([A])
+    changes = one.set_endpoints([A])
     assert changes.probe == [pod]
     assert back(one, pod, PANIC_PAUSE)
 
@@ -290,7 +290,7 @@ def test_a_late_answer_of_a_pod_that_is_out_says_nothing() -> None:
 
 def test_nobody_knows_which_pod_answers_behind_the_cluster_ip() -> None:
     one = One(1, service="10.96.0.5:80")
-    one.set_dests([A])
+    one.set_endpoints([A])
     one.failed(one.pod(A), 503)
     service = one.throttler.service
     assert service is not None
@@ -301,7 +301,7 @@ def test_nobody_knows_which_pod_answers_behind_the_cluster_ip() -> None:
 
 def test_where_the_word_of_kubernetes_is_enough_a_suspect_is_left_alone_all_the_same() -> None:
     one = One(1, mode=MeshMode.DISABLED)
-    one.set_dests([A, B, C])
+    one.set_endpoints([A, B, C])
     pod = one.pod(A)
     bad(one, pod, untouched=True)
     one.failed(pod, 404)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.throttler.world import One, addresses, revision
-from throttler.capacity import MAX_CAPACITY, WIDEN_ANYWAY
+from throttler.capacity import MAX_CAPACITY, RAISE_ANYWAY
 from throttler.health import PodEvent, PodState
-from throttler.model import Dest
+from throttler.model import Endpoint
 from throttler.pod import PodTracker
 
 (A,) = addresses(1)
@@ -15,7 +15,7 @@ from throttler.pod import PodTracker
 
 @pytest.fixture
 def pod() -> PodTracker:
-    return PodTracker(One(10).throttler.config, Dest("[fd00::1]:8012", "uid"), True, 3.0)
+    return PodTracker(One(10).throttler.config, Endpoint("[fd00::1]:8012", "uid"), True, 3.0)
 
 
 def limited(pod: PodTracker, container_concurrency: int) -> None:
@@ -68,15 +68,15 @@ def test_a_slow_start_doubles_until_there_is_no_limit(pod: PodTracker) -> None:
     limits = []
     for _ in range(13):
         limits.append(pod.limit)
-        pod.widen()
+        pod.raise_limit()
     assert limits == [64 << n for n in range(11)] + [MAX_CAPACITY] * 2
 
 
 def test_a_slow_start_goes_on_while_more_at_a_time_gives_more_answers(pod: PodTracker) -> None:
     limited(pod, 0)
     for answers in (100, 200, 400):
-        pod.ramp.answered = answers
-        pod.widen()
+        pod.ramp.finished = answers
+        pod.raise_limit()
     assert pod.limit == 64 * 8
 
 
@@ -85,28 +85,28 @@ def test_a_pod_that_answers_no_more_with_twice_as_much_is_given_no_more_for_a_wh
 ) -> None:
     limited(pod, 0)
     limits = []
-    for _ in range(WIDEN_ANYWAY + 3):
-        pod.ramp.answered = 100
-        pod.widen()
+    for _ in range(RAISE_ANYWAY + 3):
+        pod.ramp.finished = 100
+        pod.raise_limit()
         limits.append(pod.limit)
-    assert limits == [128] * (WIDEN_ANYWAY + 1) + [256, 256]
+    assert limits == [128] * (RAISE_ANYWAY + 1) + [256, 256]
 
 
 def test_a_pod_that_has_answered_nothing_yet_may_only_be_slow(pod: PodTracker) -> None:
     limited(pod, 0)
-    pod.ramp.answered = 100
-    pod.widen()
-    pod.widen()
-    pod.widen()
+    pod.ramp.finished = 100
+    pod.raise_limit()
+    pod.raise_limit()
+    pod.raise_limit()
     assert pod.limit == 256
 
 
 def test_a_new_slow_start_is_not_measured_by_the_answers_of_the_last(pod: PodTracker) -> None:
     limited(pod, 0)
-    pod.ramp.answered = 1000
-    pod.widen()
+    pod.ramp.finished = 1000
+    pod.raise_limit()
     limited(pod, 0)
-    pod.widen()
+    pod.raise_limit()
     assert pod.limit == 128
 
 
@@ -117,7 +117,7 @@ def test_it_shows_what_a_person_wants_to_know(pod: PodTracker) -> None:
 def test_it_is_known_since_when_a_pod_is_in_its_state() -> None:
     one = One(1)
     one.now = 5.0
-    one.set_dests([A])
+    one.set_endpoints([A])
     pod = one.pod(A)
     assert pod.state_since == 5.0
     one.now = 7.0
@@ -129,5 +129,5 @@ def test_it_is_known_since_when_a_pod_is_in_its_state() -> None:
     one.now = 9.0
     one.passed(pod)
     assert pod.state_since == 7.0
-    one.set_dests([])
+    one.set_endpoints([])
     assert pod.state_since == 9.0

@@ -9,7 +9,7 @@ def test_failures_in_a_row_count_from_the_first_of_them() -> None:
     probe = ProbeRecord(1.0)
     assert (probe.failures, probe.at, probe.status, probe.error) == (0, None, None, "")
     for now in (2.0, 3.0):
-        probe.note_failure(f"at {now}", now)
+        probe.record_failure(f"at {now}", now)
     assert (probe.failures, probe.failing_since, probe.error) == (2, 2.0, "at 3.0")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
 from throttler.health import PodState
-from throttler.model import Dest, MeshMode, ReadinessRule, RevisionID
+from throttler.model import Endpoint, MeshMode, ReadinessRule, RevisionID
 from throttler.outliers import EJECTION_TIME
 from throttler.pod import PodTracker
 from throttler.pod_rule import VERDICTS, Decision, Rule, verdict
@@ -26,7 +26,7 @@ def said(pod: PodTracker) -> tuple[str, str]:
 
 def test_a_pod_is_new_then_passes_its_probe() -> None:
     one = One(1)
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     pod = one.pod(A)
     assert said(pod) == ("wait", "awaiting-probe")
     one.passed(pod)
@@ -35,7 +35,7 @@ def test_a_pod_is_new_then_passes_its_probe() -> None:
 
 def test_a_pod_fails_its_probe_or_a_request() -> None:
     one = One(1)
-    one.set_dests([A])
+    one.set_endpoints([A])
     pod = one.pod(A)
     one.failed(pod)
     assert said(pod) == ("wait", "probe-failed")
@@ -64,13 +64,13 @@ def test_kubernetes_has_the_last_word_and_the_rule_says_why(readiness: Readiness
     one = One(1, probe_suffices=False)
     spec = revision(1, readiness=readiness)
     one.throttler.set_revision(spec, one.now)
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     pod = one.pod(A)
     one.passed(pod)
     assert said(pod) == ("wait", readiness.value)
-    one.set_dests([A])
+    one.set_endpoints([A])
     assert said(pod) == ("use", readiness.value)
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     assert said(pod) == ("wait", "awaiting-probe")
     one.failed(pod)
     assert said(pod) == ("wait", "probe-failed")
@@ -80,7 +80,7 @@ def test_a_pod_that_leaves_with_a_request() -> None:
     one = One(1)
     (pod,) = one.healthy([A])
     one.request()
-    one.set_dests([])
+    one.set_endpoints([])
     assert said(pod) == ("leave", "delisted")
 
 
@@ -88,7 +88,7 @@ def test_a_pod_that_leaves_with_a_request() -> None:
 @pytest.mark.parametrize(("borrow", "decision"), [(True, "use"), (False, "leave")])
 def test_a_pod_of_another_activators_share(borrow: bool, decision: str, ready: bool) -> None:
     one = One(1, borrow=borrow)
-    one.set_dests([A, B] if ready else [], [] if ready else [A, B])
+    one.set_endpoints([A, B] if ready else [], [] if ready else [A, B])
     for address in (A, B):
         one.passed(one.pod(address))
     one.throttler.set_share(ActivatorShare(0, 2), one.now)
@@ -98,7 +98,7 @@ def test_a_pod_of_another_activators_share(borrow: bool, decision: str, ready: b
 
 def test_kubernetes_word_is_enough_where_no_mesh_is() -> None:
     one = One(1, mode=MeshMode.DISABLED)
-    one.set_dests([A], [B])
+    one.set_endpoints([A], [B])
     assert said(one.pod(A)) == ("use", "kubernetes-ready")
     one.passed(one.pod(B))
     assert said(one.pod(B)) == ("use", "probe-passed")
@@ -106,7 +106,7 @@ def test_kubernetes_word_is_enough_where_no_mesh_is() -> None:
 
 def test_pods_behind_a_mesh_are_left_to_the_cluster_ip() -> None:
     one = One(1, mode=MeshMode.ENABLED, service=VIP)
-    one.set_dests([A])
+    one.set_endpoints([A])
     service = one.throttler.service
     assert service is not None
     assert said(one.pod(A)) == ("leave", "mesh")
@@ -119,9 +119,9 @@ def test_an_address_that_another_revision_took_stays_in_sight_while_it_is_listed
     many, thief = Many(), RevisionID("default", "thief")
     for id in (NAME, thief):
         many.throttler.set_revision(revision(1, id=id), 0.0)
-    many.pass_all(many.set_dests([Dest(A, "old")]))
+    many.pass_all(many.set_endpoints([Endpoint(A, "old")]))
     running = many.request()
-    many.set_dests([Dest(A, "new")], id=thief)
+    many.set_endpoints([Endpoint(A, "new")], id=thief)
     for _ in ("it has a request still", "it has none"):
         (pod,) = many.find().statistics().pods
         assert said(pod) == ("leave", "taken")
@@ -129,18 +129,18 @@ def test_an_address_that_another_revision_took_stays_in_sight_while_it_is_listed
         assert pod.ready
         if running.pod:
             many.find().release(running, many.now)
-    many.set_dests([])
+    many.set_endpoints([])
     assert many.find().statistics().pods == ()
 
 
 def test_what_was_anothers_from_the_start_is_in_sight_too_and_news_of_it_gives_it_back() -> None:
     many, thief = Many(), RevisionID("default", "thief")
     many.throttler.set_revision(revision(1, id=thief), 0.0)
-    many.set_dests([Dest(A, "old")])
-    many.set_dests([Dest(A, "new")], id=thief)
+    many.set_endpoints([Endpoint(A, "old")])
+    many.set_endpoints([Endpoint(A, "new")], id=thief)
     many.throttler.set_revision(revision(1), 0.0)
     assert [said(pod) for pod in many.find().statistics().pods] == [("leave", "taken")]
-    many.set_dests([], [Dest(A, "old")])
+    many.set_endpoints([], [Endpoint(A, "old")])
     assert [said(pod) for pod in many.find().statistics().pods] == [("wait", "awaiting-probe")]
     assert [said(pod) for pod in many.find(thief).statistics().pods] == [("leave", "taken")]
 
@@ -187,7 +187,7 @@ def _step(one: One, draw: random.Random) -> None:
     if what == 0 or pod is None:
         listed = [a for a in (A, B, C) if draw.random() < 0.7]
         ready = [a for a in listed if draw.random() < 0.6]
-        one.set_dests(ready, [a for a in listed if a not in ready])
+        one.set_endpoints(ready, [a for a in listed if a not in ready])
     elif what == 1:
         one.passed(pod)
     elif what == 2:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.throttler.world import Tickets, dests
+from tests.throttler.world import Tickets, endpoints
 from throttler import backends as backends_module
 from throttler import budget as budget_module
 from throttler import pod as pod_module
@@ -26,7 +26,7 @@ from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.health import PodState
 from throttler.model import (
     AppProtocol,
-    Dest,
+    Endpoint,
     HashKey,
     MeshMode,
     Policies,
@@ -46,7 +46,7 @@ IDS = (RevisionID("default", "a"), RevisionID("default", "b"))
 LIMITS = Limits(queue_depth=9, queue_bytes=120, queue_depth_total=14, queue_bytes_total=180)
 #: Few addresses, so that they are often used again by another pod; one pod has no uid.
 PLACES = [
-    Dest(address, uid)
+    Endpoint(address, uid)
     for address in ("10.0.0.1:8012", "10.0.0.10:8012", "10.0.0.2:8012", "10.0.0.3:8012")
     for uid in ("", "u1", "u2")
 ]
@@ -71,7 +71,7 @@ Step = tuple[str, int, int]
 
 @dataclass(eq=False)
 class Pod:
-    dest: Dest
+    endpoint: Endpoint
     ready: bool
     limit: int
     is_service: bool = False
@@ -106,12 +106,12 @@ class Rev:
     spec: Revision
     real: RevisionThrottler
     share: tuple[int, int] = (-1, 0)
-    pods: dict[Dest, Pod] = field(default_factory=dict)
+    pods: dict[Endpoint, Pod] = field(default_factory=dict)
     address: str = ""
     reach: tuple[bool, bool, bool] = (True, True, False)  # pods, service, trusted
     service: Pod | None = None
     panics: bool = False
-    lists: dict[Dest, bool] = field(default_factory=dict)
+    lists: dict[Endpoint, bool] = field(default_factory=dict)
     left: list[Pod] = field(default_factory=list)  # ClusterIPs that only finish their requests
     back: list[Ticket] = field(default_factory=list)  # had a pod and lost it
     queue: list[Ticket] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Rev:
             return []
         pods = [p for p in self.pods.values() if p.state == "healthy"]
         pods = [p for p in pods if p.ready or self.spec.probe_suffices]
-        return sorted(pods, key=lambda p: (p.dest.address, p.dest.uid))
+        return sorted(pods, key=lambda p: (p.endpoint.address, p.endpoint.uid))
 
     def slice(self) -> list[Pod]:
         """Deal the sorted pods out among the activators and return ours."""
@@ -160,7 +160,9 @@ class Walk:
         self.now = 100.0
         self.known: dict[RevisionID, Rev] = {}
         self.revs: dict[RevisionID, Rev] = {}  # also those that were deleted
-        self.listed: dict[RevisionID, dict[AppProtocol, dict[Dest, bool]]] = {i: {} for i in IDS}
+        self.listed: dict[RevisionID, dict[AppProtocol, dict[Endpoint, bool]]] = {
+            i: {} for i in IDS
+        }
         self.activators: dict[RevisionID, list[str]] = {i: [] for i in IDS}
         self.services: dict[RevisionID, dict[AppProtocol, str]] = {i: {} for i in IDS}
         self.reach = (True, True, False)
@@ -175,8 +177,8 @@ class Walk:
         self.kept_off = 0  # how often only one proof prevented the ClusterIP
         self.told: set[str] = set()
         self.failed: dict[Ticket, list[Pod]] = {}
-        self.claims: list[tuple[RevisionID, Dest]] = []  # the newest last
-        self.flat: dict[RevisionID, dict[Dest, bool]] = {}
+        self.claims: list[tuple[RevisionID, Endpoint]] = []  # the newest last
+        self.flat: dict[RevisionID, dict[Endpoint, bool]] = {}
         self.taken_away = 0
         self.taken_out = 0
         self.panicked = 0
@@ -389,7 +391,7 @@ class Walk:
                 and sum(map(self.bytes, self.revs.values())) + more <= open_bytes
             )
             before = ticket.size
-            assert rev.real.breaker.hold(ticket, more) is granted
+            assert rev.real.breaker.reserve_bytes(ticket, more) is granted
             assert ticket.size == before + more * granted
 
     def probe(self, a: int, b: int) -> None:
@@ -488,14 +490,14 @@ class Walk:
             self.weigh(rev)
             was, sought = rev.via_service(), self.sought(rev)
             old = rev.service
-            if old and not (sought and old.dest.address == rev.address):
+            if old and not (sought and old.endpoint.address == rev.address):
                 rev.service = None
                 old.state = "draining"
                 rev.left.append(old)
                 self.bury_if_idle(rev, old)
             if rev.service is None and sought:
                 limit = rev.spec.container_concurrency
-                rev.service = Pod(Dest(rev.address, "ClusterIP"), True, limit, is_service=True)
+                rev.service = Pod(Endpoint(rev.address, "ClusterIP"), True, limit, is_service=True)
                 self.new_probes.append(rev.service)
             if was and not rev.via_service() and rev.reach[0]:
                 self.new_probes += [p for p in rev.pods.values() if p.state == "probing"]
@@ -532,23 +534,23 @@ class Walk:
             self.listed[id] = {}
         else:
             old = self.listed[id].get(protocol, {})
-            new = {dest: ready for dest, ready in old.items() if chance.random() < 0.8}
+            new = {endpoint: ready for endpoint, ready in old.items() if chance.random() < 0.8}
             new.update(dict.fromkeys(chance.sample(PLACES, chance.randrange(4)), True))
-            new = {dest: chance.random() < 0.7 for dest in new}
+            new = {endpoint: chance.random() < 0.7 for endpoint in new}
             self.listed[id] = self.listed[id] | {protocol: new}
-        self.tell_dests(id)
+        self.tell_endpoints(id)
 
-    def tell_dests(self, id: RevisionID) -> None:
+    def tell_endpoints(self, id: RevisionID) -> None:
         before = self.flat.get(id, {})
         after = self.flat[id] = self.all_listed(id)
         self.claims = [c for c in self.claims if c[0] != id or c[1] in after]
-        for dest, ready in after.items():
-            if before.get(dest) != ready:
-                self.claims = [c for c in self.claims if c != (id, dest)] + [(id, dest)]
-        changes = self.throttler.set_dests(
+        for endpoint, ready in after.items():
+            if before.get(endpoint) != ready:
+                self.claims = [c for c in self.claims if c != (id, endpoint)] + [(id, endpoint)]
+        changes = self.throttler.set_endpoints(
             id,
             {
-                protocol: dests(
+                protocol: endpoints(
                     [d for d, ready in listed.items() if ready],
                     [d for d, ready in listed.items() if not ready],
                 )
@@ -567,18 +569,18 @@ class Walk:
         self.review()
         self.carry_out(changes)
 
-    def all_listed(self, id: RevisionID) -> dict[Dest, bool]:
+    def all_listed(self, id: RevisionID) -> dict[Endpoint, bool]:
         """What a revision lists, of whatever protocol."""
         listed = self.listed[id].values()
         return {d: any(one.get(d) for one in listed) for each in listed for d in each}
 
-    def kept(self, id: RevisionID, protocol: AppProtocol) -> dict[Dest, bool]:
+    def kept(self, id: RevisionID, protocol: AppProtocol) -> dict[Endpoint, bool]:
         """What a revision lists, but for what another has listed since for another pod."""
         kept = {}
-        for dest, ready in self.listed[id].get(protocol, {}).items():
-            owner = [c[0] for c in self.claims if c[1].address == dest.address][-1]
-            if owner == id or dest in self.flat[owner]:
-                kept[dest] = ready
+        for endpoint, ready in self.listed[id].get(protocol, {}).items():
+            owner = [c[0] for c in self.claims if c[1].address == endpoint.address][-1]
+            if owner == id or endpoint in self.flat[owner]:
+                kept[endpoint] = ready
             else:
                 self.taken_away += 1
         return kept
@@ -651,7 +653,7 @@ class Walk:
 
     def later(self, a: int, b: int) -> None:
         """Time passes; the timer may be late, so that other steps come before it."""
-        due = self.throttler.next_wakeup()
+        due = self.throttler.next_due()
         if a % 3 == 0 and due is not None:
             self.now = max(self.now, due)
         else:
@@ -659,11 +661,11 @@ class Walk:
         if b % 5:
             self.wake()
         if b % 7 == 0:
-            self.look_for_silence()
+            self.probe_silent_pods()
 
-    def look_for_silence(self) -> None:
+    def probe_silent_pods(self) -> None:
         """No pod in a walk responds: a pod with a request for a second is silent."""
-        probed = self.throttler.look_for_silence(self.now).probe
+        probed = self.throttler.probe_silent_pods(self.now).probe
         for rev in self.all_revs:
             for pod in rev.everything():
                 silent = self.now - pod.busy_since if pod.has else 0.0
@@ -684,7 +686,7 @@ class Walk:
         for ticket in overdue:
             self.take_from_queue(ticket)
             self.end(ticket)
-        changes = self.throttler.wake(self.now)
+        changes = self.throttler.run_due(self.now)
         assert sorted(changes.expired, key=id) == sorted(overdue, key=id)
         deadlines = [t.deadline for t in changes.expired]
         assert deadlines == sorted(deadlines)
@@ -693,7 +695,7 @@ class Walk:
             for pod in rev.everything():
                 self.follow_widening(rev, pod)
         self.carry_out(changes)
-        wakeup = self.throttler.next_wakeup()
+        wakeup = self.throttler.next_due()
         assert wakeup is None or wakeup > self.now, "the timer would run in a circle"
 
     def follow_widening(self, rev: Rev, pod: Pod) -> None:
@@ -713,20 +715,20 @@ class Walk:
             assert pod.real.limit == wider
             pod.limit = wider
 
-    def list_pods(self, rev: Rev, listed: dict[Dest, bool]) -> None:
+    def list_pods(self, rev: Rev, listed: dict[Endpoint, bool]) -> None:
         rev.lists = listed
-        for dest, pod in list(rev.pods.items()):
-            if dest not in listed:
+        for endpoint, pod in list(rev.pods.items()):
+            if endpoint not in listed:
                 pod.state = "draining"
                 taken = self.listed[rev.spec.id].get(rev.spec.protocol, {})
-                pod.ready = taken.get(dest, pod.ready)
+                pod.ready = taken.get(endpoint, pod.ready)
                 self.forget_answers(pod)
                 self.bury_if_idle(rev, pod)
-        for dest, ready in listed.items():
-            news = dest not in rev.pods
+        for endpoint, ready in listed.items():
+            news = endpoint not in rev.pods
             if news:
-                rev.pods[dest] = Pod(dest, ready, rev.spec.container_concurrency)
-            pod = rev.pods[dest]
+                rev.pods[endpoint] = Pod(endpoint, ready, rev.spec.container_concurrency)
+            pod = rev.pods[endpoint]
             if ready and not pod.ready:
                 news = True
             if pod.state == "draining":
@@ -815,7 +817,7 @@ class Walk:
             if pod.is_service:
                 rev.left.remove(pod)
             else:
-                del rev.pods[pod.dest]
+                del rev.pods[pod.endpoint]
             self.new_gone.append(pod)
 
     def running(self) -> list[Ticket]:
@@ -894,10 +896,10 @@ class Walk:
         """The same pods, all with room, have the same pod for a key whenever it comes."""
         reach = self.reach_of(rev)
         if self.with_room(rev) == reach and ticket not in self.failed:
-            pods = frozenset(p.dest.address for p in reach)
+            pods = frozenset(p.endpoint.address for p in reach)
             if len(pods) == len(reach):  # else two have one point
-                home = self.homes.setdefault((ticket.key, pods), pod.dest.address)
-                assert pod.dest.address == home
+                home = self.homes.setdefault((ticket.key, pods), pod.endpoint.address)
+                assert pod.endpoint.address == home
 
     def carry_out(self, changes: Changes | None) -> None:
         changes = changes or Changes()
@@ -926,13 +928,13 @@ class Walk:
             if rev.service is not None and rev.service.real is None:
                 rev.service.real = rev.real.service
             assert rev.real.service is (rev.service and rev.service.real)
-            reals = {p.dest: p for p in rev.real.pods()}
+            reals = {p.endpoint: p for p in rev.real.pods()}
             assert reals.keys() == rev.pods.keys()
-            for dest, pod in rev.pods.items():
+            for endpoint, pod in rev.pods.items():
                 if pod.real is None:
-                    pod.real = reals[dest]
+                    pod.real = reals[endpoint]
                     assert pod.real not in self.gone
-                assert pod.real is reals[dest]
+                assert pod.real is reals[endpoint]
 
     # -- what holds after every step ------------------------------------------------------------
 
@@ -956,7 +958,7 @@ class Walk:
         assert arrivals == sorted(arrivals)
         statistics = real.statistics()
         assert statistics.waiting == real.breaker.own.depth == len(waiting)
-        assert statistics.held_bytes == real.breaker.own.bytes == self.bytes(rev)
+        assert statistics.queued_bytes == real.breaker.own.bytes == self.bytes(rev)
         assert real.breaker.oldest() is (waiting[0] if waiting else None)
         assert statistics.in_flight == sum(len(p.has) for p in rev.everything())
         expected = real.expected_wait(self.now)
@@ -975,7 +977,7 @@ class Walk:
             assert (statistics.share.index, statistics.share.count) == rev.share
         for pod in rev.everything():
             assert pod.real is not None
-            assert pod.real.dest == pod.dest
+            assert pod.real.endpoint == pod.endpoint
             assert pod.real.state.value == pod.state
             assert pod.real.ready == pod.ready
             assert pod.real.in_flight == len(pod.has)
@@ -1049,10 +1051,10 @@ class Walk:
 
     @staticmethod
     def met(pod: Pod, what: str = "") -> str:
-        return f"{what}{pod.dest.address}: {pod.error}"
+        return f"{what}{pod.endpoint.address}: {pod.error}"
 
     def check_wakeup(self, waiting: list[Ticket]) -> None:
-        wakeup = self.throttler.next_wakeup()
+        wakeup = self.throttler.next_due()
         if waiting:
             assert wakeup is not None
             assert wakeup <= min(t.deadline for t in waiting)
@@ -1081,12 +1083,12 @@ class Walk:
         for number, id in enumerate(IDS):
             self.delete(number, 0)
             self.listed[id] = {}
-            self.tell_dests(id)
+            self.tell_endpoints(id)
         assert set(self.ended) == set(self.tickets)
         assert self.throttler.total.depth == self.throttler.total.bytes == 0
         assert list(self.throttler) == []
-        self.throttler.wake(self.now + 1)
-        assert self.throttler.next_wakeup() is None
+        self.throttler.run_due(self.now + 1)
+        assert self.throttler.next_due() is None
         for ticket in self.tickets:
             assert [s.value in ENDS for s in self.tickets.states(ticket)].count(True) == 1
 

@@ -59,7 +59,7 @@ def test_only_the_share_of_a_pod_that_comes_or_goes_moves(pods: int) -> None:
     assert set(moved) <= {new}
     assert len(moved) / KEYS <= 1 / (pods + 1) + 0.02
     lost = addresses(pods)[0]
-    one.set_dests([*addresses(pods)[1:], new])
+    one.set_endpoints([*addresses(pods)[1:], new])
     last = pods_for(one, range(KEYS))
     moved = [was for was, now in zip(after, last, strict=True) if was != now]
     assert set(moved) <= {lost}
@@ -84,14 +84,14 @@ def test_all_activators_agree_whatever_came_before() -> None:
     chance = random.Random(1)
     listed = addresses(60)
     other.healthy(listed)
-    other.set_dests(addresses(5, first=20))
+    other.set_endpoints(addresses(5, first=20))
     for address in chance.sample(addresses(40), 40):
         there = {pod.address for pod in other.throttler.pods()}
         other.healthy(sorted(there | {address}))
     for address in addresses(60)[40:]:
         there = {pod.address for pod in other.throttler.pods()}
         other.healthy(sorted(there | {address}))
-        other.set_dests(sorted(there))
+        other.set_endpoints(sorted(there))
     assert pods_for(plain, range(5000)) == pods_for(other, range(5000))
 
 

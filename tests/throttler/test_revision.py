@@ -11,7 +11,7 @@ from throttler.capacity import MAX_CAPACITY, SLOW_START_STEP, ActivatorShare
 from throttler.changes import Changes
 from throttler.errors import RequestQueueFull
 from throttler.health import PodState
-from throttler.model import Dest
+from throttler.model import Endpoint
 from throttler.ticket import ASSIGNED, CANCELLED, QUEUED, REJECTED, RELEASED, TIMED_OUT, Ticket
 
 A, B, C, D = addresses(4)
@@ -31,7 +31,7 @@ class TestAdmission:
         one = One(1)
         ticket = one.request()
         assert pods_of([ticket]) == ["waits"]
-        (pod,) = one.set_dests([A]).probe
+        (pod,) = one.set_endpoints([A]).probe
         assert pods_of([ticket]) == ["waits"]
         assert some(one.passed(pod)).assigned == [ticket]
         assert pods_of([ticket]) == [A]
@@ -66,9 +66,9 @@ class TestAdmission:
     def test_waiters_leave_in_order_of_arrival_up_to_the_free_slots(self) -> None:
         one = One(2)
         tickets = one.requests(5)
-        one.set_dests([A])
+        one.set_endpoints([A])
         assert some(one.passed(one.pod(A))).assigned == tickets[:2]
-        one.set_dests([A, B])
+        one.set_endpoints([A, B])
         assert some(one.passed(one.pod(B))).assigned == tickets[2:4]
 
     def test_peaks_are_those_since_the_last_look_however_short(self) -> None:
@@ -142,7 +142,7 @@ class TestLeaving:
         head, second = one.requests(2)
         one.throttler.expire(head)
         assert head.state is TIMED_OUT
-        one.set_dests([A])
+        one.set_endpoints([A])
         assert some(one.passed(one.pod(A))).assigned == [second]
 
 
@@ -199,7 +199,7 @@ class TestRequeue:
         one = One(1)
         (pod,) = one.healthy([A])
         ticket = one.request()
-        assert one.set_dests([]).gone == []
+        assert one.set_endpoints([]).gone == []
         changes = one.throttler.requeue(ticket, one.now)
         assert (changes.gone, changes.assigned) == ([pod], [])
         assert ticket.state is QUEUED
@@ -210,7 +210,7 @@ class TestPods:
         one = One(2)
         (pod,) = one.healthy([A])
         running = one.request()
-        assert one.set_dests([]).gone == []
+        assert one.set_endpoints([]).gone == []
         waiting = one.request()
         assert waiting.pod is None
         assert some(one.throttler.release(running, one.now)).gone == [pod]
@@ -219,15 +219,15 @@ class TestPods:
     def test_an_idle_pod_that_leaves_is_gone_at_once_and_once_only(self) -> None:
         one = One(2)
         (pod,) = one.healthy([A])
-        assert one.set_dests([]).gone == [pod]
-        assert one.set_dests([]).gone == []
+        assert one.set_endpoints([]).gone == [pod]
+        assert one.set_endpoints([]).gone == []
 
     def test_a_pod_that_comes_back_must_pass_a_new_probe(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
         running, epoch = one.request(), pod.epoch
-        one.set_dests([])
-        assert one.set_dests([A]).probe == [pod]
+        one.set_endpoints([])
+        assert one.set_endpoints([A]).probe == [pod]
         assert one.throttler.probe_passed(pod, epoch, one.now) is None
         assert pod.state is PodState.PROBING
         one.passed(pod)
@@ -236,9 +236,9 @@ class TestPods:
 
     def test_the_same_address_with_another_uid_is_another_pod(self) -> None:
         one = One(1)
-        (old,) = one.healthy([Dest(A, "old")])
+        (old,) = one.healthy([Endpoint(A, "old")])
         running, waiting = one.requests(2)
-        (new,) = one.set_dests([Dest(A, "new")]).probe
+        (new,) = one.set_endpoints([Endpoint(A, "new")]).probe
         assert new is not old
         assert one.release(running) == []
         assert some(one.passed(new)).assigned == [waiting]
@@ -265,34 +265,34 @@ class TestPods:
     def test_ready_that_turns_not_ready_is_probed_again_before_the_next_request(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
-        assert one.set_dests([], [A]).probe == [pod]
+        assert one.set_endpoints([], [A]).probe == [pod]
         assert one.request().pod is None
-        assert one.set_dests([A]).probe == [pod], "ready again is a hint that it may pass now"
+        assert one.set_endpoints([A]).probe == [pod], "ready again is a hint that it may pass now"
 
     def test_what_does_not_change_asks_for_no_probe(self) -> None:
         one = One(1)
         one.healthy([A])
-        one.set_dests([A], [B])
-        changes = one.set_dests([A], [B])
+        one.set_endpoints([A], [B])
+        changes = one.set_endpoints([A], [B])
         assert (changes.probe, changes.gone, changes.assigned) == ([], [], [])
 
     def test_a_pod_that_kubernetes_calls_not_ready_serves_when_our_probe_passes(self) -> None:
         one = One(1)
-        one.set_dests([], [A])
+        one.set_endpoints([], [A])
         one.passed(one.pod(A))
         assert pods_of([one.request()]) == [A]
 
     def test_unless_our_probe_does_not_suffice(self) -> None:
         one = One(1, probe_suffices=False)
         ticket = one.request()
-        one.set_dests([], [A])
+        one.set_endpoints([], [A])
         assert some(one.passed(one.pod(A))).assigned == []
-        assert one.set_dests([A]).assigned == [ticket]
+        assert one.set_endpoints([A]).assigned == [ticket]
 
     def test_a_later_word_that_our_probe_suffices_lets_waiters_go(self) -> None:
         one = One(1, probe_suffices=False)
         ticket = one.request()
-        one.set_dests([], [A])
+        one.set_endpoints([], [A])
         one.passed(one.pod(A))
         assert one.throttler.set_revision(revision(1), one.now).assigned == [ticket]
 
@@ -303,11 +303,11 @@ class TestProbeAnswers:
         (pod,) = one.healthy([A])
         one.now = 9.0
         assert one.passed(pod) is None
-        assert (pod.proven_at, pod.probe.at) == (0.0, 9.0)
+        assert (pod.last_response_at, pod.probe.at) == (0.0, 9.0)
 
     def test_failures_are_counted_from_the_first(self) -> None:
         one = One(1)
-        one.set_dests([A])
+        one.set_endpoints([A])
         pod = one.pod(A)
         for now in (3.0, 4.0, 5.0):
             assert one.throttler.probe_failed(pod, pod.epoch, f"at {now}", now) is None
@@ -328,7 +328,7 @@ class TestProbeAnswers:
         one = One(1)
         (pod,) = one.healthy([A])
         one.request()
-        one.set_dests([])
+        one.set_endpoints([])
         assert one.passed(pod) is None
         assert one.throttler.probe_failed(pod, pod.epoch, "500", one.now) is None
         assert one.throttler.connect_failed(pod, "refused", one.now) is None
@@ -337,7 +337,7 @@ class TestProbeAnswers:
     def test_answers_for_a_pod_that_is_gone_are_ignored(self) -> None:
         one = One(1)
         (pod,) = one.healthy([A])
-        one.set_dests([])
+        one.set_endpoints([])
         assert one.passed(pod) is None
         assert one.throttler.probe_failed(pod, pod.epoch, "500", one.now) is None
         assert one.throttler.connect_failed(pod, "refused", one.now) is None
@@ -347,7 +347,7 @@ class TestProbeAnswers:
         one = One(1)
         one.healthy([A, B])
         one.request()
-        one.set_dests([B, C], [D])
+        one.set_endpoints([B, C], [D])
         assert {p.address for p in one.throttler.unhealthy_pods()} == {C, D}
 
 
@@ -362,7 +362,7 @@ class TestSlices:
         one = One(1)
         tickets = one.requests(2)
         one.throttler.set_share(ActivatorShare(1, 2), one.now)
-        one.set_dests([A])
+        one.set_endpoints([A])
         one.passed(one.pod(A))
         assert pods_of(tickets) == [A, "waits"]
 
@@ -403,11 +403,11 @@ class TestSlices:
         for order in ("xy", "yx"):
             one = One(1, borrow=False)
             for known in (order[:1], order):
-                one.set_dests([Dest(A, uid) for uid in known])
+                one.set_endpoints([Endpoint(A, uid) for uid in known])
             for pod in list(one.throttler.pods()):
                 one.passed(pod)
             one.throttler.set_share(ActivatorShare(1, 2), one.now)
-            assert [p.dest.uid for p in one.throttler.pods() if p.in_slice] == ["y"]
+            assert [p.endpoint.uid for p in one.throttler.pods() if p.in_share] == ["y"]
 
     @pytest.mark.parametrize(
         ("container_concurrency", "pods", "index", "count", "capacity"),
@@ -439,7 +439,7 @@ class TestSlices:
         one.throttler.set_share(ActivatorShare(0, 4), one.now)
         counts = Counter(pods_of(one.requests(90)))
         assert counts == {addresses(6)[0]: 42, addresses(6)[4]: 42, "waits": 6}
-        one.set_dests([])
+        one.set_endpoints([])
         assert one.throttler.statistics().capacity == 0
 
 
@@ -488,35 +488,35 @@ class TestSlowStart:
     def test_waiters_are_released_in_doubling_steps_and_soon_all_of_them(self) -> None:
         one = One(0, depth=10_000)
         tickets = one.requests(5000)
-        one.set_dests([A])
+        one.set_endpoints([A])
         released = [len(some(one.passed(one.pod(A))).assigned)]
         start = one.now
-        while one.widen_at is not None and len(released) < 20:
-            one.now = one.widen_at
-            released.append(len(one.throttler.widen(one.now).assigned))
+        while one.raise_at is not None and len(released) < 20:
+            one.now = one.raise_at
+            released.append(len(one.throttler.raise_limits(one.now).assigned))
         assert released == [64, 64, 128, 256, 512, 1024, 2048, 904]
         assert one.now - start == pytest.approx(7 * SLOW_START_STEP)
         assert all(t.state is ASSIGNED for t in tickets)
-        assert one.widening == set()
+        assert one.slow_starts == set()
 
     def test_answers_make_room_without_waiting_for_a_step(self) -> None:
         one = One(0)
         tickets = one.requests(70)
-        one.set_dests([A])
+        one.set_endpoints([A])
         one.passed(one.pod(A))
         assert one.release(tickets[0]) == [tickets[64]]
 
     def test_it_begins_when_a_request_has_to_wait_and_a_pod_is_there(self) -> None:
         one = One(0)
         one.requests(1)
-        due = [one.widen_at]  # without a pod there is nothing to widen
+        due = [one.raise_at]  # without a pod there is nothing to widen
         one.healthy([A])
         one.requests(63)
-        due.append(one.widen_at)  # nobody waits
+        due.append(one.raise_at)  # nobody waits
         one.request()
         assert due == [None, None]
-        assert one.widen_at == one.now + SLOW_START_STEP
-        assert one.widening == {one.throttler.waiters.slow_start}
+        assert one.raise_at == one.now + SLOW_START_STEP
+        assert one.slow_starts == {one.throttler.queue.slow_start}
 
     def test_a_pod_that_comes_back_to_health_starts_slowly_again(self) -> None:
         one = One(0, depth=10_000)
@@ -531,13 +531,13 @@ class TestSlowStart:
         one = One(0)
         (pod,) = one.healthy([A])
         tickets = one.requests(70)
-        assert one.widen_at is not None
+        assert one.raise_at is not None
         one.throttler.set_revision(revision(10), one.now)
         one.now += SLOW_START_STEP
-        assert one.throttler.widen(one.now).assigned == []
+        assert one.throttler.raise_limits(one.now).assigned == []
         assert pod.limit == 10
-        assert one.throttler.waiters.slow_start.at is None
-        assert not one.widening
+        assert one.throttler.queue.slow_start.at is None
+        assert not one.slow_starts
         for ticket in tickets[:55]:
             one.release(ticket)
         assert pod.in_flight == 10
@@ -548,38 +548,38 @@ class TestSlowStart:
         tickets = one.requests(65)
         one.release(tickets[0])
         one.release(tickets[1])
-        one.throttler.widen(one.now)
+        one.throttler.raise_limits(one.now)
         assert pod.limit == 64
 
     def test_it_ends_with_the_last_pod_and_begins_with_the_next(self) -> None:
         one = One(0)
         one.healthy([A])
         one.requests(70)
-        one.set_dests([])
-        one.throttler.widen(one.now)
-        assert one.throttler.waiters.slow_start.at is None
+        one.set_endpoints([])
+        one.throttler.raise_limits(one.now)
+        assert one.throttler.queue.slow_start.at is None
         waiting = one.throttler.breaker.waiting
-        assert len(one.set_dests([B]).assigned) == 0
+        assert len(one.set_endpoints([B]).assigned) == 0
         assert len(some(one.passed(one.pod(B))).assigned) == waiting == 6
 
     def test_a_revision_with_a_limit_has_none(self) -> None:
         one = One(1)
         one.healthy([A])
         one.requests(3)
-        assert one.throttler.waiters.slow_start.at is None
+        assert one.throttler.queue.slow_start.at is None
 
 
 class TestStatistics:
     def test_they_tell_what_there_is(self) -> None:
         one = One(1, probe_suffices=False)
         one.healthy([A])
-        one.set_dests([A], [B])
+        one.set_endpoints([A], [B])
         one.passed(one.pod(B))
         one.request()
         first = one.request(size=70)
         one.request(size=30)
         statistics = one.throttler.statistics()
-        assert (statistics.waiting, statistics.held_bytes) == (2, 100)
+        assert (statistics.waiting, statistics.queued_bytes) == (2, 100)
         assert statistics.oldest_arrival == first.arrived
         assert (statistics.in_flight, statistics.capacity, statistics.in_reach) == (1, 1, 1)
         assert (statistics.healthy, statistics.queue_depth) == (2, 1000)
@@ -599,6 +599,6 @@ class TestStatistics:
         idle.append(one.throttler.idle)
         one.throttler.cancel(ticket, one.now)
         idle.append(one.throttler.idle)
-        one.set_dests([A])
+        one.set_endpoints([A])
         idle.append(one.throttler.idle)
         assert idle == [True, False, True, True]

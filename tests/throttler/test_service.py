@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import HTTP1, NAME, Many, One, addresses, dests, revision
+from tests.throttler.world import HTTP1, NAME, Many, One, addresses, endpoints, revision
 from throttler.capacity import MAX_CAPACITY, SLOW_START, ActivatorShare
 from throttler.changes import Changes
 from throttler.health import PodState
@@ -30,7 +30,7 @@ def service(one: One) -> PodTracker:
 def meshed(container_concurrency: int = 1, pods: tuple[str, ...] = (A, B)) -> One:
     """A revision whose ready pods cannot be reached, and whose ClusterIP answers."""
     one = One(container_concurrency, service=VIP)
-    one.set_dests(pods)
+    one.set_endpoints(pods)
     for pod in pods:
         one.failed(one.pod(pod))
     one.passed(service(one))
@@ -40,7 +40,7 @@ def meshed(container_concurrency: int = 1, pods: tuple[str, ...] = (A, B)) -> On
 class TestAuto:
     def test_it_is_asked_when_the_last_ready_pod_has_answered_as_a_mesh_would(self) -> None:
         one = One(1, service=VIP)
-        one.set_dests([A, B], [C])
+        one.set_endpoints([A, B], [C])
         assert probed(one.failed(one.pod(A), None)) == []
         assert one.throttler.service is None
         assert probed(one.failed(one.pod(B), 503)) == [VIP]
@@ -49,7 +49,7 @@ class TestAuto:
     def test_it_gets_requests_when_it_has_passed_a_probe_itself(self) -> None:
         one = One(1, service=VIP)
         waiting = one.request()
-        one.set_dests([A])
+        one.set_endpoints([A])
         one.failed(one.pod(A))
         one.failed(service(one))
         assert waiting.state is QUEUED
@@ -63,7 +63,7 @@ class TestAuto:
         self, status: int
     ) -> None:
         one = One(1, service=VIP)
-        one.set_dests([A], [B])
+        one.set_endpoints([A], [B])
         one.failed(one.pod(B), status)
         assert probed(one.failed(one.pod(A))) == []
         assert one.throttler.service is None
@@ -71,7 +71,7 @@ class TestAuto:
     def test_a_pod_that_takes_its_proof_back_is_believed(self) -> None:
         """Its first 404 may have been some other server's, before the pod was there."""
         one = One(1, service=VIP)
-        one.set_dests([A], [B])
+        one.set_endpoints([A], [B])
         one.failed(one.pod(B), 404)
         one.failed(one.pod(A))
         assert probed(one.failed(one.pod(B), None)) == [VIP]
@@ -90,23 +90,23 @@ class TestAuto:
 
     def test_a_pod_that_starts_answers_503_and_is_no_mesh(self) -> None:
         one = One(1, service=VIP)
-        one.set_dests([], [A])
+        one.set_endpoints([], [A])
         for _ in range(100):
             assert one.failed(one.pod(A), 503) is None
-        one.set_dests([A])
+        one.set_endpoints([A])
         assert one.throttler.service is None, "it is asked anew, now that it is ready"
         assert probed(one.failed(one.pod(A), 503)) == [VIP]
 
     def test_it_is_not_asked_while_any_pod_is_usable(self) -> None:
         one = One(1, service=VIP)
-        one.set_dests([A, B])
+        one.set_endpoints([A, B])
         one.passed(one.pod(A))
         one.failed(one.pod(B))
         assert one.throttler.service is None
 
     def test_it_is_not_asked_for_pods_that_are_not_ready(self) -> None:
         one = One(1, service=VIP)
-        one.set_dests([], [A])
+        one.set_endpoints([], [A])
         one.failed(one.pod(A))
         assert one.throttler.service is None, "nothing is behind it"
 
@@ -125,7 +125,7 @@ class TestAuto:
 
     def test_pods_that_come_while_it_is_used_do_not_interrupt_it(self) -> None:
         one = meshed(pods=(A,))
-        assert probed(one.set_dests([A, B], [C])) == [B, C]
+        assert probed(one.set_endpoints([A, B], [C])) == [B, C]
         assert one.request().pod is service(one)
 
     def test_pods_that_lose_it_are_probed_at_once(self) -> None:
@@ -140,9 +140,9 @@ class TestAuto:
     def test_without_ready_pods_it_is_left_and_asked_anew_afterwards(self) -> None:
         one = meshed(pods=(A,))
         there = service(one)
-        assert one.set_dests([], [A]).gone == [there]
+        assert one.set_endpoints([], [A]).gone == [there]
         assert there.state is PodState.GONE
-        one.set_dests([A])
+        one.set_endpoints([A])
         assert probed(one.failed(one.pod(A))) == [VIP]
         assert service(one) is not there
         assert one.request().state is QUEUED
@@ -150,14 +150,14 @@ class TestAuto:
     def test_an_answer_of_one_that_is_gone_changes_nothing(self) -> None:
         one = meshed(pods=(A,))
         there = service(one)
-        one.set_dests([])
+        one.set_endpoints([])
         assert one.passed(there) is None
         assert one.failed(there) is None
         assert one.throttler.connect_failed(there, "refused", one.now) is None
 
     def test_without_a_service_there_is_no_fallback(self) -> None:
         one = One(1)
-        one.set_dests([A])
+        one.set_endpoints([A])
         assert probed(one.failed(one.pod(A))) == []
         assert probed(one.throttler.set_service(VIP, one.now)) == [VIP]
 
@@ -197,9 +197,9 @@ class TestProof:
     @pytest.mark.parametrize("ready", [True, False])
     def test_one_pod_proves_it_for_all(self, ready: bool) -> None:
         one = One(1, service=VIP, probe_suffices=ready)
-        one.set_dests([A], [] if ready else [B])
+        one.set_endpoints([A], [] if ready else [B])
         one.passed(one.pod(A if ready else B))
-        one.set_dests([A, C], [] if ready else [B])
+        one.set_endpoints([A, C], [] if ready else [B])
         for address in (A, C, A, C):
             one.failed(one.pod(address))
         assert one.throttler.service is None
@@ -234,11 +234,11 @@ class TestProof:
         """The pod was away for minutes, and its container ends again at once."""
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
-        one.set_dests([], [A])
+        one.set_endpoints([], [A])
         one.failed(pod)
         one.now += PROOF_LASTS - 1
         one.failed(pod)
-        one.set_dests([A])
+        one.set_endpoints([A])
         one.now += 2
         assert one.failed(pod) is None
         assert one.throttler.service is None
@@ -246,7 +246,7 @@ class TestProof:
     def test_new_pods_have_to_prove_it_themselves(self) -> None:
         one = One(1, service=VIP)
         one.healthy([A])
-        one.set_dests([B])
+        one.set_endpoints([B])
         assert probed(one.failed(one.pod(B))) == [VIP]
 
     def test_a_pod_that_leaves_the_list_takes_it_along(self) -> None:
@@ -254,8 +254,8 @@ class TestProof:
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
         one.request()
-        one.set_dests([])
-        one.set_dests([A])
+        one.set_endpoints([])
+        one.set_endpoints([A])
         assert one.pod(A) is pod
         assert probed(one.failed(pod)) == [VIP]
 
@@ -284,22 +284,22 @@ class TestEnabled:
 
     def test_pods_are_never_probed(self) -> None:
         one = self.one()
-        assert probed(one.set_dests([A], [B])) == [VIP]
+        assert probed(one.set_endpoints([A], [B])) == [VIP]
         assert list(one.throttler.unhealthy_pods()) == [service(one)]
         assert not one.pod(A).wants_probe
         assert service(one).wants_probe
 
     def test_a_healthy_pod_is_ignored(self) -> None:
         one = self.one()
-        one.set_dests([A])
+        one.set_endpoints([A])
         assert one.passed(one.pod(A)) is None
         one.passed(service(one))
         assert one.request().pod is service(one)
 
     def test_it_waits_for_a_ready_pod(self) -> None:
         one = self.one()
-        assert probed(one.set_dests([], [A])) == []
-        assert probed(one.set_dests([A])) == [VIP]
+        assert probed(one.set_endpoints([], [A])) == []
+        assert probed(one.set_endpoints([A])) == [VIP]
 
 
 class TestNever:
@@ -311,7 +311,7 @@ class TestNever:
         self, mode: MeshMode, addressable: bool
     ) -> None:
         one = One(1, service=VIP, mode=mode, addressable=addressable)
-        one.set_dests([A], [B])
+        one.set_endpoints([A], [B])
         one.throttler.connect_failed(one.pod(A), "refused", one.now)
         for pod in (A, B):
             one.failed(one.pod(pod), None)
@@ -344,15 +344,15 @@ class TestCapacity:
 
     def test_pods_that_are_not_ready_do_not_count(self) -> None:
         one = meshed(10, (A, B))
-        one.set_dests([A], [B, C])
+        one.set_endpoints([A], [B, C])
         assert one.throttler.capacity() == 10
 
     def test_it_follows_the_ready_pods(self) -> None:
         one = meshed(1, (A,))
         first, second = one.requests(2)
         assert (first.state, second.state) == (ASSIGNED, QUEUED)
-        assert one.set_dests([A, B]).assigned == [second]
-        one.set_dests([A])
+        assert one.set_endpoints([A, B]).assigned == [second]
+        one.set_endpoints([A])
         third = one.request()
         one.release(first)
         assert third.state is QUEUED, "one request runs yet, and one pod is left"
@@ -362,8 +362,8 @@ class TestCapacity:
         assert one.throttler.statistics().capacity == MAX_CAPACITY
         one.requests(SLOW_START + 1)
         assert one.throttler.breaker.waiting == 1
-        assert one.widen_at is not None
-        assert one.throttler.widen(one.widen_at).assigned == [one.tickets[-1]]
+        assert one.raise_at is not None
+        assert one.throttler.raise_limits(one.raise_at).assigned == [one.tickets[-1]]
 
     def test_another_container_concurrency_counts_at_once(self) -> None:
         one = meshed(1, (A, B))
@@ -420,7 +420,7 @@ class TestModes:
 
     def test_trust_that_ends_is_followed_by_a_probe_and_no_outage(self) -> None:
         one = One(1, mode=MeshMode.DISABLED)
-        one.set_dests([A])
+        one.set_endpoints([A])
         assert probed(self.set_mode(one, MeshMode.AUTO)) == [A]
         first = one.request()
         assert first.pod is one.pod(A)
@@ -431,7 +431,7 @@ class TestModes:
     def test_trust_that_begins_frees_those_that_wait(self) -> None:
         one = One(1)
         waiting = one.request()
-        one.set_dests([A], [B])
+        one.set_endpoints([A], [B])
         one.failed(one.pod(A))
         changes = self.set_mode(one, MeshMode.DISABLED)
         assert changes.assigned == [waiting]
@@ -440,14 +440,16 @@ class TestModes:
     def test_all_revisions_follow_and_those_that_come_later(self) -> None:
         many, other = Many(), RevisionID("default", "other")
         many.throttler.set_revision(revision(1), many.now)
-        many.set_dests([A])
+        many.set_endpoints([A])
         many.throttler.set_service(NAME, {HTTP1: VIP}, many.now)
         many.throttler.set_service(other, {HTTP1: OTHER_VIP}, many.now)
         changes = many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
         assert probed(changes) == [VIP]
         assert probed(many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)) == []
         many.throttler.set_revision(revision(1, id=other), many.now)
-        assert probed(many.throttler.set_dests(other, {HTTP1: dests([B])}, many.now)) == [OTHER_VIP]
+        assert probed(many.throttler.set_endpoints(other, {HTTP1: endpoints([B])}, many.now)) == [
+            OTHER_VIP
+        ]
 
     def test_a_service_that_goes_before_its_revision_comes_is_forgotten(self) -> None:
         many = Many()
@@ -455,13 +457,13 @@ class TestModes:
         many.throttler.set_service(NAME, {HTTP1: VIP}, many.now)
         many.throttler.set_service(NAME, {}, many.now)
         many.throttler.set_revision(revision(1), many.now)
-        assert probed(many.set_dests([A])) == []
+        assert probed(many.set_endpoints([A])) == []
 
     def test_a_deleted_revision_leaves_no_service_behind(self) -> None:
         many = Many()
         many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
         many.throttler.set_service(NAME, {HTTP1: VIP}, many.now)
         many.throttler.set_revision(revision(1), many.now)
-        many.pass_all(many.set_dests([A]))
+        many.pass_all(many.set_endpoints([A]))
         gone = many.throttler.delete_revision(NAME).gone
         assert sorted(pod.address for pod in gone) == [A, VIP]

@@ -36,7 +36,7 @@ class Looks:
     def second(self) -> list[PodTracker]:
         """Let a second pass; return the pods to probe."""
         self.one.now += 1
-        probed = self.one.silence.look(self.one.now)
+        probed = self.one.silence.scan(self.one.now)
         self.probed += [(self.one.now, pod.address) for pod in probed]
         return probed
 
@@ -115,7 +115,7 @@ def test_a_response_ends_the_silence_and_the_next_begins_as_the_first() -> None:
     pod = looks.request().pod
     assert pod is not None
     looks.seconds(20)
-    pod.proven_at = looks.one.now
+    pod.last_response_at = looks.one.now
     assert looks.seconds(10) == [25.0]
 
 
@@ -125,7 +125,7 @@ def test_a_pod_that_responds_is_not_probed_though_one_of_its_requests_takes_long
     assert pod is not None
     for _ in range(30):
         assert looks.seconds(2) == []
-        pod.proven_at = looks.one.now
+        pod.last_response_at = looks.one.now
 
 
 def test_a_pod_without_requests_is_not_probed_and_its_idle_time_does_not_count() -> None:
@@ -174,19 +174,19 @@ def test_no_probe_where_its_answer_is_of_no_use(mode: MeshMode) -> None:
 def test_the_cluster_ip_is_not_probed_for_it() -> None:
     """The activator cannot know which pod behind the ClusterIP is silent."""
     one = One(1, service="10.96.0.5:80", mode=MeshMode.ENABLED)
-    one.set_dests([A])
+    one.set_endpoints([A])
     service = one.throttler.service
     assert service is not None
     one.passed(service)
     assert one.request().pod is service
     for second in range(60):
-        assert one.silence.look(float(second)) == []
+        assert one.silence.scan(float(second)) == []
 
 
 def test_a_pod_that_is_not_listed_any_more_is_not_probed() -> None:
     looks = Looks()
     looks.requests(2)
-    looks.one.set_dests([])
+    looks.one.set_endpoints([])
     assert looks.seconds(60) == []
 
 
@@ -194,9 +194,9 @@ def test_all_revisions_are_looked_at() -> None:
     many, other = Many(), RevisionID("default", "other")
     for id, address in ((NAME, A), (other, B)):
         many.throttler.set_revision(revision(1, id=id), 0.0)
-        many.pass_all(many.set_dests([address], id=id))
+        many.pass_all(many.set_endpoints([address], id=id))
         many.request(id)
-    changes = many.throttler.look_for_silence(many.now + SILENT_AFTER)
+    changes = many.throttler.probe_silent_pods(many.now + SILENT_AFTER)
     assert sorted(pod.address for pod in changes.probe) == [A, B]
 
 
@@ -207,7 +207,7 @@ def test_one_look_takes_in_so_many_pods_and_the_next_goes_on(
     one = One(1)
     one.healthy(addresses(9))
     one.requests(9)
-    seen = [len(one.silence.look(one.now + SILENT_AFTER + n)) for n in range(4)]
+    seen = [len(one.silence.scan(one.now + SILENT_AFTER + n)) for n in range(4)]
     assert seen == [4, 4, 1, 0]
 
 
@@ -216,6 +216,6 @@ def test_nothing_is_kept_of_a_pod_that_is_gone() -> None:
     running = looks.request()
     looks.seconds(6)
     looks.one.release(running)
-    looks.one.set_dests([])
+    looks.one.set_endpoints([])
     looks.second()
     assert not looks.one.silence.busy_since

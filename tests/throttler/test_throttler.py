@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.throttler.world import H2C, HTTP1, NAME, Many, addresses, dests, revision
+from tests.throttler.world import H2C, HTTP1, NAME, Many, addresses, endpoints, revision
 from throttler.capacity import SLOW_START_STEP, ActivatorShare
 from throttler.errors import RequestQueueFull, RevisionNotFound
 from throttler.health import PodState
@@ -19,7 +19,7 @@ OTHER = RevisionID("default", "other-00001")
 def up(many: Many, container_concurrency: int = 1, pods: list[str] | None = None) -> None:
     """Make a revision with these healthy pods."""
     many.throttler.set_revision(revision(container_concurrency), many.now)
-    many.pass_all(many.set_dests(pods or [A]))
+    many.pass_all(many.set_endpoints(pods or [A]))
 
 
 class TestFinding:
@@ -49,13 +49,13 @@ class TestFinding:
         up(many)
         running = many.request()
         many.throttler.delete_revision(NAME)
-        left = many.throttler.known(*NAME)
+        left = many.throttler.find_any(*NAME)
         assert left.deleted
         assert list(many.throttler) == [left]
         left.release(running, many.now)
         assert list(many.throttler) == []
         with pytest.raises(RevisionNotFound):
-            many.throttler.known(*NAME)
+            many.throttler.find_any(*NAME)
 
     def test_one_that_comes_back_is_deleted_no_more(self) -> None:
         many = Many()
@@ -63,8 +63,8 @@ class TestFinding:
         many.request()
         many.throttler.delete_revision(NAME)
         many.throttler.set_revision(revision(1), many.now)
-        assert not many.throttler.known(*NAME).deleted
-        assert many.throttler.known(*NAME) is many.find()
+        assert not many.throttler.find_any(*NAME).deleted
+        assert many.throttler.find_any(*NAME) is many.find()
 
     @pytest.mark.parametrize(
         ("host", "found"),
@@ -93,7 +93,7 @@ class TestFinding:
 class TestOrderOfEvents:
     def test_endpoints_may_come_before_their_revision(self) -> None:
         many = Many()
-        listed = many.set_dests([A], [B])
+        listed = many.set_endpoints([A], [B])
         assert listed is not None
         assert [*listed.probe, *listed.gone, *listed.assigned, *listed.expired] == []
         changes = many.throttler.set_revision(revision(1), many.now)
@@ -103,19 +103,19 @@ class TestOrderOfEvents:
         many = Many()
         assert many.throttler.set_revision(revision(1), many.now).probe == []
         ticket = many.request()
-        assert many.pass_all(many.set_dests([A])) == [ticket]
+        assert many.pass_all(many.set_endpoints([A])) == [ticket]
 
     def test_endpoints_that_went_before_the_revision_came_are_forgotten(self) -> None:
         many = Many()
-        many.set_dests([A])
-        many.throttler.set_dests(NAME, {}, many.now)
+        many.set_endpoints([A])
+        many.throttler.set_endpoints(NAME, {}, many.now)
         assert many.throttler.set_revision(revision(1), many.now).probe == []
 
     def test_deleting_the_endpoints_means_no_pods(self) -> None:
         many = Many()
         up(many)
         pod = many.request().pod
-        changes = many.throttler.set_dests(NAME, {}, many.now)
+        changes = many.throttler.set_endpoints(NAME, {}, many.now)
         assert changes is not None
         assert changes.gone == []
         assert pod is not None
@@ -134,7 +134,7 @@ class TestActivators:
     def test_of_two_activators_and_three_pods_the_second_has_one(self) -> None:
         many = Many(own_ip="130.0.0.2", borrow=False)
         many.throttler.set_revision(revision(1, protocol=H2C), many.now)
-        many.pass_all(many.set_dests([A, B, C], protocol=H2C))
+        many.pass_all(many.set_endpoints([A, B, C], protocol=H2C))
         two = {H2C: ["130.0.0.2", "130.0.0.1"]}
         assert many.throttler.set_activators(NAME, two, many.now) is not None
         assert many.find().share == ActivatorShare(1, 2)
@@ -149,7 +149,7 @@ class TestActivators:
         many.throttler.set_activators(NAME, {HTTP1: ["130.0.0.1", "130.0.0.2"]}, many.now)
         first, second = many.request(timeout=0.1), many.request(timeout=0.1)
         assert (first.state, second.state) == (ASSIGNED, QUEUED)
-        assert many.throttler.wake(many.now + 0.1).expired == [second]
+        assert many.throttler.run_due(many.now + 0.1).expired == [second]
 
     @pytest.mark.parametrize(
         "listed", [{}, {HTTP1: []}, {HTTP1: ["130.0.0.1"]}, {H2C: ["130.0.0.2"]}]
@@ -187,7 +187,7 @@ class TestReplacement:
         many.throttler.set_revision(revision(1), many.now)
         ticket = many.request()
         many.throttler.delete_revision(NAME)
-        assert many.set_dests([A]) is not None, "what waits may still be served"
+        assert many.set_endpoints([A]) is not None, "what waits may still be served"
         many.throttler.set_revision(revision(1, uid="uid-2"), many.now)
         assert ticket.config is many.find().config
         pod = next(iter(many.find().pods()))
@@ -200,7 +200,7 @@ class TestReplacement:
         many.throttler.set_revision(revision(1), many.now)
         ticket = many.request()
         many.throttler.delete_revision(NAME)
-        assert many.pass_all(many.set_dests([A])) == [ticket]
+        assert many.pass_all(many.set_endpoints([A])) == [ticket]
 
     def test_it_is_kept_until_its_last_request_and_pod_are_gone(self) -> None:
         many = Many()
@@ -208,7 +208,7 @@ class TestReplacement:
         ticket = many.request()
         kept = many.find()
         many.throttler.delete_revision(NAME)
-        many.throttler.set_dests(NAME, {}, many.now)
+        many.throttler.set_endpoints(NAME, {}, many.now)
         assert list(many.throttler) == [kept]
         kept.release(ticket, many.now)
         many.throttler.delete_revision(OTHER)
@@ -233,8 +233,8 @@ class TestReplacement:
     def test_another_protocol_uses_the_other_ports_pods(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
-        both = {HTTP1: dests([A]), H2C: dests([B])}
-        many.pass_all(many.throttler.set_dests(NAME, both, many.now))
+        both = {HTTP1: endpoints([A]), H2C: endpoints([B])}
+        many.pass_all(many.throttler.set_endpoints(NAME, both, many.now))
         (old,) = many.find().pods()
         changes = many.throttler.set_revision(revision(1, protocol=H2C), many.now)
         assert [p.address for p in changes.gone] == [old.address] == [A]
@@ -247,13 +247,13 @@ class TestReplacement:
         changes = many.throttler.set_revision(revision(10, protocol=H2C), many.now)
         assert changes.assigned == []
         assert (running.state, waiting.state) == (ASSIGNED, QUEUED)
-        assert many.pass_all(many.set_dests([B], protocol=H2C)) == [waiting]
+        assert many.pass_all(many.set_endpoints([B], protocol=H2C)) == [waiting]
 
     def test_a_pod_that_has_the_same_address_in_both_protocols_is_probed_anew(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
-        both = {HTTP1: dests([A]), H2C: dests([A])}
-        many.pass_all(many.throttler.set_dests(NAME, both, many.now))
+        both = {HTTP1: endpoints([A]), H2C: endpoints([A])}
+        many.pass_all(many.throttler.set_endpoints(NAME, both, many.now))
         many.request()
         changes = many.throttler.set_revision(revision(1, protocol=H2C), many.now)
         assert [(p.address, p.state) for p in changes.probe] == [(A, PodState.PROBING)]
@@ -292,7 +292,7 @@ class TestTime:
         many = Many()
         up(many)
         many.request()
-        assert many.throttler.next_wakeup() is None
+        assert many.throttler.next_due() is None
 
     def test_the_earliest_deadline_of_all_revisions_is_next(self) -> None:
         many = Many()
@@ -300,23 +300,23 @@ class TestTime:
         many.throttler.set_revision(revision(1, id=OTHER), many.now)
         many.request(timeout=9.0)
         soon = many.request(OTHER, timeout=2.0)
-        assert many.throttler.next_wakeup() == soon.deadline
+        assert many.throttler.next_due() == soon.deadline
 
     def test_a_deadline_ends_the_request_and_nobody_else(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         late, soon = many.request(timeout=9.0), many.request(timeout=2.0)
-        assert many.throttler.wake(soon.deadline - 1e-9).expired == []
-        assert many.throttler.wake(soon.deadline).expired == [soon]
+        assert many.throttler.run_due(soon.deadline - 1e-9).expired == []
+        assert many.throttler.run_due(soon.deadline).expired == [soon]
         assert (soon.state, late.state) == (TIMED_OUT, QUEUED)
         assert many.find().breaker.waiting == 1
-        assert many.throttler.next_wakeup() == late.deadline
+        assert many.throttler.next_due() == late.deadline
 
     def test_who_has_a_pod_is_not_ended_by_the_queue(self) -> None:
         many = Many()
         up(many)
         ticket = many.request(timeout=1.0)
-        assert many.throttler.wake(many.now + 100).expired == []
+        assert many.throttler.run_due(many.now + 100).expired == []
         assert ticket.state is ASSIGNED
 
     def test_a_slow_start_wakes_before_the_deadlines(self) -> None:
@@ -324,19 +324,19 @@ class TestTime:
         up(many, 0)
         for _ in range(70):
             many.request()
-        due = many.throttler.next_wakeup()
+        due = many.throttler.next_due()
         # The sixty-fifth had to wait.
         assert due == pytest.approx(0.065 + SLOW_START_STEP)
         assert due is not None
-        assert many.throttler.wake(due - 1e-9).assigned == []
-        assert len(many.throttler.wake(due).assigned) == 6
-        assert many.throttler.next_wakeup() is None
+        assert many.throttler.run_due(due - 1e-9).assigned == []
+        assert len(many.throttler.run_due(due).assigned) == 6
+        assert many.throttler.next_due() is None
 
     def test_the_requests_of_a_deleted_revision_expire_as_they_would_have(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
         ticket = many.request(timeout=3.0)
         many.throttler.delete_revision(NAME)
-        assert many.throttler.next_wakeup() == ticket.deadline
-        assert many.throttler.wake(ticket.deadline).expired == [ticket]
+        assert many.throttler.next_due() == ticket.deadline
+        assert many.throttler.run_due(ticket.deadline).expired == [ticket]
         assert many.throttler.total.depth == 0

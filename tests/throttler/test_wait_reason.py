@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.throttler.world import NAME, Many, One, addresses, revision
 from throttler.capacity import ActivatorShare
-from throttler.model import AppProtocol, Dest, Dests, MeshMode, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, RevisionID
 from throttler.outliers import EJECTION_TIME
 from throttler.reason import Reason
 from throttler.wait_reason import waiting_reason
@@ -19,13 +19,13 @@ def test_no_pod_is_listed() -> None:
 def test_the_autoscaler_matters_only_while_no_pod_is_listed() -> None:
     one = One()
     assert waiting_reason(one.throttler, True) == (Reason.AUTOSCALER_UNREACHABLE, "")
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     assert waiting_reason(one.throttler, True) == (Reason.PODS_NOT_READY, "")
 
 
 def test_a_pod_is_not_at_fault_for_what_another_met() -> None:
     one = One()
-    one.set_dests([A], [B])
+    one.set_endpoints([A], [B])
     one.throttler.probe_failed(one.pod(B), one.pod(B).epoch, "refused", 1.0)
     assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, f"{B}: refused")
     one.throttler.probe_failed(one.pod(A), one.pod(A).epoch, "late", 1.0)
@@ -37,8 +37,8 @@ def test_what_a_pod_met_in_an_earlier_life_is_forgotten_when_it_is_listed_anew()
     one.healthy([A])
     one.request()
     one.throttler.connect_failed(one.pod(A), "refused", 1.0)
-    one.set_dests([])
-    one.set_dests([A])
+    one.set_endpoints([])
+    one.set_endpoints([A])
     assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
 
 
@@ -46,7 +46,7 @@ def test_requests_that_pods_only_finish_do_not_count_against_the_limit() -> None
     one = One(2)
     one.healthy([A, B])
     one.requests(4)
-    one.set_dests([B])
+    one.set_endpoints([B])
     one.request()
     assert waiting_reason(one.throttler) == (Reason.AT_CAPACITY, "2/2")
 
@@ -55,21 +55,21 @@ def test_a_pod_that_only_finishes_its_requests_does_not_count() -> None:
     one = One(1)
     one.healthy([A])
     one.request()
-    one.set_dests([])
+    one.set_endpoints([])
     assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, "")
 
 
 def test_pods_are_listed_but_none_has_answered_yet() -> None:
     one = One()
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
-    one.set_dests([A])
+    one.set_endpoints([A])
     assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
 
 
 def test_a_pod_that_starts_fails_our_probe_which_is_no_surprise() -> None:
     one = One()
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     pod = one.pod(A)
     one.throttler.probe_failed(pod, pod.epoch, "refused", 1.0)
     assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, f"{A}: refused")
@@ -77,7 +77,7 @@ def test_a_pod_that_starts_fails_our_probe_which_is_no_surprise() -> None:
 
 def test_a_pod_that_kubernetes_calls_ready_fails_our_probe() -> None:
     one = One()
-    one.set_dests([A])
+    one.set_endpoints([A])
     pod = one.pod(A)
     one.throttler.probe_failed(pod, pod.epoch, "no answer in 0.3 s", 1.0)
     assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: no answer in 0.3 s")
@@ -85,7 +85,7 @@ def test_a_pod_that_kubernetes_calls_ready_fails_our_probe() -> None:
 
 def test_our_probe_passed_but_kubernetes_has_the_last_word() -> None:
     one = One(probe_suffices=False)
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     one.passed(one.pod(A))
     reason = (Reason.PODS_NOT_READY, "probe passed, not listed as ready")
     assert waiting_reason(one.throttler) == reason
@@ -112,20 +112,20 @@ VIP = "10.96.0.5:80"
 def test_only_the_cluster_ip_may_be_used_and_nothing_is_behind_it() -> None:
     one = One(1, mode=MeshMode.ENABLED, service=VIP)
     assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, "")
-    one.set_dests([], [A])
+    one.set_endpoints([], [A])
     assert waiting_reason(one.throttler) == (Reason.PODS_NOT_READY, "")
 
 
 def test_only_the_cluster_ip_may_be_used_and_there_is_none() -> None:
     one = One(1, mode=MeshMode.ENABLED)
-    one.set_dests([A])
+    one.set_endpoints([A])
     detail = "mesh mode is enabled, the private Service has no ClusterIP"
     assert waiting_reason(one.throttler) == (Reason.NO_ENDPOINTS, detail)
 
 
 def test_the_cluster_ip_fails_its_probe() -> None:
     one = One(1, mode=MeshMode.ENABLED, service=VIP)
-    one.set_dests([A])
+    one.set_endpoints([A])
     service = one.throttler.service
     assert service is not None
     assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, "")
@@ -138,7 +138,7 @@ def test_the_cluster_ip_fails_its_probe() -> None:
 
 def test_neither_pods_nor_the_cluster_ip_answer() -> None:
     one = One(1, service=VIP)
-    one.set_dests([A])
+    one.set_endpoints([A])
     one.failed(one.pod(A), None)
     service = one.throttler.service
     assert service is not None
@@ -149,7 +149,7 @@ def test_neither_pods_nor_the_cluster_ip_answer() -> None:
 
 def test_the_cluster_ip_is_full() -> None:
     one = One(2, service=VIP)
-    one.set_dests([A])
+    one.set_endpoints([A])
     one.failed(one.pod(A))
     service = one.throttler.service
     assert service is not None
@@ -177,7 +177,7 @@ def test_a_revision_that_was_deleted_waits_for_nobody() -> None:
     many.throttler.set_revision(revision(1), 0.0)
     many.request()
     many.throttler.delete_revision(NAME)
-    left = many.throttler.known(*NAME)
+    left = many.throttler.find_any(*NAME)
     assert waiting_reason(left, True) == (Reason.NO_ENDPOINTS, "the revision was deleted")
 
 
@@ -185,25 +185,25 @@ def test_the_only_pods_that_are_listed_are_of_another_revision_by_now() -> None:
     many, thief = Many(), RevisionID("elsewhere", "thief")
     for id in (thief, NAME):
         many.throttler.set_revision(revision(1, id=id), 0.0)
-    many.set_dests([Dest(A, "old"), Dest(B, "old")])
-    many.set_dests([Dest(A, "new")], id=thief)
+    many.set_endpoints([Endpoint(A, "old"), Endpoint(B, "old")])
+    many.set_endpoints([Endpoint(A, "new")], id=thief)
     assert waiting_reason(many.find())[0] is Reason.PODS_NOT_READY, "the other may come"
-    many.set_dests([Dest(A, "new"), Dest(B, "new")], id=thief)
+    many.set_endpoints([Endpoint(A, "new"), Endpoint(B, "new")], id=thief)
     detail = "2 addresses taken by elsewhere/thief"
     assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
-    many.set_dests([], id=thief)
+    many.set_endpoints([], id=thief)
     assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")
 
 
 def test_addresses_are_listed_under_the_port_of_another_protocol() -> None:
     many = Many()
     many.throttler.set_revision(revision(1, protocol=AppProtocol.H2C), 0.0)
-    pods = Dests(frozenset({Dest(A, "a")}), frozenset({Dest(B, "b")}))
-    many.throttler.set_dests(NAME, {AppProtocol.HTTP1: pods}, 0.0)
+    pods = ListedEndpoints(frozenset({Endpoint(A, "a")}), frozenset({Endpoint(B, "b")}))
+    many.throttler.set_endpoints(NAME, {AppProtocol.HTTP1: pods}, 0.0)
     detail = "2 addresses without a port named http2: the revision speaks h2c"
     assert waiting_reason(many.find(), True) == (Reason.NO_ENDPOINTS, detail)
     both = {AppProtocol.HTTP1: pods, AppProtocol.H2C: pods}
-    many.throttler.set_dests(NAME, both, 0.0)
+    many.throttler.set_endpoints(NAME, both, 0.0)
     assert waiting_reason(many.find()) == (Reason.PODS_NOT_READY, "")
-    many.throttler.set_dests(NAME, {}, 0.0)
+    many.throttler.set_endpoints(NAME, {}, 0.0)
     assert waiting_reason(many.find()) == (Reason.NO_ENDPOINTS, "")

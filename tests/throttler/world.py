@@ -11,7 +11,15 @@ from throttler.budget import Budget, SharedBudget
 from throttler.changes import Changes
 from throttler.deadlines import Deadlines
 from throttler.mesh import REACH
-from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    MeshMode,
+    ReadinessRule,
+    Revision,
+    RevisionID,
+)
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -97,11 +105,13 @@ def revision(
     )
 
 
-def dests(ready: Iterable[Dest | str] = (), not_ready: Iterable[Dest | str] = ()) -> Dests:
-    def one(dest: Dest | str) -> Dest:
-        return dest if isinstance(dest, Dest) else Dest(dest)
+def endpoints(
+    ready: Iterable[Endpoint | str] = (), not_ready: Iterable[Endpoint | str] = ()
+) -> ListedEndpoints:
+    def one(endpoint: Endpoint | str) -> Endpoint:
+        return endpoint if isinstance(endpoint, Endpoint) else Endpoint(endpoint)
 
-    return Dests(frozenset(map(one, ready)), frozenset(map(one, not_ready)))
+    return ListedEndpoints(frozenset(map(one, ready)), frozenset(map(one, not_ready)))
 
 
 def addresses(count: int, first: int = 0) -> list[str]:
@@ -128,7 +138,7 @@ class One:
     ) -> None:
         self.now = 0.0
         self.deadlines = Deadlines()
-        self.widening: set[SlowStart] = set()
+        self.slow_starts: set[SlowStart] = set()
         self.total = SharedBudget(2 * depth, 2 * max_bytes)
         self.silence = Silence()
         self.throttler = RevisionThrottler(
@@ -136,7 +146,7 @@ class One:
             Budget(depth, max_bytes),
             self.total,
             self.deadlines,
-            self.widening,
+            self.slow_starts,
             random.Random(seed).random,
             borrow,
             REACH[mode, addressable],
@@ -147,17 +157,17 @@ class One:
         self.tickets = Tickets()
 
     @property
-    def widen_at(self) -> float | None:
-        return self.throttler.waiters.slow_start.at
+    def raise_at(self) -> float | None:
+        return self.throttler.queue.slow_start.at
 
-    def set_dests(
-        self, ready: Iterable[Dest | str] = (), not_ready: Iterable[Dest | str] = ()
+    def set_endpoints(
+        self, ready: Iterable[Endpoint | str] = (), not_ready: Iterable[Endpoint | str] = ()
     ) -> Changes:
-        return self.throttler.set_dests(dests(ready, not_ready), self.now)
+        return self.throttler.set_endpoints(endpoints(ready, not_ready), self.now)
 
     def pod(self, address: str, uid: str = "") -> PodTracker:
         """Return the pod at an address."""
-        return next(p for p in self.throttler.pods() if p.dest == (address, uid))
+        return next(p for p in self.throttler.pods() if p.endpoint == (address, uid))
 
     def failed(self, pod: PodTracker, status: int | None = 503) -> Changes | None:
         """A pod answers its probe with another status, or not at all."""
@@ -166,9 +176,9 @@ class One:
     def passed(self, pod: PodTracker) -> Changes | None:
         return self.throttler.probe_passed(pod, pod.epoch, self.now)
 
-    def healthy(self, ready: Collection[Dest | str]) -> list[PodTracker]:
+    def healthy(self, ready: Collection[Endpoint | str]) -> list[PodTracker]:
         """List these pods and pass all their probes; return them sorted by address."""
-        changes = self.set_dests(ready)
+        changes = self.set_endpoints(ready)
         for pod in changes.probe:
             self.passed(pod)
         return sorted(self.throttler.pods(), key=lambda p: p.address)
@@ -208,15 +218,15 @@ class Many:
         )
         self.tickets = Tickets()
 
-    def set_dests(
+    def set_endpoints(
         self,
-        ready: Iterable[Dest | str] = (),
-        not_ready: Iterable[Dest | str] = (),
+        ready: Iterable[Endpoint | str] = (),
+        not_ready: Iterable[Endpoint | str] = (),
         *,
         id: RevisionID = NAME,
         protocol: AppProtocol = HTTP1,
     ) -> Changes | None:
-        return self.throttler.set_dests(id, {protocol: dests(ready, not_ready)}, self.now)
+        return self.throttler.set_endpoints(id, {protocol: endpoints(ready, not_ready)}, self.now)
 
     def find(self, id: RevisionID = NAME) -> RevisionThrottler:
         return self.throttler.find(id.namespace, id.name)

@@ -46,7 +46,7 @@ from activator.records.entries import Entry
 from throttler.errors import RequestQueueFull, RevisionNotFound, WaitTooLong
 from throttler.pod import PodTracker
 from throttler.reason import Reason
-from throttler.ticket import ASSIGNED, NOBODY, QUEUED, Ticket
+from throttler.ticket import ASSIGNED, NO_OWNER, QUEUED, Ticket
 
 
 @final
@@ -293,7 +293,7 @@ class Exchange(Requester):
             if self.pod_side is not None:
                 body.trim()
         elif body.replayable:
-            body.replayable = self.services.driver.hold(self.entry.throttler, ticket, size)
+            body.replayable = self.services.driver.reserve_bytes(self.entry.throttler, ticket, size)
 
     def pause_sending(self) -> None:
         """See Requester."""
@@ -345,7 +345,7 @@ class Exchange(Requester):
         self._status = status
         request, driver = self.request, self.services.driver
         now = driver.clock()
-        driver.proven(self.ticket, pod, now)
+        driver.response_began(self.ticket, pod, now)
         if self.limits is not None:
             self._response_began(now)
         if request.has_body:
@@ -591,7 +591,7 @@ class Exchange(Requester):
             self.trace.ended(status, ended)
         if services.request_log is not None:
             outcome.log(self, services.request_log, status, size, duration, why)
-        ticket.owner = NOBODY  # breaks the cycle: nothing is left for the garbage collector
+        ticket.owner = NO_OWNER  # breaks the cycle: nothing is left for the garbage collector
         state = ticket.state
         if state is ASSIGNED:
             if ended == "served":

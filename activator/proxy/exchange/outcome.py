@@ -18,7 +18,7 @@ from activator.records.entries import Entry
 from activator.records.failures import Failed
 from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
-from throttler.ticket import FAILED, LEFT, SERVED, Outcome, Ticket
+from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome, Ticket
 
 #: How the pod's part ended, by the word of ``counters.OUTCOMES``. The others say nothing of a pod.
 _OF_POD: Final = {"served": SERVED, "upstream-failed": FAILED}
@@ -47,7 +47,7 @@ class Ending(Protocol):
 
 def of_pod(ended: str) -> Outcome:
     """Return how a request left its pod; ``ended`` is one of ``counters.OUTCOMES``."""
-    return _OF_POD.get(ended, LEFT)
+    return _OF_POD.get(ended, NEUTRAL)
 
 
 def respond_not_found(

@@ -45,7 +45,7 @@ class PodWait:
     def answered(self, pod: PodTracker, now: float) -> bytes:
         """Record the first byte of its response; return as ``fields``."""
         if self.cold_start is not None and self.assigned_at is not None:
-            self.cold_starts.responded(self.cold_start, self.assigned_at, pod.dest, now)
+            self.cold_starts.responded(self.cold_start, self.assigned_at, pod.endpoint, now)
         return self.fields(now)
 
     def ended(self, outcome: str, now: float) -> None:

@@ -23,7 +23,7 @@ from activator.settings.config import load
 from tests.activator.telemetry.world import World
 from tests.conftest import on_uvloop
 from tests.process import PATIENCE
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 
 pytestmark = on_uvloop  # uvicorn's timers run in real time
 
@@ -97,8 +97,8 @@ def list_pod(servers: Servers, name: str = "hello") -> None:
     driver = servers._runtime.driver
     revision = RevisionID("default", name)
     driver.set_revision(Revision(revision))
-    dests = Dests(not_ready=frozenset({Dest("127.0.0.1:9", "u1")}))
-    driver.set_dests(revision, {AppProtocol.HTTP1: dests})
+    endpoints = ListedEndpoints(not_ready=frozenset({Endpoint("127.0.0.1:9", "u1")}))
+    driver.set_endpoints(revision, {AppProtocol.HTTP1: endpoints})
 
 
 def flood(servers: Servers, count: int) -> None:

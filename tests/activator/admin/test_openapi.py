@@ -17,7 +17,7 @@ from activator.admin.openapi import document
 from activator.records.cold_starts import Phase
 from activator.records.source_status import SourceStatus
 from tests.activator.telemetry.world import World
-from throttler.model import AppProtocol, Dest, ReadinessRule
+from throttler.model import AppProtocol, Endpoint, ReadinessRule
 
 DOCUMENT = json.loads(json.dumps(document("1.2.3")))
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -106,7 +106,7 @@ async def test_cold_starts_are_as_the_document_says(world):
         for phase in Phase:
             cold_start.reached(phase, world.clock.now)
         if outcome == "served":
-            cold_starts.responded(cold_start, world.clock.now, Dest(POD), world.clock.now)
+            cold_starts.responded(cold_start, world.clock.now, Endpoint(POD), world.clock.now)
             cold_start.lead = 0.5
         if outcome is not None:
             cold_starts.request_ended(cold_start, outcome, world.clock.now)

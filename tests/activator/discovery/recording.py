@@ -7,7 +7,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from throttler.model import AppProtocol, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID
 
 A = RevisionID("default", "a")
 B = RevisionID("default", "b")
@@ -20,7 +20,7 @@ class RecordingSink:
         self.calls: list[tuple[Any, ...]] = []
         self._told = asyncio.Event()
         self.revisions: dict[RevisionID, Revision] = {}
-        self.dests: dict[RevisionID, Mapping[AppProtocol, Dests]] = {}
+        self.endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self.activators: dict[RevisionID, Mapping[AppProtocol, frozenset[str]]] = {}
         self.services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
         self.config_maps: dict[str, Mapping[str, str]] = {}
@@ -35,9 +35,11 @@ class RecordingSink:
         self._note(("delete_revision", revision_id))
         del self.revisions[revision_id]
 
-    def set_dests(self, revision_id: RevisionID, dests: Mapping[AppProtocol, Dests]) -> None:
-        self._note(("set_dests", revision_id, self._ready(dests)))
-        self.dests[revision_id] = dests
+    def set_endpoints(
+        self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
+    ) -> None:
+        self._note(("set_endpoints", revision_id, self._ready(endpoints)))
+        self.endpoints[revision_id] = endpoints
 
     def set_activators(
         self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
@@ -72,12 +74,12 @@ class RecordingSink:
             await self._told.wait()
 
     @staticmethod
-    def _ready(dests: Mapping[AppProtocol, Dests]) -> list[str]:
-        return sorted(dest.address for dest in dests[AppProtocol.HTTP1].ready)
+    def _ready(endpoints: Mapping[AppProtocol, ListedEndpoints]) -> list[str]:
+        return sorted(endpoint.address for endpoint in endpoints[AppProtocol.HTTP1].ready)
 
     def ready(self, revision_id: RevisionID = A) -> list[str]:
         """The addresses that are ready by HTTP/1, sorted."""
-        return self._ready(self.dests[revision_id])
+        return self._ready(self.endpoints[revision_id])
 
 
 def metadata(name: str, uid: str = "", version: str = "", **more: Any) -> dict[str, Any]:

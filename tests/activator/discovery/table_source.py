@@ -18,7 +18,7 @@ from activator.discovery.sink import Sink
 from activator.discovery.source import SourceError
 from activator.objects.fields import Field, ManifestError
 from activator.records.source_status import FilesStatus, KindStatus, SourceStatus
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 from throttler.probe_spec import ProbeKind, ProbeSpec
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 RESCAN = 5.0
 _MOST = 2**31 - 1
 
-Row = tuple[Revision, Dests]
+Row = tuple[Revision, ListedEndpoints]
 
 
 class TableSource:
@@ -114,13 +114,13 @@ class TableSource:
 
     def _put(self, rows: dict[str, Row]) -> None:
         before, self._rows = self._rows, rows
-        for name, (revision, dests) in rows.items():
-            if before.get(name) != (revision, dests):
+        for name, (revision, endpoints) in rows.items():
+            if before.get(name) != (revision, endpoints):
                 self._sink.set_revision(revision)
-                self._sink.set_dests(revision.id, {AppProtocol.HTTP1: dests})
+                self._sink.set_endpoints(revision.id, {AppProtocol.HTTP1: endpoints})
         for name in before.keys() - rows.keys():
             gone = before[name][0].id
-            self._sink.set_dests(gone, {AppProtocol.HTTP1: Dests()})
+            self._sink.set_endpoints(gone, {AppProtocol.HTTP1: ListedEndpoints()})
             self._sink.delete_revision(gone)
         if before != rows:
             self._changed_at = time.monotonic()
@@ -135,14 +135,14 @@ def _row(row: Field, name: str) -> Row:
         container_concurrency=row["concurrency"].whole(minimum=0, maximum=_MOST, default=0),
         probe=_probe(row["probe"]),
     )
-    return revision, Dests(ready=frozenset(_dest(pod) for pod in row["pods"].items()))
+    return revision, ListedEndpoints(ready=frozenset(_endpoint(pod) for pod in row["pods"].items()))
 
 
-def _dest(pod: Field) -> Dest:
+def _endpoint(pod: Field) -> Endpoint:
     ip, colon, port = pod.text().rpartition(":")
     if not (ip and colon and port.isdigit()):
         pod.expected("ip:port")
-    return Dest(pod.text())
+    return Endpoint(pod.text())
 
 
 def _probe(probe: Field) -> ProbeSpec:

@@ -35,7 +35,7 @@ class TestSlices:
     def test_whole_endpoints_are_enough(self, inventory: Inventory, sink: RecordingSink) -> None:
         inventory.apply(private("10.0.0.1"))
         inventory.apply(slice_of("10.0.0.9"))
-        assert sink.calls == [("set_dests", A, ["10.0.0.1:8012"])]
+        assert sink.calls == [("set_endpoints", A, ["10.0.0.1:8012"])]
 
     @pytest.mark.parametrize("order", list(permutations(range(3))))
     def test_all_slices_count_where_endpoints_are_cut_off(
@@ -82,7 +82,7 @@ class TestSlices:
     ) -> None:
         inventory.apply(slice_of("10.0.0.1", name="x"))
         inventory.replace("EndpointSlice", [slice_of("10.0.0.1", name="y")])
-        assert sink.calls == [("set_dests", A, ["10.0.0.1:8012"])]
+        assert sink.calls == [("set_endpoints", A, ["10.0.0.1:8012"])]
 
     @pytest.mark.parametrize(
         ("source", "pods", "activators"),

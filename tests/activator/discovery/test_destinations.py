@@ -8,22 +8,22 @@ from activator.discovery.destinations import (
     PrivateEndpoints,
     choose,
     join_addresses,
-    join_dests,
+    join_endpoints,
 )
 from tests.activator.discovery.recording import A
-from throttler.model import AppProtocol, Dest, Dests
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
 AUTO, ENDPOINTS, SLICES = EndpointsSource.AUTO, EndpointsSource.ENDPOINTS, EndpointsSource.SLICES
 
 
-def dests(*ready: str, not_ready: tuple[str, ...] = ()) -> dict[AppProtocol, Dests]:
-    found = Dests(frozenset(map(Dest, ready)), frozenset(map(Dest, not_ready)))
-    return {HTTP1: found, H2C: Dests()}
+def endpoints(*ready: str, not_ready: tuple[str, ...] = ()) -> dict[AppProtocol, ListedEndpoints]:
+    found = ListedEndpoints(frozenset(map(Endpoint, ready)), frozenset(map(Endpoint, not_ready)))
+    return {HTTP1: found, H2C: ListedEndpoints()}
 
 
 def part(*ready: str, truncated: bool = False, family: Family = Family.IPV4) -> PrivateEndpoints:
-    return PrivateEndpoints(A, dests(*ready), truncated, family)
+    return PrivateEndpoints(A, endpoints(*ready), truncated, family)
 
 
 WHOLE, CUT, EMPTY = part("e"), part("e", truncated=True), part()
@@ -78,15 +78,17 @@ def test_no_pod_counts_twice_for_its_two_addresses(
 
 
 def test_joining_is_a_union_in_which_ready_wins() -> None:
-    joined = join_dests([dests("a", not_ready=("b",)), dests("b", not_ready=("c", "a"))])
-    assert joined == dests("a", "b", not_ready=("c",))
-    assert join_dests([]) == {HTTP1: Dests(), H2C: Dests()}
+    joined = join_endpoints(
+        [endpoints("a", not_ready=("b",)), endpoints("b", not_ready=("c", "a"))]
+    )
+    assert joined == endpoints("a", "b", not_ready=("c",))
+    assert join_endpoints([]) == {HTTP1: ListedEndpoints(), H2C: ListedEndpoints()}
 
 
 def test_of_two_uids_under_one_address_always_the_same_is_taken() -> None:
-    one, other = ({HTTP1: Dests(frozenset({Dest("a", uid)}))} for uid in ("u1", "u2"))
-    assert join_dests([one, other]) == join_dests([other, one])
-    assert join_dests([one, other])[HTTP1].ready == {Dest("a", "u1")}
+    one, other = ({HTTP1: ListedEndpoints(frozenset({Endpoint("a", uid)}))} for uid in ("u1", "u2"))
+    assert join_endpoints([one, other]) == join_endpoints([other, one])
+    assert join_endpoints([one, other])[HTTP1].ready == {Endpoint("a", "u1")}
 
 
 def test_joining_addresses_is_a_union() -> None:

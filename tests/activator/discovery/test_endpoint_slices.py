@@ -13,26 +13,26 @@ from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, slice_of
 from tests.activator.discovery.test_endpoints import places, put
 from tests.activator.objects.test_fields import json_values
-from throttler.model import AppProtocol, Dest, Dests
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
 
 
-def dests_of(obj: dict[str, Any], protocol: AppProtocol = HTTP1) -> Dests:
+def listed_of(obj: dict[str, Any], protocol: AppProtocol = HTTP1) -> ListedEndpoints:
     parsed = parse(obj)
     assert isinstance(parsed, PrivateEndpoints)
     assert parsed.revision_id == A
-    return parsed.dests[protocol]
+    return parsed.endpoints[protocol]
 
 
-def addresses(dests: frozenset[Dest]) -> list[str]:
-    return sorted(dest.address for dest in dests)
+def addresses(dests: frozenset[Endpoint]) -> list[str]:
+    return sorted(endpoint.address for endpoint in dests)
 
 
-def with_conditions(conditions: Any, **more: Any) -> Dests:
+def with_conditions(conditions: Any, **more: Any) -> ListedEndpoints:
     obj = slice_of("10.0.0.1")
     obj["endpoints"][0] |= {"conditions": conditions, **more}
-    return dests_of(obj)
+    return listed_of(obj)
 
 
 READY, NOT_READY, GONE = "ready", "not ready", "gone"
@@ -65,36 +65,36 @@ def test_conditions(conditions: Any, state: str) -> None:
 
 def test_ports_are_known_by_name() -> None:
     obj = slice_of("10.0.0.1", ports=[{"name": "http2", "port": 8013}, {"port": 9090}])
-    assert dests_of(obj) == Dests()
-    assert addresses(dests_of(obj, H2C).ready) == ["10.0.0.1:8013"]
+    assert listed_of(obj) == ListedEndpoints()
+    assert addresses(listed_of(obj, H2C).ready) == ["10.0.0.1:8013"]
 
 
 @pytest.mark.parametrize("ports", [None, [], [{"name": "http"}], [{"name": "http", "port": None}]])
 def test_a_slice_without_a_port_number_has_no_pods(ports: Any) -> None:
-    assert dests_of(slice_of("10.0.0.1", ports=ports)) == Dests()
+    assert listed_of(slice_of("10.0.0.1", ports=ports)) == ListedEndpoints()
 
 
 def test_ipv6_is_bracketed_and_told_apart() -> None:
     parsed = parse(slice_of("fd00::1", addressType="IPv6"))
     assert isinstance(parsed, PrivateEndpoints)
-    assert addresses(parsed.dests[HTTP1].ready) == ["[fd00::1]:8012"]
+    assert addresses(parsed.endpoints[HTTP1].ready) == ["[fd00::1]:8012"]
     assert parsed.family is Family.IPV6
 
 
 def test_the_first_address_is_the_pods() -> None:
     obj = slice_of("10.0.0.1")
     obj["endpoints"][0]["addresses"].append("10.0.0.2")
-    assert addresses(dests_of(obj).ready) == ["10.0.0.1:8012"]
+    assert addresses(listed_of(obj).ready) == ["10.0.0.1:8012"]
 
 
 def test_the_pods_uid_comes_along() -> None:
     obj = slice_of("10.0.0.1")
     obj["endpoints"][0]["targetRef"] = {"kind": "Pod", "name": "a-x", "uid": "u1"}
-    assert dests_of(obj).ready == {Dest("10.0.0.1:8012", "u1")}
+    assert listed_of(obj).ready == {Endpoint("10.0.0.1:8012", "u1")}
 
 
 def test_a_slice_without_endpoints_has_no_pods() -> None:
-    assert dests_of(slice_of(endpoints=None)) == Dests()
+    assert listed_of(slice_of(endpoints=None)) == ListedEndpoints()
 
 
 def test_a_public_slice_is_the_ready_addresses_by_protocol() -> None:
@@ -199,5 +199,5 @@ def test_any_value_anywhere_gives_dests_or_the_typed_error(
     except ManifestError:
         return
     if isinstance(parsed, PrivateEndpoints):
-        for dests in parsed.dests.values():
+        for dests in parsed.endpoints.values():
             assert not {d.address for d in dests.ready} & {d.address for d in dests.not_ready}

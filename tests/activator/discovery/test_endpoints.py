@@ -12,21 +12,22 @@ from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
 from activator.objects.fields import ManifestError
 from tests.activator.discovery.recording import A, private, public
 from tests.activator.objects.test_fields import json_values
-from throttler.model import AppProtocol, Dest, Dests
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 HTTP1, H2C = AppProtocol.HTTP1, AppProtocol.H2C
 
 
-def dests_of(obj: dict[str, Any], protocol: AppProtocol = HTTP1) -> Dests:
+def listed_of(obj: dict[str, Any], protocol: AppProtocol = HTTP1) -> ListedEndpoints:
     parsed = endpoints.parse(obj)
     assert isinstance(parsed, PrivateEndpoints)
-    return parsed.dests[protocol]
+    return parsed.endpoints[protocol]
 
 
 def test_ready_and_not_ready_addresses_are_kept_apart() -> None:
-    found = dests_of(private("10.0.0.1", not_ready=("10.0.0.2",)))
-    assert found == Dests(
-        ready=frozenset({Dest("10.0.0.1:8012")}), not_ready=frozenset({Dest("10.0.0.2:8012")})
+    found = listed_of(private("10.0.0.1", not_ready=("10.0.0.2",)))
+    assert found == ListedEndpoints(
+        ready=frozenset({Endpoint("10.0.0.1:8012")}),
+        not_ready=frozenset({Endpoint("10.0.0.2:8012")}),
     )
 
 
@@ -37,13 +38,13 @@ def test_the_revision_is_named_by_the_label_and_not_by_the_object() -> None:
 
 
 def test_ipv6_is_bracketed() -> None:
-    assert dests_of(private("fd00::1")).ready == {Dest("[fd00::1]:8012")}
+    assert listed_of(private("fd00::1")).ready == {Endpoint("[fd00::1]:8012")}
 
 
 def test_the_pods_uid_comes_along() -> None:
     obj = private("10.0.0.1")
     obj["subsets"][0]["addresses"][0]["targetRef"] = {"kind": "Pod", "uid": "u1"}
-    assert dests_of(obj).ready == {Dest("10.0.0.1:8012", "u1")}
+    assert listed_of(obj).ready == {Endpoint("10.0.0.1:8012", "u1")}
 
 
 def test_each_protocol_sees_the_first_port_of_its_name_in_each_subset() -> None:
@@ -54,25 +55,25 @@ def test_each_protocol_sees_the_first_port_of_its_name_in_each_subset() -> None:
         {"name": "http", "port": 9999},
     ]
     obj["subsets"].append({"addresses": [{"ip": "10.0.0.2"}], "ports": [{"port": 80}]})
-    assert dests_of(obj).ready == {Dest("10.0.0.1:8012")}
-    assert dests_of(obj, H2C).ready == {Dest("10.0.0.1:8013")}
+    assert listed_of(obj).ready == {Endpoint("10.0.0.1:8012")}
+    assert listed_of(obj, H2C).ready == {Endpoint("10.0.0.1:8013")}
 
 
 def test_an_address_in_both_lists_is_ready_once() -> None:
     obj = private("10.0.0.1", "10.0.0.1", not_ready=("10.0.0.1",))
-    assert dests_of(obj) == Dests(ready=frozenset({Dest("10.0.0.1:8012")}))
+    assert listed_of(obj) == ListedEndpoints(ready=frozenset({Endpoint("10.0.0.1:8012")}))
 
 
 def test_an_address_in_two_subsets_is_ready_if_it_is_in_one() -> None:
     obj = private(not_ready=("10.0.0.1",))
     obj["subsets"] += private("10.0.0.1")["subsets"]
-    assert dests_of(obj) == Dests(ready=frozenset({Dest("10.0.0.1:8012")}))
+    assert listed_of(obj) == ListedEndpoints(ready=frozenset({Endpoint("10.0.0.1:8012")}))
 
 
 def test_no_subsets_are_no_pods() -> None:
     obj = private()
     obj["subsets"] = None
-    assert dests_of(obj) == Dests()
+    assert listed_of(obj) == ListedEndpoints()
 
 
 def test_public_endpoints_are_the_addresses_by_protocol() -> None:
@@ -158,6 +159,6 @@ def test_any_value_anywhere_gives_dests_or_the_typed_error(
     except ManifestError:
         return
     if isinstance(parsed, PrivateEndpoints):
-        for dests in parsed.dests.values():
-            ready = {dest.address for dest in dests.ready}
-            assert not ready & {dest.address for dest in dests.not_ready}
+        for dests in parsed.endpoints.values():
+            ready = {endpoint.address for endpoint in dests.ready}
+            assert not ready & {endpoint.address for endpoint in dests.not_ready}

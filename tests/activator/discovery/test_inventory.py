@@ -25,11 +25,11 @@ from tests.activator.discovery.recording import (
     trust_bundle,
 )
 from tests.activator.objects.test_fields import json_values
-from throttler.model import AppProtocol, Dests
+from throttler.model import AppProtocol, ListedEndpoints
 
 
-def empty() -> dict[AppProtocol, Dests]:
-    return {protocol: Dests() for protocol in AppProtocol}
+def empty() -> dict[AppProtocol, ListedEndpoints]:
+    return {protocol: ListedEndpoints() for protocol in AppProtocol}
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -81,7 +81,7 @@ def test_endpoints_that_are_left_alone_are_told_at_debug_with_what_they_lack(
 def test_deleted_endpoints_leave_no_pod_behind(inventory: Inventory, sink: RecordingSink) -> None:
     inventory.apply(private("10.0.0.1"))
     inventory.remove("Endpoints", "default", "a-private")
-    assert sink.dests[A] == empty()
+    assert sink.endpoints[A] == empty()
 
 
 def test_a_deleted_revision_is_told_and_its_pods_stay(
@@ -111,7 +111,7 @@ def test_an_object_that_changes_its_label_empties_the_old_revision(
 ) -> None:
     inventory.apply(private("10.0.0.1", of="a", name="x"))
     inventory.apply(private("10.0.0.1", of="b", name="x"))
-    assert sink.dests[A] == empty()
+    assert sink.endpoints[A] == empty()
     assert sink.ready(B) == ["10.0.0.1:8012"]
 
 
@@ -119,7 +119,7 @@ def test_two_objects_of_one_revision_are_joined(inventory: Inventory, sink: Reco
     inventory.apply(private("10.0.0.1", name="x", not_ready=("10.0.0.2",)))
     inventory.apply(private("10.0.0.2", name="y"))
     assert sink.ready() == ["10.0.0.1:8012", "10.0.0.2:8012"]
-    assert sink.dests[A][AppProtocol.HTTP1].not_ready == frozenset()
+    assert sink.endpoints[A][AppProtocol.HTTP1].not_ready == frozenset()
     inventory.remove("Endpoints", "default", "y")
     assert sink.ready() == ["10.0.0.1:8012"]
 
@@ -132,8 +132,8 @@ def test_a_list_removes_what_it_lacks_and_never_empties_what_it_holds(
     sink.calls.clear()
     inventory.replace("Endpoints", [private("10.0.0.1", "10.0.0.3", of="a")])
     assert sink.calls == [
-        ("set_dests", A, ["10.0.0.1:8012", "10.0.0.3:8012"]),
-        ("set_dests", B, []),
+        ("set_endpoints", A, ["10.0.0.1:8012", "10.0.0.3:8012"]),
+        ("set_endpoints", B, []),
     ]
 
 
@@ -145,7 +145,7 @@ def test_pods_that_move_to_another_object_in_one_list_are_never_away(
     sink.calls.clear()
     # Old x goes; y, which was another revision's, takes its place.
     inventory.replace("Endpoints", [private("10.0.0.1", name="y")])
-    assert sink.calls == [("set_dests", B, [])]
+    assert sink.calls == [("set_endpoints", B, [])]
     assert sink.ready() == ["10.0.0.1:8012"]
 
 
@@ -162,7 +162,7 @@ def test_a_list_that_is_taken_in_step_by_step_never_takes_a_pod_away(
         # What happens meanwhile must not bring half of the list into force.
         inventory.apply(slice_of(f"10.0.1.{steps}", of="a"))
         inventory.apply(config_map("c", step=str(steps)))
-    assert ("set_dests", A, []) not in sink.calls
+    assert ("set_endpoints", A, []) not in sink.calls
     assert sink.ready() == ["10.0.0.1:8012"]
     assert sink.ready(B) == []
     assert sink.config_maps == {"c": {"step": str(steps)}}
@@ -178,7 +178,7 @@ def test_a_list_that_is_given_up_half_way_changes_nothing(
     cast(Generator[None], steps).close()
     inventory.apply(revision())
     assert sink.ready() == ["10.0.0.1:8012"]
-    assert B not in sink.dests
+    assert B not in sink.endpoints
 
 
 def test_a_broken_object_keeps_its_last_good_state(
@@ -395,7 +395,7 @@ def test_after_any_history_the_sink_knows_what_the_objects_add_up_to(
             good[name] = (of, ips)
     for revision_id in (A, B):
         expected = {ip for of, ips in good.values() if of == revision_id.name for ip in ips}
-        told = sink.ready(revision_id) if revision_id in sink.dests else []
+        told = sink.ready(revision_id) if revision_id in sink.endpoints else []
         assert told == sorted(f"{ip}:8012" for ip in expected)
     sums = inventory._state.endpoints._private
     assert not sums._parts.keys() - {A, B}

@@ -228,7 +228,7 @@ async def test_changes_are_noticed(
         write(tmp_path / "a.yaml", private("10.0.0.2"))
         await until(lambda: sink.ready() == ["10.0.0.2:8012"])
         write(tmp_path / "b.yaml", private("10.0.0.3", of="b"))
-        await until(lambda: B in sink.dests)
+        await until(lambda: B in sink.endpoints)
         (tmp_path / "a.yaml").unlink()
         await until(lambda: sink.ready() == [])
         assert sink.ready(B) == ["10.0.0.3:8012"]
@@ -304,7 +304,7 @@ async def test_a_file_that_breaks_keeps_its_last_good_state_until_it_is_mended(
         assert "the last good state of this file stays" in folder.errors[str(path)]
         assert sink.ready() == ["10.0.0.1:8012"]
         write(tmp_path / "b.yaml", private("10.0.0.3", of="b"))
-        await until(lambda: B in sink.dests)
+        await until(lambda: B in sink.endpoints)
         write(path, private("10.0.0.2"))
         await until(lambda: sink.ready() == ["10.0.0.2:8012"])
         await until(lambda: not folder.errors)
@@ -455,7 +455,7 @@ async def test_a_large_file_is_read_too(
     async with running(folder):
         ips = [f"10.0.{n // 250}.{n % 250}" for n in range(2000)]
         write(tmp_path / "a.yaml", private(*ips))
-        await until(lambda: A in sink.dests and len(sink.ready()) == 2000)
+        await until(lambda: A in sink.endpoints and len(sink.ready()) == 2000)
 
 
 async def test_an_unreadable_file_is_reported_and_read_when_it_can_be(
@@ -471,7 +471,7 @@ async def test_an_unreadable_file_is_reported_and_read_when_it_can_be(
         assert "cannot be read: Permission denied" in folder.errors[str(file)]
         monkeypatch.undo()
         write(file, private("10.0.0.2"))
-        await until(lambda: sink.dests)
+        await until(lambda: sink.endpoints)
 
 
 PROGRAM = """

@@ -67,11 +67,11 @@ class Waiting(RecordingSink):
 
     async def until_ready(self, *ips: str) -> None:
         expected = [f"{ip}:8012" for ip in ips]
-        await self.until(lambda: A in self.dests and self.ready() == expected)
+        await self.until(lambda: A in self.endpoints and self.ready() == expected)
 
     @property
     def emptied(self) -> bool:
-        return any(call[:2] == ("set_dests", A) and not call[2] for call in self.calls)
+        return any(call[:2] == ("set_endpoints", A) and not call[2] for call in self.calls)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_a_list_comes_in_pages(
         server.put(private("10.0.0.1", of=name))
     async with following(server, inventory, tmp_path) as reflector:
         await reflector.synced.wait()
-    assert len(sink.dests) == 5
+    assert len(sink.endpoints) == 5
     first, second, _ = server.of("Endpoints", "list")
     assert first.params == {"limit": "500", "resourceVersion": "0"}
     assert second.params == {"limit": "500", "continue": "2"}
@@ -124,7 +124,7 @@ async def test_others_get_their_turns_while_a_long_list_is_taken_in(
 
     async def others() -> None:
         while True:
-            turns.append(len(sink.dests))
+            turns.append(len(sink.endpoints))
             await asyncio.sleep(0)
 
     for number in range(50):
@@ -145,7 +145,7 @@ async def test_a_second_page_that_expired_throws_the_whole_list_away(
     server.script[LIST].extend([Answer(body=server.page("Endpoints")), Answer(410)])
     async with following(server, inventory, tmp_path) as reflector:
         await reflector.synced.wait()
-    assert {A, B} == set(sink.dests)
+    assert {A, B} == set(sink.endpoints)
     assert server.count("Endpoints", "list") == 4
     assert reflector.counters.lists == 2
 
@@ -374,11 +374,11 @@ async def test_a_defect_of_ours_does_not_end_the_watch(
     server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
 ) -> None:
     server.put(private("10.0.0.1"))
-    healthy, sink.set_dests = sink.set_dests, None  # type: ignore[assignment,method-assign] # a sink that breaks
+    healthy, sink.set_endpoints = sink.set_endpoints, None  # type: ignore[assignment,method-assign] # a sink that breaks
     async with following(server, inventory, tmp_path) as reflector:
         await server.asked("Endpoints", "list", 2)
         assert "TypeError" in reflector.last_error
-        sink.set_dests = healthy  # type: ignore[method-assign] # and is mended
+        sink.set_endpoints = healthy  # type: ignore[method-assign] # and is mended
         # Nothing changed in the cluster meanwhile: what the sink missed must come anyway.
         await sink.until_ready("10.0.0.1")
 

@@ -8,7 +8,7 @@ from activator.discovery import endpoints
 from activator.discovery.destinations import PrivateEndpoints
 from activator.knative import revisions
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
-from throttler.model import AppProtocol, Dest, RevisionID
+from throttler.model import AppProtocol, Endpoint, RevisionID
 
 
 def test_revision_means_what_was_asked_for():
@@ -35,9 +35,9 @@ def test_endpoints_list_pods_by_readiness_and_port():
     found = endpoints.parse(private_endpoints("a", pods, namespace="n"))
     assert isinstance(found, PrivateEndpoints)
     assert found.revision_id == RevisionID("n", "a")
-    dests = found.dests[AppProtocol.HTTP1]
-    assert dests.ready == {Dest("127.0.0.1:8012", "u1"), Dest("127.0.0.1:9000")}
-    assert dests.not_ready == {Dest("127.0.0.2:8012", "u2")}
+    dests = found.endpoints[AppProtocol.HTTP1]
+    assert dests.ready == {Endpoint("127.0.0.1:8012", "u1"), Endpoint("127.0.0.1:9000")}
+    assert dests.not_ready == {Endpoint("127.0.0.2:8012", "u2")}
 
 
 def test_endpoints_without_pods_have_no_subsets_as_in_kubernetes():

@@ -20,7 +20,7 @@ from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import APP, Nobody
 from tests.activator.proxy.world import protocol
 from tests.conftest import both_loops
-from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision
 from throttler.throttler import Limits, Throttler
 
 
@@ -96,8 +96,8 @@ class World:
         return answer
 
     def list_pods(self, *addresses: str) -> None:
-        dests = Dests(not_ready=frozenset(map(Dest, addresses)))
-        self.driver.set_dests(APP, {AppProtocol.HTTP1: dests})
+        endpoints = ListedEndpoints(not_ready=frozenset(map(Endpoint, addresses)))
+        self.driver.set_endpoints(APP, {AppProtocol.HTTP1: endpoints})
 
 
 @asynccontextmanager
@@ -207,8 +207,8 @@ async def test_a_pod_of_http2_alone_that_dropped_a_request_is_used_again(greets:
     listener = await asyncio.start_server(Http2Pod(greets=greets).serve, "127.0.0.1", 0)
     async with proxying(container_concurrency=1) as world:
         world.driver.set_mesh(MeshMode.DISABLED, False)
-        dests = Dests(ready=frozenset((Dest(address_of(listener)),)))
-        world.driver.set_dests(APP, {AppProtocol.HTTP1: dests})
+        endpoints = ListedEndpoints(ready=frozenset((Endpoint(address_of(listener)),)))
+        world.driver.set_endpoints(APP, {AppProtocol.HTTP1: endpoints})
         answer = await world.get("/")
         assert answer.startswith(b"HTTP/1.1 200 "), answer
     listener.close()

@@ -16,7 +16,7 @@ from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.probing.world import until
 from tests.conftest import both_loops
-from throttler.model import Dest, Revision, RevisionID
+from throttler.model import Endpoint, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.probe_spec import ProbeKind, ProbeSpec
 from throttler.throttler import Limits, Throttler
@@ -89,7 +89,7 @@ def tracker(address: str, probe: ProbeSpec) -> PodTracker:
     throttler = Throttler(Limits(), lambda: 0.0)
     revision = Revision(RevisionID("default", "app"), probe=probe)
     throttler.set_revision(revision, 0.0)
-    return PodTracker(throttler.find(*revision.id).config, Dest(address), True, 0.0)
+    return PodTracker(throttler.find(*revision.id).config, Endpoint(address), True, 0.0)
 
 
 def ok(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> bytes:

@@ -21,7 +21,7 @@ from throttler.health import (
     DELAY_WANTED_VERY_LONG,
     PodState,
 )
-from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.ticket import ASSIGNED, QUEUED
 
@@ -319,7 +319,7 @@ async def test_healthy_pod_that_answers_requests_is_not_checked_until_they_cease
     for second in range(1, 101):
         await until(float(second))
         pod = pod or world.tracker(A)
-        pod.proven_at = world.clock()
+        pod.last_response_at = world.clock()
     assert world.pods[A].at == [0.0]
     await until(124.1)
     assert world.pods[A].at == pytest.approx([0.0, 124.0])
@@ -681,8 +681,8 @@ def idle_crowd(world: World) -> list[str]:
         world.pods[address].round_trip = 0.05
         revision = RevisionID("default", f"idle-{number}")
         world.driver.set_revision(Revision(revision, probe=QUEUE_PROXY))
-        dests = Dests(frozenset([Dest(address)]), frozenset())
-        world.driver.set_dests(revision, {AppProtocol.HTTP1: dests})
+        endpoints = ListedEndpoints(frozenset([Endpoint(address)]), frozenset())
+        world.driver.set_endpoints(revision, {AppProtocol.HTTP1: endpoints})
     return addresses
 
 

@@ -12,7 +12,7 @@ from activator.driver import Driver
 from activator.knative.probes import QUEUE_PROXY
 from activator.probing.probe import Connection, Probe
 from activator.probing.prober import PodProber
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 from throttler.revision import RevisionThrottler
@@ -159,8 +159,10 @@ class World:
         """See activator.driver.Pools."""
 
     def list_pods(self, *ready: str, not_ready: Iterable[str] = ()) -> None:
-        dests = Dests(frozenset(map(Dest, ready)), frozenset(map(Dest, not_ready)))
-        self.driver.set_dests(APP, {AppProtocol.HTTP1: dests})
+        endpoints = ListedEndpoints(
+            frozenset(map(Endpoint, ready)), frozenset(map(Endpoint, not_ready))
+        )
+        self.driver.set_endpoints(APP, {AppProtocol.HTTP1: endpoints})
 
     def ask(self, timeout: float = inf) -> Ticket:
         """A request comes; it waits where no pod has room."""

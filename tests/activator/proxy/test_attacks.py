@@ -442,7 +442,7 @@ async def is_made_harmless(world: World, row: Accepted, whole: bool) -> None:
     assert seen.body == row.body
     for name, values in row.sees.items():
         assert seen.all(name) == values, name
-    assert seen.all(b"host") == [pod.dest.address.encode()]
+    assert seen.all(b"host") == [pod.endpoint.address.encode()]
     assert pod.connections[0].received.startswith(row.start)
     head = pod.connections[0].received.partition(b"\r\n\r\n")[0]
     assert head.count(b"\n") == head.count(b"\r") == head.count(b"\r\n")

@@ -31,7 +31,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
-from throttler.model import AppProtocol, Dest, Dests, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 OURS = ("activator.", "throttler.")
 #: More than the timers keep of connections that have ended.
@@ -57,7 +57,7 @@ def no_garbage() -> Iterator[None]:
 
 def ours(world: World) -> Counter[str]:
     """Count our objects by their types."""
-    world.driver.look_for_silence()  # each second it forgets pods without requests
+    world.driver.probe_silent_pods()  # each second it forgets pods without requests
     gc.collect()
     found = Counter(f"{type(each).__module__}.{type(each).__name__}" for each in gc.get_objects())
     return Counter({name: count for name, count in found.items() if name.startswith(OURS)})
@@ -364,8 +364,8 @@ async def test_requests_whose_pod_fails_are_freed(
 
 def replace_pod(world: World, address: str, number: int, protocol: AppProtocol) -> None:
     """List another pod at the address of the present one."""
-    dests = Dests(frozenset([Dest(address, f"uid {number}")]))
-    world.driver.set_dests(RevisionID(NAMESPACE, NAME), {protocol: dests})
+    endpoints = ListedEndpoints(frozenset([Endpoint(address, f"uid {number}")]))
+    world.driver.set_endpoints(RevisionID(NAMESPACE, NAME), {protocol: endpoints})
 
 
 async def nothing_stays(world: World, turn: Callable[[int], Awaitable[None]]) -> None:
@@ -384,7 +384,7 @@ async def test_nothing_stays_of_pods_that_are_gone(world: World) -> None:
     world.healthy = lambda _: True
 
     async def turn(number: int) -> None:
-        replace_pod(world, pod.dest.address, number, AppProtocol.HTTP1)
+        replace_pod(world, pod.endpoint.address, number, AppProtocol.HTTP1)
         await asks(world)
 
     await nothing_stays(world, turn)
@@ -394,7 +394,7 @@ async def test_nothing_stays_of_http2_pods_that_are_gone(http2: Http2World) -> N
     pod = await http2.serving()
 
     async def turn(number: int) -> None:
-        replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+        replace_pod(http2.world, pod.endpoint.address, number, AppProtocol.H2C)
         with connect(http2.world) as client:
             client.send(BEGIN + asked(1))
             await until_received(client, b"hello")
@@ -413,7 +413,7 @@ async def test_nothing_stays_of_http2_pods_that_go_while_streams_are_open(
         with connect(http2.world) as client:
             client.send(BEGIN + asked(1))
             await until(lambda: pod.requests)
-            replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+            replace_pod(http2.world, pod.endpoint.address, number, AppProtocol.H2C)
             reset(client)
             await gone(http2.world)
         pod.connections.clear()
@@ -432,7 +432,7 @@ async def test_nothing_stays_of_http2_pods_that_go_and_break_their_streams(
             before = len(pod.requests)
             client.send(BEGIN + asked(1))
             await until(lambda: len(pod.requests) == before + 1)
-            replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+            replace_pod(http2.world, pod.endpoint.address, number, AppProtocol.H2C)
             for peer in pod.connections:
                 peer.transport.abort()
             await until(
@@ -453,7 +453,7 @@ async def test_nothing_stays_of_http2_pods_that_go_before_they_are_connected(
         with connect(http2.world) as client:
             client.send(BEGIN + asked(1))
             await until(lambda: "in flight" in http2.world.busy)
-            replace_pod(http2.world, pod.dest.address, number, AppProtocol.H2C)
+            replace_pod(http2.world, pod.endpoint.address, number, AppProtocol.H2C)
             reset(client)
             await gone(http2.world)
         await until(lambda: not http2.world.pools.connections)

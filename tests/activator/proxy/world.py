@@ -31,7 +31,7 @@ from activator.proxy.pods.pools import ConnectionPools, PoolLimits
 from activator.proxy.transport.unread import UnreadBytes
 from tests.ports import hold, port_of
 from tests.rows import naming
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -301,8 +301,8 @@ class Pod:
         return self._server is not None
 
     @property
-    def dest(self) -> Dest:
-        return Dest(f"{self.host}:{self.port}", f"uid-{self.port}")
+    def endpoint(self) -> Endpoint:
+        return Endpoint(f"{self.host}:{self.port}", f"uid-{self.port}")
 
     @property
     def open(self) -> list[PodConnection]:
@@ -572,7 +572,7 @@ class World:
 
     def _is_healthy(self, tracker: PodTracker) -> bool:
         """Those that listen; a black hole passes once, or nobody would send it anything."""
-        (pod,) = (pod for pod in self.pods if pod.dest == tracker.dest)
+        (pod,) = (pod for pod in self.pods if pod.endpoint == tracker.endpoint)
         return pod.listening or (pod.hole and not tracker.probe.failures)
 
     def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> object:
@@ -639,8 +639,8 @@ class World:
 
     def list(self, *pods: Pod, name: str = NAME) -> None:
         """List these pods as ready."""
-        dests = Dests(frozenset(pod.dest for pod in pods))
-        self.driver.set_dests(RevisionID(NAMESPACE, name), {AppProtocol.HTTP1: dests})
+        endpoints = ListedEndpoints(frozenset(pod.endpoint for pod in pods))
+        self.driver.set_endpoints(RevisionID(NAMESPACE, name), {AppProtocol.HTTP1: endpoints})
 
     async def serving(self, *, answer: bytes | None = None, **spec: Any) -> Pod:
         """A revision with one pod that is healthy."""

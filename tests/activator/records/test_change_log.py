@@ -16,7 +16,15 @@ from activator.process import logs
 from activator.records.change_log import OF_ALL, OF_REVISION, WINDOW
 from tests.activator.records.test_narration import Silent
 from tests.activator.throttlers import throttler_of
-from throttler.model import AppProtocol, Dest, Dests, MeshMode, ReadinessRule, Revision, RevisionID
+from throttler.model import (
+    AppProtocol,
+    Endpoint,
+    ListedEndpoints,
+    MeshMode,
+    ReadinessRule,
+    Revision,
+    RevisionID,
+)
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -68,8 +76,10 @@ class World:
     def list_pods(
         self, *ready: str, not_ready: tuple[str, ...] = (), revision: RevisionID = APP
     ) -> None:
-        sides = (frozenset(Dest(one, f"uid-{one}") for one in side) for side in (ready, not_ready))
-        self.driver.set_dests(revision, {AppProtocol.HTTP1: Dests(*sides)})
+        sides = (
+            frozenset(Endpoint(one, f"uid-{one}") for one in side) for side in (ready, not_ready)
+        )
+        self.driver.set_endpoints(revision, {AppProtocol.HTTP1: ListedEndpoints(*sides)})
 
     def pass_probes(self, revision: RevisionID = APP) -> None:
         for pod in list(self.driver.throttler.find(*revision).pods()):

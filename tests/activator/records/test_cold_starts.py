@@ -52,7 +52,7 @@ class Sleeper:
 
     def responded(self, cold_start: Any, pod: Any, dispatched: float | None = None) -> None:
         dispatched = self.now if dispatched is None else dispatched
-        self.cold_starts.responded(cold_start, dispatched, pod.dest, self.now)
+        self.cold_starts.responded(cold_start, dispatched, pod.endpoint, self.now)
 
     def views(self) -> list[dict[str, Any]]:
         return self.cold_starts.views(HELLO)

@@ -8,7 +8,7 @@ from typing import Any
 from activator.driver import Driver
 from activator.records.events import EventKind
 from tests.activator.throttlers import throttler_of
-from throttler.model import AppProtocol, Dest, Dests, MeshMode, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, MeshMode, Revision, RevisionID
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
 from throttler.ticket import Ticket
@@ -55,8 +55,10 @@ class World:
         return self.driver.throttler.find(*APP)
 
     def list_pods(self, *ready: str, not_ready: tuple[str, ...] = ()) -> None:
-        sides = (frozenset(Dest(one, f"uid-{one}") for one in side) for side in (ready, not_ready))
-        self.driver.set_dests(APP, {AppProtocol.HTTP1: Dests(*sides)})
+        sides = (
+            frozenset(Endpoint(one, f"uid-{one}") for one in side) for side in (ready, not_ready)
+        )
+        self.driver.set_endpoints(APP, {AppProtocol.HTTP1: ListedEndpoints(*sides)})
 
     def pass_probes(self) -> None:
         for pod in list(self.driver.throttler.find(*APP).pods()):
@@ -246,7 +248,7 @@ async def test_a_queue_ends_when_its_last_waiter_expires() -> None:
     world.listen()
     world.ask(revision, within=3.0)
     world.now += 3.0
-    world.driver.carry_out(world.driver.throttler.wake(world.now))
+    world.driver.carry_out(world.driver.throttler.run_due(world.now))
     assert world.take()[-1] == ("queue-ended", {"seconds": 3.0, "waited": 1})
 
 

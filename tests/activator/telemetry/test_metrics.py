@@ -256,7 +256,7 @@ def test_series_of_a_pod_that_is_gone_vanish(world):
 def test_series_of_a_deleted_revision_vanish(world):
     throttler, _ = with_everything(world)
     world.driver.delete_revision(throttler.revision.id)
-    world.driver.set_dests(throttler.revision.id, {})
+    world.driver.set_endpoints(throttler.revision.id, {})
     assert "hello" not in Metrics(world).render().decode()
 
 
@@ -371,7 +371,7 @@ def test_a_cold_start_is_counted_by_revision_and_its_time_by_phase_for_all(world
     (pod,) = world.pods(throttler, not_ready=("10.0.0.1:8012",))
     world.clock.now += 0.5
     world.driver.probe_passed(pod, pod.epoch)
-    cold_starts.responded(cold_start, world.clock.now, pod.dest, world.clock.now)
+    cold_starts.responded(cold_start, world.clock.now, pod.endpoint, world.clock.now)
     world.clock.now += 0.75
     world.pods(throttler, "10.0.0.1:8012")
     assert value(world, "activator_cold_starts_total", **REVISION, outcome="served") == 1

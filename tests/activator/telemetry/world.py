@@ -12,7 +12,7 @@ from activator.driver import Driver
 from activator.records.entries import Entry
 from activator.records.loop_lag import LoopLag
 from activator.records.source_status import SourceStatus
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 from throttler.throttler import Limits, Throttler
@@ -103,10 +103,10 @@ class World:
         self, throttler: RevisionThrottler, *ready: str, not_ready: tuple[str, ...] = ()
     ) -> list[PodTracker]:
         """Kubernetes lists these addresses, and no others; returns the pods in that order."""
-        dests = Dests(
-            *(frozenset(Dest(a, f"uid-{a}") for a in side) for side in (ready, not_ready))
+        endpoints = ListedEndpoints(
+            *(frozenset(Endpoint(a, f"uid-{a}") for a in side) for side in (ready, not_ready))
         )
-        self.driver.set_dests(throttler.revision.id, {AppProtocol.HTTP1: dests})
+        self.driver.set_endpoints(throttler.revision.id, {AppProtocol.HTTP1: endpoints})
         known = {pod.address: pod for pod in throttler.pods()}
         return [known[address] for address in (*ready, *not_ready)]
 

@@ -46,7 +46,7 @@ async def pods_of(world: World, count: int, **spec: Any) -> list[Pod]:
     pods = [await world.pod() for _ in range(count)]
     world.revise(*pods, **{"container_concurrency": 1} | spec)
     await until(lambda: world.revision().statistics().healthy == count)
-    return sorted(pods, key=lambda pod: pod.dest)
+    return sorted(pods, key=lambda pod: pod.endpoint)
 
 
 def states(world: World) -> list[str]:

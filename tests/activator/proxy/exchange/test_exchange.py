@@ -31,7 +31,9 @@ LARGE = 12 << 20
 
 async def test_a_refused_connection_puts_the_request_back_for_another_pod(world):
     pods = [await world.pod(), await world.pod()]
-    gone, other = sorted(pods, key=lambda pod: pod.dest)  # the policy takes the first that is free
+    gone, other = sorted(
+        pods, key=lambda pod: pod.endpoint
+    )  # the policy takes the first that is free
     other.answer = ok(b"other")
     world.revise(gone, other, container_concurrency=1)
     await until(lambda: world.revision().statistics().healthy == 2)

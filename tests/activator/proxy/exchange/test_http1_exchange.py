@@ -33,7 +33,7 @@ async def test_a_pod_sees_the_request_as_knative_would_send_it(world):
 
     assert pod.connections[0].received == (
         b"POST //a%2f..%2Fb/../c?d=%20&e HTTP/1.1\r\n"
-        b"Host: " + pod.dest.address.encode() + b"\r\n"
+        b"Host: " + pod.endpoint.address.encode() + b"\r\n"
         b"K-Proxy-Request: activator\r\n"
         b"K-Original-Host: shop.example.com\r\n"
         b"X-Forwarded-For: 10.1.1.1, 127.0.0.1\r\n"
@@ -178,7 +178,7 @@ async def test_a_reset_by_a_pod_is_told_in_words(world):
     pod.on_data = lambda connection: connection.reset()
     answer = await world.ask(request(b"/", b"POST"))
     assert answer.get(b"activator-reason") == (
-        b"upstream-failed; %b: connection reset by peer" % pod.dest.address.encode()
+        b"upstream-failed; %b: connection reset by peer" % pod.endpoint.address.encode()
     )
 
 
@@ -407,7 +407,7 @@ async def test_a_waiting_body_is_read_up_to_a_bound_then_the_client_is_stopped(n
     await until(lambda: world.waiting == 1)
     await turns(500)
 
-    held = world.revision().statistics().held_bytes
+    held = world.revision().statistics().queued_bytes
     assert held < (32 << 10) + (256 << 10) + 1000  # one read of the loop beyond the bound
     assert client.transport.get_write_buffer_size() > 0
 

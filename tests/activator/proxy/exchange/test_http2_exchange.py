@@ -33,7 +33,7 @@ async def test_a_request_reaches_a_pod_and_its_answer_the_client(http2):
             (b":method", b"GET"),
             (b":scheme", b"http"),
             (b":path", b"//a%2f?q=1"),
-            (b":authority", pod.dest.address.encode()),
+            (b":authority", pod.endpoint.address.encode()),
             (b"k-proxy-request", b"activator"),
             (b"k-original-host", b"example.com"),
             (b"x-forwarded-for", b"10.0.0.1, 127.0.0.1"),

@@ -15,7 +15,7 @@ async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(world, t
     assert (await world.ask(request(b"/x", fields=fields))).status == 200
 
     assert traces.told == steps_of_a_get(b"/x", minor=1)
-    assert (traces.secure, traces.origins) == ([False], [f"http://{pod.dest.address}"])
+    assert (traces.secure, traces.origins) == ([False], [f"http://{pod.endpoint.address}"])
     (seen,) = pod.requests
     assert seen.all(b"traceparent") == seen.all(b"tracestate") == [b"ours"]
     assert seen.all(b"baggage") == [b"b"]
@@ -35,7 +35,7 @@ async def test_without_traces_a_clients_context_passes_untouched(world):
 
 async def test_a_trace_hears_that_a_request_is_sent_again(world, traces):
     pods = [await world.pod(), await world.pod()]
-    gone, _ = sorted(pods, key=lambda pod: pod.dest)
+    gone, _ = sorted(pods, key=lambda pod: pod.endpoint)
     world.revise(*pods, container_concurrency=1)
     await until(lambda: world.revision().statistics().healthy == 2)
     await gone.refuse()

@@ -15,7 +15,7 @@ async def test_why_a_request_failed_is_remembered_of_its_revision(world):
     assert (await client.answer()).status == 502
     last = world.failures().last
     assert (last.status, last.reason) == (502, Reason.UPSTREAM_FAILED)
-    assert last.detail.startswith(f"{pod.dest.address}: ")
+    assert last.detail.startswith(f"{pod.endpoint.address}: ")
 
     def begin(connection: PodConnection) -> None:
         connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")

@@ -74,7 +74,7 @@ async def test_a_cold_start_ends_with_the_first_byte_of_the_first_answer(world):
     (cold_start,) = cold_starts(world)
     assert (cold_start["outcome"], cold_start["requests"], cold_start["pod"]) == (
         *("served", 3),
-        pod.dest.address,
+        pod.endpoint.address,
     )
     phases = cold_start["phases"]
     # This world's prober says nothing of when it asks, and there is no autoscaler.
@@ -155,11 +155,11 @@ async def test_a_pod_that_refuses_after_its_probe_is_not_the_one_that_served(wor
     await turns(50)
     await until(lambda: world.counters().requeues == {"connect-failed": 1})
     await world.clock_moves(0.1)
-    world.healthy = lambda tracker: tracker.dest == other.dest
+    world.healthy = lambda tracker: tracker.endpoint == other.endpoint
     world.list(liar, other)
     assert (await client.answer()).status == 200
     (cold_start,) = cold_starts(world)
-    assert (cold_start["requests"], cold_start["pod"]) == (1, other.dest.address)
+    assert (cold_start["requests"], cold_start["pod"]) == (1, other.endpoint.address)
     assert cold_start["phases"]["dispatched"] - cold_start["phases"]["probe-passed"] >= 0.09
 
 

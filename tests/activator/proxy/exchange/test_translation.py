@@ -104,7 +104,7 @@ async def test_grpc_gets_no_translation_but_the_truth(http2):
             client.ask(b"/", b"POST", (b"content-type", b"application/grpc"))
         )
         assert answer.all(b"grpc-status") == [b"14"]
-        why = f"upstream-failed; {pod.dest.address}: the pod does not speak HTTP/2"
+        why = f"upstream-failed; {pod.endpoint.address}: the pod does not speak HTTP/2"
         assert answer.all(b"grpc-message") == [why.encode()]
     assert not asked(pod)
 
@@ -345,7 +345,7 @@ async def test_a_body_of_http2_that_a_pod_already_has_costs_no_budget(http2, pie
         await turns(3)
     await until(lambda: asked(pod) and asked(pod)[0].body == b"".join(pieces))
     assert world.driver.throttler.total.bytes == 0
-    assert set(world.busy) == {"loads", "in flight", pod.dest.address}
+    assert set(world.busy) == {"loads", "in flight", pod.endpoint.address}
     client.data(stream, b"", end=True)
     await until(lambda: asked(pod)[0].whole)
     pod.connections[-1].write(ok())
@@ -367,7 +367,7 @@ async def test_a_pod_of_http2_gets_a_request_of_http1(http2):
     seen = pod.requests[1]
     assert seen.all(b":method") == [b"GET"]
     assert seen.all(b":path") == [b"/a?b"]
-    assert seen.all(b":authority") == [pod.dest.address.encode()]
+    assert seen.all(b":authority") == [pod.endpoint.address.encode()]
     assert seen.all(b"x-asked") == [b"b"]
     assert seen.all(b"authorization") == [b"s"]
     assert seen.all(b"k-original-host") == [b"example.com"]
@@ -685,6 +685,6 @@ async def test_a_body_of_http1_that_a_pod_already_has_costs_no_budget(http2, siz
     await until(lambda: len(pod.requests) == 2 and pod.requests[1].ended)
     assert pod.requests[1].body == b"body" * 50
     assert world.driver.throttler.total.bytes == 0
-    assert set(world.busy) == {"loads", "in flight", pod.dest.address}
+    assert set(world.busy) == {"loads", "in flight", pod.endpoint.address}
     answer_hello(pod.connections[-1], 3, pod.requests[1])
     assert (await client.answer()).body == b"hello"

@@ -17,7 +17,7 @@ import h2.settings
 
 from activator.knative.probes import QUEUE_PROXY
 from tests.activator.proxy.world import NAME, NAMESPACE, World, until
-from throttler.model import AppProtocol, Dest, Dests, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
 
 Headers = list[tuple[bytes, bytes]]
 #: What names the revision.
@@ -247,8 +247,8 @@ class Http2Pod:
         self.port = self.server.sockets[0].getsockname()[1]
 
     @property
-    def dest(self) -> Dest:
-        return Dest(f"127.0.0.1:{self.port}", f"uid-{self.port}")
+    def endpoint(self) -> Endpoint:
+        return Endpoint(f"127.0.0.1:{self.port}", f"uid-{self.port}")
 
     @property
     def requests(self) -> list[Message]:
@@ -281,8 +281,8 @@ class Http2World:
         revision = RevisionID(NAMESPACE, NAME)
         h2c = Revision(revision, protocol=AppProtocol.H2C, probe=QUEUE_PROXY, **spec)
         self.world.driver.set_revision(h2c)
-        dests = Dests(frozenset(pod.dest for pod in pods))
-        self.world.driver.set_dests(revision, {AppProtocol.H2C: dests})
+        endpoints = ListedEndpoints(frozenset(pod.endpoint for pod in pods))
+        self.world.driver.set_endpoints(revision, {AppProtocol.H2C: endpoints})
 
     async def serving(self, **spec: Any) -> Http2Pod:
         """A revision with one healthy pod."""

@@ -29,11 +29,11 @@ async def test_a_trace_hears_of_each_step_and_gives_the_pod_its_context(http2, t
     given = ((b"traceparent", b"theirs"), (b"tracestate", b"theirs"), (b"baggage", b"b"))
     await client.answer(client.ask(b"/x", b"GET", *given))
     assert traces.told == steps_of_a_get(b"/x", minor=2)
-    assert (traces.secure, traces.origins) == ([False], [f"http://{pod.dest.address}"])
+    assert (traces.secure, traces.origins) == ([False], [f"http://{pod.endpoint.address}"])
     (seen,) = pod.requests
     assert seen.all(b"traceparent") == seen.all(b"tracestate") == [b"ours"]
     assert seen.all(b"baggage") == [b"b"]
-    assert seen.all(b":authority") == [pod.dest.address.encode()]
+    assert seen.all(b":authority") == [pod.endpoint.address.encode()]
 
 
 async def test_each_of_many_identical_requests_gives_its_context_to_the_trace(http2, traces):
@@ -155,7 +155,7 @@ async def test_requests_are_counted_by_the_version_that_both_sides_speak(http2):
     await client.answer(client.ask(b"/", b"POST", GRPC))
     counters = http2.world.counters()
     assert list(counters.server) == [(b"POST", 2, 200)]
-    assert list(counters.client) == [(pod.dest.address, b"POST", 2, 200)]
+    assert list(counters.client) == [(pod.endpoint.address, b"POST", 2, 200)]
     assert counters.outcomes["served"] == 1
 
 

@@ -72,7 +72,7 @@ async def pods_of(http2: Http2World, count: int, **spec: Any) -> list[Http2Pod]:
     pods = [await http2.pod() for _ in range(count)]
     http2.list(*pods, **{"container_concurrency": 1} | spec)
     await until(lambda: http2.world.revision().statistics().healthy == count)
-    return sorted(pods, key=lambda pod: pod.dest)
+    return sorted(pods, key=lambda pod: pod.endpoint)
 
 
 async def ask(http2: Http2World, method: bytes = b"GET", body: bytes = b"") -> Message:

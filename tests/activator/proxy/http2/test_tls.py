@@ -29,7 +29,7 @@ from tests.activator.proxy.tls_world import (
     secret,
 )
 from tests.activator.proxy.world import Client, request, turns, until
-from throttler.model import Dest
+from throttler.model import Endpoint
 
 
 class TlsHttp2Pod(Http2Pod):
@@ -46,8 +46,8 @@ class TlsHttp2Pod(Http2Pod):
         )
 
     @property
-    def dest(self) -> Dest:
-        return Dest(f"{self.host}:8013", self.host)
+    def endpoint(self) -> Endpoint:
+        return Endpoint(f"{self.host}:8013", self.host)
 
 
 class Http2TlsWorld(Http2World):

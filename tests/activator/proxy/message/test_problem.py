@@ -90,7 +90,7 @@ async def test_a_pod_that_fails_each_time_is_told_with_the_number_of_attempts(wo
     answer = await world.ask(request(fields=ASKS))
     said = members(answer)
     assert (said["status"], said["reason"]) == (502, "upstream-failed")
-    assert said["detail"].startswith(pod.dest.address)
+    assert said["detail"].startswith(pod.endpoint.address)
     assert said["attempts"] == len(pod.requests) > 1
 
 

@@ -18,7 +18,7 @@ from activator.settings.tls_parameters import TlsParameters
 from activator.tls.internal_encryption import InternalTls
 from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
 from tests.activator.proxy.world import World, until
-from throttler.model import Dest, Revision, RevisionID
+from throttler.model import Endpoint, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.throttler import Limits, Throttler
 
@@ -69,11 +69,11 @@ class Bench:
     async def tracker(self, address: str = "") -> PodTracker:
         if not address:
             await self.pod.listen()
-            address = self.pod.dest.address
+            address = self.pod.endpoint.address
         throttler = Throttler(Limits(), lambda: 0.0)
         revision = RevisionID("NS", "rev")
         throttler.set_revision(Revision(revision), 0.0)
-        return PodTracker(throttler.find(*revision).config, Dest(address), True, 0.0)
+        return PodTracker(throttler.find(*revision).config, Endpoint(address), True, 0.0)
 
     async def dial(self, within: float = 5.0) -> Dialer:
         dialer = Dialer()

@@ -17,7 +17,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
-from throttler.model import AppProtocol, Dest, Dests, RevisionID
+from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 
 class Dialer:
@@ -169,9 +169,9 @@ async def test_an_address_that_another_revision_has_by_now_gets_nothing_of_the_f
     kept = pod.connections[0]
     world.revise(name="other")
     other = RevisionID(NAMESPACE, "other")
-    taken = Dests(frozenset([Dest(pod.dest.address, "another pod")]))
+    taken = ListedEndpoints(frozenset([Endpoint(pod.endpoint.address, "another pod")]))
     world.healthy = lambda tracker: True
-    world.driver.set_dests(other, {AppProtocol.HTTP1: taken})
+    world.driver.set_endpoints(other, {AppProtocol.HTTP1: taken})
     await until(lambda: kept.closed, "the connection to the former pod is closed")
 
     client = await world.client()
@@ -189,8 +189,8 @@ async def test_an_address_of_another_pod_of_the_revision_inherits_nothing(world)
     pod = await world.serving()
     assert (await world.ask()).status == 200
     world.healthy = lambda tracker: False
-    replaced = Dests(frozenset([Dest(pod.dest.address, "another pod")]))
-    world.driver.set_dests(RevisionID(NAMESPACE, NAME), {AppProtocol.HTTP1: replaced})
+    replaced = ListedEndpoints(frozenset([Endpoint(pod.endpoint.address, "another pod")]))
+    world.driver.set_endpoints(RevisionID(NAMESPACE, NAME), {AppProtocol.HTTP1: replaced})
     await until(lambda: pod.connections[0].closed)
     client = await world.client()
     client.send(request())

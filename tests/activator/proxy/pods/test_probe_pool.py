@@ -19,8 +19,8 @@ class Probed(Bench):
         self.plain = 0
         self.tracked = await self.tracker()
         loop = asyncio.get_running_loop()
-        dest = self.pod.dest.address.split(":")
-        self.server = await loop.create_server(self._accept, dest[0], int(dest[1]))
+        endpoint = self.pod.endpoint.address.split(":")
+        self.server = await loop.create_server(self._accept, endpoint[0], int(endpoint[1]))
         self.probing = ProbePools(self.pools)
 
     def _accept(self) -> asyncio.Protocol:

@@ -17,12 +17,12 @@ from tests.activator.proxy.world import request
     ],
 )
 async def test_the_pods_address_in_both_families(world, address, host, port, line):
-    from throttler.model import AppProtocol, Dest, Dests, RevisionID
+    from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
     world.healthy = lambda tracker: False
     world.revise()
-    dests = Dests(frozenset([Dest(address)]))
-    world.driver.set_dests(RevisionID("ns", "rev"), {AppProtocol.HTTP1: dests})
+    endpoints = ListedEndpoints(frozenset([Endpoint(address)]))
+    world.driver.set_endpoints(RevisionID("ns", "rev"), {AppProtocol.HTTP1: endpoints})
     pool = pool_of(world)
     assert (pool.target.host, pool.target.port) == (host, port)
     assert pool.target.host_lines == line + b"K-Proxy-Request: activator\r\n"
@@ -40,7 +40,7 @@ async def test_with_passthrough_a_mesh_is_asked_for_the_private_service_from_the
     world.pools.set_passthrough(False)
     await world.ask()
     hosts = [seen.all(b"host") for seen in pod.requests]
-    address = pod.dest.address.encode()
+    address = pod.endpoint.address.encode()
     assert hosts == [[address], [b"rev-private.ns"], [address]]
     passthrough = [seen.all(b"k-passthrough-lb") for seen in pod.requests]
     assert passthrough == [[], [b"true", b"mine"], []]

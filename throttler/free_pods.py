@@ -15,7 +15,7 @@ _MASK: Final = 31
 
 
 @final
-class Room:
+class FreePods:
     """A set of numbers below ``size``.
 
     Attributes:

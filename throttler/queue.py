@@ -20,7 +20,7 @@ from throttler.ticket import CANCELLED, QUEUED, REJECTED, Ticket, TicketState
 
 
 @final
-class Waiters:
+class Queue:
     """The queue of one revision, and what goes with it.
 
     Arguments:
@@ -54,7 +54,7 @@ class Waiters:
         slots: Slots,
         breaker: Breaker,
         deadlines: Deadlines,
-        widening: set[SlowStart],
+        slow_starts: set[SlowStart],
         shed_early: bool,
     ) -> None:
         self._config = config
@@ -62,7 +62,7 @@ class Waiters:
         self._slots = slots
         self.breaker = breaker
         self.forecast = Forecast()
-        self.slow_start = SlowStart(config.revision.id, widening)
+        self.slow_start = SlowStart(config.revision.id, slow_starts)
         self._deadlines = deadlines
         self._shed_early = shed_early
 
@@ -106,19 +106,19 @@ class Waiters:
         self.breaker.discard(ticket)
         ticket.state = state
         if not self.breaker.waiting:
-            self.forecast.queue_left(now)
+            self.forecast.queue_emptied(now)
 
     # -- who is next ----------------------------------------------------------------------------
 
     def dispatch(self, changes: Changes, now: float) -> Changes:
         """Assign waiters, in order, to the pods that have room."""
         slots = self._slots
-        while self.breaker.waiting and (room := slots.room).summary:
+        while self.breaker.waiting and (free_pods := slots.free_pods).summary:
             ticket = self.breaker.popleft()
             if ticket.failed:
-                slots.give_another(ticket, now)
+                slots.assign_another(ticket, now)
             else:
-                slots.give(ticket, room, now)
+                slots.assign(ticket, free_pods, now)
             changes.assigned.append(ticket)
         self._deadlines.trim(self.breaker.total.depth)
         self._arm(now)
@@ -135,13 +135,13 @@ class Waiters:
     # -- for how long ---------------------------------------------------------------------------
 
     @property
-    def asleep(self) -> bool:
+    def awaits_start(self) -> bool:
         """Whether a request waits for a pod to start: none can be used, nor was a moment ago."""
-        return not (self._slots.pods or self._backends.in_doubt)
+        return not (self._slots.pods or self._backends.recovering)
 
     def expected_wait(self, now: float) -> float | None:
         """Return how long a request that comes now would wait, seconds; None if not known."""
-        if self._slots.room.summary:
+        if self._slots.free_pods.summary:
             return 0.0
         return self.forecast.expected_wait(self._demand(), now)
 
@@ -151,6 +151,6 @@ class Waiters:
             in_flight=self._slots.in_flight,
             limit=self._config.revision.container_concurrency,
             listed=self._backends.listed,
-            in_doubt=self._backends.in_doubt,
-            asleep=self.asleep,
+            recovering=self._backends.recovering,
+            awaits_start=self.awaits_start,
         )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttler.world import unhurried
-from throttler.room import Room
+from throttler.free_pods import FreePods
 
 #: Below, at and above one word, and at and above what one word of words holds.
 SIZES = (1, 31, 32, 33, 64, 1000, 1023, 1024, 1025, 3000)
@@ -15,7 +15,7 @@ SIZES = (1, 31, 32, 33, 64, 1000, 1023, 1024, 1025, 3000)
 
 @pytest.mark.parametrize("size", SIZES)
 def test_each_number_follows_the_one_before_it_and_the_first_follows_the_last(size: int) -> None:
-    room = Room(size)
+    room = FreePods(size)
     for number in range(size):
         room.add(number)
     assert [room.next(number) for number in range(size + 1)] == [*range(size), 0]
@@ -26,20 +26,20 @@ def test_each_number_follows_the_one_before_it_and_the_first_follows_the_last(si
 @pytest.mark.parametrize("size", SIZES)
 def test_a_single_number_is_next_from_everywhere(size: int) -> None:
     for number in {0, size // 2, size - 1}:
-        room = Room(size)
+        room = FreePods(size)
         room.add(number)
         assert {room.next(start) for start in range(size + 2)} == {number}
 
 
 def test_a_number_beyond_the_size_begins_at_the_first() -> None:
-    room = Room(40)
+    room = FreePods(40)
     room.add(3)
     room.add(35)
     assert room.next(1000) == 3
 
 
 def test_it_is_empty_until_a_number_is_added_and_after_the_last_is_discarded() -> None:
-    room = Room(100)
+    room = FreePods(100)
     assert not room.summary
     room.add(70)
     room.add(70)
@@ -57,7 +57,7 @@ def test_it_is_empty_until_a_number_is_added_and_after_the_last_is_discarded() -
     start=st.integers(0, 1200),
 )
 def test_it_equals_a_set(steps: list[tuple[bool, int]], start: int) -> None:
-    room, expected = Room(1100), set[int]()
+    room, expected = FreePods(1100), set[int]()
     for add, number in steps:
         if add:
             room.add(number)
