@@ -38,6 +38,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/telemetry/*.py",
     "activator/tls/*.py",
     "activator/console/*.py",
+    "activator/lab/*.py",
 )
 #: What the measurement prints besides: every text that a reader of the project may meet.
 MEASURED: Final[tuple[str, ...]] = ("*.md", "*.py")

@@ -1,8 +1,8 @@
-"""Hands out places for pods to listen: loopback addresses of their own, or ports of their own.
+"""Assign addresses and ports to pods: a loopback address for each, or a port for each.
 
-Pods in a cluster differ by address and share a port, so 127.0.0.11:8012, 127.0.0.12:8012 … are
-tried first. Where that is impossible (macOS has 127.0.0.1 alone; something listens on
-0.0.0.0:8012) pods share 127.0.0.1 and get free ports instead. Must not know processes or services.
+Pods in a cluster have different addresses and the same port. So the pool first tries
+127.0.0.11:8012, 127.0.0.12:8012 and so on. Where these fail, pods share 127.0.0.1 and get free
+ports. Examples: macOS has only 127.0.0.1; a process listens on 0.0.0.0:8012.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import socket
 from ipaddress import IPv4Address
 from typing import NamedTuple
 
-#: Addresses tried before falling back to ports; more pods than this on a laptop are a mistake.
+#: Addresses to try before falling back to ports.
 MAX_ADDRESSES = 64
 SHARED_ADDRESS = "127.0.0.1"
 
 
 class Place(NamedTuple):
-    """Where one pod listens, for traffic and for its switchboard."""
+    """The address of one pod, with its port for traffic and its admin port."""
 
     ip: str
     port: int
@@ -28,12 +28,12 @@ class Place(NamedTuple):
 
     @property
     def switches(self) -> str:
-        """Where its switchboard is, as `__str__` says where it takes requests."""
+        """Address and admin port."""
         return f"{self.ip}:{self.admin_port}"
 
 
 class AddressPool:
-    """The places of one cluster."""
+    """The places of all pods of one cluster."""
 
     def __init__(self, first: str = "127.0.0.11", port: int = 8012, admin_port: int = 8022) -> None:
         self._first = IPv4Address(first)
@@ -42,10 +42,10 @@ class AddressPool:
         self._taken: set[Place] = set()
 
     def take(self) -> Place:
-        """A place where nothing listens; the caller must `give_back` it when its pod has ended.
+        """Return a free place; the caller must `release` it when the pod has ended.
 
         Raises:
-            OSError: not even a free port is to be had.
+            OSError: the kernel has no free port.
         """
         for offset in range(MAX_ADDRESSES):
             place = Place(str(self._first + offset), self._port, self._admin_port)
@@ -56,8 +56,8 @@ class AddressPool:
         self._taken.add(place)
         return place
 
-    def give_back(self, place: Place) -> None:
-        """Allows a place to be taken again."""
+    def release(self, place: Place) -> None:
+        """Return a place to the pool."""
         self._taken.discard(place)
 
 
@@ -84,6 +84,6 @@ def _free_ports(count: int) -> list[int]:
 
 def _socket() -> socket.socket:
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # As servers do: a port whose old connections are in TIME_WAIT counts as free.
+    # A port with old connections in TIME_WAIT counts as free, as for a server.
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return found

@@ -1,4 +1,4 @@
-"""Decides what the sample application answers; the path says what to do.
+"""The sample application: the path of a request selects the response.
 
 ==================== ==========================================================================
 ``/``                a greeting with the pod's name and how the request came
@@ -6,22 +6,23 @@
 ``/bytes?n=N``       N bytes
 ``/echo``            the request's body, with its content type
 ``/headers``         method, target and headers as they reached the pod, as JSON
-``/status?code=N``   an answer with that status
+``/status?code=N``   a response with that status
 ``/stream?n=N&ms=M`` N lines, M milliseconds apart, chunked
-``/ws``              a WebSocket that sends back what it gets (by :mod:`.websocket`)
-``/toggleReady``     turns the readiness that queue-proxy checks over (also ``/toggleLive``, and
-                     ``/toggleExec`` for an exec probe, which queue-proxy cannot see)
+``/ws``              a WebSocket that returns each message (by :mod:`.websocket`)
+``/toggleReady``     toggles the result of the readiness probe that queue-proxy runs
+``/toggleLive``      toggles the result of the liveness probe
+``/toggleExec``      toggles the result of an exec readiness probe, which queue-proxy cannot run
 ==================== ==========================================================================
 
-Must not know sockets, time or queue-proxy.
+It does not use sockets, the clock or queue-proxy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from activator.lab.answers import Answer, as_json, text
 from activator.lab.http1 import Request
+from activator.lab.responses import Response, as_json, text
 from activator.lab.state import Switches
 
 #: Upper limits, so that a slip in a URL does not occupy a laptop.
@@ -38,7 +39,7 @@ class Application:
     def __init__(self, pod_name: str, switches: Switches) -> None:
         self._pod_name = pod_name
         self._switches = switches
-        self._routes: dict[str, Callable[[Request], Answer]] = {
+        self._routes: dict[str, Callable[[Request], Response]] = {
             "/": self._hello,
             "/sleep": self._hello,
             "/bytes": _bytes,
@@ -48,8 +49,8 @@ class Application:
             "/stream": self._stream,
         }
 
-    def answer(self, request: Request) -> Answer:
-        """The answer to a request that is no probe; a wrong parameter is answered 400."""
+    def respond(self, request: Request) -> Response:
+        """Return the response to a request that is no probe; 400 for a wrong parameter."""
         path = request.path
         if path in SWITCHES:
             name = SWITCHES[path]
@@ -64,39 +65,39 @@ class Application:
         except ValueError as error:
             return text(400, f"{error}\n")
 
-    def _hello(self, request: Request) -> Answer:
+    def _hello(self, request: Request) -> Response:
         host = request.header("k-original-host") or request.header("host")
         via = request.header("k-proxy-request")
         way = f"through the {via}" if via else "directly"
         delay = _number(request, "ms", 0, MAX_DELAY_MS) / 1000
         return text(200, f"Hello from {self._pod_name}, asked {way} for {host}\n", delay)
 
-    def _stream(self, request: Request) -> Answer:
+    def _stream(self, request: Request) -> Response:
         count = _number(request, "n", 5, MAX_LINES)
         lines = tuple(f"{self._pod_name} line {i}\n".encode() for i in range(1, count + 1))
-        return Answer(pieces=lines, interval=_number(request, "ms", 100, MAX_DELAY_MS) / 1000)
+        return Response(pieces=lines, interval=_number(request, "ms", 100, MAX_DELAY_MS) / 1000)
 
 
-def _bytes(request: Request) -> Answer:
+def _bytes(request: Request) -> Response:
     body = bytes(_number(request, "n", 1024, MAX_BYTES))
-    return Answer(body=body, content_type="application/octet-stream")
+    return Response(body=body, content_type="application/octet-stream")
 
 
-def _echo(request: Request) -> Answer:
+def _echo(request: Request) -> Response:
     kind = request.header("content-type") or "application/octet-stream"
-    return Answer(body=request.body, content_type=kind)
+    return Response(body=request.body, content_type=kind)
 
 
-def _headers(request: Request) -> Answer:
+def _headers(request: Request) -> Response:
     lines = [f"{name}: {value}" for name, value in request.headers]
     return as_json({"method": request.method, "target": request.target, "headers": lines})
 
 
-def _status(request: Request) -> Answer:
+def _status(request: Request) -> Response:
     code = _number(request, "code", 200, 599)
     if code < 200:
         raise ValueError(f"code={code}: expected a final status, 200 to 599")
-    return Answer(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
+    return Response(code) if code in (204, 304) else text(code, f"status {code} as asked\n")
 
 
 def _number(request: Request, name: str, default: int, limit: int) -> int:

@@ -1,7 +1,4 @@
-"""All scenarios, and how one is called.
-
-Must not know how they are played.
-"""
+"""The list of all scenarios, and the search for one by number or name."""
 
 from __future__ import annotations
 
@@ -41,10 +38,10 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
 
 
 def find(words: Iterable[str]) -> list[Scenario]:
-    """The scenarios that are called by these numbers or names, in that order; all for no word.
+    """Return the scenarios of these numbers or names, in that order; all of them for no word.
 
     Raises:
-        LookupError: a word is neither; its text names the word and says what there is.
+        LookupError: no scenario has that number or name. The text lists all names.
     """
     found = [_find(word) for word in words]
     return found or list(SCENARIOS)

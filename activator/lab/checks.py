@@ -1,7 +1,7 @@
-"""Asks a pod what kubelet asks: whether it is ready, and whether its containers are alive.
+"""The probes of the toy kubelet: whether a pod is ready, and whether its containers are alive.
 
-Decides when so many checks have failed that a container has to be restarted. Must not know
-processes or manifests. Knative's counterpart: none; Kubernetes' is pkg/kubelet/prober.
+It also decides when a container must be restarted: after a number of failed liveness probes.
+Kubernetes' counterpart: pkg/kubelet/prober.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from enum import Enum
 
 from activator.lab.pod import PodOptions
 
-#: Seconds between checks. Kubernetes' default is 10 and its least 1; so even the least shows what
-#: the activator's own probing gains.
+#: Seconds between checks: the minimum of Kubernetes, whose default is 10.
 PERIOD = 1.0
 #: Seconds for one check.
 TIMEOUT = 1.0
 
 
 class Container(Enum):
-    """What has a liveness probe, and is restarted when it fails."""
+    """A container that has a liveness probe, and that kubelet restarts when the probe fails."""
 
     APPLICATION = "the application"
     SIDECAR = "the other container"
-    #: As in a plain Deployment, where nothing stays while the only container is restarted.
+    #: The pod of a plain Deployment: it has no queue-proxy, so its only process is restarted.
     WHOLE = "the only container"
 
 
@@ -35,11 +34,11 @@ class Probes:
 
     Attributes:
         period: seconds between checks.
-        exec_readiness, sidecar_readiness: also demanded, besides what queue-proxy says.
+        exec_readiness, sidecar_readiness: probes that must pass in addition to queue-proxy's.
         liveness: the container that has a liveness probe, if any.
-        failure_threshold: liveness checks in a row that must fail.
-        restart_after: seconds from the decision until the container's new process runs: the grace
-            of the old one, the image, the start.
+        failure_threshold: failed liveness checks in a row before a restart.
+        restart_after: seconds from the decision until the new process runs. This includes the
+            grace period of the old process.
     """
 
     period: float = PERIOD
@@ -50,13 +49,13 @@ class Probes:
     restart_after: float = 1.0
 
 
-def heeded(probes: Probes, *, blind: bool) -> frozenset[str]:
-    """The switches of a pod (see `activator.lab.switchboard`) that somebody asks, by name.
+def probed_switches(probes: Probes, *, blind: bool) -> frozenset[str]:
+    """Return the names of the switches that have an effect: a probe or a request reads them.
 
     Arguments:
-        blind: queue-proxy cannot ask the application whether it is ready.
+        blind: queue-proxy cannot run the application's readiness probe.
     """
-    asked = {
+    probed = {
         "Ready": not blind,
         "Live": probes.liveness in (Container.APPLICATION, Container.WHOLE),
         "Exec": probes.exec_readiness,
@@ -64,7 +63,7 @@ def heeded(probes: Probes, *, blind: bool) -> frozenset[str]:
         "SidecarReady": probes.sidecar_readiness,
         "SidecarLive": probes.liveness is Container.SIDECAR,
     }
-    return frozenset(name for name, is_asked in asked.items() if is_asked)
+    return frozenset(name for name, has_effect in probed.items() if has_effect)
 
 
 class Checks:
@@ -76,7 +75,7 @@ class Checks:
         self._failed = 0
 
     async def is_ready(self) -> bool:
-        """Whether the pod may be listed as ready."""
+        """Return whether all readiness probes of the pod pass."""
         options, probes = self._options, self._probes
         if await ask(options.address, options.port, "/", probe="queue") != 200:
             return False
@@ -85,7 +84,7 @@ class Checks:
         return not probes.sidecar_readiness or await self._finds("/sidecarReady")
 
     async def is_dead(self) -> bool:
-        """Whether the container with the liveness probe has failed often enough by now."""
+        """Run the liveness probe; return whether it has failed often enough for a restart."""
         if self._probes.liveness is None:
             return False
         is_sidecar = self._probes.liveness is Container.SIDECAR
@@ -101,7 +100,11 @@ class Checks:
 
 
 async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
-    """The status of a GET as kubelet sends it, over a connection of its own; 0 for no answer."""
+    """Send a GET as kubelet does, on a new connection; return the status, or 0 without a response.
+
+    Arguments:
+        probe: the value of ``K-Network-Probe``; empty for no such header.
+    """
     head = f"GET {path} HTTP/1.1\r\nHost: {ip}:{port}\r\nUser-Agent: kube-probe/1.34\r\n"
     if probe:
         head += f"K-Network-Probe: {probe}\r\n"
@@ -113,7 +116,7 @@ async def ask(ip: str, port: int, path: str, probe: str = "") -> int:
                 line = await reader.readline()
             finally:
                 writer.close()
-                with suppress(OSError):  # it would take the place of a cancellation
+                with suppress(OSError):  # otherwise it would replace a cancellation
                     await writer.wait_closed()
         return int(line.split()[1])
     except (OSError, ValueError, IndexError):  # TimeoutError is an OSError

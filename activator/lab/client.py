@@ -1,7 +1,4 @@
-"""A client as curl is one: a request on a connection of its own, and the whole answer.
-
-Must not know what the answer should be.
-"""
+"""An HTTP client like curl: each request has its own connection, and the response is read whole."""
 
 from __future__ import annotations
 
@@ -11,15 +8,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-#: Seconds for a request and its answer; above any timeout that a scenario gives a revision.
+#: Seconds for a request and its response; more than the time-out of any scenario's revision.
 PATIENCE = 60.0
 
 
-class Reply(NamedTuple):
-    """An answer.
+class ClientResponse(NamedTuple):
+    """A response as the client received it.
 
     Attributes:
-        headers: by lower-case name; of a repeated one the last.
+        headers: by lower-case name; the last value of a repeated header.
         took: seconds from the dial to the last byte.
     """
 
@@ -36,14 +33,14 @@ async def fetch(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
-) -> Reply:
-    """One request on a new connection, which the answer ends.
+) -> ClientResponse:
+    """Send one request on a new connection, and return the response, which ends the connection.
 
     Arguments:
-        headers: in addition to those that curl sends, or in their place.
+        headers: added to the headers that curl sends; the same name replaces one of them.
 
     Raises:
-        OSError: no connection, no answer within `PATIENCE`, or none that is whole.
+        OSError: no connection, or no complete response within `PATIENCE` seconds.
     """
     given = {"Host": f"{ip}:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
     if body or method == "POST":
@@ -59,30 +56,30 @@ async def fetch(
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
-    return parse_reply(answer)._replace(took=time.monotonic() - began)
+    return parse_response(answer)._replace(took=time.monotonic() - began)
 
 
-def parse_reply(data: bytes) -> Reply:
-    """Takes a whole answer apart.
+def parse_response(data: bytes) -> ClientResponse:
+    """Parse a complete response.
 
     Raises:
-        ConnectionError: it is not whole, its body is not as long as it says.
+        ConnectionError: the head is incomplete, or the body does not match Content-Length.
     """
     head, end, body = data.partition(b"\r\n\r\n")
     if not end:
-        raise ConnectionError(f"no whole answer: {data[:200]!r}")
+        raise ConnectionError(f"incomplete response: {data[:200]!r}")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
     if len(body) != int(headers.get("content-length", len(body))):
         raise ConnectionError(f"body of {len(body)} bytes, announced {headers['content-length']}")
-    return Reply(int(first.split()[1]), headers, body.decode(errors="replace"))
+    return ClientResponse(int(first.split()[1]), headers, body.decode(errors="replace"))
 
 
 async def open_and_close(ip: str, port: int) -> None:
-    """Connect as a TCP probe does: no byte is sent.
+    """Open a connection and close it without sending a byte, as a TCP probe does.
 
     Raises:
-        OSError: nobody listens.
+        OSError: no process listens there.
     """
     async with asyncio.timeout(PATIENCE):
         _, writer = await asyncio.open_connection(ip, port)

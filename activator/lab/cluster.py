@@ -1,9 +1,8 @@
 """A toy cluster for one machine: services whose pods are processes, scaled by statistics.
 
-Does what autoscaler, scheduler, kubelet and the ServerlessService controller do together, as far as
-the activator can see it: the wanted number of pods runs, and the manifests folder says which
-addresses there are and which are ready. Must not know the activator; statistics come in by
-`Cluster.on_stats`. How many pods are wanted is decided in :mod:`.scaler`.
+It replaces autoscaler, scheduler, kubelet and the ServerlessService controller. It runs the
+desired number of pods, and writes their addresses and readiness into the manifests folder.
+:mod:`.scaler` calculates the desired number from statistics, which `Cluster.on_stats` receives.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from activator.lab.objects import Object, revision
 from activator.lab.pod import PodOptions
 from activator.lab.scaler import Scaler
 
-#: Requests at a time that a pod without a limit should have.
+#: Requests at a time for each pod of a service without a limit.
 DEFAULT_TARGET = 10.0
-#: Seconds before a pod is replaced that ended by itself: one that cannot run must not be started
-#: in a tight loop.
+#: Seconds before the cluster replaces a pod that ended by itself. This prevents a tight loop if
+#: the pod cannot run.
 REPLACE_AFTER = 1.0
 
 #: ((namespace, name), average concurrency, requests counted), as the activator reports them.
@@ -37,14 +36,14 @@ Stat = tuple[tuple[str, str], float, float]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the cluster is told about a service; its revision has the same name.
+    """A service of the cluster; its revision has the same name.
 
     Attributes:
         container_concurrency: requests that one pod may have at a time; 0 is no limit.
         start_after: seconds from a pod's start to its listening.
         target: requests at a time that one pod should have; 0 takes container_concurrency.
-        idle: seconds without requests after which pods are taken away.
-        timeout: seconds that a request may take in all.
+        idle: seconds without requests before the service scales to zero.
+        timeout: seconds that a request may take in total.
         exec_readiness: the container has an exec readiness probe.
     """
 
@@ -61,15 +60,20 @@ class Service:
 
 
 class Event(NamedTuple):
-    """Something that happened. ``kind`` is one of: asked, scaled, started, listening, listed,
-    switched, probe passed, probe failed, ready, not ready, killing, restarted, answered, draining,
-    stopped, ended by itself."""
+    """One event of a service or pod.
+
+    Attributes:
+        kind: one of queued, scaled, started, listening, listed, switched, probe passed,
+            probe failed, ready, not ready, killing, restarted, responded, draining, stopped,
+            ended by itself.
+        pod: the pod's name; empty for an event of the service.
+    """
 
     at: float
     service: Service
     kind: str
     pod: str = ""
-    details: dict[str, object] = {}  # noqa: RUF012  never changed, and made anew where there are any
+    details: dict[str, object] = {}  # noqa: RUF012  never changed
 
 
 Tell = Callable[[Event], None]
@@ -87,7 +91,7 @@ class Cluster:
         addresses: AddressPool | None = None,
         readiness_period: float = PERIOD,
     ) -> None:
-        """Writes the services' manifests, without pods, into the existing folder.
+        """Write the services' manifests, without pods, into the existing folder.
 
         Arguments:
             tell: called with each event; must return at once.
@@ -105,9 +109,9 @@ class Cluster:
         }
 
     def on_stats(self, stats: Iterable[Stat]) -> None:
-        """Takes an activator's statistics; unknown revisions are ignored. Returns at once.
+        """Take an activator's statistics; ignore unknown revisions. It returns at once.
 
-        Must be called on the thread of the loop that `run` runs on.
+        The caller must be on the thread of the loop that `run` uses.
         """
         for revision_id, concurrency, count in stats:
             service = self._services.get(revision_id)
@@ -115,16 +119,16 @@ class Cluster:
                 service.observe(concurrency, count)
 
     def on_queue(self, revision_id: tuple[str, str], reason: str) -> None:
-        """Takes that requests of a revision begin to wait at the activator, and its word for why.
+        """Note that the activator has begun to queue requests of a revision, with the reason.
 
-        As `on_stats`: returns at once, on the loop's thread.
+        Like `on_stats`, it returns at once, and must be called on the loop's thread.
         """
         service = self._services.get(revision_id)
         if service is not None:
             service.waits(reason)
 
     async def run(self) -> None:
-        """Keeps the pods as wanted until cancelled, and then ends them all."""
+        """Run the desired number of pods until cancelled, then end them all."""
         async with TaskGroup() as tasks:
             for service in self._services.values():
                 tasks.create_task(service.run())
@@ -147,22 +151,23 @@ class _ScaledService:
 
     def observe(self, concurrency: float, count: float) -> None:
         self._scaler.observe(time.monotonic(), concurrency, count)
-        # Only without any pod is it certain that the request waits: one that Kubernetes does not
-        # call ready yet may have answered already, since the activator asks pods itself.
+        # Only without any pod is it certain that the request is queued. The activator probes pods
+        # itself, so a pod that Kubernetes does not list as ready may have responded already.
         if concurrency > 0 and not self._deployment.running:
-            self._happened("asked", concurrency=concurrency)
+            self._happened("queued", concurrency=concurrency)
         self._wake.set()
 
     def waits(self, reason: str) -> None:
-        # Without a pod the statistics say so. A queue behind busy pods is no news: more are coming.
+        # Without a pod, `observe` has reported this. A queue at capacity is normal: the service is
+        # being scaled.
         if self._deployment.running and reason != "at-capacity":
-            self._happened("asked", reason=reason)
+            self._happened("queued", reason=reason)
 
     async def run(self) -> None:
         async with TaskGroup() as tasks:
             while True:
                 self._wake.clear()
-                # One time for both: a moment that passes between two readings would be missed.
+                # Read the clock once: two readings could miss a time between them.
                 now = time.monotonic()
                 self._reconcile(tasks, now)
                 await self._wait(now)
@@ -173,7 +178,7 @@ class _ScaledService:
         if self._not_before > now:
             times.append(self._not_before)
         known = [at for at in times if at is not None]
-        # Not wait_for: on Python 3.11 that swallows a cancellation that comes with the wake-up.
+        # Not wait_for: on Python 3.11 it loses a cancellation that comes together with the event.
         with suppress(TimeoutError):
             async with asyncio.timeout(max(min(known) - now, 0) if known else None):
                 await self._wake.wait()
@@ -187,7 +192,7 @@ class _ScaledService:
         for _ in range(wanted - len(running)):
             self._deployment.start_pod(tasks, self._probes, self._options, self._ended)
         for pod in running[wanted:]:
-            pod.stop()  # out of the Endpoints first, then told to end: requests stop coming
+            pod.stop()  # `publish` removes it from the Endpoints, so new requests avoid it
         self._deployment.publish()
 
     def _options(self, name: str, place: Place) -> PodOptions:
@@ -198,7 +203,7 @@ class _ScaledService:
             admin_port=place.admin_port,
             start_after=self._service.start_after,
             container_concurrency=self._service.container_concurrency,
-            tell_requests=True,
+            report_requests=True,
         )
 
     def _ended(self, pod: PodProcess) -> None:

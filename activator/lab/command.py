@@ -1,7 +1,6 @@
-"""``activator lab``: plays the scenarios that were asked for and tells how they went.
+"""``activator lab``: run scenarios and print their timelines and results.
 
-Puts playing and printing together, and ends in order when it is interrupted: no process is left.
-Knative has no counterpart.
+A signal ends the command in order: no process is left.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from typing import Final, TextIO
 from activator.lab import report
 from activator.lab.addresses import AddressPool
 from activator.lab.catalogue import SCENARIOS, find
-from activator.lab.keeping import Place, guide
-from activator.lab.playing import outcome_of, play
+from activator.lab.environment import Environment
+from activator.lab.guide import Place, guide
 from activator.lab.printing import Printer
+from activator.lab.runner import outcome_of, run_scenario
 from activator.lab.scenario import Scenario
-from activator.lab.stage import Stage
 from activator.lab.timeline import Entry, Outcome
 
-#: The version of what ``--json`` prints: grows when something is taken away or means another thing.
+#: The version of the JSON document. It grows when a field is removed or changes its meaning.
 JSON_VERSION: Final = 1
 
 PASSED, FAILED, INTERRUPTED = 0, 1, 130
@@ -34,11 +33,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Misuse(Exception):
-    """What was asked for cannot be done; says why."""
+    """The arguments are wrong; the text says why."""
 
 
 def show_list(out: TextIO | None = None) -> None:
-    """Prints the scenarios that there are, to standard output by default."""
+    """Print number, name and title of all scenarios, to standard output by default."""
     Printer(out or sys.stdout).rows(report.listing(SCENARIOS))
 
 
@@ -50,20 +49,20 @@ def run(
     out: TextIO | None = None,
     addresses: AddressPool | None = None,
 ) -> int:
-    """Plays scenarios.
+    """Run scenarios one after the other.
 
     Arguments:
-        words: their numbers or names; none means all.
+        words: numbers or names of scenarios; none means all.
         keep: leave the scenario's processes running afterwards, until a signal.
         as_json: print one JSON document and nothing else.
-        out: where to; standard output by default.
-        addresses: where pods may listen; 127.0.0.11 and following by default.
+        out: the stream to print to; standard output by default.
+        addresses: addresses for pods; 127.0.0.11 and following by default.
 
     Returns:
         The exit status: 0 if all have passed, 1 if not, 130 after a signal.
 
     Raises:
-        Misuse: a word is no scenario's, or several shall be kept running.
+        Misuse: a word names no scenario, or the options contradict each other.
     """
     try:
         scenarios = find(words)
@@ -72,7 +71,7 @@ def run(
     if keep and len(scenarios) != 1:
         raise Misuse("--keep is for one scenario: name it")
     if keep and as_json:
-        raise Misuse("--keep tells what happens as it happens, --json when all is over")
+        raise Misuse("--keep prints events at once, --json only at the end: choose one")
     lab = _Lab(scenarios, keep, as_json, out or sys.stdout, addresses or AddressPool())
     with asyncio.Runner() as runner:
         return runner.run(lab.run())
@@ -99,33 +98,33 @@ class _Lab:
         self._interrupted = False
 
     async def run(self) -> int:
-        """Plays all, unless a signal comes, and returns the exit status."""
-        playing = asyncio.ensure_future(self._play_all())
+        """Run all scenarios, unless a signal comes; return the exit status."""
+        running = asyncio.ensure_future(self._run_all())
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._on_signal, playing)
-        await asyncio.wait([playing])
-        if playing.cancelled():
+            loop.add_signal_handler(number, self._on_signal, running)
+        await asyncio.wait([running])
+        if running.cancelled():
             return INTERRUPTED
-        passed = playing.result()  # also of what was interrupted: its errors are not to be lost
+        passed = running.result()  # also after a signal, so that no exception is lost
         if self._interrupted:
             return INTERRUPTED
         return PASSED if passed else FAILED
 
-    def _on_signal(self, playing: Task[bool]) -> None:
-        """The end of what is kept, or of everything; what ends already is left to end."""
+    def _on_signal(self, running: Task[bool]) -> None:
+        """End the kept scenario, or cancel the run; ignore further signals."""
         if self._interrupted:
             return
         self._interrupted = True
         if self._kept is not None:
             self._kept.set_result(None)
         else:
-            playing.cancel()
+            running.cancel()
 
-    async def _play_all(self) -> bool:
+    async def _run_all(self) -> bool:
         outcomes = []
         for number, scenario in enumerate(self._scenarios, 1):
-            outcomes.append(await self._play(scenario, number))
+            outcomes.append(await self._run_one(scenario, number))
             if self._interrupted:
                 break
         if self._as_json:
@@ -135,44 +134,46 @@ class _Lab:
             self._printer.rows(report.summary(outcomes))
         return all(outcome.passed for outcome in outcomes)
 
-    async def _play(self, scenario: Scenario, number: int) -> Outcome:
+    async def _run_one(self, scenario: Scenario, number: int) -> Outcome:
         if self._as_json:
-            return await self._play_noting(scenario)
+            return await self._record(scenario)
         if self._keep:
-            return await self._play_live(scenario)
+            return await self._run_live(scenario)
         self._printer.rows(report.heading(scenario, number, len(self._scenarios)))
         with self._printer.under_way(f"{scenario.name} runs"):
-            outcome = await self._play_noting(scenario)
+            outcome = await self._record(scenario)
         self._printer.rows([*report.timeline(outcome), *report.result(outcome)])
         return outcome
 
-    async def _play_noting(self, scenario: Scenario) -> Outcome:
-        """Plays one. Of one that is interrupted there is what happened until then: where a script
-        waits in vain, that is what somebody has to see."""
+    async def _record(self, scenario: Scenario) -> Outcome:
+        """Run one scenario and record its entries; after a signal, return the entries so far.
+
+        They show where a script was waiting.
+        """
         began = time.monotonic()
         entries: list[Entry] = []
 
         def note(found: Entry) -> None:
-            if not self._interrupted:  # what the end of all processes adds is of no interest
+            if not self._interrupted:  # leave out the end of the processes
                 entries.append(found)
 
         try:
-            return await play(scenario, self._addresses, note)
+            return await run_scenario(scenario, self._addresses, note)
         except asyncio.CancelledError:
             return outcome_of(scenario, entries, False, "interrupted", time.monotonic() - began)
 
-    async def _play_live(self, scenario: Scenario) -> Outcome:
-        """Plays one, and keeps it; all is told as it happens, since there is no end to wait for."""
+    async def _run_live(self, scenario: Scenario) -> Outcome:
+        """Run one scenario, print each entry at once, and keep its processes until a signal."""
         self._printer.rows(report.heading(scenario, 1, 1))
-        return await play(scenario, self._addresses, self._tell, self._keep_running)
+        return await run_scenario(scenario, self._addresses, self._tell, self._keep_running)
 
     def _tell(self, found: Entry) -> None:
         self._printer.rows([report.entry(found)])
 
-    async def _keep_running(self, stage: Stage, passed: bool) -> None:
+    async def _keep_running(self, environment: Environment, passed: bool) -> None:
         word = "passed" if passed else "failed"
         self._printer.rows([report.text(), report.text(f"  {word}", word), report.text()])
-        self._printer.rows(_guide(stage))
+        self._printer.rows(_guide(environment))
         self._kept = asyncio.get_running_loop().create_future()
         await self._kept
 
@@ -186,23 +187,23 @@ def _document(outcomes: Sequence[Outcome]) -> dict[str, object]:
     }
 
 
-def _guide(stage: Stage) -> list[report.Row]:
-    activator = stage.activator
+def _guide(environment: Environment) -> list[report.Row]:
+    activator = environment.activator
     places = [
         Place(
             pod.name,
             f"{pod.options.address}:{pod.options.port}",
             f"{pod.options.address}:{pod.options.admin_port}",
         )
-        for app in stage.apps
+        for app in environment.apps
         for pod in app.pods
         if not pod.count("stopped")
     ]
     return guide(
         "{}:{}".format(*activator.traffic),
         "{}:{}".format(*activator.admin),
-        str(stage.manifests),
-        [app.name for app in stage.apps],
+        str(environment.manifests),
+        [app.name for app in environment.apps],
         places,
-        {switch for app in stage.apps for switch in app.heeded},
+        {switch for app in environment.apps for switch in app.probed_switches},
     )

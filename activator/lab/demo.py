@@ -1,8 +1,7 @@
-"""The demo: two sample services that scale from zero, a short guide, and a live account.
+"""The demo: two sample services that scale from zero, a short guide, and a line for each event.
 
-Puts a toy cluster, its manifests folder and the narrator together. Must not know how the activator
-is built: the caller starts one that watches `Demo.manifests`, and passes its statistics to
-`Demo.on_stats`.
+It combines a toy cluster, its manifests folder and the narrator. The caller starts an activator
+that watches `Demo.manifests`, and passes the activator's statistics to `Demo.on_stats`.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from activator.lab.addresses import AddressPool
 from activator.lab.cluster import Cluster, Event, Service, Stat
 from activator.lab.narrator import Narrator
 
-#: One service that takes any number of requests at a time, and one that takes two per pod, so that
-#: a queue can be watched.
+#: A service without a limit, and one with two requests per pod, so that a queue is visible.
 SERVICES = (
     Service("hello", start_after=1.5, idle=15.0),
     Service("slow", container_concurrency=2, start_after=2.5, idle=15.0),
@@ -31,7 +29,7 @@ Print = Callable[[str], object]
 
 
 class Demo:
-    """A demo's world. Use it as a context manager, so that its folder is removed."""
+    """The demo's cluster and folder. Use it as a context manager, so that the folder is removed."""
 
     def __init__(
         self,
@@ -39,10 +37,10 @@ class Demo:
         *,
         addresses: AddressPool | None = None,
     ) -> None:
-        """Makes the manifests folder, with the services in it and no pods.
+        """Create the manifests folder with the services, without pods.
 
         Raises:
-            OSError: there is no room for temporary files.
+            OSError: the folder for temporary files is full or not writable.
         """
         self.manifests = Path(tempfile.mkdtemp(prefix="activator-demo-"))
         self._services = tuple(services)
@@ -64,20 +62,20 @@ class Demo:
         self.close()
 
     def close(self) -> None:
-        """Removes the manifests folder; the activator must have ended or will see no revisions."""
+        """Remove the manifests folder; end the activator first, or it loses all revisions."""
         shutil.rmtree(self.manifests, ignore_errors=True)
 
     def on_stats(self, stats: Iterable[Stat]) -> None:
-        """Takes an activator's statistics: ((namespace, name), average concurrency, count) each.
+        """Take an activator's statistics: ((namespace, name), average concurrency, count) each.
 
-        Returns at once; must be called on the thread of the loop that `run` runs on.
+        It returns at once. The caller must be on the thread of the loop that `run` uses.
         """
         self._cluster.on_stats(stats)
 
     def on_queue(self, revision: tuple[str, str], reason: str) -> None:
-        """Takes that requests of a revision, (namespace, name), begin to wait, and why.
+        """Note that requests of a revision, (namespace, name), begin to wait, with the reason.
 
-        As `on_stats`, on the loop's thread.
+        The caller must be on the loop's thread, as for `on_stats`.
         """
         self._cluster.on_queue(revision, reason)
 
@@ -87,12 +85,12 @@ class Demo:
         admin: str = "127.0.0.1:8080",
         print: Print = print,
     ) -> None:
-        """Prints the guide and runs until cancelled; then all pods are ended, within seconds.
+        """Print the guide, run the cluster until cancelled, then end all pods within seconds.
 
         Arguments:
             traffic: host and port where the activator takes requests.
             admin: host and port of its admin API.
-            print: takes each line.
+            print: called with each line.
         """
         self._print = print
         for line in guide(traffic, admin, self.manifests):
@@ -105,16 +103,16 @@ class Demo:
 
 
 def _command() -> str:
-    """How to call the command line from where the demo was started."""
+    """Return the command that starts this program's command line in the current folder."""
     found = shutil.which("activator")
-    ours = Path(sys.executable).with_name("activator")
-    if found is not None and Path(found).resolve() == ours.resolve():
+    installed = Path(sys.executable).with_name("activator")
+    if found is not None and Path(found).resolve() == installed.resolve():
         return "activator"
-    return os.path.relpath(ours) if ours.is_relative_to(Path.cwd()) else str(ours)
+    return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
 
 
 def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
-    """What to try, as lines."""
+    """Return commands to try, as lines of text."""
     hello = f"curl -H 'Host: hello.default.svc.cluster.local' http://{traffic}"
     revision = "-H 'Knative-Serving-Namespace: default' -H 'Knative-Serving-Revision: slow'"
     slow = f"curl {revision} http://{traffic}"
@@ -123,28 +121,28 @@ def guide(traffic: str, admin: str, manifests: Path) -> list[str]:
         "Two services are scaled to zero: hello, and slow, whose pods take 2 requests at a time.",
         "In another terminal, try:",
         "",
-        "  # held while a pod starts, then answered; a second time it is answered at once",
+        "  # the request waits while a pod starts; a second request gets its response at once",
         f"  {hello}/",
         "",
-        "  # eight requests of a second each: a queue, more pods; 15 s later none again",
+        "  # eight requests of one second each: a queue, then more pods; after 15 s no pod again",
         f"  for i in 1 2 3 4 5 6 7 8; do {slow}'/sleep?ms=1000' & done; wait",
         "",
-        "  # when a line below says that hello-1 is ready for Kubernetes as well:",
-        "  # make it not ready, and send a request that waits",
+        "  # wait for the line 'pod hello-1 is ready for Kubernetes as well' below;",
+        "  # then make the pod not ready, and send a request, which waits",
         f"  {hello}/toggleReady; sleep 2; {hello}/ &",
-        "  # then make it ready again; SWITCHES is the address in hello-1's first line",
+        "  # make it ready again; SWITCHES is the address in hello-1's first line",
         "  curl http://SWITCHES/toggleReady",
         "",
-        "  # pods, queues, capacity; and why a request waits",
+        "  # show pods, queues and capacity, and why a request waits",
         f"  {_command()} status --admin-url http://{admin}",
         f"  {_command()} explain hello --admin-url http://{admin}",
         f"  curl http://{admin}/api/v1/revisions    # the same as JSON; /metrics for Prometheus",
         "",
-        "  # the same in a browser, as it changes",
+        "  # the same in a browser, live",
         f"  http://{admin}/",
         "",
         f"Manifests: {manifests}    Ctrl-C ends the demo.",
         "With --log-level info, the activator's own log lines appear as well.",
-        "What happens:",
+        "Events:",
         "",
     ]

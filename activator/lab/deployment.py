@@ -1,8 +1,8 @@
-"""The pods of one revision as Kubernetes keeps them, and the objects that speak of them.
+"""The pods of one revision, with the Revision and Endpoints objects that describe them.
 
-Starts and stops pods when told to, and keeps the Endpoints object equal to what kubelet says of
-them. How many there should be is decided elsewhere. Knative's counterpart: a Revision's Deployment
-with the ServerlessService's private Endpoints (pkg/reconciler/serverlessservice).
+It starts and stops pods on request, and writes the Endpoints when kubelet's view of a pod changes.
+Knative's counterpart: a Revision's Deployment, and the ServerlessService's private Endpoints
+(pkg/reconciler/serverlessservice).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from activator.lab.kubelet import PodProcess
 from activator.lab.objects import Object, PodAddress, private_endpoints, write_object
 from activator.lab.pod import PodOptions
 
-#: Takes the name of what happened, the pod's name (empty if it is of none), and details.
+#: Takes an event's kind, the pod's name (empty for an event of no pod), and details.
 Tell = Callable[..., None]
 
 
@@ -25,15 +25,15 @@ class Deployment:
     """One revision's pods.
 
     Attributes:
-        pods: those whose processes live, with where they listen.
-        tasks: of each such pod; cancelling one ends its process.
+        pods: each pod with a process, and its address.
+        tasks: the task of each of these pods; cancelling it ends the process.
     """
 
     def __init__(self, folder: Path, revision: Object, tell: Tell, addresses: AddressPool) -> None:
-        """Writes the Revision, and Endpoints without pods, into the existing folder.
+        """Write the Revision, and Endpoints without pods, into the existing folder.
 
         Arguments:
-            tell: called with (what happened, pod, details by name); must return at once.
+            tell: called with each event: kind, pod, details by name; must return at once.
 
         Raises:
             OSError: the folder cannot be written to.
@@ -54,7 +54,7 @@ class Deployment:
 
     @property
     def running(self) -> list[PodProcess]:
-        """The pods that are not told to stop."""
+        """The pods that are not stopping."""
         return [pod for pod in self.pods if not pod.stopping]
 
     def start_pod(
@@ -64,16 +64,18 @@ class Deployment:
         options: Callable[[str, Place], PodOptions],
         ended: Callable[[PodProcess], None] = lambda pod: None,
     ) -> PodProcess:
-        """Starts one more pod; the caller must `publish` when it has started all.
+        """Start one more pod; the caller must call `publish` after the last one.
 
         Arguments:
-            options: makes the pod's options of its name and place.
-            ended: called when its process has ended, however that came.
+            tasks: gets the task that runs the pod.
+            probes: the probes that kubelet runs on the pod.
+            options: returns the pod's options for its name and place.
+            ended: called when the pod's process has ended, for any cause.
         """
         place = self._addresses.take()
         self._started += 1
         made = options(f"{self.name}-{self._started}", place)
-        pod = PodProcess(made, self._pod_told, probes=probes)
+        pod = PodProcess(made, self._on_pod_event, probes=probes)
         self.pods[pod] = place
         self._tell("started", made.name, address=str(place), switches=place.switches)
         self.tasks[pod] = tasks.create_task(self._accompany(pod, ended))
@@ -83,18 +85,18 @@ class Deployment:
         try:
             await pod.run()
         finally:
-            self._addresses.give_back(self.pods.pop(pod))
+            self._addresses.release(self.pods.pop(pod))
             del self.tasks[pod]
             ended(pod)
             self.publish()
 
-    def _pod_told(self, pod: PodProcess, kind: str, **details: object) -> None:
+    def _on_pod_event(self, pod: PodProcess, kind: str, **details: object) -> None:
         if kind in ("ready", "not ready"):
             self.publish()
         self._tell(kind, pod.options.name, **details)
 
     def publish(self) -> None:
-        """Writes the Endpoints, if they are not as they were."""
+        """Write the Endpoints if they have changed."""
         listed = tuple(
             PodAddress(place.ip, place.port, pod.uid, pod.options.name, pod.ready)
             for pod, place in self.pods.items()

@@ -1,7 +1,6 @@
-"""Reads an activator's server-sent events: what it does, as it does it.
+"""Read the server-sent events of an activator.
 
-Must not know what the events mean.
-https://html.spec.whatwg.org/multipage/server-sent-events.html, as much of it as one server sends.
+https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the activator uses it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 PATH = "/api/v1/events"
-#: The first event of each stream: what changes from then on is in it.
+#: The first event of each stream: the stream contains all later changes.
 HELLO = "hello"
 
 #: Takes an event's name and its data; must return at once.
@@ -30,22 +29,22 @@ class EventStream:
         self._greeted = asyncio.Event()
 
     async def open(self, ip: str, port: int) -> None:
-        """Begins; returns when nothing that happens from now on will be missed.
+        """Open the stream; return when it will contain all further events.
 
         Raises:
-            OSError: nobody answers, or not with a stream.
+            OSError: no response, or a response that is no stream.
         """
         reader, self._writer = await asyncio.open_connection(ip, port)
         head = f"GET {PATH} HTTP/1.1\r\nHost: {ip}:{port}\r\nAccept: text/event-stream\r\n\r\n"
         self._writer.write(head.encode())
         if b" 200 " not in await reader.readline():
-            raise ConnectionError(f"{PATH} is not answered with a stream")
+            raise ConnectionError(f"{PATH} did not return a stream")
         self._reading = asyncio.ensure_future(self._read(reader))
         await self._greeted.wait()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        # Lines of other forms (head, sizes of chunks, comments, ids) are no field that is used; the
-        # server begins a chunk with each piece of whole events.
+        # Ignore all other lines: head, chunk sizes, comments, ids. The server begins a new chunk
+        # with each piece, and a piece has only complete events.
         kind = ""
         async for raw in reader:
             field, _, value = raw.decode().rstrip("\r\n").partition(": ")
@@ -62,7 +61,7 @@ class EventStream:
             self._take(kind, json.loads(value))
 
     async def close(self) -> None:
-        """Reads no more."""
+        """Close the stream."""
         if self._writer is not None:
             self._writer.close()
         if self._reading is not None:

@@ -1,8 +1,8 @@
-"""Reads HTTP/1 requests from bytes and writes answers: as much of it as a sample pod needs.
+"""Parse HTTP/1 requests and render responses, as far as a sample pod needs HTTP/1.
 
-Decides where one request ends and the next begins. Must not know sockets, probes or what a request
-means. It is small and imports nothing heavy on purpose, because the pod's start-up time is part of
-what the demo shows; it is not the parser of the activator itself and gathers bodies in memory.
+The parser imports only the standard library, because a pod's start-up is part of each cold start
+in the lab. It is separate from the activator's parser, so that one mistake cannot hide in both.
+It keeps whole bodies in memory.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-#: Longest request line and headers together; the activator allows 1 MiB, and so must its pods.
+#: Longest request line and headers together: 1 MiB, the activator's own limit.
 MAX_HEAD_BYTES = 1 << 20
-#: Longest body, since bodies are gathered; plenty for trying uploads.
+#: Longest body, since bodies stay in memory.
 MAX_BODY_BYTES = 64 << 20
 
 
 class BadRequest(Exception):
-    """The client sent what cannot be answered otherwise than by an error status.
+    """The client sent a malformed request.
 
-    The connection must be closed after the answer: where the next request begins is not known.
+    Close the connection after the error response: the start of the next request is unknown.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -30,7 +30,7 @@ class BadRequest(Exception):
 
 
 class Request(NamedTuple):
-    """One complete request; ``headers`` keep order, case and repetition as they came."""
+    """One complete request; ``headers`` keep the client's order, case and repetitions."""
 
     method: str
     target: str
@@ -39,7 +39,7 @@ class Request(NamedTuple):
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """The first value of a header, by any case; empty if it is absent."""
+        """Return the first value of a header, in any case; empty if it is absent."""
         wanted = name.lower()
         return next((value for key, value in self.headers if key.lower() == wanted), "")
 
@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
     @property
     def query(self) -> dict[str, str]:
-        """The query's parameters; of a repeated one the last counts."""
+        """The parameters of the query; the last value of a repeated one."""
         return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
 
     @property
@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
 
 class RequestParser:
-    """Bytes in, complete requests out."""
+    """Splits a stream of bytes into complete requests."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -73,13 +73,12 @@ class RequestParser:
         next(self._steps)
 
     def feed(self, data: bytes) -> Iterator[Request]:
-        """Takes what arrived and yields the requests that became complete by it, in order.
+        """Add received bytes, and yield the requests that they complete, in order.
 
-        The caller must iterate to the end: nothing happens before, and what is wrong is said after
-        the requests that came before it.
+        The caller must iterate to the end, and must not use the parser after an error.
 
         Raises:
-            BadRequest: the bytes are not HTTP/1, or too many; the parser is of no use afterwards.
+            BadRequest: the bytes are not HTTP/1, or too many. Requests before them come first.
         """
         self._buffer += data
         wrong: BadRequest | None = None
@@ -93,12 +92,12 @@ class RequestParser:
             raise wrong
 
     def wants_continue(self) -> bool:
-        """Whether the client waits for ``100 Continue``; true once per request that asked."""
+        """Return whether the client waits for ``100 Continue``; true once for each request."""
         wants, self._expects_continue = self._expects_continue, False
         return wants
 
     def leftover(self) -> bytes:
-        """Bytes after the last complete request: the start of another protocol after a switch."""
+        """Return bytes after the last request: after an upgrade, the new protocol's first bytes."""
         return bytes(self._buffer)
 
     def _read_requests(self) -> Generator[None, None, None]:
@@ -151,10 +150,10 @@ class RequestParser:
 
 
 def parse_head(head: bytes) -> Request:
-    """Takes a request's head, without the empty line, apart.
+    """Parse a request's head, without the empty line.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: the head is malformed.
     """
     first, *lines = head.lstrip(b"\r\n").decode("latin-1").split("\r\n")
     parts = first.split(" ")
@@ -170,10 +169,10 @@ def parse_head(head: bytes) -> Request:
 
 
 def body_length(request: Request) -> int | None:
-    """The body's length in bytes; None where it comes in chunks.
+    """Return the body's length in bytes; None for a chunked body.
 
     Raises:
-        BadRequest: the length is none, or more than a pod takes.
+        BadRequest: the length is malformed, or more than `MAX_BODY_BYTES`.
     """
     if "chunked" in request.header("transfer-encoding").lower():
         return None
@@ -181,10 +180,10 @@ def body_length(request: Request) -> int | None:
 
 
 def parse_size(digits: str, base: int) -> int:
-    """A number of bytes from its digits.
+    """Return a number of bytes from its digits.
 
     Raises:
-        BadRequest: it is no number, or more than a pod takes.
+        BadRequest: the digits are no number, or more than `MAX_BODY_BYTES`.
     """
     try:
         size = int(digits.strip(), base)
@@ -196,7 +195,7 @@ def parse_size(digits: str, base: int) -> int:
 
 
 def render_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
-    """An answer's status line and headers, ready to be sent."""
+    """Return a response's status line and headers as bytes."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -207,5 +206,5 @@ def render_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def render_chunk(data: bytes) -> bytes:
-    """One piece of a chunked body; the empty one ends it."""
+    """Return one chunk of a body; the empty chunk ends the body."""
     return b"%x\r\n%s\r\n" % (len(data), data)

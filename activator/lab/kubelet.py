@@ -1,7 +1,6 @@
-"""Runs one pod as kubelet does: starts it, checks it, restarts its containers, stops it.
+"""Run one pod as kubelet does: start it, probe it, restart its containers, stop it.
 
-What the checks ask is in :mod:`.checks`. Must not know services, scaling or manifests.
-Knative's counterpart: none; Kubernetes' is pkg/kubelet/kuberuntime.
+:mod:`.checks` has the probes. Kubernetes' counterpart: pkg/kubelet/kuberuntime.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from uuid import uuid4
 from activator.lab.checks import Checks, Container, Probes, ask
 from activator.lab.pod import PodOptions
 
-#: Seconds from SIGTERM to SIGKILL; a pod that drains longer than this is given up in the lab.
+#: Seconds from SIGTERM to SIGKILL.
 TERMINATION_GRACE = 70.0
-#: The same when the whole cluster ends: nobody is there any more to read slow answers.
+#: The same when the whole cluster ends: no client reads slow responses any more.
 SHUTDOWN_GRACE = 2.0
 
 #: A pod with queue-proxy's own probe and no other.
@@ -31,7 +30,7 @@ Tell = Callable[..., None]
 
 
 class Step(Enum):
-    """What kubelet does of its own accord, and may be held from."""
+    """A step of kubelet that a script can pause."""
 
     CHECK = "check"
     RESTART = "restart"
@@ -41,8 +40,8 @@ class PodProcess:
     """One pod of the toy cluster.
 
     Attributes:
-        ready: as kubelet has it; what is listed goes by it.
-        restarts: how often a container was started again.
+        ready: kubelet's last result; Endpoints lists the pod accordingly.
+        restarts: how often kubelet has restarted a container.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class PodProcess:
     ) -> None:
         """
         Arguments:
-            tell: called with this pod, an event's name and its details, whenever one happens.
+            tell: called with this pod, an event's kind and its details; must return at once.
         """
         self.options = options
         self.uid = str(uuid4())
@@ -66,56 +65,56 @@ class PodProcess:
         self._process: Process | None = None
         self._comes_back: asyncio.Event | None = None
         for step in Step:
-            self.let(step)
+            self.resume(step)
 
     def stop(self) -> None:
-        """Begins the pod's end: no longer ready, SIGTERM, and SIGKILL if it takes too long."""
+        """Begin to end the pod: not ready, SIGTERM, and SIGKILL after `TERMINATION_GRACE`."""
         self.stopping = True
         self.ready = False
         self._stop.set()
         if self._comes_back is not None:
             self._comes_back.set()
 
-    def hold(self, step: Step) -> None:
-        """Keeps kubelet from its next step of that kind until `let`."""
+    def pause(self, step: Step) -> None:
+        """Delay kubelet's next step of that kind until `resume`."""
         self._free[step].clear()
 
-    def let(self, step: Step) -> None:
-        """Has kubelet go on."""
+    def resume(self, step: Step) -> None:
+        """Let kubelet continue with steps of that kind."""
         self._free[step].set()
 
     async def run(self) -> None:
-        """Runs the pod until it ends; cancelling ends it within `SHUTDOWN_GRACE` seconds."""
+        """Run the pod until it ends; cancelling ends it within `SHUTDOWN_GRACE` seconds."""
         async with asyncio.TaskGroup() as tasks:
-            checking = tasks.create_task(self._check_for_ever())
+            checking = tasks.create_task(self._check_until_stopped())
             while await self._run_once():
                 pass
             checking.cancel()
 
     async def _run_once(self) -> bool:
-        """One process, from its start to its end; returns whether there shall be another."""
+        """Run one process from start to end; return whether it is being restarted."""
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "activator.lab.pod",
             *pod_arguments(self.options),
-            stdin=PIPE,  # the pod ends when this pipe does, even if this process is killed
+            stdin=PIPE,  # the pod ends with this pipe, even if this process is killed
             stdout=PIPE,
             stderr=DEVNULL,
-            start_new_session=True,  # a Ctrl-C in the terminal is ours to pass on, in order
+            start_new_session=True,  # a Ctrl-C must not reach the pod: the lab ends it in order
         )
         again = False
         try:
             await self._accompany(process)
-            again = await self._shall_come_back()
+            again = await self._is_restarted()
             return again
         finally:
             self._listening.clear()
             self.ready = self.ready and again
             await _end(process, SHUTDOWN_GRACE)
 
-    async def _shall_come_back(self) -> bool:
-        """Whether the process that has ended is being restarted; returns when it may start."""
+    async def _is_restarted(self) -> bool:
+        """Return whether the ended process is restarted, as soon as it may start."""
         if self._comes_back is None:
             return False
         await self._comes_back.wait()
@@ -124,7 +123,7 @@ class PodProcess:
 
     async def _accompany(self, process: Process) -> None:
         async with asyncio.TaskGroup() as tasks:
-            stopping = tasks.create_task(self._stop_when_told(process))
+            stopping = tasks.create_task(self._stop_on_request(process))
             await self._read_events(process)
             stopping.cancel()
         status = await process.wait()
@@ -134,22 +133,22 @@ class PodProcess:
     async def _read_events(self, process: Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            with suppress(ValueError):  # a line cut off by the process's end
+            with suppress(ValueError):  # an incomplete line of a killed process
                 details: dict[str, Any] = json.loads(line)
                 event = details.pop("event")
                 if event == "listening":
                     self._listening.set()
-                if event != "stopped":  # told once the process is really gone
+                if event != "stopped":  # `_accompany` reports it when the process has ended
                     self._tell(self, event, **details)
 
-    async def _stop_when_told(self, process: Process) -> None:
+    async def _stop_on_request(self, process: Process) -> None:
         await self._stop.wait()
         await _end(process, TERMINATION_GRACE)
 
-    async def _check_for_ever(self) -> None:
+    async def _check_until_stopped(self) -> None:
         await self._listening.wait()
         while not self.stopping:
-            # The first check comes a whole period after the start, as the odds are in a cluster.
+            # The first check comes a whole period after the start: the worst case of a cluster.
             await asyncio.sleep(self._probes.period)
             await self._free[Step.CHECK].wait()
             self._set_ready(await self._checks.is_ready() and not self.stopping)
@@ -162,10 +161,10 @@ class PodProcess:
             self._tell(self, "ready" if ready else "not ready")
 
     async def _restart(self) -> None:
-        """Ends a container and starts it anew; meanwhile nothing of the pod is checked.
+        """Restart the container with the liveness probe; do not probe the pod meanwhile.
 
-        While the container has its grace the pod stays listed as ready, as in a cluster; a
-        sidecar is taken to end at once, and with it the pod's readiness.
+        During the grace period of the application, the pod stays listed as ready, as in a
+        cluster. A sidecar ends at once, so the pod becomes not ready at once.
         """
         container = self._probes.liveness
         self._tell(self, "killing", container=container.value if container else "")
@@ -202,7 +201,7 @@ class PodProcess:
 
 
 def pod_arguments(options: PodOptions) -> list[str]:
-    """The command line that gives a pod these options and ties its life to our pipe."""
+    """Return the command line for these options; the pod ends with the pipe of its parent."""
     port = options.readiness_port
     return [
         *("--name", options.name),
@@ -212,7 +211,7 @@ def pod_arguments(options: PodOptions) -> list[str]:
         *("--start-after", str(options.start_after)),
         *("--container-concurrency", str(options.container_concurrency)),
         *("--quiet-period", str(options.quiet_period)),
-        *(["--tell-requests"] if options.tell_requests else []),
+        *(["--report-requests"] if options.report_requests else []),
         *(["--blind"] if options.blind else []),
         *(["--polls-sidecar"] if options.polls_sidecar else []),
         *([] if port is None else ["--readiness-port", str(port)]),
@@ -221,7 +220,7 @@ def pod_arguments(options: PodOptions) -> list[str]:
 
 
 async def _end(process: Process, grace: float) -> None:
-    """SIGTERM, then SIGKILL after `grace` seconds; nothing if the process has ended."""
+    """Send SIGTERM, and SIGKILL after `grace` seconds; do nothing if the process has ended."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):

@@ -1,7 +1,4 @@
-"""Steady traffic of one client, and what became of it.
-
-Must not know what is done to the pods meanwhile.
-"""
+"""Steady traffic of one client, with all its responses."""
 
 from __future__ import annotations
 
@@ -13,70 +10,70 @@ from collections.abc import Callable, Coroutine
 from statistics import median
 from typing import Any
 
-from activator.lab.client import Reply
+from activator.lab.client import ClientResponse
 
-#: Sends one request, given its method and the id that it is to have.
-Ask = Callable[[str, str], Coroutine[Any, Any, Reply]]
+#: Sends one request with this method and id.
+Send = Callable[[str, str], Coroutine[Any, Any, ClientResponse]]
 
 
 class Load:
-    """Requests at a steady pace, each on a connection of its own, until `stop`.
+    """Requests at a steady rate, each on a new connection, until `stop`.
 
     Attributes:
-        replies: answers by method, in the order in which they came.
+        responses: by method, in the order of their arrival.
         posts: the ids of all POSTs that were sent.
     """
 
-    def __init__(self, ask: Ask, rate: float, posts: int = 0) -> None:
+    def __init__(self, send: Send, rate: float, posts: int = 0) -> None:
         """
         Arguments:
-            ask: sends one request; may not raise.
-            rate: requests a second.
-            posts: every such request is a POST; 0 for none.
+            send: sends one request; must not raise.
+            rate: requests per second.
+            posts: one request in so many is a POST; 0 for none.
         """
-        self._ask = ask
+        self._send = send
         self._rate = rate
         self._post_every = posts
         self._sent = 0
         self._stop = asyncio.Event()
-        self._answered = asyncio.Event()
+        self._responded = asyncio.Event()
         self._running: Task[None] | None = None
         self.posts: set[str] = set()
-        self.replies: dict[str, list[Reply]] = {"GET": [], "POST": []}
+        self.responses: dict[str, list[ClientResponse]] = {"GET": [], "POST": []}
 
     def start(self, tasks: TaskGroup) -> None:
-        """Begins; the caller must `stop`."""
+        """Begin to send; the caller must call `stop`."""
         self._running = tasks.create_task(self._run())
 
     async def stop(self) -> None:
-        """Sends no more, and returns when all is answered."""
+        """Stop sending; return when every request has a response or has failed."""
         self._stop.set()
         if self._running is not None:
             await self._running
 
     async def more(self, count: int) -> None:
-        """Returns when so many further requests were answered."""
+        """Return when so many further requests have a response or have failed."""
         wanted = self._count + count
         while self._count < wanted:
-            self._answered.clear()
-            await self._answered.wait()
+            self._responded.clear()
+            await self._responded.wait()
 
     def statuses(self, method: str) -> dict[int, int]:
-        """How many answers had which status; 0 is no answer."""
-        return dict(sorted(Counter(reply.status for reply in self.replies[method]).items()))
+        """Return the number of responses by status; 0 stands for no response."""
+        return dict(sorted(Counter(response.status for response in self.responses[method]).items()))
 
     def summary(self) -> str:
-        """All of it in a line."""
-        return "; ".join(self._of(method) for method, told in self.replies.items() if told)
+        """Return statuses and durations of all requests in one line."""
+        return "; ".join(self._of(method) for method, found in self.responses.items() if found)
 
     def _of(self, method: str) -> str:
-        took = [reply.took * 1000 for reply in self.replies[method]]
+        took = [response.took * 1000 for response in self.responses[method]]
         found = ", ".join(f"{n} times {status}" for status, n in self.statuses(method).items())
-        return f"{method} /: {found}; median {median(took):,.0f} ms, most {max(took):,.0f} ms"
+        return f"{method} /: {found}; median {median(took):,.0f} ms, maximum {max(took):,.0f} ms"
 
     @property
     def _count(self) -> int:
-        return sum(map(len, self.replies.values()))
+        return sum(map(len, self.responses.values()))
 
     async def _run(self) -> None:
         began = time.monotonic()
@@ -97,5 +94,5 @@ class Load:
     async def _one(self, method: str, request_id: str) -> None:
         if method == "POST":
             self.posts.add(request_id)
-        self.replies[method].append(await self._ask(method, request_id))
-        self._answered.set()
+        self.responses[method].append(await self._send(method, request_id))
+        self._responded.set()

@@ -1,6 +1,6 @@
-"""One activator as a process of its own, known by its ports, its log and its API alone.
+"""An activator as a separate process: the real program, ``python -m activator local``.
 
-Must not know what it is asked for. It is the real program, ``python -m activator local``.
+The lab uses only its ports, its log and its API.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 from activator.lab.client import fetch
 from activator.lab.event_stream import EventStream, Take
 
-#: Seconds for its start, on a machine that does much else.
+#: Seconds for the start, on a busy machine.
 START_PATIENCE = 30.0
-#: Lines of its log that are told if it did not start.
+#: Last lines of the log that an error quotes, if the activator did not start.
 SHOWN_LINES = 5
-#: What it is given of our environment; a setting from it would be another lab.
+#: The only environment variables that the activator gets: others could change its settings.
 ENVIRONMENT = ("PATH", "HOME", "PYTHONPATH", "TMPDIR")
 OPTIONS = (
     *("--bind", "127.0.0.1", "--http-port", "0", "--h2c-port", "0", "--metrics-port", "0"),
@@ -34,14 +34,14 @@ Where = tuple[str, int]
 
 
 class DidNotStart(Exception):
-    """The activator ended, or was not ready in time; tells the last lines of its log."""
+    """The activator ended, or was not ready in time; the text has the last lines of its log."""
 
 
 class LocalActivator:
     """The activator of a scenario.
 
     Attributes:
-        traffic, admin: where it takes requests, and where it is asked; set by `start`.
+        traffic, admin: address and port for requests, and of the admin API; set by `start`.
     """
 
     def __init__(
@@ -65,20 +65,20 @@ class LocalActivator:
         self.admin: Where = ("", 0)
 
     async def start(self) -> None:
-        """Starts it, and returns when it is ready.
+        """Start the activator, and return when it is ready.
 
         Raises:
-            DidNotStart: it is not, within `START_PATIENCE`.
+            DidNotStart: it ended, or was not ready within `START_PATIENCE` seconds.
         """
         self._listens = asyncio.get_running_loop().create_future()
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "activator.lab.tied", "activator", "local"),
+            *(sys.executable, "-m", "activator.lab.end_with_stdin", "activator", "local"),
             *("--manifests", str(self._manifests), *OPTIONS),
-            stdin=PIPE,  # the activator ends when this pipe does, even if this process is killed
+            stdin=PIPE,  # the activator ends with this pipe, even if this process is killed
             stdout=DEVNULL,
             stderr=PIPE,
             env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
-            start_new_session=True,  # a Ctrl-C in the terminal is for us: we end it, in order
+            start_new_session=True,  # a Ctrl-C must not reach it: the lab ends it in order
         )
         self._reading = asyncio.ensure_future(self._read(self._process))
         try:
@@ -104,16 +104,16 @@ class LocalActivator:
             self._listens.set_exception(DidNotStart(f"the activator ended: {'; '.join(last)}"))
 
     async def get(self, path: str) -> Any:
-        """What its admin side answers, read as JSON; None for any status but 200.
+        """Return the JSON document at a path of the admin API; None for a status other than 200.
 
         Raises:
-            OSError: it does not answer.
+            OSError: no complete response.
         """
-        reply = await fetch(*self.admin, path)
-        return json.loads(reply.body) if reply.status == 200 else None
+        response = await fetch(*self.admin, path)
+        return json.loads(response.body) if response.status == 200 else None
 
     async def close(self) -> None:
-        """Ends it at once; nothing that it still has to do is of interest."""
+        """Kill the activator, without a drain."""
         await self._events.close()
         if self._process is not None:
             with suppress(ProcessLookupError):

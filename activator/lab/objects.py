@@ -1,7 +1,7 @@
-"""Writes the Kubernetes objects that the activator watches: a Revision and its private Endpoints.
+"""Write the Kubernetes objects that the activator watches: a Revision and its private Endpoints.
 
-Decides their shape, which is what Kubernetes and Knative's ServerlessService controller write, and
-replaces files atomically, so that a reader never sees half of one. Must not know processes.
+They have the shape that Kubernetes and Knative's ServerlessService controller give them. Files are
+replaced atomically, so a reader never sees half of one.
 Knative's counterpart: pkg/reconciler/serverlessservice.
 """
 
@@ -40,16 +40,16 @@ def revision(
     annotations: Mapping[str, str] | None = None,
     h2c: bool = False,
 ) -> Object:
-    """A Revision with one container, or two.
+    """Return a Revision with one or two containers.
 
     Arguments:
         container_concurrency: requests that one pod may have at a time; 0 is no limit.
-        timeout: seconds from a request's arrival to the end of its answer.
-        exec_readiness: give the container an exec readiness probe, which queue-proxy cannot see.
-        readiness_port: have the readiness probe go to another port than requests; 0 for the same.
-        sidecar: what a second container has besides a name and an image; None for none.
-        uid: the object's identity; a new one if empty.
-        h2c: its pods speak HTTP/2.
+        timeout: seconds from a request's arrival to the end of its response.
+        exec_readiness: give the container an exec readiness probe, which queue-proxy cannot run.
+        readiness_port: the port of the readiness probe; 0 for the port of requests.
+        sidecar: fields of a second container besides name and image; None for no such container.
+        uid: the object's uid; a new one if empty.
+        h2c: the pods accept HTTP/2.
     """
     containers = [_user_container(_readiness_probe(exec_readiness, readiness_port), h2c)]
     if sidecar is not None:
@@ -103,10 +103,10 @@ def private_endpoints(
     revision_uid: str = "",
     h2c: bool = False,
 ) -> Object:
-    """The Endpoints of a revision's private service; pods on other ports are other subsets.
+    """Return the Endpoints of a revision's private Service, with a subset for each port.
 
     Arguments:
-        h2c: the pods speak HTTP/2.
+        h2c: the pods accept HTTP/2.
     """
     by_port: dict[int, list[PodAddress]] = {}
     for pod in pods:
@@ -151,10 +151,10 @@ def _address(namespace: str, pod: PodAddress) -> Object:
 
 
 def write_object(folder: Path, found: Object) -> Path:
-    """Writes an object into the folder under a name made of its own, and returns the file.
+    """Write an object into the folder, in a file named after it; return the file's path.
 
-    An older file of the same object is replaced by renaming; the activator ignores the hidden
-    file that exists for a moment before.
+    A rename replaces an older file of the object. The activator ignores the hidden temporary
+    file that exists before the rename.
 
     Raises:
         OSError: the folder cannot be written to.

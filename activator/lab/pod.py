@@ -1,8 +1,8 @@
 """One sample pod as a process: queue-proxy and application behind one port.
 
-Listens, carries answers out, drains on SIGTERM. Must not know the activator or the cluster: it
-tells what happens as JSON lines on its standard output, for whoever started it.
-Knative's counterpart: pkg/queue/sharedmain/main.go, with the user's container inside.
+The pod listens, sends responses, and drains on SIGTERM. It writes its events as JSON lines to its
+standard output, which its parent process reads.
+Knative's counterpart: pkg/queue/sharedmain/main.go, together with the user's container.
 
     python -m activator.lab.pod --address 127.0.0.11 --port 8012 --name hello-1 --start-after 1.5
 """
@@ -21,42 +21,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from activator.lab.answers import TEXT, Answer, text
 from activator.lab.application import Application
 from activator.lab.http1 import BadRequest, Request, RequestParser, render_chunk, render_head
-from activator.lab.queue_proxy import CUT_OFF, PROBER_AGENTS, answer_probe, answer_traffic
+from activator.lab.queue_proxy import CUT_OFF, PROBER_AGENTS, probe_response, traffic_refusal
+from activator.lab.responses import TEXT, Response, text
 from activator.lab.state import Counters, Switches
-from activator.lab.switchboard import answer_admin
+from activator.lab.switchboard import admin_response
 from activator.lab.websocket import Echo, asks_for_websocket
 
-#: Connections that may wait to be accepted: a released queue of thousands arrives at once.
+#: Connections that may wait to be accepted: the activator may dial thousands at once.
 BACKLOG = 4096
 READ_BYTES = 256 * 1024
-#: Seconds without a request before a draining pod stops listening. queue-proxy takes 30, because
-#: routes spread slowly in a cluster; on one machine they do not.
+#: Seconds without a request before a draining pod stops listening. queue-proxy waits 30 s, because
+#: routes spread slowly in a cluster.
 QUIET_PERIOD = 0.5
-#: Seconds for running requests to end after that; queue-proxy gives a revision's timeout.
+#: Seconds for requests in flight to end after that; queue-proxy takes the revision's time-out.
 DRAIN_TIMEOUT = 60.0
 
 Emit = Callable[..., None]
-Answerer = Callable[[Request, asyncio.StreamWriter], Any]
+Handler = Callable[[Request, asyncio.StreamWriter], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """What a pod is told at its start.
+    """The options of a pod's command line.
 
     Attributes:
         admin_port: port of the switchboard on the same address; 0 for none.
         start_after: seconds from process start to listening: image pull and application start.
         container_concurrency: requests that the application may have at a time; 0 is no limit.
-        quiet_period: seconds without a request that end the draining.
-        follow_stdin: end at once when standard input ends, so as not to outlive the parent.
-        tell_requests: emit a line for each request.
+        quiet_period: seconds without a request before a draining pod stops listening.
+        follow_stdin: end when standard input ends, so that the pod does not outlive its parent.
+        report_requests: write an event for each request.
         blind: queue-proxy reports ready without a check of the application.
         polls_sidecar: queue-proxy also polls the sidecar's readiness probe; older ones do not.
-        readiness_port: a port of its own on which the application tells whether it is ready; None
-            for none, 0 for any free one.
+        readiness_port: a separate port for the application's readiness probe; None for none, 0
+            for any free port.
     """
 
     name: str = "pod"
@@ -67,7 +67,7 @@ class PodOptions:
     container_concurrency: int = 0
     quiet_period: float = QUIET_PERIOD
     follow_stdin: bool = False
-    tell_requests: bool = False
+    report_requests: bool = False
     blind: bool = False
     polls_sidecar: bool = False
     readiness_port: int | None = None
@@ -93,10 +93,10 @@ class Pod:
         self.stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Serves until `stop` is set, then drains.
+        """Serve until `stop` is set, then drain.
 
         Raises:
-            OSError: an address or port cannot be listened on.
+            OSError: the pod cannot listen on its address and port.
         """
         if await _is_set_within(self.stop, self.options.start_after):
             return
@@ -118,11 +118,11 @@ class Pod:
             writer.close()
         self._emit("stopped")
 
-    async def _listen(self, port: int, answerer: Answerer) -> asyncio.Server:
+    async def _listen(self, port: int, handler: Handler) -> asyncio.Server:
         async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._writers.add(writer)
             try:
-                await _converse(reader, writer, answerer)
+                await _converse(reader, writer, handler)
             finally:
                 self._writers.discard(writer)
                 writer.close()
@@ -132,7 +132,7 @@ class Pod:
         )
 
     async def _drain(self, server: asyncio.Server) -> None:
-        """Fails probes, waits for a quiet period and for running requests, listens no more."""
+        """Fail probes, wait for a quiet period, stop listening, wait for requests in flight."""
         self.switches.draining = True
         self._emit("draining", in_flight=self.counters.in_flight)
         self._arrived.clear()
@@ -149,7 +149,7 @@ class Pod:
             self.switches.draining = True
             await _send(writer, request, text(200, "", delay=self.options.quiet_period))
         else:
-            answer = answer_admin(request, self.switches, self.counters)
+            answer = admin_response(request, self.switches, self.counters)
             self._note_switches()
             await _send(writer, request, answer)
 
@@ -160,7 +160,7 @@ class Pod:
 
     async def _answer_traffic(self, request: Request, writer: asyncio.StreamWriter) -> None:
         options = self.options
-        probe = answer_probe(
+        probe = probe_response(
             request, self.switches, blind=options.blind, polls_sidecar=options.polls_sidecar
         )
         if probe is not None:
@@ -177,19 +177,19 @@ class Pod:
         finally:
             self.counters.leave()
             self._left.set()
-            if self.options.tell_requests:
+            if self.options.report_requests:
                 took = round(time.monotonic() - started, 4)
                 told = {"path": request.path, "status": status, "took": took, "id": request_id}
-                self._emit("answered", **told)
+                self._emit("responded", **told)
 
     async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> int:
         limit, running = self.options.container_concurrency, self.switches.running
-        refusal = answer_traffic(limit, self.counters.in_flight, running)
+        refusal = traffic_refusal(limit, self.counters.in_flight, running)
         if refusal is not None:
             await _send(writer, request, refusal)
             return refusal.status
         async with self._slots:
-            answer = self._application.answer(request)
+            answer = self._application.respond(request)
             self._note_switches()
             if answer.delay:
                 cut = await _is_set_within(self._down, answer.delay)
@@ -198,7 +198,7 @@ class Pod:
         return answer.status
 
     def _note_switches(self) -> None:
-        """Tells which switches were turned, if any; requests that wait in a dead process end."""
+        """Report changed switches; end the requests of an application that no longer runs."""
         if self._known == self.switches:
             return
         before, now = asdict(self._known), asdict(self.switches)
@@ -224,9 +224,9 @@ class Pod:
 
 
 async def _converse(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answerer: Answerer
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
 ) -> None:
-    """Answers one connection's requests in order, until either side closes."""
+    """Handle the requests of one connection in order, until either side closes it."""
     parser = RequestParser()
     try:
         while data := await reader.read(READ_BYTES):
@@ -234,7 +234,7 @@ async def _converse(
                 if asks_for_websocket(request):
                     await _echo(request, parser.leftover(), reader, writer)
                     return
-                await answerer(request, writer)
+                await handler(request, writer)
                 if not request.keep_alive:
                     return
             if parser.wants_continue():
@@ -244,7 +244,7 @@ async def _converse(
         headers = [("Content-Length", str(len(body))), ("Connection", "close")]
         writer.write(render_head(error.status, headers) + body)
     except ConnectionError:
-        pass  # the client left; whatever was counted for it has ended in `finally` clauses
+        pass  # the client closed the connection; `finally` clauses have counted its requests
 
 
 async def _echo(
@@ -263,7 +263,7 @@ async def _echo(
         pieces = echo.receive(data)
 
 
-async def _send(writer: asyncio.StreamWriter, request: Request, answer: Answer) -> None:
+async def _send(writer: asyncio.StreamWriter, request: Request, answer: Response) -> None:
     if answer.delay:
         await asyncio.sleep(answer.delay)
     headers = list(answer.headers)
@@ -287,7 +287,7 @@ async def _send(writer: asyncio.StreamWriter, request: Request, answer: Answer) 
     await writer.drain()
 
 
-async def _send_pieces(writer: asyncio.StreamWriter, answer: Answer) -> None:
+async def _send_pieces(writer: asyncio.StreamWriter, answer: Response) -> None:
     for number, piece in enumerate(answer.pieces):
         if number:
             await asyncio.sleep(answer.interval)
@@ -306,18 +306,18 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 class _ParentPipe(asyncio.Protocol):
-    """Ends the process when the parent is gone, however it went."""
+    """Ends the process when its parent ends, also if the parent is killed."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         os._exit(0)
 
 
 def emit_json(event: str, **details: object) -> None:
-    """Writes one line of JSON to standard output; ``at`` is CLOCK_MONOTONIC in seconds."""
+    """Write an event to standard output as a line of JSON; ``at`` is CLOCK_MONOTONIC in seconds."""
     try:
         print(json.dumps({"event": event, "at": time.monotonic(), **details}), flush=True)
     except BrokenPipeError:
-        pass  # nobody listens any more; the pod's work does not depend on it
+        pass  # the parent has closed the pipe; the pod goes on
 
 
 async def _main(options: PodOptions) -> None:
@@ -331,7 +331,7 @@ async def _main(options: PodOptions) -> None:
 
 
 def parse_options(arguments: Sequence[str]) -> PodOptions:
-    """The options from the command line; wrong ones end the process with status 2."""
+    """Return the options of the command line; wrong options end the process with status 2."""
     parser = argparse.ArgumentParser(prog="python -m activator.lab.pod", description="A sample pod")
     default = PodOptions()
     parser.add_argument("--name", default=default.name, help="of the pod, in its responses")
@@ -342,7 +342,7 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
     parser.add_argument("--container-concurrency", type=int, default=0, help="0: no limit")
     parser.add_argument("--quiet-period", type=float, default=QUIET_PERIOD, help="seconds")
     parser.add_argument("--follow-stdin", action="store_true", help="end when stdin ends")
-    parser.add_argument("--tell-requests", action="store_true", help="a line for each request")
+    parser.add_argument("--report-requests", action="store_true", help="a line for each request")
     parser.add_argument(
         "--blind",
         action="store_true",
@@ -356,7 +356,7 @@ def parse_options(arguments: Sequence[str]) -> PodOptions:
 
 
 def main() -> int:
-    """Runs the pod that the command line describes; the exit status is 1 if it cannot listen."""
+    """Run the pod of the command line; return 1 if it cannot listen, otherwise 0."""
     options = parse_options(sys.argv[1:])
     try:
         import uvloop

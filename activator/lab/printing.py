@@ -1,7 +1,4 @@
-"""Puts rows onto a terminal in colours, or plainly into anything else.
-
-Must not know what the rows say.
-"""
+"""Print rows: in colours on a terminal, as plain text to any other stream."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TextIO
 
 from activator.lab.report import Row
 
-#: rich's styles, by the words of `Row`; NO_COLOR is heeded by rich.
+#: rich's styles, by the style of a `Row`; rich reads NO_COLOR.
 STYLES = {
     "title": "bold",
     "text": "",
@@ -26,18 +23,18 @@ STYLES = {
 
 
 class Printer:
-    """Writes rows to one stream, and says what is under way where somebody sits in front of it."""
+    """Writes rows to one stream; on a terminal, it also shows the step in progress."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._drawing = out.isatty()
-        if self._drawing:  # elsewhere nothing of rich is needed
+        if self._drawing:  # rich costs start-up time, so plain text does without
             from rich.console import Console
 
             self._console = Console(file=out, highlight=False)
 
     def rows(self, rows: Iterable[Row]) -> None:
-        """Writes lines; they are out when this returns."""
+        """Write rows, and flush the stream."""
         for row in rows:
             if self._drawing:
                 self._draw(row)
@@ -50,7 +47,7 @@ class Printer:
         from rich.text import Text
 
         style = STYLES[row.style]
-        # Text, not markup: what a pod answers in brackets is no colour.
+        # Text, not markup: brackets in a pod's response must not select a colour.
         if len(row.columns) == 1:
             self._console.print(Text(row.columns[0], style), soft_wrap=True)
             return
@@ -63,7 +60,7 @@ class Printer:
 
     @contextmanager
     def under_way(self, what: str) -> Iterator[None]:
-        """Shows on a terminal that something is being done, while the block runs."""
+        """Show a text on a terminal while the block runs."""
         if not self._drawing:
             yield
             return
@@ -72,5 +69,5 @@ class Printer:
 
 
 def _printable(text: str) -> str:
-    """Without control characters: what a pod sends must not steer the terminal."""
+    """Replace control characters, so that a pod's response cannot control the terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)

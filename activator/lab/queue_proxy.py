@@ -1,48 +1,47 @@
-"""Decides what queue-proxy answers by itself: probes, draining, and its own queue's overflow.
+"""The responses that queue-proxy makes itself: to probes, while it drains, and for a full queue.
 
-Must not know sockets or what the application answers.
 Knative's counterparts: pkg/queue/health/handler.go, pkg/network/handlers/drain.go, breaker.go.
 """
 
 from __future__ import annotations
 
-from activator.lab.answers import Answer, text
 from activator.lab.http1 import Request
+from activator.lab.responses import Response, text
 from activator.lab.state import Switches
 
-#: Callers whose requests are probes on any path; everybody else's are traffic.
+#: User agents whose requests are probes on any path; all other requests are traffic.
 PROBER_AGENTS = ("kube-probe/", "Knative-Activator-Probe", "Knative-Autoscaling-Probe")
-#: Requests that wait in queue-proxy for each one that the application may have at a time.
+#: Length of queue-proxy's queue for each request that the application may have at a time.
 QUEUE_PER_SLOT = 10
 
-#: As Go's http.Error marks what it writes.
+#: The header that Go's http.Error adds.
 ERROR_HEADERS = (("X-Content-Type-Options", "nosniff"),)
 
 
-def _error(status: int, body: str) -> Answer:
-    return Answer(status, body.encode(), headers=ERROR_HEADERS)
+def _error(status: int, body: str) -> Response:
+    return Response(status, body.encode(), headers=ERROR_HEADERS)
 
 
 NOT_LISTENING = _error(502, "dial tcp 127.0.0.1:8080: connect: connection refused\n")
-#: The application had the request and ended before it answered.
+#: The application's process ended before it responded.
 CUT_OFF = _error(502, "EOF\n")
 QUEUE_FULL = _error(503, "pending request queue full\n")
 DRAINING = _error(503, "shutting down\n")
 
 
-def answer_probe(
+def probe_response(
     request: Request, switches: Switches, *, blind: bool = False, polls_sidecar: bool = False
-) -> Answer | None:
-    """What queue-proxy says to a probe; None where the request is traffic.
+) -> Response | None:
+    """Return queue-proxy's response to a probe; None for a request that is no probe.
 
     Arguments:
-        blind: the application has a probe that queue-proxy cannot run, one by a command as a
-            rule, so that it vouches for whatever there is.
-        polls_sidecar: whether it polls the sidecar's readiness probe, as since Knative 1.14.
+        blind: queue-proxy cannot run the application's probe (usually an exec probe), so it
+            reports ready without a check.
+        polls_sidecar: queue-proxy polls the sidecar's readiness probe, as since Knative 1.14.
     """
     probe = request.header("k-network-probe")
     if probe == "probe":
-        return _answer_ingress(request, switches)
+        return _ingress_probe_response(request, switches)
     if not request.header("user-agent").startswith(PROBER_AGENTS):
         return None
     if switches.draining:
@@ -50,27 +49,28 @@ def answer_probe(
     if probe != "queue":
         return text(400, f"unexpected probe header value: {probe}\n")
     if not blind and not (switches.ready and switches.running):
-        return Answer(503)
+        return Response(503)
     if polls_sidecar and not switches.sidecar_ready:
-        return Answer(503)
+        return Response(503)
     return text(200, "queue")
 
 
-def _answer_ingress(request: Request, switches: Switches) -> Answer:
+def _ingress_probe_response(request: Request, switches: Switches) -> Response:
     if switches.draining:
         return DRAINING
     hash_value = request.header("k-network-hash")
     if not hash_value:
         return text(400, 'a probe request must contain a non-empty "K-Network-Hash" header\n')
-    return Answer(200, headers=(("K-Network-Hash", hash_value),))
+    return Response(200, headers=(("K-Network-Hash", hash_value),))
 
 
-def answer_traffic(container_concurrency: int, in_flight: int, running: bool) -> Answer | None:
-    """What queue-proxy says to a request that it cannot hand on; None where it can, or may wait.
+def traffic_refusal(container_concurrency: int, in_flight: int, running: bool) -> Response | None:
+    """Return queue-proxy's error response; None if the application gets the request.
 
     Arguments:
         container_concurrency: requests that the application may have at a time; 0 is no limit.
-        in_flight: requests in the pod, this one counted.
+        in_flight: requests in the pod, including this one.
+        running: whether the application's process exists.
     """
     if container_concurrency and in_flight > container_concurrency * (1 + QUEUE_PER_SLOT):
         return QUEUE_FULL

@@ -1,6 +1,6 @@
-"""What the lab prints, as rows: a scenario's heading, its timeline, the result of all.
+"""The output of ``activator lab`` as rows: heading, timeline, result, summary.
 
-Pure. Colours are left to :mod:`.printing`; each row has the word that they go by.
+:mod:`.printing` chooses the colours, by the style of each row.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Row(NamedTuple):
     """One line in columns.
 
     Attributes:
-        style: a word of `Who`, or one of title, text, passed, failed.
-        columns: from the left; only a line of a timeline has more than one.
+        style: a value of `Who`, or one of title, text, passed, failed.
+        columns: from the left; only a line of a timeline has more than one column.
     """
 
     style: str
@@ -27,36 +27,36 @@ class Row(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """As a line without colours."""
+        """The row as a line without colours."""
         return _INDENT.join(self.columns).rstrip()
 
 
 def text(line: str = "", style: str = "text") -> Row:
-    """A line that is no part of a timeline."""
+    """Return a row of one column, for a line outside the timeline."""
     return Row(style, (line,))
 
 
 def listing(scenarios: Iterable[Scenario]) -> list[Row]:
-    """Number, name and title of each."""
+    """Return a row for each scenario: number, name and title."""
     return [Row("text", (f"{s.number:>2}", f"{s.name:<18}", s.title)) for s in scenarios]
 
 
 def heading(scenario: Scenario, number: int, count: int) -> list[Row]:
-    """What is played, what Knative does then, and what must happen.
+    """Return rows with the title, Knative's behaviour and the required behaviour.
 
     Arguments:
-        number, count: which of how many it is in this run.
+        number, count: the scenario's position in this run, and how many there are.
     """
     return [
         text(f"{scenario.number} {scenario.name}: {scenario.title} ({number} of {count})", "title"),
         text(f"{_INDENT}Knative: {scenario.knative}"),
-        text(f"{_INDENT}here:    {scenario.ours}"),
+        text(f"{_INDENT}here:    {scenario.here}"),
         text(),
     ]
 
 
 def entry(found: Entry) -> Row:
-    """One line of a timeline: seconds since the begin, who, what."""
+    """Return one line of a timeline: seconds since the start, actor, event."""
     style, who = found.who.value, found.who.value
     if found.who is Who.CHECK:
         style = who = "passed" if found.passed else "failed"
@@ -64,7 +64,7 @@ def entry(found: Entry) -> Row:
 
 
 def timeline(outcome: Outcome) -> list[Row]:
-    """All lines of a timeline, and what ended it too soon."""
+    """Return all lines of a timeline, and the error that ended it early."""
     rows = [entry(found) for found in outcome.entries]
     if outcome.error:
         rows.append(Row("failed", (" " * 9, f"{'failed':<10}", outcome.error)))
@@ -72,13 +72,13 @@ def timeline(outcome: Outcome) -> list[Row]:
 
 
 def result(outcome: Outcome) -> list[Row]:
-    """Whether a scenario passed."""
+    """Return rows that say whether a scenario passed."""
     word = "passed" if outcome.passed else "failed"
     return [text(), text(f"{_INDENT}{word} in {outcome.seconds:.1f} s", word), text()]
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[Row]:
-    """How many passed, and which did not."""
+    """Return a row with the number of passed scenarios and the names of failed ones."""
     failed = [outcome for outcome in outcomes if not outcome.passed]
     seconds = sum(outcome.seconds for outcome in outcomes)
     line = f"{len(outcomes) - len(failed)} of {len(outcomes)} passed in {seconds:.0f} s"

@@ -1,9 +1,9 @@
-"""Decides how many pods a service of the toy cluster should have.
+"""Calculate how many pods a service of the toy cluster should have.
 
-One rule: as many pods as the highest concurrency of the last `window` seconds needs. So the first
-request makes one pod at once, a burst adds pods at once, and pods leave only when the whole window
-was quieter. Must not know processes, manifests or the clock: time is passed in.
-Knative's counterpart: pkg/autoscaler/scaling/autoscaler.go, which has a panic window besides.
+The number follows the highest concurrency of the last `window` seconds. So the first request
+starts a pod at once, and a burst adds pods at once. The number falls only after a whole window
+with less load.
+Knative's counterpart: pkg/autoscaler/scaling/autoscaler.go, which also has a panic window.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-#: Differences of this size between desired pods are noise of floating point.
+#: Tolerance for rounding errors of floating point numbers.
 EPSILON = 1e-9
 
 
@@ -22,12 +22,12 @@ class Scaler:
         """
         Arguments:
             target: requests at a time that one pod should have; above 0.
-            max_pods: never more pods than this.
-            window: seconds that a load is remembered; after them a silent service goes to zero.
-            min_pods: never fewer.
+            max_pods: the largest number of pods.
+            window: seconds for which a load counts; after that, an idle service scales to zero.
+            min_pods: the smallest number of pods.
 
         Raises:
-            ValueError: no number of pods satisfies these.
+            ValueError: the arguments contradict each other.
         """
         if target <= 0 or window <= 0 or not 0 <= min_pods <= max_pods:
             raise ValueError(f"{target=}, {window=}, {min_pods=}, {max_pods=}: cannot scale so")
@@ -35,12 +35,12 @@ class Scaler:
         self._max_pods = max_pods
         self._min_pods = min_pods
         self._window = window
-        # Falling needs from the oldest to the newest: an older one that is not larger than a newer
-        # one can never be the window's maximum again, so it is dropped at once.
+        # Decreasing needs from oldest to newest. An older need that is not larger than a newer one
+        # can never be the maximum again, so `observe` removes it.
         self._needs: deque[tuple[float, int]] = deque()
 
     def observe(self, now: float, concurrency: float, count: float) -> None:
-        """Takes one statistic: average requests in the period, and requests that arrived in it.
+        """Add a statistic: average concurrency of a period, and requests that arrived in it.
 
         A request shorter than the period has an average near 0 and still needs a pod.
         """
@@ -52,12 +52,12 @@ class Scaler:
         self._needs.append((now, need))
 
     def desired(self, now: float) -> int:
-        """The number of pods there should be now."""
+        """Return the desired number of pods now."""
         while self._needs and self._needs[0][0] + self._window <= now:
             self._needs.popleft()
         need = self._needs[0][1] if self._needs else 0
         return min(max(need, self._min_pods), self._max_pods)
 
     def next_change(self) -> float | None:
-        """When `desired` may fall without a new statistic; None if it will not."""
+        """Return when `desired` may fall without a new statistic; None for never."""
         return self._needs[0][0] + self._window if self._needs else None

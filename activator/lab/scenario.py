@@ -1,6 +1,6 @@
-"""What a scenario is: a name, what Knative does, what must happen here, and a script.
+"""A scenario: a name, Knative's behaviour, the required behaviour, and a script.
 
-The scripts are in :mod:`activator.lab.scenarios`, one a module; `activator.lab.catalogue` lists
+The scripts are in :mod:`activator.lab.scenarios`, one per module. `activator.lab.catalogue` lists
 them.
 """
 
@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from activator.lab.stage import Stage
+from activator.lab.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario that was seen on real clusters.
+    """A failure or situation of real clusters.
 
     Attributes:
-        number: by which it can be called; never given to another one.
-        name: by which it can be called, too: lower case, hyphens.
-        title: what is done, in one line.
-        knative: what was seen with Knative's activator.
-        ours: what must happen here; the script checks it.
+        number: an argument of ``activator lab``; another scenario never gets this number.
+        name: another argument of ``activator lab``: lower case, hyphens.
+        title: the event, in one line.
+        knative: how Knative's activator behaves.
+        here: how this activator must behave; the script checks it.
     """
 
     number: int
     name: str
     title: str
     knative: str
-    ours: str
-    script: Callable[[Stage], Awaitable[None]]
+    here: str
+    script: Callable[[Environment], Awaitable[None]]

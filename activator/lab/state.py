@@ -1,14 +1,11 @@
-"""What a sample pod remembers: whether it is ready, and what it has seen.
-
-Holds switches and counters; decides nothing. Must not know HTTP, sockets or the clock.
-"""
+"""The state of a sample pod: switches for its probes, and counters of its requests."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-#: Request ids remembered; beyond it new ones are only counted, so a long run cannot fill memory.
+#: Most request ids that are stored; further requests are only counted, to limit memory.
 MAX_REMEMBERED_IDS = 200_000
 
 
@@ -17,13 +14,13 @@ class Switches:
     """The conditions a scenario turns on and off.
 
     Attributes:
-        ready: the application's HTTP readiness, which queue-proxy checks and vouches for.
+        ready: the application's HTTP readiness, which queue-proxy checks and reports.
         live: the application's liveness; kubelet restarts the application while it is False.
         exec_ready: an exec readiness probe's result; only kubelet sees it, queue-proxy does not.
         running: whether the application's process exists behind queue-proxy.
         sidecar_ready, sidecar_live: the same for the sidecar. queue-proxy polls ``sidecar_ready``
             if the pod has the option ``polls_sidecar``.
-        draining: set by SIGTERM or ``/wait-for-drain``; probes fail, requests are still answered.
+        draining: set by SIGTERM or ``/wait-for-drain``; probes fail, requests still succeed.
     """
 
     ready: bool = True
@@ -35,31 +32,31 @@ class Switches:
     draining: bool = False
 
     def toggle(self, name: str) -> bool:
-        """Turns the switch of that name over and returns its new value."""
+        """Toggle the switch of that name, and return its new value."""
         value = not getattr(self, name)
         setattr(self, name, value)
         return value
 
     def kill_application(self) -> None:
-        """The application's process ends; queue-proxy stays, and nobody tells it."""
+        """End the application's process; queue-proxy stays and gets no notice."""
         self.running = False
 
     def start_application(self) -> None:
-        """A new process of the application, which knows of no switch that was turned before."""
+        """Start the application's process again, with all its switches on."""
         self.running = self.live = self.ready = self.exec_ready = True
 
     def start_sidecar(self) -> None:
-        """A new process of the other container."""
+        """Start the sidecar's process again, with both its switches on."""
         self.sidecar_ready = self.sidecar_live = True
 
 
 @dataclass(slots=True)
 class Counters:
-    """What reached the pod, for whoever must know that nothing was lost or done twice.
+    """Counts of requests and probes, from which tests see lost and repeated requests.
 
     Attributes:
-        last_probes: the last probe of each prober, by its name: request line and fields.
-        at_readiness_port: requests to the port that the application's readiness probe names.
+        last_probes: the last probe of each prober, by user agent: request line and headers.
+        at_readiness_port: requests to the separate port of the readiness probe.
     """
 
     requests: int = 0
@@ -72,7 +69,7 @@ class Counters:
     at_readiness_port: int = 0
 
     def enter(self, method: str, request_id: str) -> None:
-        """Counts a request that arrived; the caller must call `leave` when it is answered."""
+        """Count a request that arrived; the caller must call `leave` after the response."""
         self.requests += 1
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
@@ -82,11 +79,11 @@ class Counters:
                 self.posts_by_id[request_id] += 1
 
     def leave(self) -> None:
-        """Counts a request's end, whatever it was."""
+        """Count the end of a request."""
         self.in_flight -= 1
 
     def report(self) -> dict[str, object]:
-        """All of it, in a shape that JSON takes."""
+        """Return all counters as a JSON object."""
         return {
             "requests": self.requests,
             "probes": self.probes,

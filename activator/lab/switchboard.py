@@ -1,17 +1,17 @@
-"""Decides what a sample pod's admin port answers: switches, counters, and what kubelet asks.
+"""The admin port of a sample pod: switches, counters, and the results of kubelet's probes.
 
 ============================ ==================================================================
-``/counters``                what reached the pod (requests by id, most at a time), as JSON
+``/counters``                requests by id, most requests at a time, probes; as JSON
 ``/state``                   the switches, as JSON
-``/toggleReady`` and others  turns a switch over: Ready, Live, Exec, Running, SidecarReady,
+``/toggleReady`` and others  toggle a switch: Ready, Live, Exec, Running, SidecarReady,
                              SidecarLive
-``/exec``, ``/live``         what an exec readiness probe or a liveness probe would find: 200, 500
-``/sidecarReady``, ``…Live`` the same of the other container
-``/kill``, ``/start``        what kubelet does to the application's process
-``/startSidecar``            what it does to the other container's
+``/exec``, ``/live``         the result of an exec readiness or liveness probe: 200 or 500
+``/sidecarReady``, ``…Live`` the same for the sidecar
+``/kill``, ``/start``        kill or start the application's process, as kubelet does
+``/startSidecar``            start the sidecar's process
 ============================ ==================================================================
 
-Must not know sockets or traffic. ``/wait-for-drain``, queue-proxy's preStop hook, is the pod's own.
+:mod:`.pod` handles ``/wait-for-drain`` itself, which is queue-proxy's preStop hook.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from activator.lab.answers import Answer, as_json, text
 from activator.lab.application import SWITCHES
 from activator.lab.http1 import Request
+from activator.lab.responses import Response, as_json, text
 from activator.lab.state import Counters, Switches
 
 ALL_SWITCHES = {
@@ -38,23 +38,23 @@ CHECKS: dict[str, Callable[[Switches], bool]] = {
     "/sidecarLive": lambda switches: switches.sidecar_live,
 }
 
-DEEDS: dict[str, Callable[[Switches], None]] = {
+ACTIONS: dict[str, Callable[[Switches], None]] = {
     "/kill": Switches.kill_application,
     "/start": Switches.start_application,
     "/startSidecar": Switches.start_sidecar,
 }
 
 
-def answer_admin(request: Request, switches: Switches, counters: Counters) -> Answer:
-    """The admin port's answer to a request."""
+def admin_response(request: Request, switches: Switches, counters: Counters) -> Response:
+    """Return the admin port's response to a request; a request may change the switches."""
     path = request.path
     if path in ALL_SWITCHES:
         name = ALL_SWITCHES[path]
         return text(200, f"{name} is {switches.toggle(name)}\n")
     if path in CHECKS:
         return text(200 if CHECKS[path](switches) else 500, "")
-    if path in DEEDS:
-        DEEDS[path](switches)
+    if path in ACTIONS:
+        ACTIONS[path](switches)
         return text(200, "")
     if path == "/counters":
         return as_json(counters.report())

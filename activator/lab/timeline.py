@@ -1,7 +1,6 @@
-"""What happened in one scenario, in order: by whom, when, and whether it was as it must be.
+"""The timeline of one scenario: each event with its time and actor, and each check with its result.
 
-Pure: a record that others fill and print. Must not know the clock: times are given, in seconds of
-any clock that all of them use.
+Times are arguments, in seconds of any clock.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from typing import Any, NamedTuple
 
 
 class Who(Enum):
-    """Whose doing it is."""
+    """The actor of an entry."""
 
     FAULT = "fault"
     POD = "pod"
     KUBERNETES = "kubernetes"
     ACTIVATOR = "activator"
     CLIENT = "client"
-    #: What must be so, looked at.
+    #: An expectation of the script, with its result.
     CHECK = "check"
 
 
 class Entry(NamedTuple):
-    """One thing that happened.
+    """One event or check.
 
     Attributes:
         at: seconds since the scenario began.
-        passed: of a check, whether it was as it must be; None for all else.
+        passed: whether a check passed; None for an event.
     """
 
     at: float
@@ -37,16 +36,16 @@ class Entry(NamedTuple):
     passed: bool | None = None
 
 
-#: Seconds within which the same words of the activator's are the same thing going on: a pod that is
-#: tried again forty times a second shall not bury what else happens.
-GOING_ON = 0.5
-#: How often they are then told; further times are counted.
-TOLD = 2
+#: Seconds within which equal texts of the activator count as repetitions. Otherwise a pod that is
+#: retried forty times a second would hide all other events.
+REPEAT_WITHIN = 0.5
+#: Entries for equal texts; the rest are counted.
+SHOWN_REPEATS = 2
 
 
 @dataclass(slots=True)
 class _Run:
-    """The same words, again and again."""
+    """A series of equal texts: the time of the last, and their number."""
 
     last: float
     count: int = 0
@@ -62,35 +61,35 @@ class Timeline:
         self._entries: list[Entry] = []
 
     def begin(self, at: float) -> None:
-        """The scenario begins; what is noted with an earlier time is of time 0."""
+        """Set the time at which the scenario begins; earlier entries get the time 0."""
         self._began = at
 
     def note(self, at: float, who: Who, what: str) -> Entry | None:
-        """Takes something that happened at a time, which may be earlier than the last one's.
+        """Add an event; its time may be earlier than that of the last entry.
 
         Returns:
-            The entry; None if it only goes on, and is counted.
+            The entry; None for a repetition that is only counted.
         """
-        if who is Who.ACTIVATOR and self._goes_on(at, what):
+        if who is Who.ACTIVATOR and self._is_repeated(at, what):
             return None
         return self._take(Entry(max(0.0, at - self._began), who, what))
 
-    def _goes_on(self, at: float, what: str) -> bool:
+    def _is_repeated(self, at: float, what: str) -> bool:
         run = self._runs.get(what)
-        if run is None or at - run.last > GOING_ON:
+        if run is None or at - run.last > REPEAT_WITHIN:
             if run is not None:
                 self._ended.append((what, run))
             run = self._runs[what] = _Run(at)
         run.last = at
         run.count += 1
-        return run.count > TOLD
+        return run.count > SHOWN_REPEATS
 
     def check(self, at: float, expected: str, passed: bool, seen: str) -> Entry:
-        """Takes what must be so, and whether it was.
+        """Add a check and its result.
 
         Arguments:
-            expected: what must be so, as a sentence.
-            seen: what was seen in its place; told only if it did not pass.
+            expected: the expectation as a sentence.
+            seen: the observed value; the entry has it only if the check failed.
         """
         what = expected if passed else f"{expected}; seen: {seen}"
         return self._take(Entry(max(0.0, at - self._began), Who.CHECK, what, passed))
@@ -101,17 +100,21 @@ class Timeline:
 
     @property
     def entries(self) -> list[Entry]:
-        """All of it by time; what is of the same time in the order in which it was taken."""
+        """All entries by time; entries of the same time in the order of their addition."""
         counted = [
-            Entry(run.last - self._began, Who.ACTIVATOR, f"{what} ({_more(run.count - TOLD)})")
+            Entry(
+                run.last - self._began,
+                Who.ACTIVATOR,
+                f"{what} ({_more(run.count - SHOWN_REPEATS)})",
+            )
             for what, run in [*self._ended, *self._runs.items()]
-            if run.count > TOLD
+            if run.count > SHOWN_REPEATS
         ]
         return sorted([*self._entries, *counted], key=lambda entry: entry.at)
 
     @property
     def passed(self) -> bool:
-        """Whether something was looked at, and all of it was as it must be."""
+        """Whether there was at least one check, and all checks passed."""
         checks = [entry.passed for entry in self._entries if entry.who is Who.CHECK]
         return bool(checks) and all(checks)
 
@@ -121,26 +124,27 @@ def _more(times: int) -> str:
 
 
 class Outcome(NamedTuple):
-    """How a scenario went.
+    """The outcome of a scenario.
 
     Attributes:
-        error: what kept it from its end; empty if nothing did.
-        seconds: from its begin to the end of its last process.
+        error: why the script did not reach its end; empty if it did.
+        seconds: from the start to the end of the last process.
     """
 
     number: int
     name: str
     title: str
     knative: str
-    ours: str
+    here: str
     entries: list[Entry]
     passed: bool
     error: str
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that docs/how-to/lab.md describes."""
+        """Return the JSON object that docs/how-to/lab.md describes."""
         found: dict[str, Any] = self._asdict()
+        found["ours"] = found.pop("here")
         found["error"] = self.error or None
         found["seconds"] = round(self.seconds, 3)
         found["timeline"] = [_as_json(entry) for entry in found.pop("entries")]

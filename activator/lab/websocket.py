@@ -1,8 +1,7 @@
-"""Sends back each WebSocket message, for trying the tunnel through the activator.
+"""A WebSocket echo of the sample application, to try tunnels through the activator.
 
-Decides whether a request asks for a WebSocket, and what bytes answer what bytes. Must not know
-sockets or tasks; the pod's connection moves the bytes. The library is imported with the first
-WebSocket, because most pods never see one and should start quickly.
+It turns received bytes into bytes to send; the pod's connection moves them. The first WebSocket
+imports the library, because most pods never need it and should start quickly.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def asks_for_websocket(request: Request) -> bool:
-    """Whether the request is a WebSocket's opening handshake for the echo."""
+    """Return whether the request is the opening handshake of an echo."""
     return request.path == "/ws" and request.header("upgrade").lower() == "websocket"
 
 
@@ -25,7 +24,7 @@ class Echo:
     """The pod's side of one WebSocket."""
 
     def __init__(self, request: Request) -> None:
-        """Takes the opening handshake; its answer comes with the first `receive`."""
+        """Take the opening handshake; the first `receive` returns the response to it."""
         from websockets.server import ServerProtocol
 
         self._protocol: ServerProtocol = ServerProtocol()
@@ -34,7 +33,7 @@ class Echo:
         self._protocol.receive_data(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Takes what arrived and returns what must be sent; an empty piece means: close."""
+        """Take received bytes, and return pieces to send; an empty piece means: close."""
         from websockets.frames import Frame
         from websockets.http11 import Request as Handshake
 

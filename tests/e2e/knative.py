@@ -93,7 +93,7 @@ class Pod(SamplePod):
         options = PodOptions(
             *(name, "127.0.0.1", port_of(self._held)),
             quiet_period=quiet_period,
-            tell_requests=True,
+            report_requests=True,
         )
         super().__init__(options, self._note)
         self._gate = gate
@@ -137,7 +137,7 @@ class Pod(SamplePod):
         self.events.append(what)
         if what == "listening":
             self.port = details["port"]
-        elif what == "answered":
+        elif what == "responded":
             self.statuses[details["status"]] += 1
         self._noted.set()
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from activator.lab.client import Reply
+from activator.lab.client import ClientResponse
 from tests.activator.discovery.fake_api_server import event, expired
 from tests.activator.discovery.recording import config_map
 from tests.e2e.ingress import HOST, REVISION, Ingress, need_nginx
@@ -274,7 +274,7 @@ class Load:
         self._ingress = ingress
         self._rate = rate
         self._ended = asyncio.Event()
-        self.asked: dict[str, asyncio.Task[Reply]] = {}
+        self.asked: dict[str, asyncio.Task[ClientResponse]] = {}
 
     async def run(self) -> None:
         began = monotonic()

@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from activator.lab.client import Reply
+from activator.lab.client import ClientResponse
 from tests.e2e.world import Pod, World
 from tests.process import PATIENCE, until
 
@@ -48,13 +48,15 @@ async def test_a_pod_that_hangs_gets_nothing_new_until_it_goes_on(tmp_path: Path
             return bool((await world.seen(stuck))["usable"])
 
         await until(used, "the pod that goes on is used")
-        answered = sum(told["event"] == "answered" for told in stuck.events)
+        answered = sum(told["event"] == "responded" for told in stuck.events)
         await asyncio.gather(*(world.fetch("/sleep?ms=100") for _ in range(20)))
-        await stuck.wait_for("answered", answered + 1)
+        await stuck.wait_for("responded", answered + 1)
         assert "Silent" not in await world.explain()
 
 
-async def _give_both_a_request(world: World, stuck: Pod, well: Pod) -> list[asyncio.Task[Reply]]:
+async def _give_both_a_request(
+    world: World, stuck: Pod, well: Pod
+) -> list[asyncio.Task[ClientResponse]]:
     """Send requests of some seconds until both pods have one; return them."""
     held = []
 

@@ -16,7 +16,7 @@ import pytest
 from activator.lab import report
 from activator.lab.catalogue import SCENARIOS
 from activator.lab.client import fetch
-from activator.lab.playing import play
+from activator.lab.runner import run_scenario
 from activator.lab.scenario import Scenario
 from tests.process import PATIENCE, ROOT, addresses, until
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_scenario_passes(scenario: Scenario) -> None:
-    outcome = await play(scenario, addresses())
+    outcome = await run_scenario(scenario, addresses())
     assert outcome.passed, "\n".join(["", *(row.plain for row in report.timeline(outcome))])
 
 
@@ -104,7 +104,7 @@ async def test_interrupted_lab_leaves_no_process() -> None:
 @needs_proc
 async def test_kept_lab_can_be_played_with_until_it_is_interrupted() -> None:
     async with kept("ingress-probe") as lab:
-        lines = await printed(lab, "What happens:")
+        lines = await printed(lab, "Events:")
         started = descendants(lab)
         row = next(line.split() for line in lines if line.startswith("  app-1"))
         host, _, port = row[2].removeprefix("http://").rstrip("/").rpartition(":")

@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from activator.lab.client import Reply
+from activator.lab.client import ClientResponse
 from activator.lab.objects import PodAddress
 from tests.e2e.world import Pod, World, at
 
@@ -35,16 +35,18 @@ async def test_nothing_is_lost_while_pods_are_replaced(tmp_path: Path) -> None:
             await pod.end()  # so that all it had to tell is read
 
         assert {reply.status for reply in replies.values()} == {200}
-        seen = [told["id"] for pod in every for told in pod.events if told["event"] == "answered"]
+        seen = [told["id"] for pod in every for told in pod.events if told["event"] == "responded"]
         assert set(seen) == set(replies)
         posts = [request_id for request_id in seen if request_id.startswith("POST")]
         assert len(posts) == len(set(posts))
 
 
-async def _ask_steadily(world: World, until: asyncio.Future[list[Pod]]) -> dict[str, Reply]:
+async def _ask_steadily(
+    world: World, until: asyncio.Future[list[Pod]]
+) -> dict[str, ClientResponse]:
     """A load of new connections, one request in five a POST; answers by request id."""
     began = monotonic()
-    asked: dict[str, asyncio.Task[Reply]] = {}
+    asked: dict[str, asyncio.Task[ClientResponse]] = {}
     places = asyncio.Semaphore(AT_A_TIME)
     async with asyncio.TaskGroup() as tasks:
         for number in itertools.count():
@@ -75,7 +77,7 @@ async def _replace_pods(world: World, pods: list[Pod]) -> list[Pod]:
         world.list_pods(_listed(current))
         await old.end()
     for pod in current:
-        await pod.wait_for("answered")
+        await pod.wait_for("responded")
     return every
 
 

@@ -16,7 +16,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from activator.lab.client import Reply, fetch
+from activator.lab.client import ClientResponse, fetch
 from activator.lab.kubelet import pod_arguments
 from activator.lab.local_activator import LocalActivator
 from activator.lab.objects import PodAddress, private_endpoints, revision, write_object
@@ -129,7 +129,7 @@ class World:
         """
         if not address:
             address = f"{self._network}.{len(self._pods) + 1}"
-        given = PodOptions(name, address, POD_PORT, SWITCH_PORT, tell_requests=True, **options)
+        given = PodOptions(name, address, POD_PORT, SWITCH_PORT, report_requests=True, **options)
         pod = Pod(given)
         self._pods.append(pod)
         await pod.start()
@@ -145,7 +145,7 @@ class World:
 
     async def fetch(
         self, path: str = "/", method: str = "GET", headers: Mapping[str, str] | None = None
-    ) -> Reply:
+    ) -> ClientResponse:
         """One request to default/app through the activator, over a connection of its own."""
         given = {"Host": "app.default.svc.cluster.local", **(headers or {})}
         return await fetch(*self._activator.traffic, path, method, given)

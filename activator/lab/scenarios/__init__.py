@@ -1,5 +1,5 @@
-"""The scenarios that were seen on real clusters, one a module; each has one `SCENARIO`.
+"""Scenarios from real clusters, one per module; each module has one `SCENARIO`.
 
-A script may use nothing but its stage: what it does to pods, what it asks, and what must be so.
-`activator.lab.catalogue` gathers them.
+A script uses only its environment: it changes pods, sends requests and checks results.
+`activator.lab.catalogue` lists all scenarios.
 """

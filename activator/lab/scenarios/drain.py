@@ -1,21 +1,21 @@
-"""Scenario 12: a pod is terminating while it has requests."""
+"""Scenario 12: a pod terminates while it has requests."""
 
 from __future__ import annotations
 
 import asyncio
 
+from activator.lab.environment import Environment
+from activator.lab.handles import View
 from activator.lab.scenario import Scenario
-from activator.lab.stage import Stage
-from activator.lab.staged import View
 
 SLOW = "/sleep?ms=1500"
 
 
-async def script(stage: Stage) -> None:
-    """Play it; see activator.lab.scenario."""
-    app = await stage.deploy(pods=2, timeout=20)
+async def script(environment: Environment) -> None:
+    """Run the scenario; see activator.lab.scenario."""
+    app = await environment.deploy(pods=2, timeout=20)
     leaving, staying = app.pods
-    slow = [stage.begin(app, SLOW) for _ in range(2)]
+    slow = [environment.start_request(app, SLOW) for _ in range(2)]
     await app.until_view(
         "each pod has a slow request", lambda view: all(pod["inFlight"] for pod in view["pods"])
     )
@@ -24,20 +24,24 @@ async def script(stage: Stage) -> None:
     def is_known(view: View) -> bool:
         return not any(pod["usable"] for pod in view["pods"] if pod["uid"] == leaving.uid)
 
-    await app.until_view(f"uses {leaving.name} no more", is_known)
+    await app.until_view(f"the activator sends no request to {leaving.name}", is_known)
     before = (await leaving.counters())["requests"]
-    replies = [await stage.ask(app) for _ in range(5)]
-    stage.expect(
+    responses = [await environment.request(app) for _ in range(5)]
+    environment.expect(
         f"new requests go to {staying.name}",
-        all(r.status == 200 and staying.name in r.body for r in replies),
-        replies,
+        all(r.status == 200 and staying.name in r.body for r in responses),
+        responses,
     )
     after = (await leaving.counters())["requests"]
-    stage.expect(f"{leaving.name} is sent none", after == before, f"{after - before} requests")
+    environment.expect(
+        f"{leaving.name} gets no new request", after == before, f"{after - before} requests"
+    )
     ended = await asyncio.gather(*slow)
-    stage.expect("what it had is finished", [r.status for r in ended] == [200, 200], ended)
+    environment.expect(
+        "the requests in flight finish", [r.status for r in ended] == [200, 200], ended
+    )
     await leaving.until("stopped")
-    stage.expect("by both pods", {_pod(r.body) for r in ended} == {"app-1", "app-2"}, ended)
+    environment.expect("at both pods", {_pod(r.body) for r in ended} == {"app-1", "app-2"}, ended)
 
 
 def _pod(greeting: str) -> str:
@@ -47,8 +51,8 @@ def _pod(greeting: str) -> str:
 SCENARIO = Scenario(
     12,
     "drain",
-    "A pod that has requests is terminating",
-    knative="lets them finish and sends it no other.",
-    ours="the same.",
+    "A pod terminates while it has requests",
+    knative="lets the requests finish and sends the pod no others.",
+    here="the same.",
     script=script,
 )

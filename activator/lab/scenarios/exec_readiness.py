@@ -1,54 +1,63 @@
-"""Scenario 1: a failing exec readiness probe, which queue-proxy cannot see."""
+"""Scenario 1: a failing exec readiness probe, which queue-proxy cannot run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from activator.lab.environment import QUICK, Environment
+from activator.lab.handles import View
 from activator.lab.scenario import Scenario
-from activator.lab.stage import QUICK, Stage
-from activator.lab.staged import View
 
 TIMEOUT = 3
 
 
-async def script(stage: Stage) -> None:
-    """Play it; see activator.lab.scenario."""
+async def script(environment: Environment) -> None:
+    """Run the scenario; see activator.lab.scenario."""
     probes = replace(QUICK, exec_readiness=True)
-    app = await stage.deploy(
+    app = await environment.deploy(
         probes=probes, pod={"blind": True}, exec_readiness=True, timeout=TIMEOUT
     )
     (pod,) = app.pods
-    reply = await stage.ask(app)
-    stage.expect("while the probe passes a request is answered", reply.status == 200, reply)
+    response = await environment.request(app)
+    environment.expect(
+        "while the probe passes, a request gets 200", response.status == 200, response
+    )
 
     await pod.switch("Exec", "its exec readiness probe begins to fail")
     await app.until_view(
-        "not ready for Kubernetes, passed our own probe: its pod waits by exec-readiness-probe",
+        "Kubernetes: not ready; activator's probe: passed; decided by exec-readiness-probe",
         _has_decided,
     )
-    queue_proxy = await pod.asked_as_kubelet()
-    stage.expect("queue-proxy still says 200 queue", queue_proxy.body == "queue", queue_proxy)
-    before = (await pod.counters())["requests"]
-    reply = await stage.ask(app)
-    stage.expect(
-        f"a request is held for its {TIMEOUT} s and answered 504",
-        (reply.status, reply.body) == (504, "activator request timeout") and reply.took >= TIMEOUT,
-        reply,
+    queue_proxy = await pod.probe_as_kubelet()
+    environment.expect(
+        "queue-proxy still responds 200 queue", queue_proxy.body == "queue", queue_proxy
     )
-    reason = reply.headers.get("activator-reason", "")
-    stage.expect("the answer says why: pods-not-ready", reason.startswith("pods-not-ready"), reason)
+    before = (await pod.counters())["requests"]
+    response = await environment.request(app)
+    environment.expect(
+        f"a request waits for its {TIMEOUT} s and gets 504",
+        (response.status, response.body) == (504, "activator request timeout")
+        and response.took >= TIMEOUT,
+        response,
+    )
+    reason = response.headers.get("activator-reason", "")
+    environment.expect(
+        "the 504 has the reason pods-not-ready", reason.startswith("pods-not-ready"), reason
+    )
     after = (await pod.counters())["requests"]
-    stage.expect("the pod was not asked", after == before, f"{after - before} requests")
+    environment.expect("the pod gets no request", after == before, f"{after - before} requests")
 
-    waiting = stage.begin(app)
+    waiting = environment.start_request(app)
     await app.until_view("a request waits", lambda view: view["queued"] == 1)
     await pod.switch("Exec", "its exec readiness probe passes again")
-    reply = await waiting
-    stage.expect("what waits is served when the probe passes again", reply.status == 200, reply)
+    response = await waiting
+    environment.expect(
+        "the queued request gets 200 when the probe passes again", response.status == 200, response
+    )
 
 
 def _has_decided(view: View) -> bool:
-    """Whether the API says of the pod what it must: not until it was probed once more."""
+    """Return whether the API shows the decision, which needs one more probe."""
     keys = ("kubernetes", "probe", "decision", "decidedBy")
     said = [view["pods"][0][key] for key in keys]
     return said == ["not-ready", "passed", "wait", "exec-readiness-probe"]
@@ -58,8 +67,8 @@ SCENARIO = Scenario(
     1,
     "exec-readiness",
     "An exec readiness probe fails, with one container",
-    knative="holds each request until the pod is ready again, or answers 504 without a reason.",
-    ours="the same for requests: where a command decides, only Kubernetes' list counts. The 504 "
-    "and the API say why.",
+    knative="queues each request until the pod is ready again, or returns 504 without a reason.",
+    here="the same for requests: for an exec probe, only Kubernetes' list counts. The 504 "
+    "and the API give the reason.",
     script=script,
 )

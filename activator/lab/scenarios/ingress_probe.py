@@ -1,10 +1,10 @@
-"""Scenario 11: an ingress asks whether its configuration has arrived."""
+"""Scenario 11: an ingress checks whether its configuration has arrived."""
 
 from __future__ import annotations
 
+from activator.lab.environment import Environment
+from activator.lab.handles import AppHandle
 from activator.lab.scenario import Scenario
-from activator.lab.stage import Stage
-from activator.lab.staged import App
 
 HASH = "cafe0123"
 PROBE = {
@@ -15,29 +15,29 @@ PROBE = {
 TARGETS = ("/healthz", "/USN/42/orders", "/")
 
 
-async def script(stage: Stage) -> None:
-    """Play it; see activator.lab.scenario."""
-    app = await stage.deploy(timeout=20)
-    asleep = await stage.deploy("asleep", pods=0, timeout=20)
+async def script(environment: Environment) -> None:
+    """Run the scenario; see activator.lab.scenario."""
+    app = await environment.deploy(timeout=20)
+    asleep = await environment.deploy("asleep", pods=0, timeout=20)
     (pod,) = app.pods
     before = (await pod.counters())["requests"]
     for target in TARGETS:
-        await _must_echo(stage, app, target)
-    await _must_echo(stage, asleep, "/healthz")
-    await _must_echo(stage, "nobody", "/healthz")
+        await _must_echo(environment, app, target)
+    await _must_echo(environment, asleep, "/healthz")
+    await _must_echo(environment, "nobody", "/healthz")
     after = (await pod.counters())["requests"]
-    stage.expect("no pod is asked", after == before, f"{after - before} requests")
+    environment.expect("no pod gets a request", after == before, f"{after - before} requests")
     view = await asleep.view()
-    stage.expect("and nobody is woken", view["queued"] == 0, view["queued"])
+    environment.expect("and no revision scales up", view["queued"] == 0, view["queued"])
 
 
-async def _must_echo(stage: Stage, app: App | str, target: str) -> None:
-    reply = await stage.ask(app, target, headers=PROBE)
+async def _must_echo(environment: Environment, app: AppHandle | str, target: str) -> None:
+    response = await environment.request(app, target, headers=PROBE)
     name = app if isinstance(app, str) else app.name
-    stage.expect(
-        f"the probe for {name}{target} is answered 200 with its hash",
-        (reply.status, reply.headers.get("k-network-hash")) == (200, HASH),
-        reply,
+    environment.expect(
+        f"the probe for {name}{target} gets 200 with its hash",
+        (response.status, response.headers.get("k-network-hash")) == (200, HASH),
+        response,
     )
 
 
@@ -45,8 +45,7 @@ SCENARIO = Scenario(
     11,
     "ingress-probe",
     "The ingress's own readiness probe",
-    knative="answers 200 with the hash at any path; a 404 here keeps an ingress from ever becoming "
-    "ready.",
-    ours="the same, for any host: known, asleep or unknown.",
+    knative="returns 200 with the hash at any path; with a 404, an ingress never becomes ready.",
+    here="the same, for any host: of a revision with pods, without pods, or unknown.",
     script=script,
 )

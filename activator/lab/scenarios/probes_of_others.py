@@ -1,13 +1,13 @@
-"""Scenario 10: how kubelet and cloud load balancers probe, and how we do."""
+"""Scenario 10: probes of kubelet, of cloud load balancers, and of the activator."""
 
 from __future__ import annotations
 
 import time
 
 from activator.lab.client import fetch, open_and_close
+from activator.lab.environment import Environment
+from activator.lab.handles import AppHandle
 from activator.lab.scenario import Scenario
-from activator.lab.stage import Stage
-from activator.lab.staged import App
 from activator.lab.timeline import Who
 
 #: Connections of a load balancer's TCP probe.
@@ -15,57 +15,60 @@ CONNECTIONS = 20
 KUBELET = {"User-Agent": "kube-probe/1.29", "Accept": "*/*", "Connection": "close"}
 
 
-async def script(stage: Stage) -> None:
-    """Play it; see activator.lab.scenario."""
-    app = await stage.deploy(timeout=20)
+async def script(environment: Environment) -> None:
+    """Run the scenario; see activator.lab.scenario."""
+    app = await environment.deploy(timeout=20)
     (pod,) = app.pods
     before = (await pod.counters())["requests"]
-    await _as_kubelet(stage)
-    await _as_load_balancer(stage, app)
+    await _as_kubelet(environment)
+    await _as_load_balancer(environment, app)
     counters = await pod.counters()
     extra = counters["requests"] - before
-    stage.expect("none of them reaches a pod", extra == 0, f"{extra} requests")
+    environment.expect("none of these probes reaches a pod", extra == 0, f"{extra} requests")
 
-    reply = await stage.ask(app)
-    stage.expect("a request is answered as ever", reply.status == 200, reply)
+    response = await environment.request(app)
+    environment.expect("a request still gets 200", response.status == 200, response)
     probes = counters["lastProbes"]
     ours = probes.get("Knative-Activator-Probe", [])
     known = {"GET /healthz", "K-Network-Probe: queue", "User-Agent: Knative-Activator-Probe"}
-    stage.expect("our own probe is one that queue-proxy knows", known <= set(ours), ours)
+    environment.expect(
+        "the activator's probe has the form that queue-proxy expects", known <= set(ours), ours
+    )
 
 
-async def _as_kubelet(stage: Stage) -> None:
-    host, port = stage.activator.traffic
+async def _as_kubelet(environment: Environment) -> None:
+    host, port = environment.activator.traffic
     for target in ("/healthz", "/any/path"):
-        reply = await fetch(host, port, target, headers=KUBELET)
-        stage.note(Who.CLIENT, f"kubelet: GET {target}: {reply.status}")
-        stage.expect("kubelet's probe is answered 200, whatever its path", reply.status == 200)
+        response = await fetch(host, port, target, headers=KUBELET)
+        environment.note(Who.CLIENT, f"kubelet: GET {target}: {response.status}")
+        environment.expect("kubelet's probe gets 200 at any path", response.status == 200)
 
 
-async def _as_load_balancer(stage: Stage, app: App) -> None:
-    stage.note(Who.CLIENT, f"a load balancer: {CONNECTIONS} connections without a byte")
-    # The activator writes its log late: only the times of the lines say which ones are of before.
+async def _as_load_balancer(environment: Environment, app: AppHandle) -> None:
+    environment.note(
+        Who.CLIENT, f"a load balancer: opens and closes {CONNECTIONS} connections without a byte"
+    )
+    # The log arrives late: only the time of a line says whether it belongs to the connections.
     await app.until_view(
         "Kubernetes lists the pod as ready",
         lambda view: [pod["kubernetes"] for pod in view["pods"]] == ["ready"],
     )
     began = time.monotonic()
     for _ in range(CONNECTIONS):
-        await open_and_close(*stage.activator.traffic)
+        await open_and_close(*environment.activator.traffic)
     view = await app.view()
-    await stage.settle()
-    told = sum(moment >= began for moment in stage.log_moments)
-    stage.expect("connections without a byte are worth no line of the log", told == 0, told)
+    await environment.settle()
+    told = sum(moment >= began for moment in environment.log_moments)
+    environment.expect("connections without a byte cause no log line", told == 0, told)
     held = (view["queued"], view["inFlight"])
-    stage.expect("and are no requests", held == (0, 0), held)
+    environment.expect("and do not count as requests", held == (0, 0), held)
 
 
 SCENARIO = Scenario(
     10,
     "probes-of-others",
-    "kubelet's probes and a cloud load balancer's",
-    knative="answers kubelet itself, on any path, and takes no notice of connections without a "
-    "byte.",
-    ours="the same; our own probe of a pod is one that queue-proxy knows.",
+    "Probes of kubelet and of a cloud load balancer",
+    knative="responds to kubelet itself, at any path, and ignores connections without a byte.",
+    here="the same; its own probe of a pod has the form that queue-proxy expects.",
     script=script,
 )

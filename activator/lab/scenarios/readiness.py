@@ -1,54 +1,60 @@
-"""Scenario 5: the serving container says that it is not ready, and queue-proxy says so too."""
+"""Scenario 5: the serving container is not ready, and queue-proxy reports it."""
 
 from __future__ import annotations
 
 import asyncio
 
+from activator.lab.environment import Environment
+from activator.lab.handles import AppHandle
 from activator.lab.scenario import Scenario
-from activator.lab.stage import Stage
-from activator.lab.staged import App
 
-#: By these answers requests are told apart.
+#: Each request gets one of these statuses, so that the test can distinguish them.
 STATUSES = (201, 202, 203, 206)
 
 
-async def script(stage: Stage) -> None:
-    """Play it; see activator.lab.scenario."""
-    app = await stage.deploy(
+async def script(environment: Environment) -> None:
+    """Run the scenario; see activator.lab.scenario."""
+    app = await environment.deploy(
         pod={"container_concurrency": 1}, container_concurrency=1, sidecar={}, timeout=20
     )
     (pod,) = app.pods
-    reply = await stage.ask(app)
-    stage.expect("while the probe passes a request is answered", reply.status == 200, reply)
+    response = await environment.request(app)
+    environment.expect(
+        "while the probe passes, a request gets 200", response.status == 200, response
+    )
 
     await pod.switch("Ready", "the readiness probe of its serving container begins to fail")
     await app.until_view(
         "Kubernetes lists its pod as not ready",
         lambda view: view["pods"][0]["kubernetes"] == "not-ready",
     )
-    queue_proxy = await pod.asked_as_kubelet()
-    stage.expect("queue-proxy answers its probe 503", queue_proxy.status == 503, queue_proxy)
+    queue_proxy = await pod.probe_as_kubelet()
+    environment.expect(
+        "queue-proxy responds to its probe with 503", queue_proxy.status == 503, queue_proxy
+    )
     waiting = []
     for status in STATUSES:
-        waiting.append(stage.begin(app, f"/status?code={status}"))
+        waiting.append(environment.start_request(app, f"/status?code={status}"))
         await _until_queued(app, len(waiting))
-    stage.expect("none is answered", not any(task.done() for task in waiting))
+    environment.expect("none gets a response", not any(task.done() for task in waiting))
     view = await app.view()
     reason, capacity = view["reason"], view["capacity"]
-    stage.expect("the API says why: pods-not-ready", reason == "pods-not-ready", reason)
-    stage.expect("and that there is no capacity", capacity == 0, capacity)
+    environment.expect("the API has the reason pods-not-ready", reason == "pods-not-ready", reason)
+    environment.expect("and the capacity is 0", capacity == 0, capacity)
 
-    before = pod.count("answered")
+    before = pod.count("responded")
     await pod.switch("Ready", "its readiness probe passes again")
-    replies = await asyncio.gather(*waiting)
-    found = [reply.status for reply in replies]
-    stage.expect("each is served when the probe passes again", found == list(STATUSES), found)
-    await pod.until("answered", before + len(STATUSES))
-    order = [details["status"] for kind, details in pod.told if kind == "answered"][before:]
-    stage.expect("in the order in which they came", order == list(STATUSES), order)
+    responses = await asyncio.gather(*waiting)
+    found = [response.status for response in responses]
+    environment.expect(
+        "each gets its response when the probe passes again", found == list(STATUSES), found
+    )
+    await pod.until("responded", before + len(STATUSES))
+    order = [details["status"] for kind, details in pod.events if kind == "responded"][before:]
+    environment.expect("in the order of their arrival", order == list(STATUSES), order)
 
 
-async def _until_queued(app: App, count: int) -> None:
+async def _until_queued(app: AppHandle, count: int) -> None:
     what = "one request waits" if count == 1 else f"{count} requests wait"
     await app.until_view(what, lambda view: view["queued"] == count)
 
@@ -57,9 +63,8 @@ SCENARIO = Scenario(
     5,
     "readiness",
     "Readiness of the serving container fails, with two containers",
-    knative="holds requests: no backend, capacity 0; they time out, or are served when the probe "
-    "passes again.",
-    ours="the same, and they are served in the order in which they came, the moment the probe "
-    "passes.",
+    knative="queues requests: no backend, capacity 0. They time out, or get responses when the "
+    "probe passes again.",
+    here="the same, in the order of their arrival, as soon as the probe passes.",
     script=script,
 )

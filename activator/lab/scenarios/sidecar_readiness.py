@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from activator.lab.environment import QUICK, Environment
+from activator.lab.handles import AppHandle
 from activator.lab.kubelet import Step
 from activator.lab.scenario import Scenario
-from activator.lab.stage import QUICK, Stage
-from activator.lab.staged import App
 
 ANNOTATION = "activator.dev/readiness-policy"
 SIDECAR = {"readinessProbe": {"httpGet": {"path": "/ready", "port": 8099}}}
 
 
-async def script(stage: Stage) -> None:
-    """Play it; see activator.lab.scenario."""
+async def script(environment: Environment) -> None:
+    """Run the scenario; see activator.lab.scenario."""
     polled, older, policy = await asyncio.gather(
-        _deploy(stage, "polled", polls_sidecar=True),
-        _deploy(stage, "older"),
-        _deploy(stage, "older-by-policy", {ANNOTATION: "kubernetes"}),
+        _deploy(environment, "polled", polls_sidecar=True),
+        _deploy(environment, "older"),
+        _deploy(environment, "older-by-policy", {ANNOTATION: "kubernetes"}),
     )
     for app in (polled, older, policy):
         await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar fails")
@@ -28,26 +28,28 @@ async def script(stage: Stage) -> None:
             "Kubernetes lists its pod as not ready",
             lambda view: view["pods"][0]["kubernetes"] == "not-ready",
         )
-    await _queue_proxy_must_say(stage, polled, 503)
-    await _queue_proxy_must_say(stage, older, 200)
+    await _queue_proxy_must_say(environment, polled, 503)
+    await _queue_proxy_must_say(environment, older, 200)
 
-    reply = await stage.ask(older)
-    stage.expect("requests go to the pod of older by default", reply.status == 200, reply)
-    polled.pods[0].hold(Step.CHECK)  # so that Kubernetes still lists it as not ready
-    await _must_wait(stage, polled, "probe-failed")
+    response = await environment.request(older)
+    environment.expect(
+        "by default, requests go to the pod of older", response.status == 200, response
+    )
+    polled.pods[0].pause(Step.CHECK)  # so that Kubernetes still lists it as not ready
+    await _must_wait(environment, polled, "probe-failed")
     listed = (await polled.view())["pods"][0]["kubernetes"]
-    stage.expect("before Kubernetes lists the pod as ready", listed == "not-ready", listed)
-    await _must_wait(stage, policy, "kubernetes-policy")
+    environment.expect("before Kubernetes lists the pod as ready", listed == "not-ready", listed)
+    await _must_wait(environment, policy, "kubernetes-policy")
 
 
 async def _deploy(
-    stage: Stage,
+    environment: Environment,
     name: str,
     annotations: dict[str, str] | None = None,
     *,
     polls_sidecar: bool = False,
-) -> App:
-    return await stage.deploy(
+) -> AppHandle:
+    return await environment.deploy(
         name,
         probes=replace(QUICK, sidecar_readiness=True),
         pod={"polls_sidecar": polls_sidecar},
@@ -57,32 +59,36 @@ async def _deploy(
     )
 
 
-async def _queue_proxy_must_say(stage: Stage, app: App, status: int) -> None:
-    found = await app.pods[0].asked_as_kubelet()
-    stage.expect(f"queue-proxy of {app.name} says {status}", found.status == status, found)
+async def _queue_proxy_must_say(environment: Environment, app: AppHandle, status: int) -> None:
+    found = await app.pods[0].probe_as_kubelet()
+    environment.expect(
+        f"queue-proxy of {app.name} responds {status}", found.status == status, found
+    )
 
 
-async def _must_wait(stage: Stage, app: App, rule: str) -> None:
-    waiting = stage.begin(app)
+async def _must_wait(environment: Environment, app: AppHandle, rule: str) -> None:
+    waiting = environment.start_request(app)
     await app.until_view(
-        f"a request waits, as the rule says: {rule}",
+        f"a request waits, decided by {rule}",
         lambda view: view["queued"] == 1 and view["pods"][0]["decidedBy"] == rule,
     )
     before = (await app.pods[0].counters())["requests"]
-    stage.expect(f"the pod of {app.name} gets no request", before == 0, before)
+    environment.expect(f"the pod of {app.name} gets no request", before == 0, before)
     await app.pods[0].switch("SidecarReady", "the readiness probe of its sidecar passes again")
-    reply = await waiting
-    stage.expect("it is served when the sidecar is ready again", reply.status == 200, reply)
+    response = await waiting
+    environment.expect(
+        "the request gets 200 when the sidecar is ready again", response.status == 200, response
+    )
 
 
 SCENARIO = Scenario(
     6,
     "sidecar-readiness",
     "Readiness of a sidecar fails, with two containers",
-    knative="holds requests if queue-proxy polls the sidecar. An older queue-proxy does not: "
+    knative="queues requests if queue-proxy polls the sidecar. An older queue-proxy does not: "
     "requests still go to the pod, although they should wait.",
-    ours="a request is served as soon as queue-proxy finds the sidecar ready again. For an older "
-    "queue-proxy, the readiness policy kubernetes also requires that Kubernetes lists the pod as "
-    "ready.",
+    here="requests go to the pod as soon as queue-proxy reports the sidecar as ready again. For an "
+    "older queue-proxy, the readiness policy kubernetes also requires that Kubernetes lists the "
+    "pod as ready.",
     script=script,
 )

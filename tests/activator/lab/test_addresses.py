@@ -17,7 +17,7 @@ def test_pods_get_addresses_of_their_own_and_share_the_port():
     assert first == Place("127.0.0.151", port, admin_port)
     assert (second.ip, second.port) == ("127.0.0.152", port)
     assert str(first) == f"127.0.0.151:{port}"
-    pool.give_back(first)
+    pool.release(first)
     assert pool.take() == first
 
 

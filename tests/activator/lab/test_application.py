@@ -12,7 +12,7 @@ from activator.lab.state import Switches
 def ask(target: str, body: bytes = b"", **headers: str):
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     application = Application("pod-1", Switches())
-    return application.answer(Request("GET", target, "HTTP/1.1", named, body))
+    return application.respond(Request("GET", target, "HTTP/1.1", named, body))
 
 
 def test_greeting_names_the_pod_and_the_way():
@@ -54,5 +54,5 @@ def test_switches_are_turned_by_requests():
     switches = Switches()
     application = Application("pod-1", switches)
     for path in ("/toggleReady", "/toggleLive", "/toggleExec"):
-        application.answer(Request("GET", path, "HTTP/1.1"))
+        application.respond(Request("GET", path, "HTTP/1.1"))
     assert (switches.ready, switches.live, switches.exec_ready) == (False, False, False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activator.lab.checks import Checks, Container, Probes, ask, heeded
+from activator.lab.checks import Checks, Container, Probes, ask, probed_switches
 from activator.lab.pod import Pod, PodOptions
 from tests.process import addresses
 
@@ -78,7 +78,7 @@ async def test_container_is_dead_after_failures_in_a_row(switch, container):
     ],
 )
 def test_a_switch_is_heeded_where_somebody_asks_it(probes, blind, asked):
-    assert heeded(probes, blind=blind) == asked | {"Running"}
+    assert probed_switches(probes, blind=blind) == asked | {"Running"}
 
 
 async def test_pod_without_a_liveness_probe_is_never_dead():

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from activator.lab.client import fetch, open_and_close, parse_reply
+from activator.lab.client import fetch, open_and_close, parse_response
 
 
 async def test_request_is_sent_as_asked_and_its_answer_taken_apart():
@@ -17,11 +17,11 @@ async def test_request_is_sent_as_asked_and_its_answer_taken_apart():
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        reply = await fetch("127.0.0.1", port, "/x?y", "POST", {"Host": "h"}, b"hi")
+        response = await fetch("127.0.0.1", port, "/x?y", "POST", {"Host": "h"}, b"hi")
     assert asked[0].startswith(b"POST /x?y HTTP/1.1\r\nHost: h\r\n")
     assert asked[0].endswith(b"Content-Length: 2\r\n\r\nhi")
-    assert (reply.status, reply.headers["a"], reply.body) == (503, "1", "no")
-    assert reply.took >= 0
+    assert (response.status, response.headers["a"], response.body) == (503, "1", "no")
+    assert response.took >= 0
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ async def test_request_is_sent_as_asked_and_its_answer_taken_apart():
 )
 def test_answer_that_is_not_whole_is_no_answer(data):
     with pytest.raises(ConnectionError):
-        parse_reply(data)
+        parse_response(data)
 
 
 async def test_connection_may_end_without_a_byte():

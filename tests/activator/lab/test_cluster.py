@@ -22,7 +22,7 @@ class Town:
         self.events: list[Event] = []
         self.addresses = addresses()
         place = self.addresses.take()
-        self.addresses.give_back(place)
+        self.addresses.release(place)
         self.first = place.ip
         self._told = asyncio.Event()
         service = Service("app", **{**FAST, **settings})
@@ -84,7 +84,7 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     town.cluster.on_stats([(("default", "app"), 0.5, 0)])
     await town.until("ready", busy=True)
     assert town.listed() == {"addresses": [town.first]}
-    assert town.count("asked") == 1
+    assert town.count("queued") == 1
     for reason in ("at-capacity", "pods-not-ready"):
         town.cluster.on_queue(("default", "app"), reason)
     await town.until("draining")
@@ -92,7 +92,7 @@ async def test_service_goes_from_zero_to_ready_and_back_to_zero(tmp_path):
     await town.until("stopped")
     running.cancel()
     await asyncio.wait([running])
-    assert [event.details for event in town.events if event.kind == "asked"][1:] == [
+    assert [event.details for event in town.events if event.kind == "queued"][1:] == [
         {"reason": "pods-not-ready"}
     ]
 

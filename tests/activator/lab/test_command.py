@@ -17,13 +17,13 @@ def failing(monkeypatch) -> set[int]:
     """Numbers of the scenarios that shall fail; none is really played."""
     numbers: set[int] = set()
 
-    async def play(scenario, addresses, *more):
+    async def run_scenario(scenario, addresses, *more):
         passed = scenario.number not in numbers
         entries = [Entry(0.0, Who.CHECK, "so", passed)]
-        texts = (scenario.name, scenario.title, scenario.knative, scenario.ours)
+        texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
         return Outcome(scenario.number, *texts, entries, passed, "", 1.0)
 
-    monkeypatch.setattr(command, "play", play)
+    monkeypatch.setattr(command, "run_scenario", run_scenario)
     return numbers
 
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_started(failing, word
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_happened_until_an_interruption_is_told(monkeypatch, as_json):
-    async def play(scenario, addresses, live):
+    async def run_scenario(scenario, addresses, live):
         live(Entry(0.0, Who.POD, "hangs"))
         asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
         try:
@@ -78,7 +78,7 @@ def test_what_happened_until_an_interruption_is_told(monkeypatch, as_json):
         finally:
             live(Entry(1.0, Who.POD, "is ended"))
 
-    monkeypatch.setattr(command, "play", play)
+    monkeypatch.setattr(command, "run_scenario", run_scenario)
     out = io.StringIO()
     assert run(["1", "2"], as_json=as_json, out=out) == 130
     said = out.getvalue()
@@ -91,14 +91,14 @@ def test_what_happened_until_an_interruption_is_told(monkeypatch, as_json):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_is_kept_ends_with_the_status_of_an_interruption(monkeypatch, number):
-    async def play(scenario, addresses, live, afterwards):
+    async def run_scenario(scenario, addresses, live, afterwards):
         asyncio.get_running_loop().call_soon(signal.raise_signal, number)
         await afterwards(None, True)
-        texts = (scenario.name, scenario.title, scenario.knative, scenario.ours)
+        texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
         return Outcome(scenario.number, *texts, [], True, "", 1.0)
 
-    monkeypatch.setattr(command, "play", play)
-    monkeypatch.setattr(command, "_guide", lambda stage: [])
+    monkeypatch.setattr(command, "run_scenario", run_scenario)
+    monkeypatch.setattr(command, "_guide", lambda environment: [])
     assert run(["1"], keep=True, out=io.StringIO()) == 130
 
 

@@ -16,7 +16,7 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
 
     def take(line: str) -> None:
         lines.append(line)
-        if line == "What happens:":
+        if line == "Events:":
             guided.set()
         if line.endswith("listens"):
             listening.set()
@@ -30,7 +30,7 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         demo.on_stats([(("default", "hello"), 1.0, 1.0)])
         async with asyncio.timeout(PATIENCE):
             await listening.wait()
-        # Where the guide sends who wants to turn its readiness over.
+        # The address that the guide names for toggling the readiness.
         (switches,) = re.findall(r"its switches are at (http://\S+/)", "\n".join(lines))
         async with httpx.AsyncClient(trust_env=False) as client:
             assert (await client.get(f"{switches}toggleReady")).status_code == 200
@@ -38,7 +38,7 @@ async def test_demo_tells_of_a_start_from_zero_and_cleans_up():
         await asyncio.wait([running])
     assert not demo.manifests.exists()
     assert any("http://127.0.0.1:1234/" in line for line in lines)
-    assert any("the activator holds it" in line for line in lines)
+    assert any("the activator queues it" in line for line in lines)
 
 
 def test_guide_names_each_way_to_a_revision(tmp_path):
@@ -55,9 +55,9 @@ def test_guide_gives_the_steps_to_make_a_pod_not_ready_and_ready(tmp_path):
     lines = guide("127.0.0.1:1", "127.0.0.1:2", tmp_path)
     start = next(n for n, line in enumerate(lines) if "ready for Kubernetes as well" in line)
     kinds = [
-        "make it not ready",
+        "make the pod not ready",
         "curl -H",
-        "then make it ready",
+        "make it ready again",
         "curl http://SWITCHES/toggleReady",
     ]
     assert all(kind in line for kind, line in zip(kinds, lines[start + 1 :], strict=False))

@@ -68,7 +68,7 @@ async def test_exec_readiness_is_asked_for_where_the_container_has_it():
 async def test_dead_application_is_restarted_behind_its_queue_proxy():
     story = Story()
     pod = pod_process(story, liveness=Container.APPLICATION, restart_after=0.01)
-    pod.hold(Step.RESTART)
+    pod.pause(Step.RESTART)
     where = pod.options.address, pod.options.port
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
@@ -77,7 +77,7 @@ async def test_dead_application_is_restarted_behind_its_queue_proxy():
         await story.until("switched", 2)  # by us, then by kubelet
         assert (await fetch(*where, "/")).status == 502
         assert pod.ready  # it is listed while it has its grace
-        pod.let(Step.RESTART)
+        pod.resume(Step.RESTART)
         await story.until("ready", 2)
         assert (await fetch(*where, "/")).status == 200
         pod.stop()
@@ -88,14 +88,14 @@ async def test_dead_application_is_restarted_behind_its_queue_proxy():
 async def test_sidecar_that_is_restarted_takes_readiness_and_no_request():
     story = Story()
     pod = pod_process(story, liveness=Container.SIDECAR, restart_after=0.01)
-    pod.hold(Step.RESTART)
+    pod.pause(Step.RESTART)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
         await story.until("ready")
         await turn(pod, "SidecarLive")
         await story.until("not ready")
         assert (await fetch(pod.options.address, pod.options.port, "/")).status == 200
-        pod.let(Step.RESTART)
+        pod.resume(Step.RESTART)
         await story.until("ready", 2)
         pod.stop()
 
@@ -103,7 +103,7 @@ async def test_sidecar_that_is_restarted_takes_readiness_and_no_request():
 async def test_only_container_is_started_again_at_its_address_and_listed_all_the_time():
     story = Story()
     pod = pod_process(story, liveness=Container.WHOLE, failure_threshold=1, restart_after=0.01)
-    pod.hold(Step.RESTART)
+    pod.pause(Step.RESTART)
     where = pod.options.address, pod.options.port
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
@@ -113,7 +113,7 @@ async def test_only_container_is_started_again_at_its_address_and_listed_all_the
         while await ask(*where, "/"):
             pass
         assert pod.ready
-        pod.let(Step.RESTART)
+        pod.resume(Step.RESTART)
         await story.until("ready", 2)
         assert (await fetch(*where, "/")).status == 200
         pod.stop()
@@ -123,7 +123,7 @@ async def test_only_container_is_started_again_at_its_address_and_listed_all_the
 async def test_pod_may_stop_while_its_only_container_is_restarted():
     story = Story()
     pod = pod_process(story, liveness=Container.WHOLE, failure_threshold=1, restart_after=0.01)
-    pod.hold(Step.RESTART)
+    pod.pause(Step.RESTART)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         tasks.create_task(pod.run())
         await story.until("ready")

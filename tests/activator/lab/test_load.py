@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from activator.lab.client import Reply
+from activator.lab.client import ClientResponse
 from activator.lab.load import Load
 from tests.process import PATIENCE
 
@@ -12,12 +12,12 @@ async def test_load_goes_on_until_it_is_stopped_and_waits_for_what_it_sent():
     gate.set()
     sent = []
 
-    async def ask(method: str, request_id: str) -> Reply:
+    async def ask(method: str, request_id: str) -> ClientResponse:
         sent.append((method, request_id))
         if not gate.is_set():
             held.set()
         await gate.wait()
-        return Reply(200 if method == "GET" else 502, {}, "", 0.002)
+        return ClientResponse(200 if method == "GET" else 502, {}, "", 0.002)
 
     load = Load(ask, rate=1000, posts=3)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
@@ -34,19 +34,19 @@ async def test_load_goes_on_until_it_is_stopped_and_waits_for_what_it_sent():
     assert load.statuses("GET") == {200: count - count // 3}
     assert load.statuses("POST") == {502: count // 3}
     assert load.posts == {request_id for method, request_id in sent if method == "POST"}
-    assert "times 200; median 2 ms, most 2 ms; POST /: " in load.summary()
+    assert "times 200; median 2 ms, maximum 2 ms; POST /: " in load.summary()
 
 
 async def test_pace_does_not_wait_for_answers():
     gate = asyncio.Event()
     sent = []
 
-    async def ask(method: str, request_id: str) -> Reply:
+    async def ask(method: str, request_id: str) -> ClientResponse:
         sent.append(request_id)
         if len(sent) == 5:
             gate.set()
         await gate.wait()
-        return Reply(200, {}, "")
+        return ClientResponse(200, {}, "")
 
     load = Load(ask, rate=1000)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:

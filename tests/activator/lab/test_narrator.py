@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from activator.lab.cluster import Event, Service
-from activator.lab.narrator import MAX_ANSWERS_A_SECOND, Narrator
+from activator.lab.narrator import MAX_RESPONSES_PER_SECOND, Narrator
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 7000)
 APP = Service("app", start_after=2)
@@ -17,7 +17,7 @@ def told(narrator: Narrator, at: float, kind: str, **details: Any) -> list[str]:
 
 
 def answered(narrator: Narrator, at: float) -> list[str]:
-    return told(narrator, at, "answered", path="/x", status=200, took=0.0123)
+    return told(narrator, at, "responded", path="/x", status=200, took=0.0123)
 
 
 def test_line_has_time_service_and_text():
@@ -26,30 +26,30 @@ def test_line_has_time_service_and_text():
 
 def test_held_request_is_told_once_and_its_answer_with_the_time_it_took():
     narrator = Narrator()
-    assert "the activator holds it" in told(narrator, 10, "asked", concurrency=1)[0]
-    assert told(narrator, 11, "asked", concurrency=1) == []
-    assert "app-1 answered the first held request, 2,345 ms" in answered(narrator, 12.345)[0]
-    assert answered(narrator, 12.4)[0].endswith("app-1 answered /x with 200 in 12 ms")
-    assert told(narrator, 13, "asked", concurrency=1) != []
+    assert "the activator queues it" in told(narrator, 10, "queued", concurrency=1)[0]
+    assert told(narrator, 11, "queued", concurrency=1) == []
+    assert "app-1 responds to the first queued request, 2,345 ms" in answered(narrator, 12.345)[0]
+    assert answered(narrator, 12.4)[0].endswith("app-1 responds to /x with 200 in 12 ms")
+    assert told(narrator, 13, "queued", concurrency=1) != []
 
 
 def test_request_that_waits_for_a_pod_that_is_not_ready_is_told_with_its_answer():
     narrator = Narrator()
-    assert "answered /x" in answered(narrator, 9)[0]
-    assert told(narrator, 10, "asked", reason="pods-not-ready")[0].endswith(
-        "a request came and no pod can take it: the activator holds it"
+    assert "responds to /x" in answered(narrator, 9)[0]
+    assert told(narrator, 10, "queued", reason="pods-not-ready")[0].endswith(
+        "a request arrives and no pod can take it: the activator queues it"
     )
-    assert "app-1 answered the first held request, 1,500 ms" in answered(narrator, 11.5)[0]
+    assert "app-1 responds to the first queued request, 1,500 ms" in answered(narrator, 11.5)[0]
 
 
 def test_many_answers_are_told_together():
     narrator = Narrator()
     lines = [line for number in range(20) for line in answered(narrator, number / 100)]
-    assert len(lines) == MAX_ANSWERS_A_SECOND
+    assert len(lines) == MAX_RESPONSES_PER_SECOND
     later = answered(narrator, 2.0)
     assert [line.partition("app      ")[2] for line in later] == [
-        f"… and {20 - MAX_ANSWERS_A_SECOND} more answers",
-        "app-1 answered /x with 200 in 12 ms",
+        f"… and {20 - MAX_RESPONSES_PER_SECOND} more responses",
+        "app-1 responds to /x with 200 in 12 ms",
     ]
 
 

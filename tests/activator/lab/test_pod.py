@@ -71,11 +71,11 @@ class Running:
 
 
 async def test_requests_and_probes_are_answered_and_counted():
-    async with Running(tell_requests=True) as pod:
+    async with Running(report_requests=True) as pod:
         assert (await pod.ask("/", PROBE)).endswith(b"\r\n\r\nqueue")
         assert (await pod.told("probe passed"))["status"] == 200
         assert b"Hello from p" in await pod.ask("/", "x-request-id: r1\r\n")
-        told = await pod.told("answered")
+        told = await pod.told("responded")
         assert (told["path"], told["status"], told["id"]) == ("/", 200, "r1")
         stream = await pod.ask("/stream?n=2&ms=1")
         assert stream.endswith(

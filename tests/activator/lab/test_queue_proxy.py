@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from activator.lab.http1 import Request
-from activator.lab.queue_proxy import answer_probe, answer_traffic
+from activator.lab.queue_proxy import probe_response, traffic_refusal
 from activator.lab.state import Switches
 
 READY, UNREADY, DOWN = Switches(), Switches(ready=False), Switches(running=False)
@@ -35,14 +35,14 @@ def request(agent: str = "", probe: str = "", hashed: str = "") -> Request:
     ids=["ready", "exec unseen", "unready", "down", "draining", "other", "absent"],
 )
 def test_prober_is_answered(agent, probe, switches, status, body):
-    answer = answer_probe(request(agent, probe), switches)
+    answer = probe_response(request(agent, probe), switches)
     assert answer is not None
     assert (answer.status, answer.body) == (status, body)
 
 
 @pytest.mark.parametrize("switches", [UNREADY, DOWN])
 def test_queue_proxy_that_cannot_ask_vouches_for_whatever_there_is(switches):
-    answer = answer_probe(request("kube-probe/1.34", "queue"), switches, blind=True)
+    answer = probe_response(request("kube-probe/1.34", "queue"), switches, blind=True)
     assert answer is not None
     assert (answer.status, answer.body) == (200, b"queue")
 
@@ -50,7 +50,7 @@ def test_queue_proxy_that_cannot_ask_vouches_for_whatever_there_is(switches):
 @pytest.mark.parametrize(("polls_sidecar", "status"), [(True, 503), (False, 200)])
 def test_queue_proxy_answers_for_the_sidecar_only_if_it_polls_it(polls_sidecar, status):
     switches = Switches(sidecar_ready=False)
-    answer = answer_probe(
+    answer = probe_response(
         request("kube-probe/1.34", "queue"), switches, polls_sidecar=polls_sidecar
     )
     assert answer is not None
@@ -66,14 +66,14 @@ def test_queue_proxy_answers_for_the_sidecar_only_if_it_polls_it(polls_sidecar, 
     ],
 )
 def test_ingress_probe_is_answered_whoever_asks(hashed, switches, status, body):
-    answer = answer_probe(request("curl", "probe", hashed), switches)
+    answer = probe_response(request("curl", "probe", hashed), switches)
     assert answer is not None
     assert (answer.status, answer.body) == (status, body)
     assert (("K-Network-Hash", "h") in answer.headers) == (status == 200)
 
 
 def test_probe_header_of_anybody_else_is_traffic():
-    assert answer_probe(request("curl", "queue"), UNREADY) is None
+    assert probe_response(request("curl", "queue"), UNREADY) is None
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_probe_header_of_anybody_else_is_traffic():
     ids=["no limit", "queue just full", "overflow", "application gone"],
 )
 def test_traffic_is_handed_on_unless_it_cannot_be(limit, in_flight, running, status):
-    answer = answer_traffic(limit, in_flight, running)
+    answer = traffic_refusal(limit, in_flight, running)
     assert (answer and answer.status) == status
     # As Go's http.Error does: by that an answer of queue-proxy itself is known.
     assert answer is None or answer.headers == (("X-Content-Type-Options", "nosniff"),)

@@ -32,7 +32,7 @@ def test_heading_says_what_is_expected():
     assert lines[0].startswith("1 exec-readiness: ")
     assert lines[0].endswith("(2 of 12)")
     assert SCENARIOS[0].knative in lines[1]
-    assert SCENARIOS[0].ours in lines[2]
+    assert SCENARIOS[0].here in lines[2]
 
 
 def test_result_and_summary_say_who_failed():

@@ -13,4 +13,4 @@ def test_scenario_says_what_it_is(scenario: Scenario):
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", scenario.name)
     assert not scenario.title.endswith(".")
     assert scenario.knative.endswith(".")
-    assert scenario.ours.endswith(".")
+    assert scenario.here.endswith(".")

@@ -4,11 +4,11 @@ import json
 
 from activator.lab.http1 import Request
 from activator.lab.state import Counters, Switches
-from activator.lab.switchboard import answer_admin
+from activator.lab.switchboard import admin_response
 
 
 def ask(path: str, switches: Switches, counters: Counters | None = None):
-    return answer_admin(Request("GET", path, "HTTP/1.1"), switches, counters or Counters())
+    return admin_response(Request("GET", path, "HTTP/1.1"), switches, counters or Counters())
 
 
 def test_kubelets_questions_follow_the_switches():

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from activator.lab.keeping import SWITCHES, Place, guide
+from activator.lab.guide import SWITCHES, Place, guide
 from activator.lab.switchboard import ALL_SWITCHES
 
 
@@ -20,7 +20,7 @@ def test_guide_names_all_that_can_be_asked():
 
 def test_switches_that_do_nothing_say_so():
     rows = guide("", "", "", [], [], {"Ready", "Running"})
-    idle = [row.plain.split()[0] for row in rows if "nobody asks it" in row.plain]
+    idle = [row.plain.split()[0] for row in rows if "no effect in this scenario" in row.plain]
     assert idle == ["/toggleLive", "/toggleExec", "/toggleSidecarReady", "/toggleSidecarLive"]
 
 

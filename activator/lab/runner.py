@@ -1,7 +1,7 @@
-"""Plays scenarios: sets up a stage for each, runs its script, and tells how it went.
+"""Run scenarios: set up an environment for each, run its script, and return the outcome.
 
-What a script cannot go on from (nothing came of what it waited for, a process did not start) ends
-that scenario alone, as one that did not pass.
+If a script cannot continue, only its scenario ends, as failed. Examples: an expected event did
+not come in time; a process did not start.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import time
 from collections.abc import Awaitable, Callable
 
 from activator.lab.addresses import AddressPool
+from activator.lab.environment import Environment, Overdue, set_up
 from activator.lab.local_activator import DidNotStart
 from activator.lab.scenario import Scenario
-from activator.lab.stage import Overdue, Stage, set_up
 from activator.lab.timeline import Entry, Outcome, Timeline
 
-#: Called with the stage and whether the script passed, while all of its processes still run.
-Afterwards = Callable[[Stage, bool], Awaitable[None]]
+#: Called with the environment and whether the script passed, while all processes still run.
+Afterwards = Callable[[Environment, bool], Awaitable[None]]
 
 
-async def play(
+async def run_scenario(
     scenario: Scenario,
     addresses: AddressPool,
     live: Callable[[Entry], object] = lambda entry: None,
     afterwards: Afterwards | None = None,
 ) -> Outcome:
-    """Plays one scenario to its end.
+    """Run one scenario to its end, and return the outcome.
 
     Arguments:
-        addresses: where its pods may listen.
-        live: called with each entry of the timeline as it comes; must return at once.
+        addresses: the addresses for its pods.
+        live: called at once with each entry of the timeline; must return at once.
         afterwards: runs after the script and before the end of all processes.
     """
     began = time.monotonic()
@@ -37,15 +37,15 @@ async def play(
     entries: list[Entry] = []
     error, passed = "", False
     try:
-        async with set_up(timeline, addresses) as stage:
+        async with set_up(timeline, addresses) as environment:
             timeline.begin(time.monotonic())
-            stage.live = live
-            error = await _run_script(scenario, stage)
-            await stage.settle()
+            environment.live = live
+            error = await _run_script(scenario, environment)
+            await environment.settle()
             passed = timeline.passed and not error
-            entries = timeline.entries  # what the end of all processes adds is of no interest
+            entries = timeline.entries  # without the end of the processes
             if afterwards is not None:
-                await afterwards(stage, passed)
+                await afterwards(environment, passed)
     except* DidNotStart as group:
         error = "; ".join(map(str, group.exceptions))
     return outcome_of(scenario, entries, passed, error, time.monotonic() - began)
@@ -54,15 +54,15 @@ async def play(
 def outcome_of(
     scenario: Scenario, entries: list[Entry], passed: bool, error: str, seconds: float
 ) -> Outcome:
-    """How a scenario went; the arguments are fields of `Outcome`."""
-    texts = (scenario.name, scenario.title, scenario.knative, scenario.ours)
+    """Return the outcome of a scenario; the arguments are fields of `Outcome`."""
+    texts = (scenario.name, scenario.title, scenario.knative, scenario.here)
     return Outcome(scenario.number, *texts, entries, passed, error, seconds)
 
 
-async def _run_script(scenario: Scenario, stage: Stage) -> str:
-    """What ended the script before its end; empty if nothing did."""
+async def _run_script(scenario: Scenario, environment: Environment) -> str:
+    """Run the script; return the error that ended it early, or an empty text."""
     try:
-        await scenario.script(stage)
+        await scenario.script(environment)
     except (Overdue, OSError, LookupError) as error:
         return f"{error}" if isinstance(error, Overdue) else f"{type(error).__name__}: {error}"
     return ""

@@ -4,10 +4,17 @@ from dataclasses import asdict
 
 import pytest
 
-from activator.lab.client import Reply
+from activator.lab.client import ClientResponse
+from activator.lab.phrases import (
+    SWITCHES,
+    of_activator_event,
+    of_pod_event,
+    of_response,
+    of_value,
+    of_view,
+)
 from activator.lab.state import Switches
 from activator.lab.timeline import Who
-from activator.lab.wording import SWITCHES, answered, did, known, seen, told
 
 
 @pytest.mark.parametrize(
@@ -29,20 +36,20 @@ from activator.lab.wording import SWITCHES, answered, did, known, seen, told
             "p: its readiness probe fails, its liveness probe passes",
         ),
         ("listening", {}, Who.POD, "p: listens"),
-        ("probe passed", {"status": 200}, Who.POD, "p: answers the activator's probe 200"),
-        ("probe failed", {"status": 503}, Who.POD, "p: answers the activator's probe 503"),
-        ("draining", {"in_flight": 2}, Who.POD, "p: drains, 2 requests in it"),
-        ("draining", {"in_flight": 1}, Who.POD, "p: drains, 1 request in it"),
+        ("probe passed", {"status": 200}, Who.POD, "p: responds to the activator's probe with 200"),
+        ("probe failed", {"status": 503}, Who.POD, "p: responds to the activator's probe with 503"),
+        ("draining", {"in_flight": 2}, Who.POD, "p: drains, 2 requests in flight"),
+        ("draining", {"in_flight": 1}, Who.POD, "p: drains, 1 request in flight"),
         ("stopped", {"status": 0}, Who.POD, "p: stopped, status 0"),
         ("ended by itself", {"status": 1}, Who.POD, "p: ended by itself, status 1"),
     ],
 )
 def test_each_event_has_its_words(kind, details, who, what):
-    assert told(kind, "p", details) == (who, what)
+    assert of_pod_event(kind, "p", details) == (who, what)
 
 
 def test_what_clients_are_told_anyway_is_left_out():
-    assert told("answered", "p", {"status": 200}) is None
+    assert of_pod_event("responded", "p", {"status": 200}) is None
 
 
 def test_each_switch_of_a_pod_has_words():
@@ -50,30 +57,30 @@ def test_each_switch_of_a_pod_has_words():
 
 
 @pytest.mark.parametrize(
-    ("reply", "line"),
+    ("response", "line"),
     [
-        (Reply(200, {}, "Hello\nyou", 1.5), "GET /: 200 after 1,500 ms: Hello"),
-        (Reply(204, {}, "", 0.001), "GET /: 204 after 1 ms: no body"),
-        (Reply(200, {}, "x" * 80, 0.0), f"GET /: 200 after 0 ms: {'x' * 70}…"),
+        (ClientResponse(200, {}, "Hello\nyou", 1.5), "GET /: 200 after 1,500 ms: Hello"),
+        (ClientResponse(204, {}, "", 0.001), "GET /: 204 after 1 ms: no body"),
+        (ClientResponse(200, {}, "x" * 80, 0.0), f"GET /: 200 after 0 ms: {'x' * 70}…"),
         (
-            Reply(504, {"activator-reason": "no-endpoints"}, "late", 2.0),
+            ClientResponse(504, {"activator-reason": "no-endpoints"}, "late", 2.0),
             "GET /: 504 after 2,000 ms: late (Activator-Reason: no-endpoints)",
         ),
-        (Reply(0, {}, "refused", 0.002), "GET /: no answer after 2 ms: refused"),
+        (ClientResponse(0, {}, "refused", 0.002), "GET /: no response after 2 ms: refused"),
     ],
 )
-def test_answer_is_told_in_a_line(reply, line):
-    assert answered("GET", "/", reply) == line
+def test_answer_is_told_in_a_line(response, line):
+    assert of_response("GET", "/", response) == line
 
 
 def test_what_the_activator_knows_is_told_in_a_line():
     pod = {"address": "a:1", "kubernetes": "ready", "probe": "passed", "inFlight": 2}
     pod |= {"decision": "use", "decidedBy": "probe-passed"}
-    line = "a:1: Kubernetes ready, own probe passed, use (probe-passed), 2 in flight"
+    line = "a:1: Kubernetes ready, activator's probe passed, use (probe-passed), 2 in flight"
     view = {"queued": 1, "reason": "at-capacity", "pods": [pod]}
-    assert known(view) == f"1 queued, reason at-capacity; pods: {line}"
-    assert known({"queued": 0, "reason": None, "pods": []}).endswith("pods: none")
-    assert known({}) == "nothing"
+    assert of_view(view) == f"1 queued, reason at-capacity; pods: {line}"
+    assert of_view({"queued": 0, "reason": None, "pods": []}).endswith("pods: none")
+    assert of_view({}) == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -96,21 +103,21 @@ def test_what_the_activator_knows_is_told_in_a_line():
             "app: requests begin to wait: at-capacity; 2/2",
         ),
         ("queue-began", {"reason": "no-endpoints"}, "app: requests begin to wait: no-endpoints"),
-        ("queue-ended", {"seconds": 0.25}, "app: nobody waits any more, after 0.250 s"),
+        ("queue-ended", {"seconds": 0.25}, "app: no request waits any more, after 0.250 s"),
         ("something-new", {}, None),
     ],
 )
 def test_events_of_the_activator_have_their_words(kind, data, line):
-    assert did(kind, {"revision": "default/app", **data}) == line
+    assert of_activator_event(kind, {"revision": "default/app", **data}) == line
 
 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (Reply(502, {"date": "today"}, "no\n", 1.0), r"502 'no\n'"),
-        ([Reply(200, {}, ""), Reply(0, {}, "refused")], "[200 '', 0 'refused']"),
+        (ClientResponse(502, {"date": "today"}, "no\n", 1.0), r"502 'no\n'"),
+        ([ClientResponse(200, {}, ""), ClientResponse(0, {}, "refused")], "[200 '', 0 'refused']"),
         ({200: 3}, "{200: 3}"),
     ],
 )
 def test_what_was_seen_is_told_shortly(value, words):
-    assert seen(value) == words
+    assert of_value(value) == words

@@ -1,9 +1,8 @@
-"""Runs a program of Python's that ends when its standard input does, however its parent went.
+"""Run a Python module in a process that ends when its standard input ends.
 
-The lab's activator is an ordinary one, which knows no parent: without this, it would outlive a lab
-that was killed.
+The lab starts its activator this way, so that the activator does not outlive a killed lab.
 
-    python -m activator.lab.tied activator local --manifests DIR
+    python -m activator.lab.end_with_stdin activator local --manifests DIR
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import threading
 
 
 def main() -> None:
-    """Runs the module that the first word names, with the others as its own."""
+    """Run the module of the first argument; it gets the other arguments."""
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -8,7 +8,7 @@ from tests.process import PATIENCE, ROOT
 
 def tied(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "activator.lab.tied", *words],
+        [sys.executable, "-m", "activator.lab.end_with_stdin", *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,

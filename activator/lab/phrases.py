@@ -1,17 +1,14 @@
-"""The words in which a timeline tells what pods, kubelet and activator did.
-
-Pure: a lookup with a few arguments filled in. Must not know who tells it.
-"""
+"""The texts of a timeline for events of pods, kubelet and activator, and for responses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from activator.lab.client import Reply
+from activator.lab.client import ClientResponse
 from activator.lab.timeline import Who
 
-#: What a switch that is off means for the pod, and what it means once it is on again.
+#: The effect of each switch on its pod: when it is off, and when it is on.
 SWITCHES = {
     "ready": ("its readiness probe fails", "its readiness probe passes"),
     "live": ("its liveness probe fails", "its liveness probe passes"),
@@ -25,15 +22,15 @@ SWITCHES = {
     "draining": ("it no longer drains", "it drains"),
 }
 
-#: Bodies longer than this are cut where they are told.
+#: Longest part of a body in a line, in characters.
 _BODY = 70
 
 
-def told(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, str] | None:
-    """Who did what, of an event of a deployment; None for what a timeline leaves out.
+def of_pod_event(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, str] | None:
+    """Return actor and text of an event of a deployment; None for an event that is left out.
 
     Arguments:
-        kind, pod, details: as :mod:`activator.lab.deployment` tells them.
+        kind, pod, details: the event, as :mod:`activator.lab.deployment` reports it.
     """
     match kind:
         case "started":
@@ -51,18 +48,18 @@ def told(kind: str, pod: str, details: Mapping[str, Any]) -> tuple[Who, str] | N
         case "listening":
             return Who.POD, f"{pod}: listens"
         case "probe passed":
-            return Who.POD, f"{pod}: answers the activator's probe 200"
+            return Who.POD, f"{pod}: responds to the activator's probe with 200"
         case "probe failed":
-            return Who.POD, f"{pod}: answers the activator's probe {details['status']}"
+            return Who.POD, f"{pod}: responds to the activator's probe with {details['status']}"
         case "draining":
-            return Who.POD, f"{pod}: drains, {_requests(details['in_flight'])} in it"
+            return Who.POD, f"{pod}: drains, {_requests(details['in_flight'])} in flight"
         case "stopped" | "ended by itself":
             return Who.POD, f"{pod}: {kind}, status {details['status']}"
     return None
 
 
-def did(kind: str, data: Mapping[str, Any]) -> str | None:
-    """What the activator did, of one of its events; None for what a timeline leaves out."""
+def of_activator_event(kind: str, data: Mapping[str, Any]) -> str | None:
+    """Return the text of an event of the activator; None for an event that is left out."""
     name = str(data.get("revision", "")).partition("/")[2]
     match kind:
         case "pod-changed":
@@ -76,7 +73,7 @@ def did(kind: str, data: Mapping[str, Any]) -> str | None:
             detail = f"; {data['detail']}" if data.get("detail") else ""
             return f"{name}: requests begin to wait: {data['reason']}{detail}"
         case "queue-ended":
-            return f"{name}: nobody waits any more, after {data['seconds']:.3f} s"
+            return f"{name}: no request waits any more, after {data['seconds']:.3f} s"
     return None
 
 
@@ -105,33 +102,33 @@ def _switched(details: Mapping[str, Any]) -> list[str]:
     return [SWITCHES[name][bool(on)] for name, on in details.items() if name in SWITCHES]
 
 
-def answered(method: str, target: str, reply: Reply) -> str:
-    """What a client saw; a status of 0 is of a request without an answer."""
-    took = f"{reply.took * 1000:,.0f} ms"
-    first = reply.body.partition("\n")[0]
+def of_response(method: str, target: str, response: ClientResponse) -> str:
+    """Return the text of a client's response; a status of 0 stands for no response."""
+    took = f"{response.took * 1000:,.0f} ms"
+    first = response.body.partition("\n")[0]
     body = first if len(first) <= _BODY else f"{first[:_BODY]}…"
-    if not reply.status:
-        return f"{method} {target}: no answer after {took}: {body}"
-    reason = reply.headers.get("activator-reason")
+    if not response.status:
+        return f"{method} {target}: no response after {took}: {body}"
+    reason = response.headers.get("activator-reason")
     why = f" (Activator-Reason: {reason})" if reason else ""
-    return f"{method} {target}: {reply.status} after {took}: {body or 'no body'}{why}"
+    return f"{method} {target}: {response.status} after {took}: {body or 'no body'}{why}"
 
 
-def seen(value: object) -> str:
-    """What was seen in place of what must be so."""
-    if isinstance(value, Reply):
+def of_value(value: object) -> str:
+    """Return the text of an observed value, for a failed check."""
+    if isinstance(value, ClientResponse):
         return f"{value.status} {value.body!r}"
     if isinstance(value, list):
-        return f"[{', '.join(map(seen, value))}]"
+        return f"[{', '.join(map(of_value, value))}]"
     return str(value)
 
 
-def known(view: Mapping[str, Any]) -> str:
-    """What the activator's API says of a revision, in a line."""
+def of_view(view: Mapping[str, Any]) -> str:
+    """Return the API's view of a revision in one line."""
     if not view:
         return "nothing"
     pods = "; ".join(
-        f"{pod['address']}: Kubernetes {pod['kubernetes']}, own probe {pod['probe']}, "
+        f"{pod['address']}: Kubernetes {pod['kubernetes']}, activator's probe {pod['probe']}, "
         f"{pod['decision']} ({pod['decidedBy']}), {pod['inFlight']} in flight"
         for pod in view["pods"]
     )

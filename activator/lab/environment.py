@@ -1,8 +1,8 @@
-"""What a scenario plays with: revisions, their pods, an activator in front, and clients.
+"""The environment of a scenario: revisions with pods, an activator in front, and clients.
 
-Everything real: processes on loopback addresses, a folder of manifests, HTTP. A script says what
-is done and what must be so; the stage does it, waits for what follows, and keeps the timeline.
-It waits for events and answers, never for time alone.
+Everything is real: processes on loopback addresses, a folder of manifests, HTTP. By this module,
+a script changes pods, sends requests and checks results. The environment records the timeline. It
+waits for events and responses, never for time alone.
 """
 
 from __future__ import annotations
@@ -17,49 +17,48 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from activator.lab import wording
+from activator.lab import phrases
 from activator.lab.addresses import AddressPool
 from activator.lab.checks import Probes
-from activator.lab.client import Reply, fetch
+from activator.lab.client import ClientResponse, fetch
+from activator.lab.handles import AppHandle, View
 from activator.lab.load import Load
 from activator.lab.local_activator import LocalActivator
 from activator.lab.objects import revision
-from activator.lab.staged import App, View
 from activator.lab.timeline import Entry, Timeline, Who
 
-#: Seconds for what should take a moment, on a machine that does much else.
+#: Most seconds to wait for an expected event, on a busy machine.
 PATIENCE = 30.0
-#: Seconds between two looks at the admin API, while something is waited for that nobody tells.
-LOOK_AGAIN = 0.01
+#: Seconds between two polls of the admin API, for changes that cause no event.
+POLL_PERIOD = 0.01
 #: Seconds by which events may be late: the activator sends them ten times a second at most.
 EVENTS_LATE = 0.15
-#: Seconds between kubelet's checks: a tenth of the least that Kubernetes has, so that it takes
-#: moments what takes half a minute in a cluster.
+#: Seconds between kubelet's checks: a tenth of Kubernetes' minimum, to keep scenarios short.
 PERIOD = 0.1
-#: How pods of the stage are checked where a script does not say otherwise.
+#: The default probes of an environment's pods.
 QUICK = Probes(PERIOD)
 
 
-_HEALTHY = {0: "is known, without a pod", 1: "its pod is healthy"}
+_HEALTHY = {0: "the activator knows the revision, without a pod", 1: "its pod is healthy"}
 
 
 class Overdue(Exception):
-    """Something that a script waited for did not come within `PATIENCE`; says what."""
+    """An expected event did not come within `PATIENCE` seconds; the text names it."""
 
 
-#: How log lines begin that timelines leave out: those of the start, and what events show as well.
+#: Timelines leave out log lines with these beginnings: of the start, or reported by events too.
 _LEFT_OUT = (
     *("activator ", "open files: ", "listening: "),
     *("pod ", "requests can be sent: ", "no request can be sent: "),
 )
 
 
-class Stage:
-    """The world of one scenario; see `set_up`.
+class Environment:
+    """The environment of one scenario; see `set_up`.
 
     Attributes:
-        live: called with each entry of the timeline as it is taken.
-        log_moments: when the activator wrote each line of its log; of time.monotonic().
+        live: called at once with each entry of the timeline.
+        log_moments: the time of each line in the activator's log, in time.monotonic().
     """
 
     def __init__(
@@ -68,25 +67,33 @@ class Stage:
         self.manifests = manifests
         self.addresses = addresses
         self.tasks = tasks
-        self.held: list[Task[None]] = []
-        self.news = asyncio.Event()
-        self.apps: list[App] = []
+        self.pod_tasks: list[Task[None]] = []
+        self.changed = asyncio.Event()
+        self.apps: list[AppHandle] = []
         self.live: Callable[[Entry], object] = lambda entry: None
         self.log_moments: list[float] = []
         self._timeline = timeline
         self._clocks_apart = time.time() - time.monotonic()
         self.activator = LocalActivator(manifests, self._activator_said, self._activator_did)
 
-    # -- what is told ---------------------------------------------------------------------------
+    # -- the timeline ---------------------------------------------------------------------------
 
     def note(self, who: Who, what: str, at: float | None = None) -> None:
-        """Puts something into the timeline; ``at`` is of time.monotonic(), now if left out."""
+        """Add an event to the timeline; ``at`` is in time.monotonic(), by default now."""
         if entry := self._timeline.note(time.monotonic() if at is None else at, who, what):
             self.live(entry)
 
     def expect(self, what: str, passed: object, seen: object = "") -> None:
-        """Says what must be so, and whether it is; the scenario goes on in either case."""
-        self.live(self._timeline.check(time.monotonic(), what, bool(passed), wording.seen(seen)))
+        """Add a check to the timeline. The script continues even if the check failed.
+
+        Arguments:
+            what: the expectation as a sentence.
+            passed: whether it is met.
+            seen: the observed value, for the text of a failed check.
+        """
+        self.live(
+            self._timeline.check(time.monotonic(), what, bool(passed), phrases.of_value(seen))
+        )
 
     def _activator_said(self, line: Mapping[str, Any]) -> None:
         moment = self._moment(line.get("timestamp"))
@@ -97,7 +104,7 @@ class Stage:
             self.note(Who.ACTIVATOR, message, at=moment)
 
     def _activator_did(self, kind: str, data: Mapping[str, Any]) -> None:
-        if words := wording.did(kind, data):
+        if words := phrases.of_activator_event(kind, data):
             self.note(Who.ACTIVATOR, words, at=self._moment(data.get("time")))
 
     def _moment(self, written: object) -> float | None:
@@ -108,27 +115,31 @@ class Stage:
         return wall.timestamp() - self._clocks_apart
 
     async def settle(self) -> None:
-        """Returns when what the activator did until now is in the timeline, as far as it tells."""
+        """Return when the timeline has all events of the activator up to now."""
         await asyncio.sleep(EVENTS_LATE)
 
     # -- waiting --------------------------------------------------------------------------------
 
     async def until(self, is_so: Callable[[], object], what: str) -> None:
-        """Returns when what pods and kubelet tell has made something so.
+        """Return when events of pods or kubelet have made a condition true.
+
+        Arguments:
+            is_so: the condition; evaluated after each event.
+            what: the condition in words, for the error.
 
         Raises:
-            Overdue: it did not within `PATIENCE`.
+            Overdue: the condition was not true within `PATIENCE` seconds.
         """
         try:
             async with asyncio.timeout(PATIENCE):
                 while not is_so():
-                    self.news.clear()
-                    await self.news.wait()
+                    self.changed.clear()
+                    await self.changed.wait()
         except TimeoutError:
-            raise Overdue(f"waited in vain for: {what}") from None
+            raise Overdue(f"timed out while waiting for: {what}") from None
 
-    async def until_view(self, app: App, what: str, is_so: Callable[[View], object]) -> View:
-        """See `App.until_view`."""
+    async def until_view(self, app: AppHandle, what: str, is_so: Callable[[View], object]) -> View:
+        """See `AppHandle.until_view`."""
         end = time.monotonic() + PATIENCE
         found: View = {}
         while time.monotonic() < end:
@@ -139,9 +150,9 @@ class Stage:
             if found and is_so(found):
                 self.note(Who.ACTIVATOR, f"{app.name}: {what}")
                 return found
-            await asyncio.sleep(LOOK_AGAIN)
-        said = wording.known(found)
-        raise Overdue(f"the activator did not come to this: {app.name}: {what}; it says: {said}")
+            await asyncio.sleep(POLL_PERIOD)
+        view = phrases.of_view(found)
+        raise Overdue(f"the activator did not reach: {app.name}: {what}; its state: {view}")
 
     # -- revisions and pods ---------------------------------------------------------------------
 
@@ -153,17 +164,15 @@ class Stage:
         probes: Probes = QUICK,
         pod: Mapping[str, Any] | None = None,
         **settings: Any,
-    ) -> App:
-        """Writes a revision and starts pods for it.
-
-        Returns when the activator knows the revision and uses all of its pods.
+    ) -> AppHandle:
+        """Write a revision and start its pods; return when the activator uses all of them.
 
         Arguments:
-            probes: what kubelet asks its pods.
+            probes: the probes that kubelet runs on the pods.
             pod: further fields of `PodOptions`.
-            settings: of the Revision, as `activator.lab.objects.revision` takes them.
+            settings: arguments of `activator.lab.objects.revision`.
         """
-        app = App(self, revision(name, **settings), probes, pod or {})
+        app = AppHandle(self, revision(name, **settings), probes, pod or {})
         self.apps.append(app)
         app.start_pods(pods)
         await app.until_ready()
@@ -175,59 +184,61 @@ class Stage:
 
     # -- clients --------------------------------------------------------------------------------
 
-    async def ask(
+    async def request(
         self,
-        app: App | str,
+        app: AppHandle | str,
         target: str = "/",
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
-    ) -> Reply:
-        """One request through the activator; a status of 0 if there was no answer."""
-        reply = await self._send(app, target, method, headers, body)
-        self.note(Who.CLIENT, wording.answered(method, target, reply))
-        return reply
+    ) -> ClientResponse:
+        """Send a request through the activator; return the response, with status 0 for none."""
+        response = await self._send(app, target, method, headers, body)
+        self.note(Who.CLIENT, phrases.of_response(method, target, response))
+        return response
 
-    def begin(
+    def start_request(
         self,
-        app: App,
+        app: AppHandle,
         target: str = "/",
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
-    ) -> Task[Reply]:
-        """Sends a request that the script does not wait for at once."""
+    ) -> Task[ClientResponse]:
+        """Begin a request; the script awaits the returned task later."""
         self.note(Who.CLIENT, f"{method} {target}: sent")
-        return self.tasks.create_task(self.ask(app, target, method, headers))
+        return self.tasks.create_task(self.request(app, target, method, headers))
 
     async def _send(
         self,
-        app: App | str,
+        app: AppHandle | str,
         target: str,
         method: str,
         headers: Mapping[str, str] | None,
         body: bytes,
-    ) -> Reply:
+    ) -> ClientResponse:
         name = app if isinstance(app, str) else app.name
         given = {"Host": f"{name}.default.svc.cluster.local", **(headers or {})}
         began = time.monotonic()
         try:
             return await fetch(*self.activator.traffic, target, method, given, body)
         except OSError as error:
-            return Reply(0, {}, str(error) or type(error).__name__, time.monotonic() - began)
+            return ClientResponse(
+                0, {}, str(error) or type(error).__name__, time.monotonic() - began
+            )
 
     @asynccontextmanager
-    async def load(self, app: App, rate: float, posts: int = 0) -> AsyncIterator[Load]:
-        """Steady traffic while the block runs; all of it is answered when it ends.
+    async def load(self, app: AppHandle, rate: float, posts: int = 0) -> AsyncIterator[Load]:
+        """Send steady traffic while the block runs; the end of the block awaits all responses.
 
         Arguments:
-            rate: requests a second.
-            posts: every such request is a POST; 0 for none.
+            rate: requests per second.
+            posts: one request in so many is a POST; 0 for none.
         """
 
-        async def ask(method: str, request_id: str) -> Reply:
+        async def send(method: str, request_id: str) -> ClientResponse:
             return await self._send(app, "/", method, {"x-request-id": request_id}, b"")
 
-        load = Load(ask, rate, posts)
+        load = Load(send, rate, posts)
         self.note(Who.CLIENT, f"begins to send {rate:g} requests a second")
         load.start(self.tasks)
         try:
@@ -242,19 +253,19 @@ def _in_use(pod: View) -> bool:
 
 
 @asynccontextmanager
-async def set_up(timeline: Timeline, addresses: AddressPool) -> AsyncIterator[Stage]:
-    """A stage with an activator that is ready; all of its processes end with the block.
+async def set_up(timeline: Timeline, addresses: AddressPool) -> AsyncIterator[Environment]:
+    """Provide an environment with a ready activator; all its processes end with the block.
 
     Raises:
-        DidNotStart: the activator does not.
+        DidNotStart: the activator did not start.
     """
     with TemporaryDirectory(prefix="activator-lab-") as folder:
         async with TaskGroup() as tasks:
-            stage = Stage(Path(folder), timeline, addresses, tasks)
+            environment = Environment(Path(folder), timeline, addresses, tasks)
             try:
-                await stage.activator.start()
-                yield stage
+                await environment.activator.start()
+                yield environment
             finally:
-                await stage.activator.close()
-                for task in stage.held:
+                await environment.activator.close()
+                for task in environment.pod_tasks:
                     task.cancel()

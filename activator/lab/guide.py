@@ -1,7 +1,4 @@
-"""What a user is told of a stage that is left running: where everything is, and what to try.
-
-Pure. Must not know how long it is kept.
-"""
+"""The guide that ``activator lab --keep`` prints: all addresses, and commands to try."""
 
 from __future__ import annotations
 
@@ -12,16 +9,16 @@ from activator.lab.report import Row, text
 
 
 class Place(NamedTuple):
-    """Where one pod of a stage listens: its traffic port and its admin port."""
+    """The addresses of one pod: its traffic port and its admin port."""
 
     pod: str
     address: str
     admin: str
 
 
-#: What each turns over; the first three are on the traffic port as well.
+#: Each switch and its effect; the first three are on the traffic port as well.
 SWITCHES = (
-    ("Ready", "the readiness probe that queue-proxy asks"),
+    ("Ready", "the readiness probe that queue-proxy runs"),
     ("Live", "the liveness probe of the application"),
     ("Exec", "an exec readiness probe, which queue-proxy cannot see"),
     ("Running", "whether the application runs behind queue-proxy"),
@@ -36,20 +33,20 @@ def guide(
     manifests: str,
     revisions: Iterable[str],
     pods: Iterable[Place],
-    heeded: Collection[str],
+    probed_switches: Collection[str],
 ) -> list[Row]:
-    """What to try, until Ctrl-C.
+    """Return the guide as rows.
 
     Arguments:
-        traffic, admin: host and port of the activator's two sides.
-        manifests: the folder that it watches.
-        heeded: the switches that somebody asks in this scenario.
+        traffic, admin: host and port of the activator for requests, and of its admin API.
+        manifests: the folder that the activator watches.
+        probed_switches: the switches that have an effect in this scenario.
     """
     names = list(revisions)
     hosts = [f"{name}.default.svc.cluster.local" for name in names]
-    lines = ["It goes on running. Requests, by way of the activator:", ""]
+    lines = ["All processes keep running. Send requests through the activator:", ""]
     lines += [f"  curl -H 'Host: {host}' http://{traffic}/" for host in hosts]
-    lines += ["", "What the activator knows:", ""]
+    lines += ["", "Show the activator's state:", ""]
     lines += [f"  activator explain {name} --admin-url http://{admin} --watch" for name in names]
     lines.append(f"  activator status --admin-url http://{admin}")
     lines.append(f"  curl http://{admin}/api/v1/revisions")
@@ -57,12 +54,12 @@ def guide(
     lines += [f"  {pod.pod:<14} {pod.address:<22} http://{pod.admin}/" for pod in pods]
     lines += [
         "",
-        "Each switch turns over with a GET on the admin port; the first three also with one on the",
-        "traffic port, and so through the activator:",
+        "A GET on the admin port toggles a switch. The first three are also on the traffic port,",
+        "so you can use them through the activator:",
         "",
     ]
     for name, meaning in SWITCHES:
-        nobody = "" if name in heeded else "; nobody asks it in this scenario"
-        lines.append(f"  {'/toggle' + name:<21} {meaning}{nobody}")
-    lines += ["", f"Manifests: {manifests}    Ctrl-C ends it.", "What happens:", ""]
+        idle = "" if name in probed_switches else "; no effect in this scenario"
+        lines.append(f"  {'/toggle' + name:<21} {meaning}{idle}")
+    lines += ["", f"Manifests: {manifests}    Ctrl-C ends the lab.", "Events:", ""]
     return [text(line) for line in lines]
