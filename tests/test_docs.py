@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from activator.cli import cli
 from activator.settings.config import SETTINGS, load
 from activator.settings.values import METRICS_PORT, PORT
 from activator.telemetry.families import FAMILIES
+from tests.guards import expect_none
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -26,54 +29,83 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The sections of a page, as GitHub makes links of headings."""
     headings = re.findall(r"^#+ (.+)$", CODE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", page.read_text())):
-        if "://" in link:
-            continue
-        path, _, section = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        assert target.exists(), f"{link}: no such file"
-        assert not section or section in anchors(target), f"{link}: no such section"
+def lines(page: Path, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield ``page:line`` and the match of each place where a pattern occurs on a line."""
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        for found in re.finditer(pattern, line):
+            yield f"{name(page)}:{number}", found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_settings_exist(page: Path) -> None:
-    known = {row.variable for row in SETTINGS}
-    said = set(re.findall(r"\bACTIVATOR_[A-Z0-9_]*[A-Z0-9]\b(?!_)", page.read_text()))
-    assert {
-        variable
-        for variable in said - OF_THE_BUILD
-        if not any(k.startswith(variable) for k in known)
-    } == set()
+def without_code(page: Path) -> str:
+    """Return the text of a page with its blocks of code emptied, which keeps the lines' numbers."""
+    return CODE.sub(lambda found: "\n" * found[0].count("\n"), page.read_text())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_metrics_exist(page: Path) -> None:
-    known = {family.name for family in FAMILIES}
-    said = re.findall(r"\b(?:activator|kn_activator)_[a-z_]+[a-z]\b", page.read_text())
-    assert {re.sub(r"_(bucket|sum|count)$", "", metric) for metric in said} <= known | SPANS
+def test_links_lead_somewhere() -> None:
+    expect_none(finding for page in PAGES for finding in _dead_links(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_makes_targets_exist(page: Path) -> None:
+def _dead_links(page: Path) -> Iterator[str]:
+    for number, line in enumerate(without_code(page).splitlines(), 1):
+        for link in re.findall(r"\]\(([^)\s]+)\)", line):
+            if "://" in link:
+                continue
+            path, _, section = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists():
+                yield f"{name(page)}:{number}: {link}: no such file"
+            elif section and section not in anchors(target):
+                yield f"{name(page)}:{number}: {link}: no such section"
+
+
+def test_settings_exist() -> None:
+    known = {row.variable for row in SETTINGS} | OF_THE_BUILD
+    expect_none(
+        f"{place}: {found[0]} is no setting"
+        for page in PAGES
+        for place, found in lines(page, r"\bACTIVATOR_[A-Z0-9_]*[A-Z0-9]\b(?!_)")
+        if not any(variable.startswith(found[0]) for variable in known)
+    )
+
+
+def test_metrics_exist() -> None:
+    known = {family.name for family in FAMILIES} | SPANS
+    expect_none(
+        f"{place}: {found[0]} is no metric"
+        for page in PAGES
+        for place, found in lines(page, r"\b(?:activator|kn_activator)_[a-z_]+[a-z]\b")
+        if re.sub(r"_(bucket|sum|count)$", "", found[0]) not in known
+    )
+
+
+def test_makes_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"`(?:sudo )?make ([a-z-]+)", page.read_text())) <= targets
+    expect_none(
+        f"{place}: make has no target {found[1]}"
+        for page in PAGES
+        for place, found in lines(page, r"`(?:sudo )?make ([a-z-]+)")
+        if found[1] not in targets
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_have_the_options_that_are_shown(page: Path) -> None:
-    commands = re.findall(rf"\bactivator ({'|'.join(cli.commands)})\b([^`\n|#]*)", page.read_text())
-    for command, line in commands:
-        known = {option for each in cli.commands[command].params for option in each.opts}
-        said = set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", line))
-        assert said <= known | {"--help"}, f"activator {command}{line}"
+def test_commands_have_the_options_that_are_shown() -> None:
+    expect_none(finding for page in PAGES for finding in _unknown_options(page))
+
+
+def _unknown_options(page: Path) -> Iterator[str]:
+    command = rf"\bactivator ({'|'.join(cli.commands)})\b([^`\n|#]*)"
+    for place, found in lines(page, command):
+        known = {option for each in cli.commands[found[1]].params for option in each.opts}
+        said = set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", found[2]))
+        for option in sorted(said - known - {"--help"}):
+            yield f"{place}: activator {found[1]} has no option {option}"
 
 
 # Pages for operators.

@@ -16,8 +16,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pytest
-
+from tests.guards import expect_none
 from throttler.health import TRANSITIONS, PodEvent, PodState
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -311,9 +310,6 @@ def room_of(module: str) -> str:
     return module.removeprefix("activator.proxy").removeprefix(".").partition(".")[0]
 
 
-by_file = pytest.mark.parametrize("path", sources(), ids=relative)
-
-
 # Who may import whom.
 
 
@@ -325,27 +321,25 @@ def test_arrows_go_one_way() -> None:
     TopologicalSorter(ARROWS).prepare()  # raises CycleError
 
 
-@by_file
-def test_imports_follow_the_arrows(path: Path) -> None:
-    part = part_of(module_of(path))
-    wrong = [
-        f"{relative(path)}:{found.line}: {part} must not know {found.target}"
+def test_imports_follow_the_arrows() -> None:
+    expect_none(
+        f"{relative(path)}:{found.line}: {part} must not import {found.target}"
+        for path in sources()
+        for part in [part_of(module_of(path))]
         for found in imports_of(path)
         if ours(found.target) and part_of(found.target) not in ARROWS[part] | {part}
-    ]
-    assert not wrong
+    )
 
 
 def test_rooms_of_the_byte_path_import_each_other_in_one_direction() -> None:
-    wrong = [
-        f"{relative(path)}:{found.line}: {room} must not know {found.target}"
+    expect_none(
+        f"{relative(path)}:{found.line}: {room} must not import {found.target}"
         for path in sorted((ROOT / "activator" / "proxy").rglob("*.py"))
         for room in [room_of(module_of(path))]
         for found in imports_of(path)
         if found.target.startswith("activator.proxy.")
         and room_of(found.target) not in ROOMS[room] | {room}
-    ]
-    assert not wrong
+    )
 
 
 def test_modules_import_each_other_in_one_direction_at_run_time() -> None:
@@ -386,15 +380,15 @@ def test_modules_of_the_throttler_import_each_other_in_one_direction_for_types_t
 MOST_ATTRIBUTES: Final = 20
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "throttler").glob("*.py")), ids=relative)
-def test_no_object_of_the_throttler_has_many_attributes(path: Path) -> None:
-    sizes = {
-        node.name: len(slots)
+def test_no_object_of_the_throttler_has_many_attributes() -> None:
+    expect_none(
+        f"{relative(path)}:{node.lineno}: {node.name} has {size} of {MOST_ATTRIBUTES} attributes"
+        for path in sorted((ROOT / "throttler").glob("*.py"))
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef)
-        for slots in [_slots_of(node)]
-    }
-    assert {name: size for name, size in sizes.items() if size > MOST_ATTRIBUTES} == {}
+        for size in [len(_slots_of(node))]
+        if size > MOST_ATTRIBUTES
+    )
 
 
 def _slots_of(node: ast.ClassDef) -> list[ast.expr]:
@@ -406,31 +400,28 @@ def _slots_of(node: ast.ClassDef) -> list[ast.expr]:
 
 
 def test_imports_for_types_alone_stay_inside_their_package() -> None:
-    """An import that is not there at run time would let a package know what it must not; ``app``
-    is spared, since it knows all and only puts off what is costly."""
-    wrong = [
-        f"{relative(path)}:{found.line}: {found.target}"
+    """``app`` and ``runtime`` are exempt: they know all packages and import costly ones late."""
+    expect_none(
+        f"{relative(path)}:{found.line}: imports {found.target} of another package for types alone"
         for path in sources()
         for found in imports_of(path)
         if found.typing
         and ours(found.target)
         and part_of(found.target) != part_of(module_of(path))
         and module_of(path) not in ("activator.app", "activator.runtime")
-    ]
-    assert not wrong
+    )
 
 
 def test_lab_is_imported_in_use_alone() -> None:
-    found = [
-        (relative(path), found)
+    expect_none(
+        f"{relative(path)}:{found.line}: only functions of app and cli may import the lab"
         for path in sources()
         for found in imports_of(path)
         if part_of(found.target) == "activator.lab"
         and part_of(module_of(path)) != "activator.lab"
         and not found.typing
-    ]
-    assert {name for name, _ in found} <= {"activator/app.py", "activator/cli.py"}
-    assert all(each.lazy for _, each in found)
+        if not found.lazy or relative(path) not in ("activator/app.py", "activator/cli.py")
+    )
 
 
 # Who knows Knative.
@@ -464,13 +455,23 @@ def test_knatives_words_are_in_one_room() -> None:
 # What the throttler may not have.
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "throttler").glob("*.py")), ids=relative)
-def test_throttler_is_pure(path: Path) -> None:
-    names = {found.target.partition(".")[0] for found in imports_of(path)}
-    assert names <= sys.stdlib_module_names | {"throttler"}
-    assert not names & IMPURE
+def test_throttler_is_pure() -> None:
+    expect_none(
+        finding
+        for path in sorted((ROOT / "throttler").glob("*.py"))
+        for finding in _impurities(path)
+    )
+
+
+def _impurities(path: Path) -> Iterator[str]:
+    pure = (sys.stdlib_module_names | {"throttler"}) - IMPURE
+    for found in imports_of(path):
+        if found.target.partition(".")[0] not in pure:
+            yield f"{relative(path)}:{found.line}: throttler must not import {found.target}"
     waiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
-    assert not [node for node in ast.walk(tree_of(path)) if isinstance(node, waiting)]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, waiting):
+            yield f"{relative(path)}:{node.lineno}: throttler must not wait"
 
 
 # What is not ours.
@@ -590,13 +591,23 @@ def module_table(modules: list[Path]) -> str:
     return "\n".join(rows)
 
 
-@pytest.mark.parametrize("folder", packages())
-def test_page_lists_the_modules_of_each_package(folder: str) -> None:
-    section = re.search(
-        rf"^### `{folder}/`.*?(?=^##|\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert section, f"the page has no section for {folder}"
-    assert module_table(packages()[folder]) in section[0], "see this module's docstring"
+def test_page_lists_the_modules_of_each_package() -> None:
+    expect_none(_unlisted(), "python -m tests.test_layering writes the tables")
+
+
+def _unlisted() -> Iterator[str]:
+    page = PAGE.read_text()
+    for folder, modules in packages().items():
+        place = rf"^### `{folder}/`.*?(?=^##|\Z)"
+        section = re.search(place, page, re.DOTALL | re.MULTILINE)
+        if section is None:
+            yield f"{relative(PAGE)}: no section for {folder}"
+            continue
+        for row in module_table(modules).splitlines():
+            if row not in section[0]:
+                yield f"{relative(PAGE)}: the section of {folder} lacks {row}"
+        if module_table(modules) not in section[0]:
+            yield f"{relative(PAGE)}: the table of {folder} has other rows, or another order"
 
 
 def test_page_has_no_section_for_a_package_that_is_gone() -> None:
@@ -613,11 +624,14 @@ def test_page_has_the_life_of_a_pod() -> None:
 
 
 def test_paths_that_the_pages_name_exist() -> None:
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        for name in re.findall(
-            r"`((?:activator|throttler|tests|docs)/[\w./]+\.\w+)`", page.read_text()
-        ):
-            assert (ROOT / name).exists(), f"{page.name} names {name}"
+    path = re.compile(r"`((?:activator|throttler|tests|docs)/[\w./]+\.\w+)`")
+    expect_none(
+        f"{relative(page)}:{number}: {name} does not exist"
+        for page in sorted((ROOT / "docs").glob("*.md"))
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        for name in path.findall(line)
+        if not (ROOT / name).exists()
+    )
 
 
 def quarantine_table() -> str:

@@ -9,38 +9,47 @@ import pytest
 from activator import build
 from activator.build import COMPILED
 from tests.compiled import lints
+from tests.guards import expect_none
 
 #: The source, wherever it is installed: a compiled build holds it as well.
 SOURCE = Path(build.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
 
 
+def path_of(module: str) -> str:
+    return f"{module.replace('.', '/')}.py"
+
+
 def source_of(module: str) -> str:
-    return (SOURCE / f"{module.replace('.', '/')}.py").read_text()
+    return (SOURCE / path_of(module)).read_text()
 
 
 UNIONS = frozenset().union(*map(lints.union_attributes, map(source_of, COMPILED)))
 
 
-@pytest.mark.parametrize("module", COMPILED)
-def test_a_compiled_module_keeps_the_rules(module):
-    source = source_of(module)
-    found = [finding for rule in lints.RULES for finding in rule(source)]
-    found += lints.narrowed_attributes(source, UNIONS)
-    assert not found, f"{module}: see tests/compiled/lints.py"
+def test_compiled_modules_keep_the_rules():
+    expect_none(
+        f"{path_of(module)}:{finding}"
+        for module in COMPILED
+        for source in [source_of(module)]
+        for rule in (*lints.RULES, lambda source: lints.narrowed_attributes(source, UNIONS))
+        for finding in rule(source)
+    )
 
 
-@pytest.mark.parametrize("package", ["throttler", "activator", TESTS])
-def test_no_interpreted_class_inherits_from_a_compiled_one(package):
+def test_no_interpreted_class_inherits_from_a_compiled_one():
     compiled = frozenset(COMPILED)
-    found = {}
-    for path in sorted((SOURCE / package).rglob("*.py")):
-        module = (
-            ".".join(path.relative_to(SOURCE).with_suffix("").parts) if package != TESTS else ""
-        )
-        if module not in compiled and (lines := lints.inheritors(path.read_text(), compiled)):
-            found[str(path)] = lines
-    assert found == {}
+    interpreted = [
+        path
+        for package in ("throttler", "activator")
+        for path in sorted((SOURCE / package).rglob("*.py"))
+        if ".".join(path.relative_to(SOURCE).with_suffix("").parts) not in compiled
+    ]
+    expect_none(
+        f"{path}:{finding}"
+        for path in [*interpreted, *sorted(TESTS.rglob("*.py"))]
+        for finding in lints.inheritors(path.read_text(), compiled)
+    )
 
 
 # Samples. Each fault was seen to compile, and to do another thing than the source.

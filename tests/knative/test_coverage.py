@@ -7,8 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
+from tests.guards import expect_none
 from tests.knative.go_tests import GO_TESTS, OUR_OWN
 
 HERE = Path(__file__).parent
@@ -42,16 +41,29 @@ def replaying(row: str) -> set[str]:
     return {found for found in functions() if found == name or found.startswith(f"{name}__")}
 
 
-@pytest.mark.parametrize("row", [row for row, reason in ROWS.items() if not reason])
-def test_each_row_without_a_reason_is_replayed(row: str) -> None:
-    assert replaying(row), f"write {name_of(row)}, or say why there is none"
+def test_each_row_without_a_reason_is_replayed() -> None:
+    expect_none(
+        f"go_tests.py: {row}: write {name_of(row)}, or give the reason why there is none"
+        for row, reason in ROWS.items()
+        if not reason and not replaying(row)
+    )
 
 
-@pytest.mark.parametrize("row", [row for row, reason in ROWS.items() if reason])
-def test_each_row_with_a_reason_is_not_replayed(row: str) -> None:
-    assert not replaying(row), "it is replayed now: take the reason away"
-    for path in re.findall(r"(?:tests|benchmarks)/[\w./]*", ROWS[row]):
-        assert (ROOT / path).exists()
+def test_each_row_with_a_reason_is_not_replayed() -> None:
+    expect_none(
+        f"go_tests.py: {row}: a test replays it: remove the reason"
+        for row, reason in ROWS.items()
+        if reason and replaying(row)
+    )
+
+
+def test_each_path_that_a_reason_names_exists() -> None:
+    expect_none(
+        f"go_tests.py: {row}: {path} does not exist"
+        for row, reason in ROWS.items()
+        for path in re.findall(r"(?:tests|benchmarks)/[\w./]*", reason or "")
+        if not (ROOT / path).exists()
+    )
 
 
 def test_each_test_here_replays_a_row() -> None:
