@@ -1,6 +1,7 @@
-"""The byte path: requests in, requests out to the pod that the throttler chose.
+"""The byte path: passes each request to the pod that the throttler chose, and its response back.
 
-``client`` holds the connections of clients and ``pods`` those to pods; neither knows the other.
-``exchange`` holds one request and its response between them. ``http2`` and ``message`` are pure:
-bytes in, records out. ``transport`` knows what the kernel knows, and bounds bytes and files.
+``client`` has the connections of clients, and ``pods`` has the connections to pods. Neither imports
+the other. ``exchange`` has one request and its response, between the two. ``http2`` and ``message``
+are pure: they make records of bytes, and bytes of records. ``transport`` queries the kernel about
+connections, and limits bytes in memory and open files.
 """

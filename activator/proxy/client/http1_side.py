@@ -130,7 +130,7 @@ class Http1Side(ClientSide):
             and not exchange.notes
             and self.version is not HTTP_1_0
         ):
-            data = response.as_it_came(raw)
+            data = response.unchanged(raw)
         else:
             data = self._reframe(response, exchange.notes, payload, ended, trailers)
         transport = self._base.transport

@@ -185,7 +185,7 @@ class Proxy:
         """Log now and then that an in-progress head was refused for want of room."""
         if self._repeats.admit("unfinished heads", self.clock()) is not None:
             used = self.head_budget.bytes
-            logger.warning("%d bytes of unfinished request heads, more are refused", used)
+            logger.warning("%d bytes of in-progress request heads, more are refused", used)
 
     def _log_ended(self, peer: Peer, address: str) -> None:
         """Log now and then that a peer which does not read was ended; see unread."""

@@ -105,7 +105,7 @@ def break_off(
     end_now(exchange, ended, status, size)
     exchange.client.break_off(ended, code)
     assert response.reason is not None
-    remember(exchange, status, response.reason, f"{response.detail}; the answer had begun")
+    remember(exchange, status, response.reason, f"{response.detail}; the response had begun")
 
 
 def end_now(exchange: Ending, ended: str, status: int, size: int) -> None:

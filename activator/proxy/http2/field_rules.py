@@ -41,7 +41,7 @@ def _method(value: bytes) -> bytes:
     if METHOD.fullmatch(value) is None:
         raise FramingError("malformed :method")
     if value == b"CONNECT":
-        raise FramingError("CONNECT is not offered", 405)
+        raise FramingError("CONNECT is not supported", 405)
     return value
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from activator.knative.control_fields import ORIGINAL_HOST
 from activator.proxy.http2.hpack import Decoder, line, name_prefix, string
 from activator.proxy.message import grpc
-from activator.proxy.message.fields import is_lookalike, is_ours, tokens
+from activator.proxy.message.fields import is_handled, is_lookalike, tokens
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 
@@ -116,7 +116,7 @@ def without_context(fields: Mapping[bytes, bytes]) -> bytes:
     return b"".join(
         line(name, value, never_indexed=name in SENSITIVE)
         for name, value in fields.items()
-        if (name in _PASSING or not is_ours(name))
+        if (name in _PASSING or not is_handled(name))
         and name not in _CONTEXT
         and name[:1] != b":"
         and not is_lookalike(name)

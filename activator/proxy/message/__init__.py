@@ -1,1 +1,1 @@
-"""HTTP messages as bytes and records: heads, bodies, and the responses that are our own. Pure."""
+"""HTTP messages as bytes and records: heads, bodies, and the activator's own responses. Pure."""

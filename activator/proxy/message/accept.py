@@ -1,7 +1,7 @@
-"""Whether a client would rather have JSON than text: its Accept field (RFC 9110 section 12.5.1).
+"""Decides by the Accept field whether a client prefers JSON to text (RFC 9110 section 12.5.1).
 
-Bytes in, a word out. Looked at only for answers of our own, so requests that pods answer pay
-nothing for it. Knative has no counterpart: its answers are text for everybody.
+The activator reads the field only for its own responses, so a request that a pod serves costs
+nothing here. Knative has no counterpart: its activator always responds with text.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ import re
 from itertools import islice
 from typing import Final
 
-#: Bytes of each field, and fields, that are looked at: what browsers and libraries send fits
-#: several times over.
-_LONGEST: Final = 1024
-_MOST: Final = 4
+#: Limits of the parser: bytes of one Accept field, and number of Accept fields. Browsers and
+#: libraries send a fraction of this.
+_MAX_FIELD_BYTES: Final = 1024
+_MAX_FIELDS: Final = 4
 
 _ACCEPT: Final = re.compile(rb"\r\n[Aa](?i:ccept):([^\r\n]*)")
 _QUOTED: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _QUALITY: Final = re.compile(rb"q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
-#: What we have, by the names that count, the most specific first.
+#: Media ranges that match the activator's two forms of a response, the most specific first.
 _JSON: Final = (b"application/problem+json", b"application/json")
 _TEXT: Final = (b"text/plain", b"text/*", b"*/*")
 
 
 def prefers_json(block: bytes) -> bool:
-    """Return whether JSON is named, is acceptable, and is liked no less than text.
+    """Return whether the client names JSON, accepts it, and does not prefer text.
 
-    ``*/*`` names nothing: who says no more gets text, as from Knative. What is malformed counts as
-    not said.
+    ``*/*`` does not name JSON: a client that sends only that gets text, as from Knative. A
+    malformed member is ignored.
 
     Arguments:
-        block: header fields, each preceded by its CRLF.
+        block: the request's header fields, each preceded by its CRLF.
     """
-    liked = _qualities(block)
-    json = next((liked[name] for name in _JSON if name in liked), 0.0)
-    text = next((liked[name] for name in _TEXT if name in liked), 0.0)
+    qualities = _qualities(block)
+    json = next((qualities[name] for name in _JSON if name in qualities), 0.0)
+    text = next((qualities[name] for name in _TEXT if name in qualities), 0.0)
     return json > 0 and json >= text
 
 
 def _qualities(block: bytes) -> dict[bytes, float]:
-    """Return how much each media range is liked, 0 to 1."""
-    liked: dict[bytes, float] = {}
-    for found in islice(_ACCEPT.finditer(block), _MOST):
-        for member in _QUOTED.sub(b"", found[1][:_LONGEST]).split(b","):
+    """Return the quality of each media range, 0 to 1."""
+    qualities: dict[bytes, float] = {}
+    for found in islice(_ACCEPT.finditer(block), _MAX_FIELDS):
+        for member in _QUOTED.sub(b"", found[1][:_MAX_FIELD_BYTES]).split(b","):
             name, *parameters = (part.strip(b" \t") for part in member.lower().split(b";"))
-            liked[name] = max(liked.get(name, 0.0), _quality(parameters))
-    return liked
+            qualities[name] = max(qualities.get(name, 0.0), _quality(parameters))
+    return qualities
 
 
 def _quality(parameters: list[bytes]) -> float:

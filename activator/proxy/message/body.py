@@ -1,7 +1,8 @@
-"""Where a message body ends, and what is payload of it (RFC 9112 sections 6 and 7).
+"""Finds the payload and the end of a message body, for each framing (RFC 9112 sections 6 and 7).
 
-Three framings with one method each: ``feed`` takes bytes as they come, appends payload to a list
-and returns what follows the body once it is complete. Knows no socket and no header.
+Each class is one framing, with one method. ``feed`` takes bytes as they arrive and appends the
+payload to a list. Once the body is complete, it returns the bytes behind the body. Pure: no socket,
+no header fields.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Final, Protocol
 
 from activator.proxy.message.grammar import FramingError
 
-#: Bytes of chunk extensions in one body. Nobody uses them; an attacker makes each payload byte
-#: cost hundreds of them (CVE-2023-39326, Go: 16 KiB too).
+#: Limit of the bytes of chunk extensions in one body. Applications do not use extensions. An
+#: attacker can send hundreds of their bytes per payload byte (CVE-2023-39326, Go: 16 KiB too).
 MAX_EXTENSION_BYTES: Final = 16 << 10
-#: Bytes of a trailer section (Go and nginx: as for headers; nobody needs more than a few).
+#: Limit of the bytes of a trailer section. Go and nginx apply their header limit; trailers are
+#: small.
 MAX_TRAILER_BYTES: Final = 64 << 10
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _QUOTED: Final = (
@@ -23,7 +25,7 @@ _QUOTED: Final = (
     rb'(?:\\[\t -~\x80-\xff][\t !#-\[\]-~\x80-\xff]*+)*"'
 )
 #: A chunk's size line: at most 16 hexadecimal digits, then extensions (RFC 9112 section 7.1.1).
-#: Python up to 3.11.2 matches a possessive group wrongly: only sets of bytes are possessive.
+#: Only sets of bytes are possessive: Python up to 3.11.2 matches a possessive group wrongly.
 _SIZE: Final = re.compile(
     rb"([0-9A-Fa-f]{1,16})"
     rb"(?:[ \t]*+;[ \t]*+%b(?:[ \t]*+=[ \t]*+(?:%b|%b))?)*" % (_TOKEN, _TOKEN, _QUOTED)
@@ -31,8 +33,8 @@ _SIZE: Final = re.compile(
 #: Bytes of a size line without its extensions.
 _MAX_SIZE_LINE: Final = 16
 _MAX_CHUNK: Final = 1 << 62
-#: Bytes up to which pieces that wait are put together: each takes 50 besides, 25 times what is
-#: counted of it where a peer sends two bytes at a time.
+#: Pieces that wait are joined up to this size in bytes. Each piece has an overhead of 50 bytes: 25
+#: times its counted size, if a peer sends two bytes at a time.
 _SMALL_PIECE: Final = 1024
 _FIELD: Final = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
 #: As a number, see request._HASH.
@@ -40,19 +42,24 @@ _CR: Final = ord("\r")
 
 
 class Body(Protocol):
-    """One body on its way."""
+    """The framing of one body, which arrives in pieces.
 
-    #: The trailer section's lines, each with its CRLF; filled when the body is complete.
+    Attributes:
+        trailers: the lines of the trailer section, each with its CRLF; set when the body is
+            complete.
+    """
+
     trailers: bytes
 
     def feed(self, data: bytes, payload: list[bytes]) -> bytes | None:
-        """Take what arrived.
+        """Read the next bytes of the connection.
 
         Arguments:
-            payload: the payload bytes in it are appended here.
+            data: the bytes.
+            payload: a list, to which the payload in ``data`` is appended.
 
         Returns:
-            None while the body goes on; else what stands behind it, often nothing.
+            None while the body is incomplete; else the bytes behind it, often none.
 
         Raises:
             FramingError: the body is malformed.
@@ -60,7 +67,11 @@ class Body(Protocol):
 
 
 class LengthBody:
-    """A body of Content-Length bytes."""
+    """A body of Content-Length bytes.
+
+    Attributes:
+        remaining: bytes that have not arrived yet.
+    """
 
     __slots__ = ("remaining",)
     trailers = b""
@@ -90,15 +101,15 @@ class CloseBody:
     trailers = b""
 
     def feed(self, data: bytes, payload: list[bytes]) -> bytes | None:
-        """See Body.feed; it never completes by itself."""
+        """See Body.feed. Always None: the caller sees the end of the connection."""
         payload.append(data)
         return None
 
 
 class ChunkedBody:
-    """A body in chunks."""
+    """A body in chunks (RFC 9112 section 7.1)."""
 
-    __slots__ = ("_extensions", "_held", "_remaining", "_state", "trailers")
+    __slots__ = ("_extensions", "_line_start", "_remaining", "_state", "trailers")
 
     #: Whether a bare LF ends a line.
     _bare_lf = False
@@ -111,14 +122,14 @@ class ChunkedBody:
         self.trailers = b""
         self._state = self._SIZE_LINE
         self._remaining = 0
-        self._held = b""  # the beginning of a line whose end has not come yet
-        self._extensions = 0
+        self._line_start = b""  # the beginning of a line whose end has not arrived
+        self._extensions = 0  # bytes of chunk extensions so far
 
     def feed(self, data: bytes, payload: list[bytes]) -> bytes | None:
         """See Body.feed."""
-        if self._held:
-            data = self._held + data
-            self._held = b""
+        if self._line_start:
+            data = self._line_start + data
+            self._line_start = b""
         at = 0
         while True:
             if self._state == self._DATA:
@@ -133,7 +144,7 @@ class ChunkedBody:
                 self._state = self._DATA_END
             line_end = self._line_end(data, at)
             if line_end < 0:
-                self._held = data[at:]
+                self._line_start = data[at:]
                 return None
             line = data[at:line_end]  # ordered: found from there on
             at = line_end + (2 if data[line_end] == _CR else 1)
@@ -141,7 +152,11 @@ class ChunkedBody:
                 return data[at:]
 
     def _line_end(self, data: bytes, at: int) -> int:
-        """Return where the line's end begins, or -1; refuse what can only become malformed."""
+        """Return the index at which the end of the line begins; -1 if it has not arrived.
+
+        Raises:
+            FramingError: the line is malformed, or its beginning already is.
+        """
         end = data.find(b"\n", at)
         if end > at and data[end - 1] == _CR:
             end -= 1
@@ -149,9 +164,9 @@ class ChunkedBody:
             raise FramingError("a bare CR or LF in a chunked body")
         if self._state == self._DATA_END:
             if end != at and data[at : at + 2] not in (b"", b"\r"):
-                raise FramingError("a chunk is longer than its size says")
+                raise FramingError("a chunk is longer than its size")
         elif end < 0:
-            # A carriage return with something behind it ends no line.
+            # A CR that is not followed by LF is malformed. Only the last byte may still get its LF.
             if data.find(b"\r", at, len(data) - 1) >= 0:
                 raise FramingError("a bare CR or LF in a chunked body")
             limit = MAX_TRAILER_BYTES if self._state == self._TRAILER else MAX_EXTENSION_BYTES
@@ -160,7 +175,7 @@ class ChunkedBody:
         return end
 
     def _line(self, line: bytes) -> bool:
-        """Take one whole line; return whether the body is complete."""
+        """Process one complete line; return whether the body is complete."""
         if self._state == self._SIZE_LINE:
             self._size(line)
         elif self._state == self._DATA_END:
@@ -192,9 +207,9 @@ class ChunkedBody:
 
 
 class PodChunkedBody(ChunkedBody):
-    """A body in chunks from a pod, whose lines may end with a bare LF as its head's may.
+    """A body in chunks from a pod. Its lines may end with a bare LF, as the lines of its head may.
 
-    The client never gets these lines: chunks are framed again.
+    The client does not get these lines: the activator writes chunks of its own.
     """
 
     __slots__ = ()
@@ -202,7 +217,11 @@ class PodChunkedBody(ChunkedBody):
 
 
 def pile(pieces: MutableSequence[bytes], payload: bytes) -> None:
-    """Put payload behind what waits already; small pieces become one."""
+    """Append payload to the pieces that wait; join small ones.
+
+    Arguments:
+        pieces: payload that waits to be sent; changed in place.
+    """
     if pieces and len(pieces[-1]) + len(payload) <= _SMALL_PIECE:
         pieces[-1] += payload
     else:
@@ -210,6 +229,10 @@ def pile(pieces: MutableSequence[bytes], payload: bytes) -> None:
 
 
 def chunk(payload: list[bytes]) -> bytes:
-    """Return payload pieces, of which one at least is not empty, as one chunk."""
+    """Return payload as one chunk.
+
+    Arguments:
+        payload: pieces. At least one is not empty, since an empty chunk would end the body.
+    """
     data = payload[0] if len(payload) == 1 else b"".join(payload)
     return b"%x\r\n%b\r\n" % (len(data), data)

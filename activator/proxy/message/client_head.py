@@ -1,6 +1,6 @@
-"""Write the head of a response as the client sees it.
+"""Writes the head of a pod's response in HTTP/1, as the client gets it. Pure.
 
-A record in, bytes out; knows no socket. Sources: RFC 9110, RFC 9112.
+Sources: RFC 9110, RFC 9112.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ def client_head(
     date: bytes,
     notes: bytes = b"",
 ) -> bytes:
-    """Write the head that the client sees.
+    """Return the head of a response for the client.
 
     Arguments:
-        version: the client's.
-        chunk: whether the body goes out in chunks.
-        close: whether the client's connection ends after this answer.
-        date: the present date, for an answer without one.
-        notes: field lines of ours, each preceded by its CRLF.
+        response: the pod's response.
+        version: the HTTP version of the client.
+        chunk: whether the client gets the body in chunks.
+        close: whether the activator closes the client's connection after this response.
+        date: the current date, for a response without a Date field.
+        notes: field lines that the activator adds, each preceded by its CRLF.
     """
     lines = notes + b"\r\nDate: " + (response.date or date)
     if response.length >= 0 and response.status != 204:
@@ -45,12 +46,12 @@ def client_head(
 
 
 def interim_head(response: Response) -> bytes:
-    """Write a 1xx head for the client (RFC 9110 section 15.2)."""
+    """Return a 1xx head for the client (RFC 9110 section 15.2)."""
     return b"HTTP/1.1 %d%b%b\r\n\r\n" % (response.status, response.reason, response.block)
 
 
 def switching_head(response: Response, notes: bytes = b"") -> bytes:
-    """Write the 101 head for the client; ``notes`` as for ``client_head``."""
+    """Return the 101 head for the client; ``notes`` as for ``client_head``."""
     return b"HTTP/1.1 101%b%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
         response.reason,
         response.block,

@@ -1,22 +1,22 @@
-"""Header field names: which mean something to us, which never pass, which no client may remove.
+"""Lists header field names: which the activator handles, protects, or keeps out of trailers.
 
-Knows bytes only. Sources: RFC 9110 section 7.6.1 (hop-by-hop), RFC 9110 section 6.5.1 (trailers);
-Knative's control fields are those of ``knative.control_fields``.
+Pure. Sources: RFC 9110 section 7.6.1 (hop-by-hop fields), RFC 9110 section 6.5.1 (trailers).
+``knative.control_fields`` has Knative's control fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from activator.knative import control_fields
 
-#: Protected: a client's Connection header cannot remove them from what a pod sees.
+#: Protected fields: a client's Connection header cannot remove them from the request to a pod.
 _PROTECTED_PREFIXES: Final = (*control_fields.PREFIXES, b"x-forwarded-")
 _PROTECTED: Final = frozenset((b"host", b"content-length", b"transfer-encoding", b"forwarded"))
 
-#: Fields that have no place in a trailer section: framing, routing, request modifiers,
-#: authentication, content format (RFC 9110 section 6.5.1), and all control names.
+#: Fields that are not allowed in a trailer section: framing, routing, request modifiers,
+#: authentication, content format (RFC 9110 section 6.5.1), and all control fields.
 _NOT_IN_TRAILERS: Final = frozenset(
     (
         *_PROTECTED,
@@ -42,7 +42,7 @@ _NOT_IN_TRAILERS: Final = frozenset(
     )
 )
 
-#: The fields of a request that we read, take out or rewrite.
+#: Request fields that the activator handles: it reads, removes or rewrites them.
 REQUEST_FIELDS: Final = frozenset(
     (
         *(b"connection", b"content-length", b"expect", b"host", b"http2-settings", b"keep-alive"),
@@ -52,7 +52,7 @@ REQUEST_FIELDS: Final = frozenset(
     )
 )
 
-#: The same of a response.
+#: Response fields that the activator handles.
 RESPONSE_FIELDS: Final = frozenset(
     (
         *(b"connection", b"content-length", b"date", b"keep-alive", b"proxy-authenticate"),
@@ -61,12 +61,12 @@ RESPONSE_FIELDS: Final = frozenset(
     )
 )
 
-#: The fields that frame a message or end its connection; llhttp reads them too.
+#: Fields that frame a message or close its connection. llhttp reads them too.
 FRAMING: Final = frozenset(
     (b"connection", b"content-length", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
 
-#: Fields whose values come again in other messages, and are never secret.
+#: Fields whose values occur again in other messages and are never secret.
 RECURRING: Final = frozenset(
     (
         *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"accept-ranges"),
@@ -85,27 +85,41 @@ RECURRING: Final = frozenset(
 
 
 def tokens(value: bytes) -> list[bytes]:
-    """Return the lower-case members of a comma-separated list, without the empty ones."""
+    """Return the members of a comma-separated list in lower case, without empty members."""
     return [token for part in value.lower().split(b",") if (token := part.strip(b" \t"))]
 
 
 def without_named(block: bytes, names: Iterable[bytes]) -> bytes:
-    """Take out of ``block`` the fields that a Connection header names, but no protected one."""
-    doomed = {name for name in names if not _is_protected(name)}
-    return _filtered(block, lambda name: name in doomed)
+    """Return a block without the fields that a Connection header names; protected fields stay.
+
+    Arguments:
+        block: header fields, each preceded by its CRLF.
+        names: the members of the Connection header, in lower case.
+    """
+    removed = {name for name in names if not _is_protected(name)}
+    lines = block.split(b"\r\n")
+    kept = [line for line in lines[1:] if line.partition(b":")[0].lower() not in removed]
+    return b"".join(b"\r\n" + line for line in kept)
 
 
 def is_lookalike(name: bytes) -> bool:
-    """Return whether a name, in lower case, is one of ours where ``_`` means ``-``.
+    """Return whether a name equals a protected name if each ``_`` is read as ``-``.
 
-    CGI-style environments behind the pod cannot tell ``X_Forwarded_For`` from
+    A CGI-style environment in the pod cannot distinguish ``X_Forwarded_For`` from
     ``X-Forwarded-For`` (Envoy: headers_with_underscores_action).
+
+    Arguments:
+        name: in lower case.
     """
     return b"_" in name and _is_protected(name.replace(b"_", b"-"))
 
 
 def clean_trailers(trailers: bytes) -> bytes:
-    """Return the trailer lines (each with its CRLF) that may be passed on."""
+    """Return the lines of a trailer section that may be passed on.
+
+    Arguments:
+        trailers: lines, each with its CRLF.
+    """
     kept = (
         line
         for line in trailers.split(b"\r\n")[:-1]
@@ -114,13 +128,18 @@ def clean_trailers(trailers: bytes) -> bytes:
     return b"".join(line + b"\r\n" for line in kept)
 
 
-def is_ours(name: bytes) -> bool:
-    """Return whether a request's field of this name, in lower case, means something to us."""
+def is_handled(name: bytes) -> bool:
+    """Return whether the activator handles request fields of this name, in lower case."""
     return name in REQUEST_FIELDS
 
 
 def lines_of(fields: Mapping[bytes, bytes], without: Collection[bytes] = ()) -> bytes:
-    """Return fields as lines, each preceded by its CRLF; no pseudo fields, and none ``without``."""
+    """Return fields as lines, each preceded by its CRLF.
+
+    Arguments:
+        fields: by name; pseudo-header fields (RFC 9113 section 8.3) are left out.
+        without: names that are left out.
+    """
     return b"".join(
         b"\r\n%b: %b" % (name, value)
         for name, value in fields.items()
@@ -133,11 +152,5 @@ def _is_protected(name: bytes) -> bool:
 
 
 def is_barred_from_trailers(name: bytes) -> bool:
-    """Return whether a field of this name, in lower case, has no place in a trailer section."""
+    """Return whether a trailer section must not have a field of this name, in lower case."""
     return name in _NOT_IN_TRAILERS or name.startswith(_PROTECTED_PREFIXES)
-
-
-def _filtered(block: bytes, doomed: Callable[[bytes], bool]) -> bytes:
-    lines = block.split(b"\r\n")
-    kept = [line for line in lines[1:] if not doomed(line.partition(b":")[0].lower())]
-    return b"".join(b"\r\n" + line for line in kept)

@@ -1,9 +1,9 @@
-"""Whether a message head is well-formed: the one place that asks llhttp (httptools).
+"""Checks by llhttp (httptools) whether a message head is well-formed; no other module uses llhttp.
 
-llhttp is strict about everything that request smuggling lives on: line ends, obs-fold, control
-characters, Content-Length in every odd form, Content-Length beside Transfer-Encoding. What it
-lets pass (gzip before chunked, HTTP/2.0, a fragment in the target) the readers of ``request`` and
-``response`` check.
+llhttp is strict about everything that request smuggling uses: line ends, obs-fold, control
+characters, odd forms of Content-Length, Content-Length beside Transfer-Encoding. It accepts some
+malformed heads (gzip before chunked, HTTP/2.0, a fragment in the target). The modules ``request``
+and ``response`` reject these.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import httptools
 
 
 class FramingError(Exception):
-    """A message breaks the grammar; nothing of it may be used, and its connection has to close.
+    """A message is malformed or not supported. Its connection must close.
 
     Attributes:
-        status: the answer that fits, where the message is a request.
-        block: the request's header fields, each preceded by its CRLF, where it could be read and
-            what it asks for is refused; they say in which form the answer is liked.
-        to_head: it is known to be a HEAD, whose answer has no body.
+        status: the status of the error response, if the message is a request.
+        block: the request's header fields, each preceded by its CRLF, if it is well-formed and not
+            supported. They decide the form of the error response. Else empty.
+        to_head: the request is known to be a HEAD, so its response has no body.
     """
 
     def __init__(self, reason: str, status: int = 400, block: bytes = b"") -> None:
@@ -30,10 +30,10 @@ class FramingError(Exception):
         self.to_head = False
 
 
-class _Silent:
-    """Takes no callbacks: only the verdict counts.
+class _NoCallbacks:
+    """The callbacks that httptools looks up by name: none, since only the verdict counts.
 
-    httptools looks for each; finding None costs less than finding nothing.
+    An attribute that is None costs httptools less than a missing one.
     """
 
     __slots__ = ()
@@ -49,14 +49,15 @@ class _Silent:
     on_url = None
 
 
-_SILENT: Final = _Silent()
+_NO_CALLBACKS: Final = _NoCallbacks()
 
 
 class _RequestParser:
-    """A parser of llhttp that reads one head after the other.
+    """An llhttp parser that reads one head after another.
 
     Attributes:
-        feed: takes a head. The parser has read whole messages: it expects the next.
+        feed: parses a head. The parser has always read complete messages before, so it expects a
+            start line.
     """
 
     __slots__ = ("feed",)
@@ -65,24 +66,25 @@ class _RequestParser:
         self.renew()
 
     def renew(self) -> None:
-        """Take a new parser: of one that has refused a head nothing is known."""
-        self.feed = httptools.HttpRequestParser(_SILENT).feed_data
+        """Replace the parser. After a rejected head the state of a parser is unknown."""
+        self.feed = httptools.HttpRequestParser(_NO_CALLBACKS).feed_data
 
 
 _REUSED: Final = _RequestParser()
 
 
 def check_request(head: bytes, *, ends: bool = False) -> None:
-    """Check a whole request head, up to and with the empty line.
+    """Check a complete request head.
 
     Arguments:
-        ends: the request has no body and its connection goes on: it is HTTP/1.1, and of the
-            fields that llhttp reads (Connection, Proxy-Connection, Content-Length,
-            Transfer-Encoding, Upgrade) it has none. Then llhttp expects the next request behind
-            it, and one parser reads both, which costs half of a new one for each.
+        head: up to the empty line, and with it.
+        ends: the request is HTTP/1.1 and has none of the fields that llhttp reads: Connection,
+            Proxy-Connection, Content-Length, Transfer-Encoding, Upgrade. So it has no body, and
+            llhttp expects the next request behind it. One parser then reads all such requests,
+            which costs half as much as a new parser for each.
 
     Raises:
-        FramingError: with llhttp's reason.
+        FramingError: the head is malformed; the text is llhttp's.
     """
     if ends:
         try:
@@ -94,20 +96,20 @@ def check_request(head: bytes, *, ends: bool = False) -> None:
             raise FramingError(str(error)) from None
         return
     try:
-        httptools.HttpRequestParser(_SILENT).feed_data(head)
+        httptools.HttpRequestParser(_NO_CALLBACKS).feed_data(head)
     except httptools.HttpParserUpgrade:
-        pass  # the head is good; whether we upgrade is decided elsewhere
+        pass  # the head is well-formed; ``read_request`` decides about the upgrade
     except httptools.HttpParserError as error:
         raise FramingError(str(error)) from None
 
 
 def is_good_part(start: bytes, lines: list[bytes], *, ends: bool) -> bool:
-    """Return whether a part of a head is well-formed.
+    """Return whether some lines of a head are well-formed.
 
     Arguments:
         start: the start line of a request.
-        lines: some of the fields, none of which frames the message, behind a first item that is
-            none of them.
+        lines: field lines from index 1 on, which do not frame the message. Index 0 is
+            overwritten.
         ends: see ``check_request``.
     """
     if len(lines) > 1:
@@ -121,13 +123,16 @@ def is_good_part(start: bytes, lines: list[bytes], *, ends: bool) -> bool:
 
 
 def check_response(head: bytes) -> None:
-    """Check a whole response head, up to and with the empty line.
+    """Check a complete response head.
+
+    Arguments:
+        head: up to the empty line, and with it.
 
     Raises:
-        FramingError: with llhttp's reason.
+        FramingError: the head is malformed; the text is llhttp's.
     """
     try:
-        httptools.HttpResponseParser(_SILENT).feed_data(head)
+        httptools.HttpResponseParser(_NO_CALLBACKS).feed_data(head)
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError as error:

@@ -1,6 +1,6 @@
-"""What a gRPC client understands: how it says its deadline, and how it is told of a failure.
+"""Reads the time-out of a gRPC request, and writes errors as gRPC clients expect them. Pure.
 
-Pure. Source: grpc/doc/PROTOCOL-HTTP2.md and http-grpc-status-mapping.md.
+Sources: grpc/doc/PROTOCOL-HTTP2.md and http-grpc-status-mapping.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _DEADLINE_EXCEEDED: Final = 4
 _UNIMPLEMENTED: Final = 12
 _INTERNAL: Final = 13
 _UNAVAILABLE: Final = 14
-#: As gRPC maps statuses of HTTP, but for 504: there the deadline passed, ours or the client's.
+#: gRPC's mapping of HTTP statuses, except for 504: there a deadline of the activator or of the
+#: client has passed.
 _STATUSES: Final[Mapping[int, int]] = {
     HTTPStatus.BAD_REQUEST: _INTERNAL,
     HTTPStatus.NOT_FOUND: _UNIMPLEMENTED,
@@ -36,40 +37,50 @@ _STATUSES: Final[Mapping[int, int]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: _UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT: _DEADLINE_EXCEEDED,
 }
-#: What grpc-message does not say in percent-encoding: printable ASCII but the percent sign.
+#: Bytes that grpc-message has without percent-encoding: printable ASCII except the percent sign.
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
 
 def is_grpc(fields: Mapping[bytes, bytes]) -> bool:
-    """Whether a request is gRPC's: ``application/grpc``, with or without ``+proto`` and the like;
-    gRPC-Web is another protocol."""
+    """Return whether a request is a gRPC request, by its Content-Type.
+
+    That is ``application/grpc``, perhaps with a suffix such as ``+proto``. gRPC-Web is another
+    protocol.
+
+    Arguments:
+        fields: header fields of the request, by name in lower case.
+    """
     kind = fields.get(b"content-type", b"")
     return kind.startswith(CONTENT_TYPE) and kind[len(CONTENT_TYPE) :][:1] in (b"", b"+", b";")
 
 
 def timeout(fields: Mapping[bytes, bytes]) -> float:
-    """Return how long the client waits, in seconds; infinite where it does not say."""
+    """Return the seconds that the client waits (grpc-timeout); infinite without a valid field.
+
+    Arguments:
+        fields: header fields of the request, by name in lower case.
+    """
     found = _TIMEOUT.fullmatch(fields.get(b"grpc-timeout", b""))
     return int(found[1]) * _UNITS[found[2]] if found else inf
 
 
 def broken_off(outcome: str) -> tuple[int, str]:
-    """Return grpc-status and message of a response that had begun and is not completed.
+    """Return grpc-status and grpc-message for a response that began and cannot be completed.
 
     Arguments:
-        outcome: why not, in the words of ``counters``.
+        outcome: one of ``counters.OUTCOMES``.
     """
     status = _DEADLINE_EXCEEDED if outcome == "timed-out" else _UNAVAILABLE
-    return status, f"{outcome}; the answer had begun"
+    return status, f"{outcome}; the response had begun"
 
 
 def status_of(http: int) -> int:
-    """Return the grpc-status that fits a status of HTTP."""
+    """Return the grpc-status for an HTTP status."""
     return _STATUSES.get(http, _UNKNOWN)
 
 
 def message(text: str) -> bytes:
-    """Return the value of grpc-message."""
+    """Return a text as the value of grpc-message: percent-encoded UTF-8."""
     return b"".join(
         bytes((byte,)) if byte in _PLAIN else b"%%%02X" % byte for byte in text.encode()
     )

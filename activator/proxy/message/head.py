@@ -1,4 +1,4 @@
-"""Take a message head apart: its start line, the fields that mean something to us, and the rest."""
+"""Splits a message head: the start line, the fields that the activator handles, and the others."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from activator.proxy.message.lines import FIELD, LENGTH, PASSES, SINGLE, KnownLi
 
 @final
 class Head:
-    """A message head taken apart.
+    """The parts of one message head.
 
     Arguments:
         known: REQUEST_LINES or RESPONSE_LINES.
-        head: start line and fields with the empty line.
+        head: start line, fields and the empty line.
 
     Attributes:
-        lines: all of it, cut at its line ends.
+        lines: all lines of the head, without their CRLF.
         start: the start line.
-        length: Content-Length, -1 if there is none.
-        single: the last Host of a request, or Date of a response; singles: how many there are.
-        fields: the others that mean something to us, by lower-case name; values of equal names are
-            joined by ``, `` (RFC 9110 section 5.3).
-        block: all other fields as they came, each preceded by its CRLF, but for lookalikes.
-        unchecked: the start line, and each line that was in no good head before. Content-Length
+        length: Content-Length; -1 without one.
+        single: the last Host of a request, or Date of a response.
+        singles: the number of Host or Date fields.
+        fields: the other fields that the activator handles, by name in lower case. Values of equal
+            names are joined by ``, `` (RFC 9110 section 5.3).
+        block: all other fields unchanged, each preceded by its CRLF; without lookalikes.
+        unchecked: the start line, and each line that no well-formed head had before. Content-Length
             needs no check.
         new: the lines to remember if this head is well-formed.
-        is_odd: only the whole head shows whether it is well-formed: a line that frames the message
-            is new, one of our fields is there twice, or its length has two forms.
+        is_odd: the caller must check the whole head. A new line frames the message, a
+            handled field occurs twice, or the head gives its length in two ways.
     """
 
     __slots__ = (
@@ -44,32 +45,32 @@ class Head:
         others = [b""]
         unchecked = [start]
         new: list[bytes] = []
-        ours = 0
+        handled = 0
         is_odd = False
         remembered = known.lines
         for line in lines[1:-2]:  # ordered: an empty line ends the head
-            said = remembered.get(line)
-            if said is None:
-                said = known.read(line)
-                if said.recurs:
+            parsed = remembered.get(line)
+            if parsed is None:
+                parsed = known.read(line)
+                if parsed.recurs:
                     new.append(line)
-                if said.frames:
+                if parsed.frames:
                     is_odd = True
-                if said.length < 0:
+                if parsed.length < 0:
                     unchecked.append(line)
-            kind = said.kind
+            kind = parsed.kind
             if kind is PASSES:
                 others.append(line)
             elif kind is FIELD:
-                fields[said.name] = said.value
-                ours += 1
+                fields[parsed.name] = parsed.value
+                handled += 1
             elif kind is SINGLE:
-                single = said.value
+                single = parsed.value
                 singles += 1
             elif kind is LENGTH:
                 is_odd = is_odd or length >= 0
-                length = said.length
-        if ours != len(fields):
+                length = parsed.length
+        if handled != len(fields):
             fields = _joined(known, lines)
             is_odd = True
         if length >= 0 and fields and b"transfer-encoding" in fields:
@@ -87,19 +88,22 @@ class Head:
 
 
 def _joined(known: KnownLines, lines: list[bytes]) -> dict[bytes, bytes]:
-    """Return our fields where one is there twice, in time linear in all bytes of the head."""
+    """Return the handled fields of a head that has one of them twice, values joined by ``, ``.
+
+    The time is linear in the bytes of the head.
+    """
     values: dict[bytes, list[bytes]] = {}
     for line in lines[1:-2]:  # ordered: an empty line ends the head
-        said = known.read(line)
-        if said.kind is FIELD:
-            if said.name in values:
-                values[said.name].append(b", " + said.value)
+        parsed = known.read(line)
+        if parsed.kind is FIELD:
+            if parsed.name in values:
+                values[parsed.name].append(b", " + parsed.value)
             else:
-                values[said.name] = [said.value]
-    return {name: _one_of(each) for name, each in values.items()}
+                values[parsed.name] = [parsed.value]
+    return {name: _as_one(each) for name, each in values.items()}
 
 
-def _one_of(values: list[bytes]) -> bytes:
-    """Return values as one; white space ends none but the last."""
+def _as_one(values: list[bytes]) -> bytes:
+    """Join values. Each loses its trailing white space, except the last."""
     last = values.pop()
     return b"".join([*(value.rstrip(b" \t") for value in values), last])

@@ -1,8 +1,8 @@
-"""What field lines say to us, as we learn it once.
+"""Parses field lines, and remembers the result for lines that recur.
 
-Most lines of a head are those of a head before it, of this peer or of another. What such a line
-says is remembered; so is that it is well-formed. No secret is remembered: only lines of names in
-``fields.RECURRING``.
+Most lines of a head occurred in an earlier head, of the same peer or of another. The memo holds the
+parsed form of such a line, and only lines of well-formed heads. It holds no secrets: only fields in
+``fields.RECURRING`` are remembered.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from activator.proxy.message.fields import (
     is_lookalike,
 )
 
-#: Lines in a memo, and bytes of one: whatever peers send, both memos stay below 1 MiB together.
+#: Limits of a memo: lines, and bytes of one line. Both memos together stay below 1 MiB.
 MEMO_LINES: Final = 768
 MEMO_LINE_BYTES: Final = 192
-#: Names in a memo beyond our own, and bytes of one.
+#: Limits of a memo: names that the activator does not handle, and bytes of one name.
 MEMO_NAMES: Final = 512
 MEMO_NAME_BYTES: Final = 64
 _LENGTH_NAME: Final = b"content-length"
@@ -30,20 +30,16 @@ _MAX_DIGITS: Final = 19
 
 
 class Kind(Enum):
-    """What becomes of a field line.
+    """How the activator treats a field line."""
 
-    PASSES: it goes on as it came. BARRED: it does not go on. LENGTH: it is a Content-Length, and
-    well-formed. SINGLE: Host of a request, Date of a response. FIELD: another field of ours.
-    """
-
-    PASSES = "passes"
-    BARRED = "barred"
-    LENGTH = "length"
-    SINGLE = "single"
-    FIELD = "field"
+    PASSES = "passes"  # It passes on unchanged.
+    BARRED = "barred"  # The activator removes it.
+    LENGTH = "length"  # It is a valid Content-Length.
+    SINGLE = "single"  # It is Host of a request, or Date of a response.
+    FIELD = "field"  # It is another field that the activator handles.
 
 
-#: The same as plain names, see version.HTTP_1_1.
+#: Module names for the members, for speed: see version.HTTP_1_1.
 PASSES: Final = Kind.PASSES
 BARRED: Final = Kind.BARRED
 LENGTH: Final = Kind.LENGTH
@@ -53,14 +49,17 @@ FIELD: Final = Kind.FIELD
 
 @final
 class Line:
-    """What a field line says, or the name in it.
+    """A parsed field line, or a parsed field name.
 
     Attributes:
-        name: of a field of ours, in lower case; else empty.
-        value: of a field of ours, without the white space in front of it; else empty.
+        kind: how the activator treats the line.
+        name: the field name in lower case, if the activator handles the field; else empty.
+        value: the value without leading white space, if the activator handles the field; else
+            empty.
         recurs: the line may be remembered.
-        length: of a Content-Length; -1 of another line.
-        frames: the line frames the message or ends its connection, and is no Content-Length.
+        length: the value of a valid Content-Length; -1 for another line.
+        frames: the line frames the message or closes its connection, and is not a valid
+            Content-Length.
     """
 
     __slots__ = ("frames", "kind", "length", "name", "recurs", "value")
@@ -76,77 +75,77 @@ class Line:
 
 
 def _length(value: bytes) -> int:
-    # int() would take '+5', '1_0' and Arabic digits.
+    # int() would accept '+5', '1_0' and Arabic digits.
     digits = value.strip(b" \t")
     return int(digits) if digits.isdigit() and len(digits) <= _MAX_DIGITS else -1
 
 
 _PASSED: Final = Line(PASSES, b"", b"", recurs=False)
-_PASSED_AGAIN: Final = Line(PASSES, b"", b"", recurs=True)
+_PASSED_RECURRING: Final = Line(PASSES, b"", b"", recurs=True)
 _BARRED_LINE: Final = Line(BARRED, b"", b"", recurs=False)
 
 
 @final
 class KnownLines:
-    """The lines of good heads of one kind, and the names that their senders use.
+    """Two memos: lines of well-formed heads, of requests or of responses, and field names.
 
-    A full memo forgets all: to weigh lines would cost each message.
+    A full memo is cleared. To remove the least used entry would cost time in each message.
 
     Arguments:
-        ours: the names that mean something to us, in lower case.
-        bars_lookalikes: fields whose names only look like ours do not go on, see is_lookalike.
+        handled: the fields that the activator handles, in lower case.
+        bars_lookalikes: whether lookalikes are removed, see ``is_lookalike``.
 
     Attributes:
-        lines: what a line says. Holds at most ``MEMO_LINES``.
-        names: what a name says, as its sender spells it. Holds our own names, and at most
-            ``MEMO_NAMES`` others.
+        lines: parsed lines; at most ``MEMO_LINES``.
+        names: parsed names, as their senders spell them. It has all names in ``handled``, and at
+            most ``MEMO_NAMES`` others.
     """
 
-    __slots__ = ("_bars_lookalikes", "_ours", "_own", "lines", "names")
+    __slots__ = ("_bars_lookalikes", "_handled", "_initial_names", "lines", "names")
 
-    def __init__(self, ours: frozenset[bytes], *, bars_lookalikes: bool = False) -> None:
-        self._ours = ours
+    def __init__(self, handled: frozenset[bytes], *, bars_lookalikes: bool = False) -> None:
+        self._handled = handled
         self._bars_lookalikes = bars_lookalikes
         self.lines: dict[bytes, Line] = {}
         self.names: dict[bytes, Line] = {}
-        for name in ours:
-            self._learn(name)
-            self._learn(name.title())
-        self._own = self.names.copy()
+        for name in handled:
+            self._read_name(name)
+            self._read_name(name.title())
+        self._initial_names = self.names.copy()
 
     def read(self, line: bytes) -> Line:
-        """Return what a line says that ``lines`` lacks."""
+        """Parse a line that is not in ``lines``."""
         name, _, value = line.partition(b":")
         known = self.names.get(name)
         if known is None:
-            known = self._learn(name)
+            known = self._read_name(name)
         if not known.name:
             return known
         return Line(known.kind, known.name, value.lstrip(b" \t"), recurs=known.recurs)
 
     def remember(self, lines: list[bytes]) -> None:
-        """Remember lines of a head that is well-formed."""
+        """Remember lines of a well-formed head."""
         for line in lines:
             if len(line) <= MEMO_LINE_BYTES:
                 if len(self.lines) >= MEMO_LINES:
                     self.lines.clear()
                 self.lines[line] = self.read(line)
 
-    def _learn(self, name: bytes) -> Line:
-        """Return what a name says, and remember it."""
+    def _read_name(self, name: bytes) -> Line:
+        """Parse a field name, and remember the result."""
         lower = name.lower()
         recurs = lower in RECURRING
-        if lower in self._ours:
-            said = Line(SINGLE if lower in _SINGLE_NAMES else FIELD, lower, b"", recurs=recurs)
+        if lower in self._handled:
+            parsed = Line(SINGLE if lower in _SINGLE_NAMES else FIELD, lower, b"", recurs=recurs)
         elif self._bars_lookalikes and is_lookalike(lower):
-            said = _BARRED_LINE
+            parsed = _BARRED_LINE
         else:
-            said = _PASSED_AGAIN if recurs else _PASSED
+            parsed = _PASSED_RECURRING if recurs else _PASSED
         if len(name) <= MEMO_NAME_BYTES:
-            if len(self.names) >= MEMO_NAMES + 2 * len(self._ours):
-                self.names = self._own.copy()
-            self.names[name] = said
-        return said
+            if len(self.names) >= MEMO_NAMES + 2 * len(self._handled):
+                self.names = self._initial_names.copy()
+            self.names[name] = parsed
+        return parsed
 
 
 REQUEST_LINES: Final = KnownLines(REQUEST_FIELDS, bars_lookalikes=True)

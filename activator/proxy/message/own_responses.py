@@ -1,7 +1,7 @@
-"""The activator's own responses, byte for byte as Knative's.
+"""Builds the activator's own responses, byte for byte as Knative's.
 
-``knative.response_texts`` has the texts; Go's net/http Error is the source of the fields. Only the
-field ``Activator-Reason`` is new.
+``knative.response_texts`` has the texts. http.Error in Go's net/http writes the same fields. Only
+the field ``Activator-Reason`` is new.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from activator.proxy.message.version import HTTP_1_0, Version
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import Reason
 
-#: Bytes of a request's or a pod's text that an answer repeats.
-_ECHO: Final = 200
+#: Characters of a text of a client or a pod that a response repeats.
+_MAX_DETAIL: Final = 200
 
 PLAIN: Final = b"\r\nContent-Type: text/plain; charset=utf-8"
 _NOSNIFF: Final = PLAIN + b"\r\nX-Content-Type-Options: nosniff"
@@ -31,16 +31,15 @@ _STATUS_LINES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OwnResponse:
-    """An answer of our own.
+    """A response that the activator makes itself.
 
     Attributes:
-        status: its code.
+        status: the status code.
         fields: header fields, each preceded by its CRLF.
-        body: what follows.
-        reason: why; None of an answer to a probe, where there is nothing to explain. Goes out as
-            Activator-Reason.
-        detail: more about it, for people; may be what a pod or a client wrote.
-        retry_after: seconds after which to ask again (RFC 9110 section 10.2.3); None says nothing.
+        body: the whole body.
+        reason: the word of Activator-Reason; None for a response to a probe.
+        detail: an explanation for people. It may repeat a text of a pod or a client.
+        retry_after: the seconds of Retry-After (RFC 9110 section 10.2.3); None for no such field.
     """
 
     status: int
@@ -52,19 +51,23 @@ class OwnResponse:
 
     @property
     def why(self) -> str:
-        """The reason, and behind ``; `` its detail, in one short printable line; may be empty."""
+        """The value of Activator-Reason: ``reason`` or ``reason; detail``; empty without a reason.
+
+        One printable line.
+        """
         if self.reason is None:
             return ""
         detail = printable(self.detail)
         return f"{self.reason.value}; {detail}" if detail else self.reason.value
 
     def render(self, *, date: bytes, head_only: bool, keep_alive: bool, version: Version) -> bytes:
-        """Return the answer as it goes out.
+        """Return the response in HTTP/1.
 
         Arguments:
-            date: the present date for the Date field.
-            head_only: whether the request was HEAD.
-            keep_alive: whether the connection stays; version: the client's.
+            date: the value of the Date field.
+            head_only: whether the request was HEAD, so that the body is left out.
+            keep_alive: whether the client's connection stays open.
+            version: the HTTP version of the client.
         """
         connection = b""
         if not keep_alive:
@@ -82,7 +85,7 @@ class OwnResponse:
         )
 
     def reason_lines(self) -> bytes:
-        """Return the field lines that say why, and when to ask again."""
+        """Return Retry-After and Activator-Reason as lines, each preceded by its CRLF."""
         lines = b"" if self.retry_after is None else b"\r\nRetry-After: %d" % self.retry_after
         return lines + b"\r\nActivator-Reason: " + self.why.encode() if self.reason else lines
 
@@ -94,13 +97,13 @@ def _error(
     detail: str = "",
     retry_after: int | None = None,
 ) -> OwnResponse:
-    """What Go's http.Error writes: the text with a line feed."""
+    """Return a response as Go's http.Error writes it: the text with a line feed."""
     return OwnResponse(status, _NOSNIFF, text.encode() + b"\n", reason, detail, retry_after)
 
 
 def printable(text: str) -> str:
-    """Errors of pods and names of requests end up here: one line, printable, bounded."""
-    text = text[:_ECHO]
+    """Return a text of a client or a pod as one printable line of at most 200 characters."""
+    text = text[:_MAX_DETAIL]
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
@@ -117,12 +120,16 @@ _TIMED_OUT: Final = response_texts.TIMED_OUT.encode()
 
 
 def unhealthy(why: str) -> OwnResponse:
-    """The answer to a kubelet's probe while we are not ready."""
+    """Return the response to a kubelet's probe while the activator is not ready.
+
+    Arguments:
+        why: the cause, for people.
+    """
     return _error(500, why)
 
 
 def network_probe(hash_value: bytes) -> OwnResponse:
-    """The answer to an ingress's probe: its configuration hash."""
+    """Return the response to an ingress's probe: it repeats the hash of the configuration."""
     return OwnResponse(200, _HASH + hash_value) if hash_value else MISSING_HASH
 
 
@@ -132,7 +139,7 @@ def unexpected_probe(value: bytes) -> OwnResponse:
 
 
 def not_found(error: RevisionNotFound) -> OwnResponse:
-    """No such revision, or none that the request names in full."""
+    """Return the response to a request for an unknown revision, or one without its full name."""
     text = response_texts.not_found(error.name)
     return _error(
         404, text, Reason.UNKNOWN_REVISION, "" if error.namespace else response_texts.NAME_IT
@@ -140,43 +147,54 @@ def not_found(error: RevisionNotFound) -> OwnResponse:
 
 
 def queue_full(bound: str, retry_after: int | None = None) -> OwnResponse:
-    """No more requests may wait; ``bound`` as in throttler.errors.RequestQueueFull."""
+    """Return the response to a request for which the queue has no space.
+
+    Arguments:
+        bound: the limit, as in throttler.errors.RequestQueueFull.
+        retry_after: seconds, as in ``OwnResponse``.
+    """
     return _error(503, response_texts.QUEUE_FULL, Reason.QUEUE_FULL, bound, retry_after)
 
 
 def shed(error: WaitTooLong, retry_after: int | None = None) -> OwnResponse:
-    """It would wait in vain."""
+    """Return the response to a request that would expire in the queue."""
     detail = f"{error.expected:.1f} s expected, {error.limit:.1f} s left"
     return _error(503, str(error), Reason.WAIT_TOO_LONG, detail, retry_after)
 
 
 def too_many_connections(retry_after: int | None = None) -> OwnResponse:
-    """No more connections of clients may be open."""
+    """Return the response to a client beyond the limit of open connections."""
     return _plain(503, "too many connections", Reason.QUEUE_FULL, retry_after)
 
 
 def too_many_heads(retry_after: int | None = None) -> OwnResponse:
-    """No more of request heads that are not at their end may be kept."""
-    return _plain(503, "too many unfinished request heads", Reason.QUEUE_FULL, retry_after)
+    """Return the response to a request head beyond the limit of heads in progress."""
+    return _plain(503, "too many in-progress request heads", Reason.QUEUE_FULL, retry_after)
 
 
 def timed_out(reason: Reason, detail: str, retry_after: int | None = None) -> OwnResponse:
-    """The deadline passed; 25 bytes, no line feed (Knative: pkg/http/handler/timeout.go)."""
+    """Return the response to a request that expired.
+
+    The body has 25 bytes and no line feed (Knative: pkg/http/handler/timeout.go).
+    """
     return OwnResponse(504, PLAIN, _TIMED_OUT, reason, detail, retry_after)
 
 
 def upstream_failed(text: str) -> OwnResponse:
-    """The pod failed with the request in its hands."""
+    """Return the response to a request that its pod failed; ``text`` names the error."""
     return _error(502, text, Reason.UPSTREAM_FAILED, text)
 
 
 def draining(detail: str) -> OwnResponse:
-    """We are going down and could not serve this request in time; another activator can."""
+    """Return the response to a request that the drain ends; another activator can serve it."""
     return _error(503, "draining", Reason.DRAINING, detail, retry_after=0)
 
 
 def refused(status: int, text: str) -> OwnResponse:
-    """The request was malformed or too large; the connection closes behind it."""
+    """Return the response to a malformed, too large or unsupported request.
+
+    The caller closes the connection after it, or resets the stream.
+    """
     response = _plain(status, text, Reason.BAD_REQUEST)
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         allow = b"\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
@@ -185,6 +203,6 @@ def refused(status: int, text: str) -> OwnResponse:
 
 
 def _plain(status: int, text: str, reason: Reason, retry_after: int | None = None) -> OwnResponse:
-    """What Go's server writes of itself: the status, its phrase, and what is wrong."""
+    """Return a response as Go's server writes it: status, phrase and error in one line."""
     body = f"{status} {HTTPStatus(status).phrase}: {text}".encode("ascii", "replace")
     return OwnResponse(status, PLAIN, body, reason, text, retry_after)

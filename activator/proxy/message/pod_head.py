@@ -1,7 +1,6 @@
-"""Write the head of a request as a pod sees it.
+"""Writes the head of a request in HTTP/1, as the pod gets it. Pure.
 
-A record in, bytes out; knows no socket and no revision. Sources: RFC 9110, RFC 9112; Knative
-pkg/activator/handler (control headers), pkg/http/proxy.go.
+Sources: RFC 9110, RFC 9112; Knative pkg/activator/handler (control headers), pkg/http/proxy.go.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ from activator.proxy.message.request import Request
 
 
 def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tuple[bytes, bytes]:
-    """Write the head that a pod sees, but for the fields that only the chosen pod decides.
+    """Return the head of a request for a pod, without the fields that depend on the pod.
 
     Arguments:
+        request: the client's request.
         client: the client's IP address.
-        lines: what replaces the request's, where a trace has a context of its own.
+        lines: replaces ``request.lines`` if the request is traced.
 
     Returns:
-        The start line and the rest with its empty line. Between them belong the pod's own
-        fields, each with its CRLF: ``Host`` and ``K-Proxy-Request``.
+        The start line with its CRLF, and the rest with the empty line. The caller puts the fields
+        that depend on the pod between them, each with its CRLF: ``Host`` and ``K-Proxy-Request``.
     """
     fields = request.fields
     start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
@@ -28,7 +28,7 @@ def pod_head(request: Request, client: bytes, lines: bytes | None = None) -> tup
     forwarded_for = client
     trailing = b"\r\n\r\n"
     if fields or request.upgrade:
-        # The client's first: where a domain is mapped, the ingress has rewritten Host before us.
+        # The client's field wins: for a mapped domain, the ingress has already rewritten Host.
         original_host = fields.get(ORIGINAL_HOST) or original_host
         if before := fields.get(b"x-forwarded-for", b"").strip(b" \t"):
             forwarded_for = before + b", " + client
@@ -54,7 +54,7 @@ def _framing_line(request: Request) -> bytes:
 
 
 def _connection_lines(request: Request) -> bytes:
-    """What of the connection's own fields we say to the pod for ourselves."""
+    """Return the hop-by-hop fields that the activator sends to the pod on its own behalf."""
     lines = b""
     if b"te" in request.fields and b"trailers" in tokens(request.fields[b"te"]):
         lines += b"\r\nTE: trailers"
@@ -70,6 +70,9 @@ def _connection_lines(request: Request) -> bytes:
 
 
 def wants_trailers(request: Request) -> bool:
-    """Whether the client's trailer section is passed on: it announced one, or speaks gRPC."""
+    """Return whether the pod gets the client's trailers.
+
+    It does if the client announced trailers, or accepts them as every gRPC client does.
+    """
     fields = request.fields
     return b"trailer" in fields or b"trailers" in tokens(fields.get(b"te", b""))

@@ -1,7 +1,7 @@
-"""Our own answers as problem details (RFC 9457), for clients that would rather have JSON.
+"""Converts the activator's error responses to problem details (RFC 9457), for clients of JSON.
 
-A response in, a response out; status and meaning stay. Whoever does not ask for JSON gets Knative's
-bytes. Knows what an exchange has to tell, and no socket. Knative has no counterpart.
+Status and meaning stay the same. A client that does not prefer JSON gets Knative's bytes. Pure.
+Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from activator.proxy.message.own_responses import PLAIN, OwnResponse, not_found,
 from throttler.errors import RevisionNotFound
 from throttler.reason import ROWS
 
-#: What a reason's word is appended to (RFC 4151). Not an address: an answer of a service's host
-#: must not send its reader to a path of that service.
+#: The prefix of a problem type; the reason's word follows (RFC 4151). It is no URL: the response
+#: comes from the host of a service, and must not name a path there.
 TYPES: Final = "tag:activator.dev,2026:reasons/"
 _PROBLEM: Final = b"\r\nContent-Type: application/problem+json"
-#: Both forms say it: a cache that kept either would give it to who had rather the other (404 may
-#: be kept without being asked, RFC 9110 section 15.1).
+#: Both forms have it. Otherwise a cache could give one form to a client that prefers the other. A
+#: cache may store a 404 without explicit permission (RFC 9110 section 15.1).
 _VARY: Final = b"\r\nVary: Accept"
 
 
@@ -34,12 +34,15 @@ def fitted(
     waited: float,
     attempts: int,
 ) -> OwnResponse:
-    """Return a response to a revision's request as its client gets it, perhaps as JSON.
+    """Return an error response to a request for a known revision, in the form for its client.
 
     Arguments:
+        response: the response as plain text.
         lines: the request's header fields, each preceded by its CRLF.
-        notes: the exchange's field lines for the response.
-        waited: seconds; attempts: how often the request was given to a pod.
+        notes: field lines that the activator adds, each preceded by its CRLF.
+        namespace, revision: the revision of the request.
+        waited: seconds since the request arrived.
+        attempts: how often the request was assigned to a pod.
     """
     response = replace(response, fields=response.fields + _VARY + notes)
     if not prefers_json(lines):
@@ -55,10 +58,11 @@ def fitted(
 
 
 def negotiated(response: OwnResponse, block: bytes) -> OwnResponse:
-    """Return a response that belongs to no revision as its client gets it.
+    """Return an error response without a revision, in the form for its client.
 
     Arguments:
-        block: the request's header fields, each preceded by its CRLF; empty if they are not known.
+        response: the response as plain text. Responses to probes stay unchanged.
+        block: the request's header fields, each preceded by its CRLF; empty if unknown.
     """
     if not (response.reason and block):
         return response
@@ -67,10 +71,11 @@ def negotiated(response: OwnResponse, block: bytes) -> OwnResponse:
 
 
 def unknown(error: RevisionNotFound, block: bytes) -> OwnResponse:
-    """Return the answer to a request for a revision that there is not.
+    """Return the response to a request for an unknown revision, in the form for its client.
 
     Arguments:
-        block: as for ``negotiated``.
+        error: the revision that was not found.
+        block: the request's header fields, each preceded by its CRLF.
     """
     named = {"namespace": printable(error.namespace), "revision": printable(error.name)}
     response = not_found(error)
@@ -81,10 +86,10 @@ def unknown(error: RevisionNotFound, block: bytes) -> OwnResponse:
 
 
 def _as_problem(response: OwnResponse, about: Mapping[str, str | float]) -> OwnResponse:
-    """Return the same answer with problem details as its body.
+    """Return the same response with problem details as its body.
 
     Arguments:
-        about: members beyond those of every problem, by name.
+        about: the members that not every problem has, by name.
     """
     assert response.reason is not None
     members: dict[str, str | float] = {

@@ -1,7 +1,7 @@
-"""Read a request head.
+"""Parses a request head in HTTP/1, and defines the record of a request for both versions. Pure.
 
-Bytes in, a record out; knows no socket and no revision. What is not read is passed on exactly as
-it came: target, field order, spelling. Sources: RFC 9110, RFC 9112.
+Bytes that the activator does not interpret pass unchanged: the target, the order and the spelling
+of fields. Sources: RFC 9110, RFC 9112.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from activator.proxy.message.body import Body, ChunkedBody, LengthBody
 from activator.proxy.message.fields import (
-    is_ours,
+    is_handled,
     lines_of,
     tokens,
     without_named,
@@ -22,50 +22,53 @@ from activator.proxy.message.head import Head
 from activator.proxy.message.lines import REQUEST_LINES
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, HTTP_2, Version
 
-#: Methods that llhttp may see. Any other token is as good to us (RFC 9110 section 16.1.1), so it
-#: is checked as if it were POST.
+#: Methods that llhttp checks unchanged. The activator passes on any other method too (RFC 9110
+#: section 16.1.1), so llhttp checks such a request as a POST.
 _CHECKED_AS_IS: Final = frozenset(
     (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"TRACE", b"PATCH")
 )
-#: Methods that may be repeated without a second effect (RFC 9110 section 9.2.2).
+#: Methods that have no second effect if they are repeated (RFC 9110 section 9.2.2).
 IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"))
-#: What a method looks like.
+#: The syntax of a method: a token. Methods have at most 64 bytes.
 METHOD: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _HOST_CHARACTERS: Final = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-#: What a host with or without port looks like.
+#: The syntax of a host with or without a port.
 HOST: Final = re.compile(rb"(?:[!$&'()*+,;=._~%0-9A-Za-z-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-#: As a number: whether bytes are in bytes, CPython asks by way of an exception, which takes 0.6 us.
+#: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
 _HASH: Final = ord("#")
-#: Hosts that were found to be plain names, how many of them are remembered, and bytes of one.
+#: A memo of hosts that are plain names, so that they need no check.
 plain_hosts: Final[set[bytes]] = set()
+#: Limits of this memo: hosts, and bytes of one host.
 MEMO_HOSTS: Final = 1024
 MEMO_HOST_BYTES: Final = 255
-#: Bytes of the shortest field with its line end.
+#: Bytes of the shortest field, with its line end.
 _SHORTEST_FIELD: Final = 4
 _NEWER: Final = re.compile(rb"HTTP/1\.[2-9]")
 _KEEP_ALIVE: Final = (b"", b"keep-alive", b"Keep-Alive")
 _NONE: Final[list[bytes]] = []
+#: Members of Connection that need no removal: they name no field, or one that is removed anyway.
 _OWN_OPTIONS: Final = (b"close", b"keep-alive", b"upgrade", b"te")
 
 
 class Request:
     """A request head.
 
+    It never changes: the exchanges of a recurring HTTP/2 header block share one record.
+
     Attributes:
-        method, target: exactly as they came; the target in origin form.
-        version: of HTTP, as the client speaks it.
-        host: of the target if that is absolute, else the Host field; empty in HTTP/1.0 only.
-        fields: those of fields.REQUEST_FIELDS that are there and are not framing; of a request in
-            HTTP/2 all fields, by name.
-        section: of a request in HTTP/2: the header block that goes on; empty in HTTP/1.
+        method: as the client sent it.
+        target: as the client sent it, but in origin form.
+        version: the HTTP version of the client.
+        host: the host of an absolute target, else the Host field; empty only in HTTP/1.0.
+        fields: in HTTP/1 the handled fields (``fields.REQUEST_FIELDS``), without framing fields; in
+            HTTP/2 all fields. By name in lower case.
+        section: in HTTP/2 the header block for a pod; empty in HTTP/1.
         keep_alive: whether the client keeps the connection for another request.
         has_body: whether a body follows.
-        length: Content-Length, 0 without body, -1 if the length is unknown.
-        upgrade: the protocol asked for by Upgrade, empty if there is none.
+        length: Content-Length; 0 without a body, -1 for an unknown length.
+        upgrade: the protocol in Upgrade; empty if the client requests no other protocol.
         expects_continue: whether the client waits for 100 before it sends the body.
-        counted_as: the method for metrics: clients may make up any number of others.
-
-    Nothing changes a request once it is read: exchanges of a recurring HTTP/2 block share one.
+        counted_as: the method in metrics. It has few values, whatever methods clients invent.
     """
 
     __slots__ = (
@@ -99,7 +102,7 @@ class Request:
         expects_continue: bool = False,
         section: bytes = b"",
     ) -> None:
-        # Not a dataclass: the __init__ of one stays interpreted where others are compiled.
+        # Not a dataclass: its __init__ would stay interpreted in the compiled build.
         self.method: Final = method
         self.target: Final = target
         self.version: Final = version
@@ -116,27 +119,34 @@ class Request:
 
     @property
     def lines(self) -> bytes:
-        """All fields that mean nothing to us, as they came, each preceded by its CRLF.
+        """All fields that the activator does not handle, unchanged, each preceded by its CRLF.
 
-        Of a request in HTTP/2 they are written at the first use, which few requests have.
+        Of a request in HTTP/2 they are written at first use. Few requests need them.
         """
         lines = self._lines
         if lines is None:
-            lines = self._lines = lines_of(self.fields, without=set(filter(is_ours, self.fields)))
+            lines = self._lines = lines_of(
+                self.fields, without=set(filter(is_handled, self.fields))
+            )
         return lines
 
     def own_lines(self) -> bytes:
-        """Return the fields that mean something to us and are no framing, as lines."""
-        return lines_of(dict(each for each in self.fields.items() if is_ours(each[0])))
+        """Return the handled fields, without framing fields, as lines.
+
+        Each line is preceded by its CRLF.
+        """
+        return lines_of(dict(each for each in self.fields.items() if is_handled(each[0])))
 
     def value_of(self, name: bytes) -> bytes:
-        """Return the value of a field, values of equal names joined; empty where there is none.
+        """Return the value of a field; values of equal names are joined by ``, ``.
 
-        Costs a search through the whole head in HTTP/1, where only fields of ours are known by
-        name. Fields that frame the message are not found.
+        In HTTP/1 a field that the activator does not handle costs a search through the whole head.
 
         Arguments:
-            name: in lower case.
+            name: in lower case; no field that frames the message.
+
+        Returns:
+            The value; empty if the request does not have the field.
         """
         if name == b"host":
             return self.host
@@ -147,17 +157,18 @@ class Request:
         return _values_in(self._lines, name)
 
     def size(self) -> int:
-        """Return about how many bytes a pod gets of the head."""
+        """Return the approximate number of bytes of the head that a pod gets."""
         lines = 0 if self._lines is None else len(self._lines)
         return len(self.target) + len(self.section) + lines
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Bounds on a request head.
+    """Limits of a request head.
 
     Attributes:
-        max_head: bytes of the whole head (Go: 1 MiB); max_fields: number of fields;
+        max_head: bytes of the whole head (Go: 1 MiB).
+        max_fields: number of fields.
         max_target: bytes of the request target.
     """
 
@@ -167,14 +178,20 @@ class RequestLimits:
 
 
 def read_request(head: bytes, limits: RequestLimits) -> Request:
-    """Read one whole head.
+    """Parse one complete request head in HTTP/1.
 
     Arguments:
-        head: from the method up to and with the empty line.
+        head: from the method up to the empty line, and with it.
+        limits: the limits of a head.
+
+    Returns:
+        The request. Its body, if any, follows on the connection: see ``body_of``.
 
     Raises:
-        FramingError: it is malformed or breaks a limit; ``status`` is the answer that fits.
+        FramingError: the head is malformed, unsupported or too large. ``status`` is the status of
+            the error response.
     """
+    # One long function on purpose: it runs for every request, and each call costs instructions.
     if len(head) > limits.max_head:
         raise FramingError("the request head is too large", 431)
     most = limits.max_fields
@@ -231,7 +248,12 @@ def read_request(head: bytes, limits: RequestLimits) -> Request:
 
 
 def _values_in(lines: bytes, name: bytes) -> bytes:
-    """Return the values of a field among lines that each follow a CRLF, joined."""
+    """Return the values of a field, joined by ``, ``.
+
+    Arguments:
+        lines: field lines, each preceded by its CRLF.
+        name: in lower case.
+    """
     begins = b"\r\n" + name + b":"
     lower = lines.lower()
     values: list[bytes] = []
@@ -247,14 +269,17 @@ def _values_in(lines: bytes, name: bytes) -> bytes:
 
 
 def body_of(request: Request) -> Body:
-    """Return the framing of a request's body in HTTP/1, before its first byte."""
+    """Return the framing of the body of a request in HTTP/1; no byte of the body is read yet."""
     return ChunkedBody() if request.length < 0 else LengthBody(request.length)
 
 
 def _start_line(
     line: bytes, limits: RequestLimits, block: bytes
 ) -> tuple[bytes, bytes, Version, bytes]:
-    """Return method, target and version, and the line in words that llhttp knows."""
+    """Return method, target, version, and the line that llhttp checks.
+
+    llhttp gets a line with a method and a version that it knows.
+    """
     try:
         method, target, version = line.split(b" ")
     except ValueError:
@@ -273,7 +298,7 @@ def _start_line(
         if METHOD.fullmatch(method) is None:
             raise FramingError("malformed method")
         if method == b"CONNECT":
-            raise FramingError("CONNECT is not offered", 405, block)
+            raise FramingError("CONNECT is not supported", 405, block)
         line = b"POST" + line[len(method) :]
     if _HASH in target:
         raise FramingError("a fragment in the request target")
@@ -281,14 +306,18 @@ def _start_line(
 
 
 def _bad_version(version: bytes) -> FramingError:
-    """RFC 9112 section 2.3: digits are known to be one each, or it is no HTTP at all."""
+    """Return the error for a version other than HTTP/1.x (RFC 9112 section 2.3)."""
     if re.fullmatch(rb"HTTP/[2-9]\.[0-9]", version):
-        return FramingError("only HTTP/1.1 and HTTP/1.0 are spoken here", 505)
+        return FramingError("only HTTP/1.1 and HTTP/1.0 are supported here", 505)
     return FramingError("malformed HTTP version")
 
 
 def _host(host: bytes, count: int, version: Version) -> bytes:
-    """Return the one Host value; RFC 9112 section 3.2 wants 400 for none, several, or nonsense."""
+    """Return the value of the only Host field; empty in HTTP/1.0 without one.
+
+    Raises:
+        FramingError: the Host field is missing, malformed or repeated (RFC 9112 section 3.2).
+    """
     if count != 1:
         if count or version is not HTTP_1_0:
             raise FramingError("more than one Host header" if count else "missing Host header")
@@ -305,7 +334,7 @@ def _host(host: bytes, count: int, version: Version) -> bytes:
 
 
 def _remember_plain(host: bytes) -> None:
-    """Remember a host that is a plain name; a full memo forgets all."""
+    """Remember a host that is a plain name. A full memo is cleared first."""
     if len(host) <= MEMO_HOST_BYTES:
         if len(plain_hosts) >= MEMO_HOSTS:
             plain_hosts.clear()
@@ -313,7 +342,13 @@ def _remember_plain(host: bytes) -> None:
 
 
 def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes]:
-    """Read a target that is not in origin form (RFC 9112 section 3.2)."""
+    """Return target and host of a request whose target is not in origin form.
+
+    Source: RFC 9112 section 3.2.
+
+    Raises:
+        FramingError: the form is not supported, or the host in it is malformed.
+    """
     if target == b"*" and method == b"OPTIONS":
         return target, host
     if target[:7].lower() != b"http://":
@@ -328,9 +363,12 @@ def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes
 
 
 def _check_coding(fields: dict[bytes, bytes], version: Version) -> None:
-    """Take out Transfer-Encoding; refuse all but chunks (RFC 9112 section 6.3).
+    """Remove Transfer-Encoding from the fields (RFC 9112 section 6.3).
 
-    llhttp has refused one beside a Content-Length.
+    llhttp has already rejected a head with both Transfer-Encoding and Content-Length.
+
+    Raises:
+        FramingError: Content-Length is malformed, or the coding is not ``chunked``.
     """
     if fields.pop(b"content-length", None) is not None:
         raise FramingError("malformed Content-Length")
@@ -342,10 +380,16 @@ def _check_coding(fields: dict[bytes, bytes], version: Version) -> None:
 
 
 def _upgrade(protocol: bytes, named: list[bytes], *, possible: bool) -> bytes:
-    """Return the protocol that a request asks for; empty where it may not change.
+    """Return the protocol that a request asks for; empty if the activator ignores the Upgrade.
 
-    h2c by upgrade is gone (RFC 9113 section 3.1) and a way around us; a body leaves no room for
-    bytes of another protocol behind the head.
+    It ignores h2c: RFC 9113 section 3.1 removed this upgrade, and requests in the new protocol
+    would bypass the activator.
+
+    Arguments:
+        protocol: the Upgrade field.
+        named: the members of the Connection field.
+        possible: the request is HTTP/1.1 without a body. With a body, no bytes of another protocol
+            can follow the head.
     """
     if not (protocol and possible and b"upgrade" in named):
         return b""
@@ -353,7 +397,11 @@ def _upgrade(protocol: bytes, named: list[bytes], *, possible: bool) -> bytes:
 
 
 def _expect(expect: bytes, block: bytes) -> bool:
-    """RFC 9110 section 10.1.1."""
+    """Return True for ``100-continue`` (RFC 9110 section 10.1.1).
+
+    Raises:
+        FramingError: the client expects something else.
+    """
     if expect.lower() != b"100-continue":
         raise FramingError("unsupported expectation", 417, block)
     return True

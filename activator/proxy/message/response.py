@@ -1,7 +1,6 @@
-"""Read a response head of a pod.
+"""Parses a response head of a pod in HTTP/1. Pure.
 
-Bytes in, a record out; knows no socket. Pods are not trusted: several tenants share an activator.
-Sources: RFC 9110, RFC 9112.
+The activator does not trust pods, since several tenants share it. Sources: RFC 9110, RFC 9112.
 """
 
 from __future__ import annotations
@@ -15,17 +14,18 @@ from activator.proxy.message.grammar import FramingError, check_response, is_goo
 from activator.proxy.message.head import Head
 from activator.proxy.message.lines import RESPONSE_LINES
 
-#: Fields are read alike in requests and responses.
+#: A start line for llhttp, which checks fields of requests and responses by the same rules.
 _ANY_START: Final = b"GET / HTTP/1.1"
 _NO_BODY: Final = (204, 304)
 _BEFORE_REASON: Final = (b"", b" ")
-#: What says nothing in HTTP/1.1, and what many servers say all the same.
-_IDLE_TALK: Final = b"Connection: keep-alive"
-_IDLE_LINE: Final = b"\r\n" + _IDLE_TALK
+#: A field that is redundant in HTTP/1.1. Many servers send it.
+_REDUNDANT: Final = b"Connection: keep-alive"
+_REDUNDANT_LINE: Final = b"\r\n" + _REDUNDANT
+#: The minor version by the beginning of a status line.
 _VERSIONS: Final = {b"HTTP/1.1 ": 1, b"HTTP/1.0 ": 0}
 #: The end of a line and an empty line, each with or without its CR (RFC 9112 section 2.2).
 _EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
-#: Bytes that have no place in a reason phrase: controls but HTAB (RFC 9112 section 4).
+#: Bytes that a reason phrase must not have: controls except HTAB (RFC 9112 section 4).
 _CONTROLS: Final = bytes((*range(9), *range(10, 32), 127))
 
 
@@ -33,17 +33,18 @@ class Response:
     """A response head.
 
     Attributes:
-        status: its code.
-        reason: the rest of the status line, after the code, with the space before it and without
+        status: the status code.
+        reason: the rest of the status line behind the code, with the space before it and without
             control characters.
-        block: the end-to-end fields but Date and Content-Length, each preceded by its CRLF.
-        date: the Date field; empty if there is none.
-        length: Content-Length as it is said (also in an answer to HEAD), -1 if it is not.
+        block: the end-to-end fields except Date and Content-Length, each preceded by its CRLF.
+        date: the Date field; empty without one.
+        length: Content-Length, also of a response to HEAD; -1 without one.
         keep_alive: whether the pod keeps the connection.
-        plain: the client may see the head as it came, but for the line ``skipped`` if there is one.
-        body: its framing; None where there is none.
-        chunked: whether the body comes in chunks.
-        upgrade: the protocol that a 101 names.
+        plain: the client may get the head unchanged, without the line in ``skipped``.
+        skipped: a line that the client does not get, with its CRLF in front; usually empty.
+        body: the framing of the body; None without a body.
+        chunked: whether the body is chunked.
+        upgrade: the protocol that a 101 names; empty otherwise.
     """
 
     __slots__ = (
@@ -83,11 +84,11 @@ class Response:
         self.chunked = False
         self.upgrade = b""
 
-    def as_it_came(self, raw: bytes) -> bytes:
-        """Return a plain response as the client sees it.
+    def unchanged(self, raw: bytes) -> bytes:
+        """Return a plain response for the client, without the line in ``skipped``.
 
         Arguments:
-            raw: the head, and what came behind it.
+            raw: the head, and the bytes behind it.
         """
         if not self.skipped:
             return raw
@@ -96,16 +97,16 @@ class Response:
 
 
 def with_crlf(data: bytes) -> bytes | None:
-    """End each line of a head with CRLF, where some end with a bare LF.
+    """Replace each bare LF that ends a line of a head by CRLF.
 
-    A recipient may take a bare LF for the end of a line (RFC 9112 section 2.2); nginx and Go do.
-    The first empty line ends the head, so what follows it stays as it is.
+    A recipient may accept a bare LF as a line end (RFC 9112 section 2.2). nginx and Go accept it.
+    The first empty line ends the head. Bytes behind the head stay unchanged.
 
     Arguments:
-        data: from the version on, with or without bytes behind the head.
+        data: the head from the version on, with or without bytes behind it.
 
     Returns:
-        All of ``data``; None if no bare LF ends a line of the head, or the head has no end yet.
+        ``data`` with the replacements; None if nothing is replaced, or if the head is incomplete.
     """
     match = _EMPTY_LINE.search(data)
     if match is None:
@@ -116,14 +117,14 @@ def with_crlf(data: bytes) -> bytes | None:
 
 
 def read_response(head: bytes, *, to_head: bool) -> Response:
-    """Read one whole head.
+    """Parse one complete response head.
 
     Arguments:
-        head: from the version up to and with the empty line.
-        to_head: whether it answers a HEAD request, so that no body follows.
+        head: from the version up to the empty line, and with it.
+        to_head: whether the request was HEAD, so that no body follows.
 
     Raises:
-        FramingError: it is malformed.
+        FramingError: the head is malformed, or its transfer coding is not supported.
     """
     parts = Head(RESPONSE_LINES, head)
     line = status_lines.get(parts.start)
@@ -143,9 +144,9 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
             len(fields) == 1
             and fields.get(b"connection") == b"keep-alive"
             and alive
-            and _IDLE_TALK in parts.lines
+            and _REDUNDANT in parts.lines
         ):
-            response.skipped = _IDLE_LINE
+            response.skipped = _REDUNDANT_LINE
         else:
             response.plain = False
             _connection(response, fields, alive)
@@ -155,17 +156,17 @@ def read_response(head: bytes, *, to_head: bool) -> Response:
 
 
 def _has_good_fields(parts: Head) -> bool:
-    """Return whether the fields are well-formed, none of which frames the response."""
+    """Return whether the fields are well-formed. No new one frames the response."""
     return len(parts.unchecked) == 1 or is_good_part(_ANY_START, parts.unchecked, ends=True)
 
 
 class _StatusLine:
-    """What a status line says.
+    """A parsed status line.
 
     Attributes:
         status, reason: as in Response.
-        alive: whether the connection lives on where nothing is said: HTTP/1.1.
-        plain: as in Response, as far as the line says.
+        alive: whether the version keeps connections open by default: HTTP/1.1.
+        plain: the line does not prevent Response.plain.
     """
 
     __slots__ = ("alive", "plain", "reason", "status")
@@ -177,18 +178,18 @@ class _StatusLine:
         self.plain = plain
 
 
-#: By the line itself, see _status_line.
+#: A memo of parsed status lines, by the line.
 status_lines: Final[dict[bytes, _StatusLine]] = {}
-#: Status lines that are remembered, and bytes of one: pods may make up any.
+#: Limits of this memo: lines, and bytes of one line. Pods may invent any number of lines.
 MEMO_STATUS_LINES: Final = 256
 MEMO_STATUS_LINE_BYTES: Final = 64
 
 
 def _status_line(start: bytes) -> _StatusLine:
-    """Read a status line and remember it; a full memo forgets all.
+    """Parse a status line, and remember the result. A full memo is cleared first.
 
     Raises:
-        FramingError: it is malformed.
+        FramingError: the line is malformed.
     """
     minor = _VERSIONS.get(start[:9])
     code, reason = start[9:12], start[12:]
@@ -198,7 +199,8 @@ def _status_line(start: bytes) -> _StatusLine:
     printable = reason.translate(None, _CONTROLS)
     plain = minor == 1 and status != 204 and printable == reason
     line = _StatusLine(status, printable, minor == 1, plain)
-    if status >= 200 and len(start) <= MEMO_STATUS_LINE_BYTES:  # llhttp judges 101 by its fields
+    # llhttp must check each 101, since its fields decide.
+    if status >= 200 and len(start) <= MEMO_STATUS_LINE_BYTES:
         if len(status_lines) >= MEMO_STATUS_LINES:
             status_lines.clear()
         status_lines[start] = line
@@ -206,10 +208,15 @@ def _status_line(start: bytes) -> _StatusLine:
 
 
 def _connection(response: Response, fields: dict[bytes, bytes], alive: bool) -> None:
-    """Take out what concerns this connection only, and remember it.
+    """Set the attributes of a response that its hop-by-hop fields decide.
 
     Arguments:
-        alive: whether the connection lives on where nothing is said: HTTP/1.1.
+        response: changed in place.
+        fields: the handled fields, by name.
+        alive: whether the version keeps connections open by default: HTTP/1.1.
+
+    Raises:
+        FramingError: Content-Length is malformed, or the transfer coding is not supported.
     """
     if b"content-length" in fields:
         raise FramingError("malformed Content-Length", 502)
@@ -233,7 +240,7 @@ def _connection(response: Response, fields: dict[bytes, bytes], alive: bool) -> 
 
 
 def _framing(response: Response) -> None:
-    """Find where the body ends (RFC 9112 section 6.3)."""
+    """Set the framing of the body (RFC 9112 section 6.3)."""
     if response.chunked:
         response.body = PodChunkedBody()
     elif response.length > 0:

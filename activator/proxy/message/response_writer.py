@@ -1,6 +1,6 @@
-"""An answer that the client gets framed otherwise than the pod sent it.
+"""Writes a pod's response in HTTP/1 with the framing that its client needs. Pure.
 
-Bytes in, bytes out; knows no socket. An answer that needs none of this passes as it came.
+Most responses pass unchanged, and need no writer.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
 
 
 class ResponseWriter:
-    """One answer on its way to a client.
+    """The writer of one response.
 
     Arguments:
-        version: the client's.
-        notes: field lines of ours, each preceded by its CRLF.
+        response: the head of the pod's response.
+        version: the HTTP version of the client.
+        notes: field lines that the activator adds, each preceded by its CRLF.
 
     Attributes:
-        ends_connection: the end of the connection is the end of the body: nothing else tells a
-            client of HTTP/1.0 where an answer of unknown length ends.
-        size: bytes of the body that have passed, where its length is unknown.
+        ends_connection: the caller closes the connection to end the body. A client of HTTP/1.0
+            cannot see otherwise where a response of unknown length ends.
+        size: bytes of the body so far, if its length is unknown.
     """
 
     __slots__ = ("_chunk", "_notes", "_response", "_version", "ends_connection", "size")
@@ -37,11 +38,11 @@ class ResponseWriter:
         self.size = 0
 
     def head(self, *, close: bool, date: bytes) -> bytes:
-        """Return the head that the client sees.
+        """Return the head for the client.
 
         Arguments:
-            close: whether the client's connection ends after this answer.
-            date: the present date, for an answer without one.
+            close: whether the activator closes the client's connection after this response.
+            date: the current date, for a response without a Date field.
         """
         return client_head(
             self._response,
@@ -53,7 +54,7 @@ class ResponseWriter:
         )
 
     def payload(self, payload: list[bytes]) -> bytes:
-        """Return a piece of the body as it goes out."""
+        """Return payload with the framing for the client; empty for no payload."""
         if self._response.length < 0:
             self.size += sum(map(len, payload))
         if self._chunk:
@@ -61,5 +62,9 @@ class ResponseWriter:
         return b"".join(payload)
 
     def end(self, trailers: bytes) -> bytes:
-        """Return what follows the last piece."""
+        """Return the bytes behind the last payload.
+
+        Arguments:
+            trailers: the pod's trailer lines, each with its CRLF.
+        """
         return b"0\r\n" + clean_trailers(trailers) + b"\r\n" if self._chunk else b""

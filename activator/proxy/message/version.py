@@ -1,4 +1,4 @@
-"""The versions of HTTP that peers speak here."""
+"""Defines the versions of HTTP that the activator supports."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 
 class Version(IntEnum):
-    """A version of HTTP. Metrics count by its number.
+    """A version of HTTP. Its number is the value of a label in metrics.
 
-    HTTP/1.2 to HTTP/1.9 are read as HTTP/1.1 (RFC 9110 section 2.5).
+    The activator treats HTTP/1.2 to HTTP/1.9 as HTTP/1.1 (RFC 9110 section 2.5).
     """
 
     HTTP_1_0 = 0
@@ -17,7 +17,7 @@ class Version(IntEnum):
     HTTP_2 = 2
 
 
-#: The same as plain names: Python looks a member of an enum up by a function of its class.
+#: Module names for the members, for speed: Python calls a function to look up ``Version.HTTP_2``.
 HTTP_1_0: Final = Version.HTTP_1_0
 HTTP_1_1: Final = Version.HTTP_1_1
 HTTP_2: Final = Version.HTTP_2

@@ -82,10 +82,10 @@ async def test_who_goes_beyond_the_bound_is_told_so_and_nobody_else(full, caplog
     answer = await client.answer()
     assert answer.status == 503
     assert answer.get(b"connection") == b"close"
-    assert answer.get(b"activator-reason") == b"queue-full; too many unfinished request heads"
+    assert answer.get(b"activator-reason") == b"queue-full; too many in-progress request heads"
     assert answer.get(b"retry-after") is not None
     await client.ended()
-    assert "unfinished request heads" in caplog.text
+    assert "in-progress request heads" in caplog.text
     # Whole heads of any size are served, small ones come in pieces, and the others may end theirs.
     client = await full.client()
     client.send(request(fields=b"X: %b\r\n" % (b"a" * LARGE)))

@@ -438,7 +438,7 @@ async def test_connect_gets_the_answer_that_it_gets_in_http1(http2, ended, accep
     client.headers(1, fields, end=ended)
     answer = await client.answer(1)
     assert (answer.status, answer.ended) == (405, True)
-    assert answer.all(b"activator-reason") == [b"bad-request; CONNECT is not offered"]
+    assert answer.all(b"activator-reason") == [b"bad-request; CONNECT is not supported"]
     http1 = await http2.world.client()
     http1.send(b"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\nAccept: %b\r\n\r\n" % accept)
     same = await http1.answer()

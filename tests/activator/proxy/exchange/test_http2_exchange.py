@@ -274,7 +274,7 @@ async def test_our_own_answers_say_to_grpc_what_it_understands(http2):
             None,
             [
                 (b"grpc-status", b"14"),
-                (b"grpc-message", b"upstream-failed; the answer had begun"),
+                (b"grpc-message", b"upstream-failed; the response had begun"),
             ],
         ),
     ],

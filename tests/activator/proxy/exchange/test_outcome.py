@@ -27,7 +27,7 @@ async def test_why_a_request_failed_is_remembered_of_its_revision(world):
     await client.ended()
     last = world.failures().last
     assert (last.status, last.reason) == (200, Reason.UPSTREAM_FAILED)
-    assert last.detail.endswith("; the answer had begun")
+    assert last.detail.endswith("; the response had begun")
     assert world.failures().by_reason == {Reason.UPSTREAM_FAILED: 2}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from activator.proxy.http2.hpack import Decoder
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.section import block_of, without_context
-from activator.proxy.message.fields import is_ours, lines_of
+from activator.proxy.message.fields import is_handled, lines_of
 
 
 def test_lines_become_a_block():
@@ -39,5 +39,5 @@ def test_the_context_of_a_trace_is_left_out_and_secrets_stay_secret():
 
 
 def test_our_own_fields_are_known():
-    assert is_ours(b"k-network-probe")
-    assert not is_ours(b"accept")
+    assert is_handled(b"k-network-probe")
+    assert not is_handled(b"accept")

@@ -60,5 +60,5 @@ def test_a_message_is_percent_encoded():
 def test_an_answer_that_is_broken_off_says_so_in_trailers(outcome, status):
     assert Decoder().decode(NO_TABLE + grpc_status(*grpc.broken_off(outcome))) == [
         (b"grpc-status", status),
-        (b"grpc-message", b"%b; the answer had begun" % outcome.encode()),
+        (b"grpc-message", b"%b; the response had begun" % outcome.encode()),
     ]

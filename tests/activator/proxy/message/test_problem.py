@@ -179,7 +179,7 @@ def test_what_pods_and_clients_say_stays_a_string_of_bounded_length(evil):
 
 
 def test_other_fields_of_the_answer_stay():
-    reply = negotiated(own_responses.refused(405, "CONNECT is not offered"), BLOCK)
+    reply = negotiated(own_responses.refused(405, "CONNECT is not supported"), BLOCK)
     assert b"\r\nAllow: GET" in reply.fields
     assert b"text/plain" not in reply.fields
     reply = negotiated(own_responses.not_found(RevisionNotFound('a"b', "ns")), BLOCK)
