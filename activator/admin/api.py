@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from activator.admin.staleness import warnings_of
 from activator.admin.views import (
     CapacityBreakdown,
     ColdStartView,
@@ -19,6 +20,7 @@ from activator.admin.views import (
 )
 from activator.records.cold_starts import ColdStarts
 from activator.records.failures import Failures
+from activator.records.source_status import SourceStatus
 from throttler.balancing import policy_name
 from throttler.capacity import CapacityTerms
 from throttler.health import PodState
@@ -94,6 +96,7 @@ def detail_view(
     now: float,
     autoscaler_lost: bool = False,
     failures: Failures = _NONE,
+    source: SourceStatus | None = None,
 ) -> RevisionDetailView:
     """Return a revision with all fields; most of them are too long for the list of all revisions.
 
@@ -101,16 +104,20 @@ def detail_view(
 
     Arguments:
         now, autoscaler_lost, failures: as for ``revision_view``.
+        source: the state of the source of objects, for ``objectWarnings``.
     """
     seen = cast("list[ColdStartView]", cold_starts.views(throttler.revision.id))
     reason, detail = None, ""
     if not (throttler.deleted or throttler.slots.count_free_pods()):
         reason, detail = waiting_reason(throttler, autoscaler_lost)
+    view = revision_view(throttler, now, autoscaler_lost, failures)
+    revision, has_pods = throttler.revision.id, bool(view["pods"])
     return {
-        **revision_view(throttler, now, autoscaler_lost, failures),
+        **view,
         "nextReason": reason.value if reason else None,
         "nextReasonDetail": detail or None,
         "failures": {reason.value: count for reason, count in failures.by_reason.items()},
+        "objectWarnings": warnings_of(source, revision, has_pods=has_pods),
         "coldStarts": seen,
         "wakeUps": seen,
     }

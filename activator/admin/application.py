@@ -31,7 +31,13 @@ from activator.admin.hosts import OwnHosts
 from activator.admin.openapi import document
 from activator.admin.pages import index
 from activator.admin.problems import HANDLERS
-from activator.admin.staleness import Link, autoscaler_view, manifests_view, watches_view
+from activator.admin.staleness import (
+    Link,
+    autoscaler_view,
+    manifests_view,
+    warnings_view,
+    watches_view,
+)
 from activator.admin.streaming import encode, in_order, in_turns, json_pieces
 from activator.admin.views import ActivatorView, RevisionView
 from activator.build import running
@@ -124,7 +130,8 @@ class _Handlers:
         throttler = driver.throttler.find_any(wanted["namespace"], wanted["name"])
         lost = driver.autoscaler_lost()
         failures = driver.entries.failures_of(throttler.revision.id)
-        view = detail_view(throttler, driver.cold_starts, driver.clock(), lost, failures)
+        source = self._runtime.source_status()
+        view = detail_view(throttler, driver.cold_starts, driver.clock(), lost, failures, source)
         return Response(encode(view), media_type=JSON_TYPE)
 
     async def history(self, request: Request) -> Response:
@@ -180,6 +187,7 @@ class _Handlers:
             "ready": not reason,
             "notReadyReason": reason or None,
             "manifestErrors": dict(source.errors) if source is not None else {},
+            "objectWarnings": warnings_view(source),
             "watches": watches_view(source),
             "manifests": manifests_view(source),
             "autoscaler": autoscaler_view(runtime.link),

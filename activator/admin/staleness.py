@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from activator.admin.views import AutoscalerView, ManifestsView, WatchView
-from activator.records.source_status import SourceStatus
+from activator.admin.views import AutoscalerView, ManifestsView, ObjectWarningView, WatchView
+from activator.records.source_status import ObjectWarning, SourceStatus
+from throttler.model import RevisionID
 
 
 class Link(Protocol):
@@ -36,6 +37,39 @@ def watches_view(source: SourceStatus | None) -> dict[str, WatchView]:
             "drifted": source.missed.found.get(kind, 0),
         }
         for kind, each in source.watched.items()
+    }
+
+
+def warnings_view(source: SourceStatus | None) -> list[ObjectWarningView]:
+    """Return ``objectWarnings`` of the activator."""
+    return [_warning(each) for each in source.warnings] if source is not None else []
+
+
+def warnings_of(
+    source: SourceStatus | None, revision: RevisionID, *, has_pods: bool
+) -> list[ObjectWarningView]:
+    """Return ``objectWarnings`` of a revision.
+
+    Arguments:
+        has_pods: whether an object lists a pod of it. If none does, an object of its namespace
+            that names no revision may be meant for it.
+    """
+    if source is None:
+        return []
+    names = (revision.name,) if has_pods else (revision.name, "")
+    return [
+        _warning(each)
+        for each in source.warnings
+        if each.namespace == revision.namespace and each.revision in names
+    ]
+
+
+def _warning(one: ObjectWarning) -> ObjectWarningView:
+    return {
+        "kind": one.kind,
+        "namespace": one.namespace,
+        "name": one.name,
+        "warning": one.text,
     }
 
 

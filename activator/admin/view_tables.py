@@ -23,6 +23,7 @@ TABLES: Final = (
     ("field of `forecast`", views.ForecastView),
     ("field of a pod", views.PodView),
     ("field of `activator`", views.ActivatorView),
+    ("field of one of `objectWarnings`", views.ObjectWarningView),
     ("field of one of `watches`", views.WatchView),
     ("field of `manifests`", views.ManifestsView),
     ("field of `autoscaler`", views.AutoscalerView),

@@ -328,6 +328,15 @@ class ColdStartView(TypedDict):
     ]
 
 
+class ObjectWarningView(TypedDict):
+    """A valid object, or a part of one, that has no effect."""
+
+    kind: Annotated[str, says("kind of the object")]
+    namespace: Annotated[str, says("namespace of the object")]
+    name: Annotated[str, says("name of the object")]
+    warning: Annotated[str, says("which part has no effect, and why, for people")]
+
+
 class RevisionDetailView(RevisionView):
     """A revision with more fields, in the response for one revision."""
 
@@ -339,6 +348,13 @@ class RevisionDetailView(RevisionView):
     failures: Annotated[
         dict[str, int],
         says("number of failures since the start, by reason; `lastFailure` is the last of them"),
+    ]
+    objectWarnings: Annotated[
+        list[ObjectWarningView],
+        says(
+            "warnings about the objects of this revision. While no object lists a pod of it, also "
+            "about Endpoints of its namespace that name no revision"
+        ),
     ]
     coldStarts: Annotated[list[ColdStartView], says("the last ten cold starts, the newest first")]
     wakeUps: Annotated[
@@ -412,6 +428,12 @@ class ActivatorView(TypedDict):
     manifestErrors: Annotated[
         dict[str, str],
         says("present errors in the files of `--manifests`, by path"),
+    ]
+    objectWarnings: Annotated[
+        list[ObjectWarningView],
+        says(
+            "the valid objects that have no effect, such as Endpoints without a label; at most 100"
+        ),
     ]
     watches: Annotated[
         dict[str, WatchView],

@@ -8,7 +8,7 @@ response is requested or drawn. Knative has no counterpart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -26,6 +26,10 @@ COLD_START_COLUMNS: Final = ("cold start", "outcome", "seconds", "requests", "po
 
 #: Maximum of silent pods on the page.
 LISTED_SILENT: Final = 5
+
+#: Maximum of objects without effect on the page.
+LISTED_WARNINGS: Final = 5
+_LISTS_PODS: Final = ("Endpoints", "EndpointSlice")
 
 #: Maximum of similar names for an unknown one.
 OFFERED: Final = 5
@@ -77,6 +81,8 @@ def _folder(activator: Node | None) -> str:
 def _facts(one: Node, folder: str) -> Iterator[Fact]:
     if "reason" in one or "nextReason" in one:
         yield from _reason(one, folder)
+    if warnings := _warnings(one):
+        yield Fact("Warnings", tuple(_first(warnings)))
     yield from _failures(one)
     yield Fact("Queue", (_queue(one),))
     yield Fact("In flight", (f"{one.whole('inFlight')} of {status.capacity(one)}",))
@@ -103,11 +109,32 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     todo = advice.what_to_do(reason, one.text("namespace"), one.text("name"), folder)
     if status.deleted(one):
         todo = [DELETED]
-    if field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
+    elif reason == Reason.NO_ENDPOINTS.value and (wrong := _warnings(one, _LISTS_PODS)):
+        where = f" in the folder {folder}" if folder else ""
+        todo = _first([f"Correct {text}{where}" for text in wrong])
+    elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
         todo.insert(0, AT_ZERO)
     if todo:
         yield Fact("What to do", tuple(todo))
     yield Fact("Read on", (advice.page_of(reason),))
+
+
+def _warnings(one: Node, kinds: Collection[str] = ()) -> list[str]:
+    """Return the objects without effect, each with its warning.
+
+    Arguments:
+        kinds: only objects of these kinds; empty for all kinds.
+    """
+    return [
+        f"{each.text('kind')} {each.text('namespace')}/{each.text('name')}: {each.text('warning')}"
+        for each in one.nodes("objectWarnings", required=False)
+        if not kinds or each.text("kind") in kinds
+    ]
+
+
+def _first(warnings: list[str]) -> list[str]:
+    more = len(warnings) - LISTED_WARNINGS
+    return [*warnings[:LISTED_WARNINGS], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _failures(one: Node) -> Iterator[Fact]:

@@ -10,7 +10,6 @@ joins them. Deleted Endpoints leave no destination behind.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,12 +17,11 @@ from typing import Final, NamedTuple
 
 from activator.discovery.aggregate import Aggregates
 from activator.discovery.kinds import KINDS, Scope, kind_of
+from activator.discovery.object_warnings import ObjectWarnings, revision_of
 from activator.discovery.rejections import Rejection, Stats, log_rejection
 from activator.discovery.sink import Sink, SystemSink
 from activator.objects.fields import ManifestError, ObjectKey, identify, root
 from activator.records.source_status import KindStatus
-
-logger = logging.getLogger(__name__)
 
 
 class Version(NamedTuple):
@@ -51,6 +49,9 @@ class Inventory:
         system: takes changes of ConfigMaps, Secrets and trust bundles.
         report: called with each object that cannot be used.
         scope: which objects count.
+
+    Attributes:
+        warnings: the objects without effect.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Inventory:
         scope: Scope = _EVERYTHING,
     ) -> None:
         self.stats = Stats()
+        self.warnings = ObjectWarnings()
         self.scope = scope
         self._report = report
         self._entries: dict[ObjectKey, _Entry] = {}
@@ -197,8 +199,8 @@ class Inventory:
             return None
         kind = KINDS[key.kind]
         parsed = kind.parse(key, obj, self.scope)
-        if why := kind.unused(obj, parsed):
-            logger.debug("%s is left alone: %s", key, why)
+        text = kind.warning(obj, parsed)
+        self.warnings.put(key, revision_of(key, obj) if text else "", text)
         self.stats.rejected.pop(key, None)
         return _Entry(uid, version, parsed)
 
@@ -211,6 +213,7 @@ class Inventory:
         self._counts[key.kind] += old is None
 
     def _delete(self, key: ObjectKey) -> None:
+        self.warnings.remove(key)
         self.stats.rejected.pop(key, None)
         entry = self._entries.get(key)
         if entry is not None:

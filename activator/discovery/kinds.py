@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from activator.discovery import endpoint_slices, endpoints, services
+from activator.discovery import endpoint_slices, endpoints, object_warnings, services
 from activator.discovery.aggregate import Aggregates
 from activator.discovery.destinations import (
     EndpointsSource,
@@ -18,7 +18,7 @@ from activator.discovery.destinations import (
     PublicEndpoints,
 )
 from activator.knative import revisions
-from activator.knative.labels import REVISION_UID_LABEL, SERVICE_TYPE_LABEL, SERVING_GROUP
+from activator.knative.labels import SERVING_GROUP
 from activator.knative.names import names_private_service
 from activator.knative.system_objects import ConfigMap, Secret, parse_config_map, parse_secret
 from activator.objects.fields import ObjectKey
@@ -45,7 +45,7 @@ class Scope:
     readiness_policy: str = "auto"
 
 
-def _all_used(obj: object, parsed: object) -> str:
+def _no_warning(obj: object, parsed: object) -> str:
     return ""
 
 
@@ -59,13 +59,13 @@ class Kind(Generic[T]):
         parse: returns the value of an object; None if the object is of no use here. Raises
             ``ManifestError``.
         put: replaces an object's value in the state. None stands for no object, or one of no use.
-        unused: returns why an object that was expected to list pods lists none; empty if it does.
+        warning: returns which part of an object has no effect; empty if each part has one.
     """
 
     group: str
     parse: Callable[[ObjectKey, object, Scope], T | None]
     put: Callable[[Aggregates, ObjectKey, T | None, T | None], None]
-    unused: Callable[[object, T | None], str] = _all_used
+    warning: Callable[[object, T | None], str] = _no_warning
 
 
 def kind_of(obj: object) -> str | None:
@@ -142,16 +142,6 @@ def _put_endpoints(
     state.endpoints.put(key, new)
 
 
-def _why_unused(obj: object, parsed: _Listed | None) -> str:
-    if parsed is None:
-        return (
-            f"it needs the label {SERVICE_TYPE_LABEL}, Private (then also {REVISION_UID_LABEL}) "
-            f"or Public"
-        )
-    listed = isinstance(obj, Mapping) and obj.get("subsets")
-    return "it has no address with a port named http or http2" if listed and parsed.empty else ""
-
-
 # -- ConfigMaps and Secrets ---------------------------------------------------------------------
 
 
@@ -185,10 +175,12 @@ def _put_secret(state: Aggregates, key: ObjectKey, old: Secret | None, new: Secr
 
 #: All kinds. A row's types agree with each other, which no type of the table can say.
 KINDS: Final[Mapping[str, Kind[Any]]] = {
-    "Revision": Kind(SERVING_GROUP, _parse_revision, _put_revision),
+    "Revision": Kind(SERVING_GROUP, _parse_revision, _put_revision, object_warnings.of_revision),
     "Service": Kind("", _parse_service, _put_service),
-    "Endpoints": Kind("", _parse_endpoints, _put_endpoints, _why_unused),
-    "EndpointSlice": Kind("discovery.k8s.io", _parse_slice, _put_endpoints, _why_unused),
+    "Endpoints": Kind("", _parse_endpoints, _put_endpoints, object_warnings.of_endpoints),
+    "EndpointSlice": Kind(
+        "discovery.k8s.io", _parse_slice, _put_endpoints, object_warnings.of_slice
+    ),
     "ConfigMap": Kind("", _parse_config_map, _put_config_map),
     "Secret": Kind("", _parse_secret, _put_secret),
 }

@@ -125,6 +125,7 @@ class KubernetesWatch:
             name=f"namespace {self._system_namespace}",
             kinds=kinds,
             missed=self.self_check.counters.snapshot(),
+            warnings=tuple(self._inventory.warnings),
         )
 
     @property

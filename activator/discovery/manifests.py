@@ -157,6 +157,7 @@ class ManifestFolder:
             ),
             errors=self.errors,
             missed=self._missed.snapshot(),
+            warnings=tuple(self._inventory.warnings),
         )
 
     @property

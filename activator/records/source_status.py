@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(slots=True)
@@ -74,6 +75,22 @@ class MissedEvents:
     present: Mapping[str, int] = field(default_factory=dict)
 
 
+class ObjectWarning(NamedTuple):
+    """A valid object, or a part of one, that has no effect.
+
+    Attributes:
+        kind, namespace, name: the object.
+        revision: name of its revision; empty if unknown.
+        text: which part has no effect, and why.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    revision: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """A source of objects.
@@ -85,6 +102,7 @@ class SourceStatus:
         files: the files of a source that reads files; else None.
         errors: what is wrong with the files at present, by path.
         missed: results of the self-checks.
+        warnings: objects without effect.
     """
 
     kind: str
@@ -93,6 +111,7 @@ class SourceStatus:
     files: FilesStatus | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
     missed: MissedEvents = field(default_factory=MissedEvents)
+    warnings: tuple[ObjectWarning, ...] = ()
 
     @property
     def synced(self) -> bool:

@@ -187,6 +187,32 @@ async def test_broken_manifest_is_reported_and_the_others_are_served(tmp_path: P
             )
 
 
+async def test_objects_without_effect_are_logged_and_explained(tmp_path: Path) -> None:
+    async with Pod() as pod, local(tmp_path) as running:
+        mistaken = revision("hello")
+        mistaken["metadata"]["annotations"] = {"activator.dev/hash-keys": "header:user"}
+        write_object(tmp_path, mistaken)
+        unlabelled = private_endpoints("hello", [pod.address])
+        labels = unlabelled["metadata"].pop("labels")
+        write_object(tmp_path, unlabelled)
+        line = await running.logged("Endpoints default/hello-private: ignored, since it has no ")
+        assert line["severity"] == "WARNING"
+        await running.logged("did you mean activator.dev/hash-key?")
+        path = "/api/v1/revisions/default/hello"
+        await until(lambda: _is_known(running, "hello"), "hello is known")
+        _, body = await running.get(path, listener="admin")
+        found = {each["kind"]: each for each in json.loads(body)["objectWarnings"]}
+        assert set(found) == {"Revision", "Endpoints"}
+        assert found["Endpoints"]["name"] == "hello-private"
+        assert found["Endpoints"]["warning"] in line["message"]
+        unlabelled["metadata"]["labels"] = labels
+        write_object(tmp_path, unlabelled)
+        pod.open.set()
+        assert await running.ask("hello") == (200, "queue")
+        _, body = await running.get("/api/v1/activator", listener="admin")
+        assert [each["kind"] for each in json.loads(body)["objectWarnings"]] == ["Revision"]
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 async def test_wait_for_an_api_server_is_told_and_ends_by_a_signal(
     number: signal.Signals, status: int, tmp_path: Path

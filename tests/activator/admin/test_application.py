@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from activator.build import running
 from activator.console import status
 from activator.console.responses import parse
 from activator.records.failures import Failed
-from activator.records.source_status import KindStatus, SourceStatus, WatchCounters
+from activator.records.source_status import KindStatus, ObjectWarning, SourceStatus, WatchCounters
 from tests.activator.telemetry.world import World
 from throttler.reason import Reason
 
@@ -92,6 +93,7 @@ async def test_revisions_are_sorted_and_complete(world):
         "ready": True,
         "notReadyReason": None,
         "manifestErrors": {"/manifests/x.yaml": "line 3: <b>"},
+        "objectWarnings": [],
         "watches": {},
         "manifests": None,
         "autoscaler": None,
@@ -139,6 +141,7 @@ async def test_one_revision_is_an_element_of_the_list(world):
     one = (await get(world, f"{REVISIONS}/default/hello")).json()
     assert [one.pop(more) for more in ("nextReason", "nextReasonDetail")] == [None, None]
     assert (one.pop("coldStarts"), one.pop("wakeUps"), one.pop("failures")) == ([], [], {})
+    assert one.pop("objectWarnings") == []
     assert one == element
 
 
@@ -176,6 +179,8 @@ async def test_the_reference_shows_the_very_fields(world):
     world.healthy(throttler, POD)
     endpoints = KindStatus(watch=WatchCounters())
     world.source = SourceStatus(kind="test", name="test", kinds={"Endpoints": endpoints})
+    warning = ObjectWarning("Endpoints", "default", "cart", "", "ignored")
+    world.source = replace(world.source, warnings=(warning,))
     world.link = SimpleNamespace(
         connected=True, last_error="", age=lambda: 1.0, last_sent_age=lambda: 1.0
     )

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from activator.admin.staleness import autoscaler_view, manifests_view, watches_view
+from activator.admin.staleness import (
+    autoscaler_view,
+    manifests_view,
+    warnings_of,
+    warnings_view,
+    watches_view,
+)
 from activator.records.source_status import (
     FilesStatus,
     KindStatus,
     MissedEvents,
+    ObjectWarning,
     SourceStatus,
     WatchCounters,
 )
+from throttler.model import RevisionID
 
 
 def test_watches_are_shown_by_kind_with_their_errors() -> None:
@@ -65,3 +73,22 @@ def test_what_there_is_none_of_says_nothing() -> None:
     assert watches_view(None) == {}
     assert manifests_view(None) is None
     assert autoscaler_view(None) is None
+
+
+def test_warnings_of_a_revision_are_about_objects_that_may_be_meant_for_it() -> None:
+    warnings = (
+        ObjectWarning("Revision", "default", "hello", "hello", "one"),
+        ObjectWarning("Endpoints", "default", "nameless", "", "two"),
+        ObjectWarning("Endpoints", "default", "other-private", "other", "three"),
+        ObjectWarning("Endpoints", "elsewhere", "nameless", "", "four"),
+    )
+    source = SourceStatus("test", "test", {}, warnings=warnings)
+    revision = RevisionID("default", "hello")
+
+    def texts(*, has_pods: bool) -> list[str]:
+        return [each["warning"] for each in warnings_of(source, revision, has_pods=has_pods)]
+
+    assert texts(has_pods=True) == ["one"]
+    assert texts(has_pods=False) == ["one", "two"]
+    assert [each["warning"] for each in warnings_view(source)] == ["one", "two", "three", "four"]
+    assert warnings_view(None) == warnings_of(None, revision, has_pods=False) == []

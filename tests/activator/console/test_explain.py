@@ -112,6 +112,34 @@ def test_why_a_request_would_wait_and_what_to_do_are_told_before_one_does(world)
     assert lines[0] == "default/full: no request waits, a new one would, at-capacity"
 
 
+WRONG = {"namespace": "default", "name": "hello-private", "warning": "it lacks a label"}
+
+
+@pytest.mark.parametrize("folder", ["", "/srv/objects"])
+@pytest.mark.parametrize("kind", ["Endpoints", "EndpointSlice"])
+def test_the_advice_names_the_object_that_should_list_the_pods(world, kind, folder):
+    zero = detail_view(world.revision(), world.driver.cold_starts, world.clock.now)
+    activator = {"manifests": {"folder": folder}} if folder else {}
+    lines = shown(zero | {"objectWarnings": [WRONG | {"kind": kind}]}, **activator)
+    assert lines[2:6] == [
+        "Reason      Kubernetes lists no pod of this revision.",
+        f"What to do  Correct {kind} default/hello-private: it lacks a label"
+        + (f" in the folder {folder}" if folder else ""),
+        "Read on     docs/reasons/no-endpoints.md",
+        f"Warnings    {kind} default/hello-private: it lacks a label",
+    ]
+
+
+def test_a_warning_about_the_revision_itself_is_no_advice_about_its_pods(world):
+    zero = detail_view(world.revision(), world.driver.cold_starts, world.clock.now)
+    warnings = [WRONG | {"kind": "Revision", "name": f"r{n}"} for n in range(7)]
+    lines = shown(zero | {"objectWarnings": warnings})
+    assert lines[3] == "What to do  Nothing while no request waits: the first request starts a pod."
+    (first,) = [line for line in lines if line.startswith("Warnings")]
+    assert first == "Warnings    Revision default/r0: it lacks a label"
+    assert lines[lines.index(first) + 5] == "            and 2 more"
+
+
 def test_a_deleted_revision_is_told_as_such_and_no_pod_of_it_is_awaited(world):
     throttler = world.revision()
     ticket = world.request(throttler)

@@ -57,27 +57,6 @@ def test_an_unchanged_object_causes_no_call(inventory: Inventory, sink: Recordin
     assert len(sink.calls) == told
 
 
-def test_endpoints_that_are_left_alone_are_told_at_debug_with_what_they_lack(
-    inventory: Inventory, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("DEBUG")
-    inventory.apply(private("10.0.0.1"))
-    inventory.apply(private(of="scaled-to-zero") | {"subsets": []})
-    inventory.apply(revision())
-    assert caplog.messages == []
-    unlabelled = private("10.0.0.1", name="no-label")
-    del unlabelled["metadata"]["labels"]["networking.internal.knative.dev/serviceType"]
-    inventory.apply(unlabelled)
-    misnamed = private("10.0.0.1", name="no-port")
-    misnamed["subsets"][0]["ports"][-1]["name"] = "web"
-    inventory.apply(misnamed)
-    label, port = caplog.messages
-    assert label.startswith("Endpoints default/no-label is left alone: it needs the label ")
-    assert port == (
-        "Endpoints default/no-port is left alone: it has no address with a port named http or http2"
-    )
-
-
 def test_deleted_endpoints_leave_no_pod_behind(inventory: Inventory, sink: RecordingSink) -> None:
     inventory.apply(private("10.0.0.1"))
     inventory.remove("Endpoints", "default", "a-private")

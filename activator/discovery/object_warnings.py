@@ -1,0 +1,158 @@
+"""Finds the parts of valid objects that have no effect, and keeps one warning for each object.
+
+A misspelt annotation, a missing label and a port of another name are no errors for Kubernetes. So
+only the activator can report them. The module must not know where objects come from. Knative has
+no counterpart: it ignores such objects without a trace.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Final
+
+from activator.discovery.destinations import PrivateEndpoints, PublicEndpoints
+from activator.knative.labels import REVISION_LABEL, REVISION_UID_LABEL, SERVICE_TYPE_LABEL
+from activator.knative.revisions import READINESS_POLICY_ANNOTATION
+from activator.objects.fields import Field, ObjectKey, root, show
+from activator.objects.policies import HASH_KEY, LOAD_BALANCING
+from activator.records.source_status import ObjectWarning
+from throttler.model import AppProtocol, Revision
+
+logger = logging.getLogger(__name__)
+
+#: All annotations of the activator's own.
+ANNOTATIONS: Final = (LOAD_BALANCING, HASH_KEY, READINESS_POLICY_ANNOTATION)
+_PREFIX: Final = "activator.dev/"
+
+_PORT_NAMES: Final = tuple(protocol.port_name for protocol in AppProtocol)
+
+#: Maximum of unknown annotations, or of port names, in a text.
+_SHOWN: Final = 3
+
+
+def of_revision(obj: object, parsed: Revision | None) -> str:
+    """Return the annotations of a Revision object that are unknown; empty if none is.
+
+    Arguments:
+        obj: the object as decoded from JSON or YAML, which a parser has accepted.
+        parsed: its value.
+    """
+    annotations = root(obj, "Revision")["metadata"]["annotations"].mapping()
+    unknown = [
+        name
+        for name in annotations
+        if isinstance(name, str) and name.startswith(_PREFIX) and name not in ANNOTATIONS
+    ]
+    return "; ".join(map(_unknown, unknown[:_SHOWN]))
+
+
+def _unknown(name: str) -> str:
+    # Without the prefix, which would make all names similar.
+    known = [each.removeprefix(_PREFIX) for each in ANNOTATIONS]
+    near = get_close_matches(name.removeprefix(_PREFIX), known, n=1)
+    hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"known are {', '.join(ANNOTATIONS)}"
+    return f"the annotation {show(name)} is unknown and has no effect; {hint}"
+
+
+def of_endpoints(obj: object, parsed: PrivateEndpoints | PublicEndpoints | None) -> str:
+    """Return why an Endpoints object lists no pods for the activator; empty if it may.
+
+    Arguments:
+        obj, parsed: as for ``of_revision``.
+    """
+    if parsed is None:
+        return _unlabelled(root(obj, "Endpoints")["metadata"]["labels"])
+    if isinstance(parsed, PublicEndpoints) or not parsed.empty:
+        return ""
+    subsets = [
+        subset
+        for subset in root(obj, "Endpoints")["subsets"].items()
+        if subset["addresses"].value or subset["notReadyAddresses"].value
+    ]
+    return _misnamed([subset["ports"] for subset in subsets])
+
+
+def of_slice(obj: object, parsed: PrivateEndpoints | PublicEndpoints | None) -> str:
+    """Return why an EndpointSlice lists no pods for the activator; empty if it may.
+
+    Arguments:
+        obj, parsed: as for ``of_revision``.
+    """
+    slice_ = root(obj, "EndpointSlice")
+    if parsed is None:
+        return _unlabelled(slice_["metadata"]["labels"])
+    if isinstance(parsed, PublicEndpoints) or not parsed.empty:
+        return ""
+    return _misnamed([slice_["ports"]] if slice_["endpoints"].sequence() else [])
+
+
+def _unlabelled(labels: Field) -> str:
+    service_type = labels.at(SERVICE_TYPE_LABEL).value
+    if service_type is None:
+        return f"ignored, since it has no label {SERVICE_TYPE_LABEL}: Private"
+    if service_type == "Private":
+        return f"ignored, since it has no label {REVISION_UID_LABEL}"
+    label = f"its label {SERVICE_TYPE_LABEL} is {show(service_type)}"
+    return f"ignored, since {label}, not 'Private' or 'Public'"
+
+
+def _misnamed(ports: list[Field]) -> str:
+    """Return the names of ports if none is a name that the activator needs."""
+    names = [show(port["name"].value) for each in ports for port in each.items()]
+    if not ports or any(show(name) in names for name in _PORT_NAMES):
+        return ""
+    found = ", ".join(dict.fromkeys(names[:_SHOWN])) or "none"
+    return f"its addresses are ignored, since no port is named http or http2 (found: {found})"
+
+
+def revision_of(key: ObjectKey, obj: object) -> str:
+    """Return the name of the revision that an object belongs to; empty if no label names it."""
+    if key.kind == "Revision":
+        return key.name
+    name = root(obj, key.kind)["metadata"]["labels"].mapping().get(REVISION_LABEL)
+    return name if isinstance(name, str) else ""
+
+
+class ObjectWarnings:
+    """The current warnings, one for each object.
+
+    Arguments:
+        limit: maximum of warnings; the log reports once that there are more.
+    """
+
+    def __init__(self, limit: int = 100) -> None:
+        self._limit = limit
+        self._is_full = False
+        self._by_object: dict[ObjectKey, ObjectWarning] = {}
+
+    def __iter__(self) -> Iterator[ObjectWarning]:
+        return iter(self._by_object.values())
+
+    def put(self, key: ObjectKey, revision: str, text: str) -> None:
+        """Replace the warning of an object, and log a new text.
+
+        Arguments:
+            revision: as from ``revision_of``.
+            text: empty if the object has no warning, or none any more.
+        """
+        warning = ObjectWarning(*key, revision, text)
+        if not text:
+            self.remove(key)
+        elif self._by_object.get(key) != warning:
+            if key not in self._by_object and len(self._by_object) >= self._limit:
+                self._log_full()
+                return
+            self._by_object[key] = warning
+            logger.warning("%s: %s", key, text, extra={"object_kind": key.kind})
+
+    def remove(self, key: ObjectKey) -> None:
+        """Remove the warning of an object, if it has one."""
+        if self._by_object.pop(key, None) is not None:
+            self._is_full = False
+
+    def _log_full(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            logger.warning("more than %d objects have warnings: no more are logged", self._limit)
