@@ -1,8 +1,7 @@
 """What a request costs does not grow with those that wait, nor with revisions or their pods.
 
-Counts executed bytecode instructions, so a busy machine changes nothing. What C code does inside
-one instruction (a heap, a dict, an integer of as many bits as pods) is not seen by that; those are
-named in the modules.
+The tests count executed bytecode instructions, so a busy machine changes nothing. They do not see
+what C code does inside one instruction: a heap, a dict, an integer of as many bits as pods.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from throttler.model import HashKey, Policies, RevisionID
 from throttler.throttler import Limits
 from throttler.ticket import Ticket
 
-#: A round robin that begins anew, or an enum compared, takes some more; a loop takes thousands.
+#: A round robin that starts over, or an enum compared, takes some more; a loop takes hundreds.
 FEW = 60
 
 
@@ -57,8 +56,8 @@ def busy(waiters: int, pods: int = 2, container_concurrency: int = 10) -> tuple[
     one = One(container_concurrency, depth=20_000)
     one.healthy(addresses(pods))
     running = [one.request() for _ in range(pods * container_concurrency)]
-    for _ in range(waiters):
-        one.request(timeout=300.0)
+    for _ in range(waiters):  # without a look at each ticket's state: that is quadratic
+        one.throttler.admit(one.tickets.make(one.now + 300.0), one.now)
     return one, running[-1]
 
 
@@ -100,7 +99,7 @@ def test_to_leave_the_queue_costs_the_same_whatever_its_length(which: int) -> No
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("container_concurrency", [0, 1, 10])
-def test_a_request_that_need_not_wait_costs_the_same_with_two_and_with_a_thousand_pods(
+def test_a_request_that_need_not_wait_costs_the_same_with_two_and_with_three_hundred_pods(
     container_concurrency: int, policy: str
 ) -> None:
     policies = Policies(policy, HashKey(b"x-user"))
@@ -120,7 +119,7 @@ def test_a_request_that_need_not_wait_costs_the_same_with_two_and_with_a_thousan
 
         return max(instructions(serve) for _ in range(50))
 
-    assert cost(1000) <= cost(2) + FEW
+    assert cost(300) <= cost(2) + FEW
 
 
 def test_a_request_costs_the_same_with_one_revision_and_with_two_thousand() -> None:

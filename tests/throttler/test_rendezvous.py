@@ -18,7 +18,7 @@ from throttler.rendezvous import MEMO_KEYS
 from throttler.ticket import Ticket
 
 POLICIES = Policies("hash", HashKey(b"x-user"))
-KEYS = 100_000
+KEYS = 20_000
 
 
 def world(container_concurrency: int = 0, **more: Any) -> One:
