@@ -40,6 +40,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/telemetry/*.py",
     "activator/tls/*.py",
     "activator/console/*.py",
+    "activator/process/*.py",
     "activator/lab/*.py",
     "activator/proxy/__init__.py",
     "activator/proxy/message/*.py",

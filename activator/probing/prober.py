@@ -188,7 +188,7 @@ class PodProber:
         watch = self._watches.pop(pod, None)
         if watch is not None:
             watch.due = inf
-            self._timers.forget(watch)
+            self._timers.disarm(watch)
             self._queue.discard(watch)
             self._abandon(watch)
 

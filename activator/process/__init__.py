@@ -1,1 +1,1 @@
-"""What any long-running process needs: logs, outputs that may block, tasks, timers, sockets."""
+"""Parts of any long-running process: logs, outputs that may block, tasks, timers, sockets."""

@@ -18,7 +18,8 @@ class KeepAlive(NamedTuple):
     Attributes:
         idle: seconds without traffic until the first keep-alive probe.
         interval: seconds between two probes.
-        probes: unanswered probes after which the connection ends; 0 for the kernel's default.
+        probes: limit of probes without a response; then the connection ends. 0 for the kernel's
+            default.
         user_timeout: seconds that sent data may stay unacknowledged; also limits the keep-alive
             probes. 0 for the kernel's default, a quarter of an hour.
     """
@@ -32,11 +33,11 @@ class KeepAlive(NamedTuple):
 class SocketKind(Enum):
     """The other end of a connection.
 
-    CLIENT: a client of any of our ports. Accepted sockets inherit the options of their listener.
-        A dead client is found after 2.5 minutes, as by Go's net/http server (same values).
+    CLIENT: a client of any port. Accepted sockets inherit the options of their listener. The
+        kernel finds a dead client after 2.5 minutes. Go's net/http server has the same values.
     HALF_CLOSED: a client that has ended its sending side. A closed socket and a half-closed one
-        look alike until the peer's kernel answers a probe with a reset.
-    POD: a pod, over HTTP/1 and HTTP/2. A vanished pod is found within 20 s.
+        look alike until the peer's kernel sends a reset for a probe.
+    POD: a pod, over HTTP/1 and HTTP/2. The kernel finds a vanished pod within 20 s.
     POD_SLOW: a pod whose busy application may leave much of a request unread. The user time-out
         would close that connection, although the pod's kernel responds.
     API_SERVER: the Kubernetes API server, whose watches may be silent for minutes.
@@ -75,7 +76,7 @@ def find_dead(sock: socket.socket, peer: SocketKind) -> None:
         _set(sock, _USER_TIMEOUT, 1000 * values.user_timeout)
 
 
-def bound_unacknowledged(sock: socket.socket, peer: SocketKind) -> None:
+def limit_unacknowledged(sock: socket.socket, peer: SocketKind) -> None:
     """Set only the user time-out, or remove it if the peer's entry has none."""
     _set(sock, _USER_TIMEOUT, 1000 * peer.value.user_timeout)
 

@@ -2,9 +2,9 @@
 
 A full pipe, a stopped terminal and a file system that hangs block ``write(2)``. A non-blocking
 descriptor affects every process that shares it. So a thread writes. It gathers lines, since each
-wake-up takes the interpreter's lock from the byte path. The queue is bounded; further lines are
-dropped, counted and reported. Works without a loop and from every thread. Knative has no
-counterpart: its activator waits for the file.
+run of the thread takes the interpreter's lock from the byte path. The queue has a limit: the writer
+drops, counts and reports further lines. It works without a loop and from every thread. Knative has
+no counterpart: its activator waits for the file.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ GATHER: Final = 0.05
 CAPACITY: Final = 4 << 20
 #: Writes that may be queued: small lines cost more memory than their bytes.
 MOST_LINES: Final = 20_000
-#: Bytes that the threads of writers may queue beyond that: a report that one file lost lines must
-#: not be lost when the other file blocks as well.
+#: More bytes that the threads of writers may queue. They report the lines that one file lost, also
+#: while the other file blocks.
 _RESERVE: Final = 64 << 10
 #: Bytes per ``write(2)``: the queue becomes free in steps of this size.
 _PIECE: Final = 64 << 10

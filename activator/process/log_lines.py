@@ -1,8 +1,8 @@
-"""A log line as one line of strict JSON: which keys it has, and how time, level and place look.
+"""Makes one line of strict JSON from a log event: its keys, and the forms of time, level and place.
 
-Without a word from the operator the keys are Knative's; ``zap-logger-config`` may say others. Must
-not know where lines go, nor structlog. Knative's counterpart: zap's JSON encoder and its
-EncoderConfig (go.uber.org/zap/zapcore).
+The keys are Knative's, unless ``zap-logger-config`` has others. Must not know where lines go, nor
+structlog. Knative's counterpart: zap's JSON encoder and its EncoderConfig
+(go.uber.org/zap/zapcore).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEVERITIES: Final = (
     (logging.INFO, "INFO"),
     (logging.NOTSET, "DEBUG"),
 )
-#: zap's words for the same; what ends a program is fatal there.
+#: zap's words for these severities.
 _ZAP: Final = {"CRITICAL": "fatal", "WARNING": "warn"}
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -50,7 +50,8 @@ LEVELS: Final[Mapping[str, Callable[[int], str]]] = {
     "capital": lambda number: _zap_level(number).upper(),
     "capitalColor": lambda number: _zap_level(number).upper(),
 }
-"""By zap's ``levelEncoder``; ``severity`` is Knative's own. Colours have no place in JSON."""
+"""Forms of the level by zap's ``levelEncoder``; ``severity`` is Knative's own. There are no colours
+in JSON."""
 
 
 def _moment(created: float, form: str = "%Y-%m-%dT%H:%M:%S") -> str:
@@ -58,7 +59,7 @@ def _moment(created: float, form: str = "%Y-%m-%dT%H:%M:%S") -> str:
 
 
 def _rfc3339_nano(created: float) -> str:
-    # A float of today's time is good to some 0.2 µs; nine digits are what zap writes.
+    # zap writes nine digits. A float of a present time is exact to about 0.2 µs.
     return f"{_moment(created)}.{int(created * _NANOSECONDS) % _NANOSECONDS:09d}Z"
 
 
@@ -71,19 +72,19 @@ TIMES: Final[Mapping[str, Callable[[float], str | float]]] = {
     "rfc3339": lambda created: _moment(created) + "Z",
     "rfc3339nano": _rfc3339_nano,
 }
-"""By zap's ``timeEncoder``, in lower case."""
+"""Forms of the time by zap's ``timeEncoder``, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineShape:
-    """Keys and forms of a line. A key that is empty is left out.
+    """Keys and forms of a line. A line has no field for an empty key.
 
     Attributes:
-        time_key, level_key, name_key, caller_key, message_key, stacktrace_key: what they are
-            called.
+        time_key, level_key, name_key, caller_key, message_key, stacktrace_key: names of the
+            fields.
         level: a key of LEVELS.
         time: a key of TIMES.
-        full_caller: whether the whole path of a source file is written.
+        full_caller: whether the line has the whole path of a source file.
     """
 
     time_key: str = "timestamp"
@@ -101,9 +102,8 @@ def line_of(event: Event, record: logging.LogRecord, shape: LineShape, pod_name:
     """Return a line without its end.
 
     Arguments:
-        event: the message under ``event``, the trace of an exception under ``exception``, and
-            all other fields.
-        record: level, time and place.
+        event: the fields; ``event`` is the message, ``exception`` the trace of an exception.
+        record: level, time and place of the message.
         shape: keys and forms.
         pod_name: this activator's name.
     """
@@ -125,11 +125,11 @@ def line_of(event: Event, record: logging.LogRecord, shape: LineShape, pod_name:
 
 
 def _json(line: Mapping[str, Any]) -> str:
-    """One line of strict JSON, whatever the values are."""
+    """Return a line of strict JSON for any values."""
     try:
         return json.dumps(line, default=_plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        # NaN, a key that is no text, or a value that contains itself.
+        # A value is NaN, a key is no text, or a value contains itself.
         return json.dumps({str(key): _text(value) for key, value in line.items()})
 
 

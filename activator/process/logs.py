@@ -1,12 +1,11 @@
-"""The process log: JSON lines for a cluster, readable lines for a terminal, all of it on stderr.
+"""Writes the process log to stderr: JSON lines in a cluster, readable lines in a terminal.
 
-One handler on the root logger serves ``structlog.get_logger(__name__)`` as well as
-``logging.getLogger(__name__)`` with ``extra=``, and with it uvicorn (to be started with
-``log_config=None``), asyncio, watchfiles and the warnings module. Fields named ``revision`` come
-out as Knative's ``knative.dev/key``.
-Must not know who logs what, nor the settings' table. Importing this module is cheap: structlog
-(some 80 ms) is imported by ``configure``, so that ``--help`` does not pay for it.
-Knative's counterparts: pkg/logging of knative.dev/pkg and its zap encoder's keys.
+One handler of the root logger serves structlog and ``logging``, whose ``extra`` becomes fields. So
+it also serves asyncio, the warnings module and uvicorn, which must start with ``log_config=None``.
+A field ``revision`` becomes Knative's ``knative.dev/key``. The module must not know the other
+modules nor the settings. It imports structlog, which takes 80 ms, only in ``configure``, so that
+``--help`` is fast. Knative's counterparts: pkg/logging of knative.dev/pkg, and the keys of its zap
+encoder.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ LEVELS: Final[Mapping[str, int]] = {
     "panic": logging.CRITICAL,
     "fatal": logging.CRITICAL,
 }
-"""Words for levels: Python's and those of zap, which Knative's logging ConfigMap is written in."""
+"""Words for levels: Python's, and zap's, which Knative's logging ConfigMap has."""
 
-# Libraries that say too much: every file event, every control request, and at debug whole
-# frames and bodies, which may hold Secrets and tokens. Their warnings are wanted.
+# Libraries that log every control request, and at debug whole frames and bodies, which may contain
+# Secrets and tokens. Only their warnings are logged.
 _QUIET: Final = (
     "watchfiles",
     "httpx",
@@ -50,40 +49,40 @@ _QUIET: Final = (
     "urllib3",
 )
 
-_FURTHER: Final = object()  # the kind that all kinds beyond the limit of Repeats share
+_FURTHER: Final = object()  # one kind for all kinds beyond the limit of Repeats
 
 _installed: logging.Handler | None = None
 
 
-class _Told(NamedTuple):
-    """What ``configure`` was told."""
+class _Configured(NamedTuple):
+    """The arguments of ``configure``."""
 
     log_format: str
     pod_name: str
     stream: TextIO
 
 
-_told: _Told | None = None
+_configured: _Configured | None = None
 
 
 def configure(log_format: str, level: str, pod_name: str, stream: TextIO | None = None) -> None:
-    """Route every log of this process to one stream; may be called again to change it.
+    """Send all logs of this process to one stream. A further call replaces the arguments.
 
     Arguments:
-        log_format: json, console, or auto: console when the stream is a terminal.
+        log_format: json, console, or auto: console if the stream is a terminal.
         level: one of ``LEVELS``.
-        pod_name: this activator's name, for ``knative.dev/pod``.
-        stream: where to; stderr by default.
+        pod_name: name of this activator, for ``knative.dev/pod``.
+        stream: stderr by default.
 
     Raises:
-        ValueError: the format or the level is unknown; nothing has changed then.
+        ValueError: the format or the level is unknown; nothing has changed.
     """
-    global _told
+    global _configured
     if log_format not in ("auto", "json", "console"):
         raise ValueError(f"unknown log format {log_format!r}: accepted is auto, json or console")
     set_level(level)
-    _told = _Told(log_format, pod_name, stream or sys.stderr)
-    _install(_told.stream, log_format, LineShape())
+    _configured = _Configured(log_format, pod_name, stream or sys.stderr)
+    _install(_configured.stream, log_format, LineShape())
     logging.captureWarnings(True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -95,26 +94,27 @@ def reshape(
     encoding: str = "auto",
     stream: TextIO | None = None,
 ) -> None:
-    """Have lines look otherwise, or as ``configure`` was told when called without arguments.
+    """Change the form of lines. Without arguments, restore the form that ``configure`` set.
 
-    Does nothing where ``configure`` was never called: the log is another program's then.
+    Does nothing before ``configure``: then the log belongs to another program.
 
     Arguments:
-        shape: of JSON lines; None is Knative's.
-        encoding: json or console; counts where ``configure`` was told auto.
-        stream: where to; None is where ``configure`` was told.
+        shape: form of JSON lines; None for Knative's.
+        encoding: json or console; counts only if the format of ``configure`` is auto.
+        stream: None for the stream of ``configure``.
     """
-    if _told is not None:
-        log_format = encoding if _told.log_format == "auto" else _told.log_format
-        _install(stream or _told.stream, log_format, shape or LineShape())
+    if _configured is not None:
+        log_format = encoding if _configured.log_format == "auto" else _configured.log_format
+        _install(stream or _configured.stream, log_format, shape or LineShape())
 
 
 def _install(stream: TextIO, log_format: str, shape: LineShape) -> None:
     global _installed
-    assert _told is not None
+    assert _configured is not None
     readable = log_format == "console" or (log_format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(_console(stream) if readable else _json(shape, _told.pod_name)))
+    renderers = _console(stream) if readable else _json(shape, _configured.pod_name)
+    handler.setFormatter(_formatter(renderers))
     root = logging.getLogger()
     if _installed is not None:
         root.removeHandler(_installed)
@@ -123,10 +123,10 @@ def _install(stream: TextIO, log_format: str, shape: LineShape) -> None:
 
 
 def set_level(level: str) -> None:
-    """Change the least severity that is logged, from now on.
+    """Set the lowest severity in the log.
 
     Raises:
-        ValueError: the word is none of ``LEVELS``; the level stays as it was.
+        ValueError: ``LEVELS`` has no such word; the level has not changed.
     """
     number = LEVELS.get(level.lower())
     if number is None:
@@ -135,10 +135,10 @@ def set_level(level: str) -> None:
 
 
 def change_level(level: str) -> None:
-    """As ``set_level``, and say so while it can be seen.
+    """Set the lowest severity in the log, and log a change, also if the new level hides INFO.
 
     Raises:
-        ValueError: the word is none of ``LEVELS``; the level stays as it was.
+        ValueError: as ``set_level``.
     """
     root = logging.getLogger()
     before = root.level
@@ -176,7 +176,7 @@ def _formatter(renderers: list[Processor]) -> logging.Formatter:
 
 
 def _drop_echoes(logger: object, method: str, event: Event) -> Event:
-    # uvicorn passes each message again with escape codes in it; other handlers leave theirs.
+    # uvicorn adds a copy of each message with escape codes; other handlers add fields as well.
     for key in ("color_message", "message", "asctime"):
         event.pop(key, None)
     return event
@@ -215,22 +215,24 @@ def _readable(logger: object, method: str, event: Event) -> Event:
 
 
 def printable(text: str) -> str:
-    """The text with control characters escaped, so that a header cannot move the cursor."""
+    """Return a text with control characters escaped, so that a header cannot move the cursor."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class Repeats:
-    """Decides whether a message that may come a thousand times a second is logged once more.
+    """Decides whether to log a message that may occur a thousand times a second.
 
-    Each kind of message is let through at most once per interval, and then with the number that
-    were left out. Memory is bounded: once ``kinds`` different kinds were logged within one
-    interval, all further ones count as one kind.
+    Each kind of message is logged at most once per interval, with the number of omitted messages.
+    Memory is bounded: beyond ``kinds`` kinds within one interval, all further kinds count as one.
+
+    Arguments:
+        interval: seconds between two messages of a kind.
+        kinds: limit of different kinds.
     """
 
     def __init__(self, interval: float = 10.0, kinds: int = 1024) -> None:
-        """Args: interval in seconds between two messages of a kind; how many kinds to know."""
         self._interval = interval
         self._kinds = kinds
         self._seen: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()  # oldest first
@@ -239,14 +241,14 @@ class Repeats:
         return len(self._seen)
 
     def admit(self, kind: Hashable, now: float) -> int | None:
-        """How many of this kind were left out since the last one, or None: leave it out.
+        """Return the number of omitted messages of a kind; None if the caller must omit this one.
 
         Arguments:
-            kind: what makes two messages the same to a reader, such as (event, pod).
-            now: monotonic seconds; never less than in the call before.
+            kind: equal for messages that a reader need not see twice, such as (event, pod).
+            now: monotonic seconds; never less than in the previous call.
         """
         if kind not in self._seen:
-            self._forget(now)
+            self._remove_old(now)
             if len(self._seen) >= self._kinds:
                 kind = _FURTHER
         since, hidden = self._seen.get(kind, (None, 0))
@@ -257,7 +259,7 @@ class Repeats:
         self._seen.move_to_end(kind)
         return hidden
 
-    def _forget(self, now: float) -> None:
+    def _remove_old(self, now: float) -> None:
         while self._seen:
             oldest, (since, _) = next(iter(self._seen.items()))
             if now - since < self._interval:

@@ -1,8 +1,7 @@
 """stdout and stderr of the process: threads write what the process prints.
 
-Replaces ``sys.stdout`` and ``sys.stderr``, so that ``print``, tracebacks, warnings and the logs of
-other packages never wait for a pipe or a terminal. Does not read the text. Knative has no
-counterpart.
+Replaces ``sys.stdout`` and ``sys.stderr``. So ``print``, tracebacks, warnings and the logs of other
+packages never wait for a pipe or a terminal. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ class Outputs:
 def _occupy(descriptor: int) -> None:
     """Open the null device if the process was started without this file.
 
-    Otherwise a socket would get that number, and its peer would get our lines.
+    Otherwise a socket would get that number, and its peer would get the log lines.
     """
     try:
         os.fstat(descriptor)

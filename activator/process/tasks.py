@@ -1,4 +1,7 @@
-"""Tasks that somebody holds: a task that nobody refers to may vanish in mid-flight."""
+"""Runs tasks and keeps references to them: asyncio may collect a task without one while it runs.
+
+See https://docs.python.org/3/library/asyncio-task.html#asyncio.create_task.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from typing import Any
 
 
 class Tasks:
-    """A set of running tasks. An exception that leaves a task reaches the loop's handler."""
+    """A set of running tasks. The loop's exception handler gets each exception of a task."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine of the present loop as a task, and hold it until it is done."""
+        """Run a coroutine in the running loop, and return its task."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -27,13 +30,13 @@ class Tasks:
             task.get_loop().call_exception_handler(context)
 
     async def finish(self, within: float) -> None:
-        """Wait for what runs, for as many seconds at most, and cancel the rest."""
+        """Wait until all tasks are done; cancel the rest after ``within`` seconds."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within)
         await self.close()
 
     async def close(self) -> None:
-        """Cancel what runs, and wait for it."""
+        """Cancel all tasks, and wait until they are done."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,11 +1,12 @@
-"""Deadlines that move later all the time, for one loop timer and next to no work.
+"""Calls objects at their deadlines; one loop timer serves all of them.
 
-A connection asks for a look at its next deadline; while each request's deadline is later than
-the one before, the entry that is armed already serves them all: when it comes, it is moved.
-Arming a loop timer per request instead costs 1.5 us and 0.4 KiB. Decides nothing.
+The deadline of a connection moves later with each request. The entry of the first deadline serves
+them all: when it is due, it moves to the present deadline. A loop timer for each request would cost
+1.5 µs and 0.4 KiB.
 
-Most deadlines are many seconds ahead, and there is one for each connection. Until its second is
-the next one, an entry is one reference in a list: an entry of the heap takes 130 bytes.
+Most deadlines are many seconds ahead, and each connection has one. An entry of the heap takes
+130 bytes. So the heap has only the entries of the present second. Each later second has a list,
+where an entry is one reference.
 """
 
 from __future__ import annotations
@@ -16,23 +17,30 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final, Protocol, final
 
-#: Below this many entries nothing is rebuilt.
+#: With fewer entries, dead entries stay until they are due.
 _SMALL: Final = 64
-#: How long a step is of those that are sorted one after the other, seconds.
+#: Seconds of one step: the entries of a step are sorted when the step begins.
 _STEP: Final = 1.0
 
 
 class Timed(Protocol):
-    """Something with a next deadline.
+    """An object with a deadline.
 
     Attributes:
-        armed: for when an entry exists; infinite if there is none. Only Timers sets it.
+        armed: time of its entry, in seconds; infinite without one. Only Timers sets it.
     """
 
     armed: float
 
     def on_time(self, now: float) -> float:
-        """Do what is due; return when to look again, infinite for not before it is armed."""
+        """Act if the deadline has passed.
+
+        Arguments:
+            now: seconds, on the clock of the timers.
+
+        Returns:
+            The next deadline in seconds; infinite for none until the object is armed again.
+        """
 
 
 @final
@@ -40,8 +48,8 @@ class _Step:
     """The entries of one step, unsorted.
 
     Attributes:
-        number: which one, as a multiple of ``_STEP``.
-        first: the earliest of their times, seconds; earlier if that entry is dead.
+        number: its time, as a multiple of ``_STEP``.
+        first: seconds; no live entry is earlier.
     """
 
     __slots__ = ("entries", "first", "number")
@@ -52,12 +60,12 @@ class _Step:
         self.entries: list[Timed] = []
 
     def is_live(self, timed: Timed) -> bool:
-        """Return whether an entry is still waited for; one that is forgotten has no number."""
+        """Return whether an object is armed for this step; a dead entry is not."""
         return timed.armed // _STEP == self.number
 
 
 class Timers:
-    """One heap for the present step, and a list for each later one.
+    """The deadlines of all objects: a heap for the present step, a list for each later one.
 
     Arguments:
         clock: seconds, monotonic.
@@ -66,18 +74,20 @@ class Timers:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._heap: list[tuple[float, int, Timed]] = []
-        self._step = -inf  # the last one whose entries went to the heap
-        self._steps: dict[float, _Step] = {}  # those behind it, by number
-        self._numbers: list[float] = []  # a heap of their numbers
+        self._step = -inf  # number of the present step, whose entries are in the heap
+        self._steps: dict[float, _Step] = {}  # later steps by number
+        self._numbers: list[float] = []  # a heap of the numbers of later steps
         self._size = 0
         self._added = 0
-        self._dead = 0  # entries that nobody waits for any more
+        self._dead = 0  # entries of objects that are disarmed, or armed for an earlier time
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = inf
 
     def arm(self, timed: Timed, when: float) -> None:
-        """Have ``timed`` looked at by ``when``. The caller checks ``timed.armed > when`` first:
-        an earlier look serves as well."""
+        """Call ``timed.on_time`` at ``when``, in seconds.
+
+        The caller first checks ``timed.armed > when``: an earlier entry serves as well.
+        """
         replaces = timed.armed != inf  # the entry for later
         timed.armed = when
         self._size += 1
@@ -104,9 +114,12 @@ class Timers:
             step.first = timed.armed
         step.entries.append(timed)
 
-    def forget(self, timed: Timed) -> None:
-        """Look at ``timed`` no more. Its entry goes when it is due, or when dead entries outnumber
-        the others: connections that come and go must not be kept in memory until then."""
+    def disarm(self, timed: Timed) -> None:
+        """Do not call ``timed`` any more.
+
+        Its entry stays until it is due, or until more than half of the entries are dead. Otherwise
+        closed connections would stay in memory until their deadlines.
+        """
         if timed.armed == inf:
             return
         timed.armed = inf
@@ -118,11 +131,11 @@ class Timers:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        """Drop all dead entries."""
+        """Remove all dead entries."""
         self._heap = [entry for entry in self._heap if entry[2].armed == entry[0]]
         heapify(self._heap)
         for step in list(self._steps.values()):
-            # An entry that died may look alive, if another one has followed in the same step.
+            # A dead entry looks live if its object was armed again in the same step.
             step.entries = list(dict.fromkeys(filter(step.is_live, step.entries)))
             if not step.entries:
                 del self._steps[step.number]
@@ -134,7 +147,7 @@ class Timers:
         return self._size
 
     def close(self) -> None:
-        """Stop; nothing is looked at any more."""
+        """Remove all entries and stop the loop timer."""
         self._heap.clear()
         self._steps.clear()
         self._numbers.clear()
@@ -151,14 +164,14 @@ class Timers:
         self._handle = loop.call_later(max(0.0, when - self._clock()), self._run)
 
     def _run(self) -> None:
-        # uvloop counts whole milliseconds, so its timers may be early. What this one was for is
-        # due all the same, else the loop would wake again and again until the time has come.
+        # uvloop counts whole milliseconds, so its timers may be early. The entries count as due
+        # even so. Otherwise the loop would run again and again until the exact time.
         now = max(self._clock(), self._handle_at)
         self._handle = None
         self._handle_at = inf
         while (when := self._next()) <= now:
             if self._heap:
-                self._look_at_first(now)
+                self._call_first(now)
             else:
                 self._begin_step()
         if when < self._handle_at:
@@ -170,12 +183,12 @@ class Timers:
             return self._heap[0][0]
         return self._steps[self._numbers[0]].first if self._numbers else inf
 
-    def _look_at_first(self, now: float) -> None:
+    def _call_first(self, now: float) -> None:
         when, _, timed = heappop(self._heap)
         self._size -= 1
         if timed.armed != when:
             self._dead -= 1
-            return  # replaced by an earlier entry, which moved it, or forgotten
+            return  # the object is disarmed, or armed for another time
         timed.armed = inf
         later = timed.on_time(now)
         if later < timed.armed:

@@ -192,7 +192,7 @@ class ClientConnection:
 
     def lost(self) -> None:
         """Free the place of a connection that is closed."""
-        self.proxy.timers.forget(self)
+        self.proxy.timers.disarm(self)
         self.proxy.remove(self)
         self.handler = _LOST  # breaks the cycle: nothing is left for the garbage collector
 

@@ -10,7 +10,7 @@ import asyncio
 import select
 from typing import Final, cast, final
 
-from activator.process.keepalive import SocketKind, bound_unacknowledged
+from activator.process.keepalive import SocketKind, limit_unacknowledged
 from activator.proxy.exchange.observers import Trace, lines_to_send
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.exchange.sides import ClientSide, PodSide, Requester, SwitchingSide
@@ -166,7 +166,7 @@ class Http1Pod(PodSide):
         self.reads_slowly = on
         if not self.transport.is_closing():
             sock = self.transport.get_extra_info("socket")
-            bound_unacknowledged(sock, SocketKind.POD_SLOW if on else SocketKind.POD)
+            limit_unacknowledged(sock, SocketKind.POD_SLOW if on else SocketKind.POD)
 
     def pause(self, on: bool) -> None:
         """See PodSide."""

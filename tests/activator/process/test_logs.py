@@ -30,7 +30,7 @@ def _restored():
     yield
     root.setLevel(level)
     root.handlers[:] = handlers
-    logs._installed = logs._told = None
+    logs._installed = logs._configured = None
     logging.captureWarnings(False)
     structlog.reset_defaults()
 
@@ -188,7 +188,7 @@ def test_a_format_that_was_asked_for_wins_over_the_operators_encoding():
 
 
 def test_another_programs_log_is_left_alone(monkeypatch):
-    monkeypatch.setattr(logs, "_told", None)
+    monkeypatch.setattr(logs, "_configured", None)
     before = list(logging.getLogger().handlers)
     logs.reshape(LineShape(), "json")
     assert logging.getLogger().handlers == before

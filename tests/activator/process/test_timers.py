@@ -101,7 +101,7 @@ async def test_what_is_forgotten_and_armed_for_the_same_second_is_looked_at_once
     timed = Timed()
     for when in (5.2, 5.9, 5.5, 5.5):
         timers.arm(timed, when)
-        timers.forget(timed)
+        timers.disarm(timed)
     timers.arm(timed, 5.7)
 
     await passes(10)
@@ -143,7 +143,7 @@ async def test_each_is_looked_at_when_it_is_due_and_never_else(timers, seed):
         timed = random.choice(everything)
         when = now() + random.randrange(1, 800) / 8
         if random.random() < 0.3:
-            timers.forget(timed)
+            timers.disarm(timed)
             due.pop(timed, None)
         elif timed.armed > when:
             timers.arm(timed, when)
@@ -206,8 +206,8 @@ async def test_a_deadline_in_the_past_is_looked_at_at_once(timers):
 async def test_what_is_forgotten_is_not_looked_at(timers):
     timed = Timed()
     timers.arm(timed, 3.0)
-    timers.forget(timed)
-    timers.forget(timed)
+    timers.disarm(timed)
+    timers.disarm(timed)
 
     await passes(10)
 
@@ -221,7 +221,7 @@ async def test_what_is_forgotten_does_not_pile_up(timers):
     for _ in range(10_000):
         timed = Timed()
         timers.arm(timed, 60.0)
-        timers.forget(timed)
+        timers.disarm(timed)
         assert len(timers) <= 2 * len(staying) + 64
 
     await passes(61)

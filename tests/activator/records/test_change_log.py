@@ -44,7 +44,7 @@ def written() -> Iterator[io.StringIO]:
     yield stream
     root.setLevel(level)
     root.handlers[:] = handlers
-    logs._installed = logs._told = None
+    logs._installed = logs._configured = None
     logging.captureWarnings(False)
 
 
