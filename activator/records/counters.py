@@ -136,6 +136,7 @@ OUTCOMES: Final = (
     "queue-full",
     "shed",
     "upstream-failed",
+    "refused",
     "draining",
 )
 

@@ -164,7 +164,7 @@ REQUESTS = Family(
     _C,
     (*REVISION, "outcome"),
     "Requests that have ended, by outcome: served, timed-out, cancelled, queue-full, shed, "
-    "upstream-failed or draining.",
+    "upstream-failed, refused or draining.",
 )
 REQUEUES = Family(
     "activator_requeues_total",

@@ -58,7 +58,7 @@ class Unread(Protocol):
     bytes: int
 
     @property
-    def most(self) -> float:
+    def most(self) -> int:
         """The limit."""
 
     @property

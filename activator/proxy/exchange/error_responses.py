@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from activator.proxy.exchange.services import Services
 from activator.proxy.message import own_responses
+from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
 from throttler.errors import ActivatorError, RequestQueueFull, WaitTooLong
 from throttler.pod import PodTracker
@@ -30,6 +31,11 @@ def late(
 ) -> OwnResponse:
     """Return the response to a request whose time is over; ``detail`` is for people."""
     return own_responses.timed_out(reason, detail, services.retry_after(throttler))
+
+
+def too_large(pod: PodTracker, error: FramingError) -> OwnResponse:
+    """Return the response to a request that exceeds a limit of its pod."""
+    return own_responses.refused(error.status, f"{pod.address}: {error}")
 
 
 def failed(pod: PodTracker, error: str) -> OwnResponse:

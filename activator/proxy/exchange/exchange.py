@@ -38,6 +38,7 @@ from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.tunnel import is_wanted, switch
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message import own_responses
+from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
@@ -236,7 +237,12 @@ class Exchange(Requester):
             self.limits.sent(now, request.expects_continue)
             when = min(when, self.limits.next())
         client.arm(when)
-        to_http2 = side.send_request(self, client, request, body, self.trace)
+        try:
+            to_http2 = side.send_request(self, client, request, body, self.trace)
+        except FramingError as error:
+            self.pod_side = None
+            self.stop(error_responses.too_large(pod_of(self.ticket), error), "refused")
+            return
         if to_http2 is not (request.version is HTTP_2):
             self._translation = Translation(client, side, to_http2=to_http2)
         elif self._translation is not None:

@@ -155,6 +155,9 @@ class PodSide(ABC):
 
         Returns:
             Whether it went out in HTTP/2.
+
+        Raises:
+            FramingError: the request exceeds a limit of the pod; nothing was sent.
         """
 
     @abstractmethod

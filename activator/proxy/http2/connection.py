@@ -376,6 +376,8 @@ class Connection:
                 self.flow.max_frame = min(value, frames.DEFAULT_MAX_FRAME)
             elif identifier == Setting.MAX_CONCURRENT_STREAMS:
                 self.side.on_max_streams(value)
+            elif identifier == Setting.MAX_HEADER_LIST_SIZE:
+                self.side.on_max_header_list(value)
         self.idle_frame()
         self._reply(frames.SETTINGS_ACK)
         self.queue.pump_all()

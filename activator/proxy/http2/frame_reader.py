@@ -129,6 +129,7 @@ class FrameReader:
         Raises:
             ConnectionFault: a frame is wrong in a way that ends the connection.
         """
+        # One function of more than 50 lines: a method per frame costs a call for each DATA frame.
         if self._held:
             # Copied again with each piece, but it is never more than one frame.
             data = self._held + data

@@ -102,6 +102,9 @@ class ConnectionSide(ABC):
     def on_max_streams(self, count: int) -> None:
         """Open at most so many streams at a time."""
 
+    def on_max_header_list(self, size: int) -> None:
+        """Send no header section above so many bytes, counted as in RFC 9113 section 6.5.2."""
+
     def on_goaway(self, last_stream: int) -> None:
         """Open no more streams; requeue those behind ``last_stream``."""
 

@@ -31,6 +31,8 @@ from activator.proxy.transport.files import Waiter
 #: always in one round trip. Servers of gRPC fail requests beyond their number, and do not refuse
 #: them.
 _SETTLE_SECONDS: Final = 1.0
+#: The error of a request to a pod whose last new connection had no room for a stream.
+NO_STREAMS: Final = "the pod accepts no HTTP/2 streams on a new connection"
 
 
 async def _open(pool: OwningPool, waiter: Waiter, within: float, *, http2: bool) -> object:
@@ -94,7 +96,9 @@ class Dial:
         try:
             pod = cast(Http1Pod, await _open(pool, self, self._within, http2=False))
         except OSError as error:
-            requester.on_dial_failed(pool.failed(connect_error(error)), connect_cause(error))
+            requester.on_dial_failed(
+                pool.failed(connect_error(error), HTTP_1_1), connect_cause(error)
+            )
             return
         if not pod.transport.is_closing():
             pool.dialed()
@@ -102,7 +106,7 @@ class Dial:
         elif pool.known_as is HTTP_2:
             requester.on_other_protocol("the pod speaks HTTP/2 alone")
         else:  # accepted and dropped at once: nothing would report that from here on
-            requester.on_dial_failed(pool.failed(DROPPED), "connect-failed")
+            requester.on_dial_failed(pool.failed(DROPPED, HTTP_1_1), "connect-failed")
 
 
 @final
@@ -130,8 +134,13 @@ class SharedDial:
 
     async def run(self) -> None:
         """Open it; exactly one method of each requester is called."""
+        pool = self._pool
+        if pool.resources.clock() < pool.capacity.closed_until:
+            pool.end_dial(None)
+            self._report_refusal()
+            return
         try:
-            pod = cast(Http2Pod, await _open(self._pool, self, inf, http2=True))
+            pod = cast(Http2Pod, await _open(pool, self, inf, http2=True))
         except OtherProtocolError:
             self._refuse()
             return
@@ -151,17 +160,27 @@ class SharedDial:
     def _share(self, pod: Http2Pod) -> None:
         """Give the connection to all that wait; those without room open the next one."""
         pool = self._pool
-        welcome = pod.has_room()
+        capacity = pool.capacity
         pool.end_dial(pod)
+        if pod.has_room():
+            capacity.accepted_some()
+            self._share_room(pod)
+        else:
+            capacity.accepted_none(pool.resources.clock())
+            self._report_refusal()
+        if pool.gone:
+            pod.retire()
+
+    def _share_room(self, pod: Http2Pod) -> None:
         for requester in self.requesters:
             if pod.has_room():
                 requester.on_connected(PodStream(pod.carrier))
-            elif not welcome:
-                requester.on_refused("the pod takes no streams")
             elif requester.wants_connection:
-                pool.dial_shared(requester)
-        if pool.gone:
-            pod.retire()
+                self._pool.dial_shared(requester)
+
+    def _report_refusal(self) -> None:
+        for requester in self.requesters:
+            requester.on_refused(NO_STREAMS)
 
     def _refuse(self) -> None:
         pool = self._pool
@@ -173,6 +192,6 @@ class SharedDial:
     def _fail(self, error: str, cause: str) -> None:
         pool = self._pool
         pool.end_dial(None)
-        error = pool.failed(error)
+        error = pool.failed(error, HTTP_2)
         for requester in self.requesters:
             requester.on_dial_failed(error, cause)

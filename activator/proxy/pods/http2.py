@@ -160,6 +160,8 @@ class Http2Pod(ConnectionSide):
 
     def lost(self, exc: Exception | None) -> None:
         """See ConnectionSide."""
+        if self.state is UNSETTLED:
+            self.pool.closed_unsettled()
         self._end()
         self.pool.closed(self)
         self._lose_all(lost_error(exc))
@@ -256,6 +258,10 @@ class Http2Pod(ConnectionSide):
         self._capacity.announced(count)
         if not count:
             self.retire()
+
+    def on_max_header_list(self, size: int) -> None:
+        """See ConnectionSide."""
+        self.carrier.limit_header_list(size)
 
     def on_headers(self, stream: int, block: bytes, ended: bool) -> None:
         """See ConnectionSide."""

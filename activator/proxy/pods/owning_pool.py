@@ -53,8 +53,16 @@ class OwningPool(PodPool):
         """Record the only version of HTTP that the pod was found to speak."""
 
     @abstractmethod
-    def failed(self, error: str) -> str:
-        """Record that a connection could not be opened; return where and why, for people."""
+    def closed_unsettled(self) -> None:
+        """Record that the pod closed a connection in HTTP/2 before it sent its settings."""
+
+    @abstractmethod
+    def failed(self, error: str, version: Version) -> str:
+        """Record that a connection could not be opened; return where and why, for people.
+
+        Arguments:
+            version: the version of HTTP that the connection was for.
+        """
 
     @abstractmethod
     def take_idle(self, *, http2: bool) -> object | None:

@@ -16,7 +16,7 @@ from activator.proxy.exchange.retry import may_be_lost
 from activator.proxy.exchange.sides import PodSide, Requester
 from activator.proxy.message.grpc import is_grpc
 from activator.proxy.message.request import Request
-from activator.proxy.message.version import HTTP_2, Version
+from activator.proxy.message.version import HTTP_1_1, HTTP_2, Version
 from activator.proxy.pods.capacity import Capacity
 from activator.proxy.pods.dialing import Dial, SharedDial
 from activator.proxy.pods.http1 import Http1Pod
@@ -41,6 +41,7 @@ class Pool(OwningPool):
     """
 
     __slots__ = (
+        "_assumed",
         "_dial",
         "capacity",
         "gone",
@@ -65,6 +66,7 @@ class Pool(OwningPool):
         self.idle: list[Http1Pod] = []
         self.shared: list[Http2Pod] = []
         self._dial: SharedDial | None = None
+        self._assumed = False  # ``known_as`` follows from a connection that closed early
         self.reachable = False
 
     # -- for exchanges --------------------------------------------------------------------------
@@ -167,6 +169,7 @@ class Pool(OwningPool):
         if not isinstance(connection, Http2Pod):
             return
         self.reachable = True
+        self._assume_nothing()
         # Only now: over TLS the check of the pod's identity has just finished.
         if not connection.link.transport.is_closing() and connection not in self.shared:
             self.shared.append(connection)
@@ -192,10 +195,25 @@ class Pool(OwningPool):
     def speaks(self, version: Version) -> None:
         """See OwningPool."""
         self.known_as = version
+        self._assumed = False
 
-    def failed(self, error: str) -> str:
+    def _assume_nothing(self) -> None:
+        if self._assumed:
+            self.known_as = None
+            self._assumed = False
+
+    def closed_unsettled(self) -> None:
+        """See OwningPool. An HTTP/1 server may close without a word on the preface of HTTP/2; so does a
+        server that ends. Assume the first until a connection proves the assumption wrong."""
+        if self.known_as is None:
+            self.known_as = HTTP_1_1
+            self._assumed = True
+
+    def failed(self, error: str, version: Version) -> str:
         """See OwningPool."""
         self.reachable = False
+        if version is self.known_as:
+            self._assume_nothing()
         return self.target.describe(error)
 
     def opened(self, transport: asyncio.BaseTransport) -> None:

@@ -11,7 +11,7 @@ from activator.proxy.exchange.translation import as_block
 from activator.proxy.http2.connection import Connection
 from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.fields import ResponseFields
-from activator.proxy.http2.hpack import line
+from activator.proxy.http2.hpack import MAX_EXPANSION, line, list_size
 from activator.proxy.http2.section import block_of, section_of, traced_section
 from activator.proxy.http2.stream import Stream
 from activator.proxy.message.grammar import FramingError
@@ -25,6 +25,8 @@ _NO_ERROR: Final = int(ErrorCode.NO_ERROR)
 #: Statuses of responses without content (RFC 9110 section 6.4.1).
 _NO_CONTENT: Final = (204, 304)
 _CANCEL: Final = int(ErrorCode.CANCEL)
+#: Above every value that SETTINGS_MAX_HEADER_LIST_SIZE can have.
+_UNLIMITED: Final = 1 << 32
 
 
 @final
@@ -35,15 +37,35 @@ class Carrier:
         link: the connection itself.
         target: where its pod is; capacity: how many streams that takes.
         used: whether a request was answered on it.
+        max_list: bytes of a request's header section that the pod accepts at most.
+        safe_block: bytes of a header block whose fields cannot exceed ``max_list``.
     """
 
-    __slots__ = ("capacity", "link", "target", "used")
+    __slots__ = ("capacity", "link", "max_list", "safe_block", "target", "used")
 
     def __init__(self, link: Connection, target: Target, capacity: Capacity) -> None:
         self.link = link
         self.target = target
         self.capacity = capacity
         self.used = False
+        self.max_list = self.safe_block = _UNLIMITED
+
+    def limit_header_list(self, size: int) -> None:
+        """Accept no request whose header section has more than ``size`` bytes."""
+        self.max_list = size
+        self.safe_block = size // MAX_EXPANSION
+
+    def check_header_list(self, block: bytes) -> None:
+        """Compare a request's header section with the limit of the pod.
+
+        Raises:
+            FramingError: it is too large (431).
+        """
+        size = list_size(block)
+        if size > self.max_list:
+            raise FramingError(
+                f"the header fields have {size} bytes, and the pod accepts {self.max_list}", 431
+            )
 
 
 @final
@@ -96,6 +118,8 @@ class PodStream(PodSide):
         head = b"".join((front, section, rest))
         if request.expects_continue:
             head += _EXPECT
+        if len(head) > carrier.safe_block:
+            carrier.check_header_list(head)
         trailers = body.trailers
         if trailers and not request.section:
             trailers = as_block(trailers)

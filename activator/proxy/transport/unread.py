@@ -9,13 +9,15 @@ holds nothing, and is never stopped. Knows no connection. Knative has no counter
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from enum import Enum
-from math import inf
 from typing import Final, Protocol
 
 #: Share of the bound beyond which room is scarce: from there on each peer gets a quarter.
 _SCARCE: Final = 2
+#: The limit where none is set: a whole number, as every limit is in the metrics.
+UNLIMITED: Final = sys.maxsize
 #: Bytes that may wait for one peer, and that may while room is scarce.
 WINDOW: Final = 64 << 10
 SMALL_WINDOW: Final = WINDOW // 4
@@ -50,7 +52,7 @@ class UnreadBytes:
 
     __slots__ = ("_ending", "_held", "bytes", "ended", "most", "on_ended", "scarce")
 
-    def __init__(self, most: float = inf) -> None:
+    def __init__(self, most: int = UNLIMITED) -> None:
         self.bytes = 0
         self.most = most
         self.scarce = False
