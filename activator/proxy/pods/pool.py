@@ -203,8 +203,8 @@ class Pool(OwningPool):
             self._assumed = False
 
     def closed_unsettled(self) -> None:
-        """See OwningPool. An HTTP/1 server may close without a word on the preface of HTTP/2; so does a
-        server that ends. Assume the first until a connection proves the assumption wrong."""
+        """See OwningPool. An HTTP/1 server may close silently on the preface of HTTP/2. So may any
+        server that ends. The pool assumes the first until a connection shows otherwise."""
         if self.known_as is None:
             self.known_as = HTTP_1_1
             self._assumed = True

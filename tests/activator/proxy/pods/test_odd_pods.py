@@ -52,7 +52,7 @@ async def test_a_header_section_above_the_limit_of_its_pod_gets_431(http2):
     answer = await client.answer(large)
     assert answer.status == 431
     assert answer.all(b"activator-reason")[0].startswith(b"bad-request")
-    assert f"{pod.dest.address}: the header fields have ".encode() in answer.body
+    assert f"{pod.endpoint.address}: the header fields have ".encode() in answer.body
     assert b"the pod accepts 1500" in answer.body
     streams.append(client.ask(b"/small"))
     client.data(streams[0], b"body", end=True)
