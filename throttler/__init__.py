@@ -1,5 +1,7 @@
-"""What decides: which request goes to which pod, who waits, and when waiting ends.
+"""Decides which pod gets each request, which requests are queued, and when a queued request
+expires.
 
-Synchronous and pure: no clock, no socket, no random number, no log line; the standard library
-only. Time and chance come in as arguments, effects go out as Changes.
+Synchronous and pure: it reads no clock, opens no socket, draws no random numbers and writes no log.
+It imports only the standard library. The caller passes the time and random numbers as arguments,
+and executes the returned Changes.
 """

@@ -1,8 +1,8 @@
-"""The backends of a revision: its pods, and its Service where they cannot be reached.
+"""The backends of a revision: its pods, and the ClusterIP of its Service while no pod is reachable.
 
-Takes what Kubernetes lists, what probes met and how pods are reached, and says what may be used.
-Knows no request and no queue; no clock either (``now`` is an argument). Knative's counterpart:
-revisionWatcher in pkg/activator/net/revision_backends.go.
+Takes the endpoints that Kubernetes lists, the results of probes and responses, and the reach.
+Decides which backends are usable. Knows no requests, no queue and no clock (``now`` is an
+argument). Knative's counterpart: revisionWatcher in pkg/activator/net/revision_backends.go.
 """
 
 from __future__ import annotations
@@ -24,23 +24,28 @@ from throttler.pod import PodTracker
 from throttler.service import Service
 
 _HEALTHY: Final = PodState.HEALTHY
-#: By address; where two pods share one for a while, by uid, so that all activators agree.
+#: By address, then by uid, since two pods may share an address for a while. So all activators
+#: agree.
 by_endpoint = attrgetter("endpoint")
 
 
 class Backends:
-    """What is known of a revision's pods and of its Service.
+    """The pods of a revision, and its Service.
 
     Arguments:
-        config: what is in force for the revision; ``set_reach`` changes it.
+        config: the settings in force for the revision; ``set_reach`` changes them.
 
     Attributes:
-        pods: all that are known, by identity.
-        outliers: those whose responses speak against them.
-        listed: whether Kubernetes lists any; in_doubt: whether what could be used is lost for a
-            moment, or half-open: nobody knows how long that takes. Both as ``choose`` found them.
-        taken: those that are listed for it, while another revision has their address. For people.
-        misnamed: how many are listed under the port of another protocol alone. For people.
+        pods: all known pods, by endpoint.
+        service: the ClusterIP.
+        outliers: the pods whose responses are errors.
+        listed: whether Kubernetes lists a pod, as of the last ``choose``.
+        recovering: whether usable pods are expected back soon, so that no forecast holds.
+            Then all backends in use are half-open, or none is usable and one was a moment ago. As
+            of the last ``choose``.
+        taken: listed pods whose address moved to another revision. For people.
+        misnamed: number of addresses that are listed under the port of another protocol only. For
+            people.
     """
 
     __slots__ = (
@@ -63,10 +68,15 @@ class Backends:
         self.taken: dict[Endpoint, PodTracker] = {}
         self.misnamed = 0
 
-    # -- what there is --------------------------------------------------------------------------
+    # -- the pods -------------------------------------------------------------------------------
 
     def choose(self, changes: Changes, now: float) -> list[PodTracker]:
-        """Return what may be given requests: the usable pods by address, or the ClusterIP alone."""
+        """Return the backends that get requests: the usable pods by address, or the ClusterIP
+        alone.
+
+        O(pods · log pods). Reviews outliers and the use of the ClusterIP, whose effects it adds to
+        ``changes``.
+        """
         pods = sorted(filter(self._usable, self.pods.values()), key=by_endpoint)
         self.outliers.review(pods, changes, now)
         service = self.service.review(self.pods.values(), bool(pods), changes, now)
@@ -88,22 +98,22 @@ class Backends:
         return pod.state is _HEALTHY and suffices and self._config.reach.pods
 
     def known_pods(self) -> Iterable[PodTracker]:
-        """Return all pods that are known, and those that another revision has by now."""
+        """Return all known pods, and pods whose address moved to another revision."""
         return (self.pods | self.taken).values()
 
     def ready(self) -> int:
-        """Return how many pods Kubernetes lists as ready."""
+        """Return the number of pods that Kubernetes lists as ready; O(pods)."""
         return sum(p.ready and p.state is not PodState.DRAINING for p in self.pods.values())
 
     def healthy(self) -> int:
-        """Return how many pods are healthy."""
+        """Return the number of healthy pods; O(pods)."""
         return sum(p.state is _HEALTHY for p in self.pods.values())
 
     def unhealthy(self) -> list[PodTracker]:
-        """Return what a waiter could have if it passed a probe.
+        """Return the backends that a queued request could use if they passed a probe.
 
-        While the ClusterIP is in use pods are left to their own schedule: else each burst of
-        requests would ask all pods behind a real mesh in vain.
+        While the ClusterIP is in use, pods keep their own schedule of probes. Otherwise each burst
+        of requests would probe all pods behind a mesh in vain.
         """
         pods: list[PodTracker] = []
         if self._config.reach.pods and self.service.used_since is None:
@@ -112,10 +122,14 @@ class Backends:
             pods.append(service)
         return pods
 
-    # -- what Kubernetes says -------------------------------------------------------------------
+    # -- events of Kubernetes -------------------------------------------------------------------
 
     def set_endpoints(self, endpoints: ListedEndpoints, changes: Changes, now: float) -> None:
-        """Take what Kubernetes lists now; whole, not a difference."""
+        """Replace the list of endpoints.
+
+        Arguments:
+            endpoints: all that Kubernetes lists, not a difference.
+        """
         listed = dict.fromkeys(endpoints.ready, True) | dict.fromkeys(endpoints.not_ready, False)
         for endpoint, pod in list(self.pods.items()):
             if endpoint not in listed and pod.state is not PodState.DRAINING:
@@ -127,7 +141,13 @@ class Backends:
             self._add_listed(endpoint, ready, changes, now)
 
     def set_taken(self, taken: Mapping[Endpoint, Taken], changes: Changes, now: float) -> None:
-        """Take which of its pods another revision has by now; before ``set_dests``."""
+        """Record which pods have an address that moved to another revision.
+
+        The caller calls ``set_endpoints`` after it.
+
+        Arguments:
+            taken: the new owner of each such endpoint.
+        """
         for pod in self.taken.values():
             if pod.endpoint not in taken:
                 pod.taken_by = None
@@ -140,14 +160,14 @@ class Backends:
             self.taken[endpoint] = pod
 
     def _untracked(self, endpoint: Endpoint, now: float) -> PodTracker:
-        """Return a record of a pod that was another's when it was first listed."""
+        """Return a record of a pod whose address belonged to another revision from the start."""
         pod = PodTracker(self._config, endpoint, False, now)
         pod.apply(PodEvent.DELISTED, now)
         pod.apply(PodEvent.IDLE, now)
         return pod
 
     def _add_listed(self, endpoint: Endpoint, ready: bool, changes: Changes, now: float) -> None:
-        """Record that Kubernetes lists a pod; have it probed if that says anything new."""
+        """Record that Kubernetes lists a pod; request a probe if that is news."""
         pod = self.pods.get(endpoint)
         if pod is None:
             pod = self.pods[endpoint] = PodTracker(self._config, endpoint, ready, now)
@@ -157,26 +177,26 @@ class Backends:
             if pod.state is PodState.DRAINING:
                 pod.apply(PodEvent.LISTED, now)
                 pod.probe.reached_until = -inf
-                pod.probe.error = ""  # what was met in its earlier life is void
+                pod.probe.error = ""  # results from before the delisting are void
                 pod.ejection.active = False
             elif was_ready and not ready:
                 pod.apply(PodEvent.BECAME_NOT_READY, now)
             if pod.epoch == before and (was_ready or not ready):
                 return
             if ready:
-                # A response from before the pod was ready is no evidence of a mesh.
+                # A response from before the pod was ready proves no mesh.
                 pod.probe.mesh_like = None
                 if pod.proves_reach:
                     pod.probe.reached_until = inf
         self._request_probe(pod, changes, now)
 
     def _request_probe(self, pod: PodTracker, changes: Changes, now: float) -> None:
-        """Have a pod probed; not where Kubernetes' word is enough, nor where it is out of reach."""
+        """Probe a pod, unless Kubernetes' list is enough or the pod is bypassed."""
         if not self._skip_probe(pod, now) and pod.is_reachable:
             changes.probe.append(pod)
 
     def _skip_probe(self, pod: PodTracker, now: float) -> bool:
-        """Take a pod for healthy without a probe, where Kubernetes' word is enough for that."""
+        """Make a pod healthy if Kubernetes' list is enough; return whether it is."""
         if not pod.is_trusted:
             return False
         if pod.state is not _HEALTHY:
@@ -185,14 +205,14 @@ class Backends:
         return True
 
     def set_reach(self, reach: Reach, changes: Changes, now: float) -> None:
-        """Take what requests may be sent to.
+        """Set the destinations that requests may have.
 
-        Pods in use stay in use until the probe that follows says otherwise, so that a change of
-        the setting is no outage by itself.
+        Usable pods stay usable until the next probe fails. So a change of the setting by itself is
+        no outage.
         """
         self._config.reach = reach
         for pod in self.pods.values():
-            pod.probe.reached_until = -inf  # its proof is from before the change
+            pod.probe.reached_until = -inf  # the proof is older than the change
             if pod.state is PodState.DRAINING:
                 continue
             if reach.pods:
@@ -202,17 +222,24 @@ class Backends:
                 self.outliers.clear(pod)
 
     def remove(self, pod: PodTracker, changes: Changes, now: float) -> None:
-        """Let go of a pod that is not listed any more and has no request left."""
+        """Remove a delisted pod that has no request left."""
         pod.apply(PodEvent.IDLE, now)
         pod.free_pods = None
         if not pod.is_service:
             del self.pods[pod.endpoint]
         changes.gone.append(pod)
 
-    # -- what was met; each returns whether anything else may be used than before ----------------
+    # -- events of probes and requests ----------------------------------------------------------
 
     def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> bool:
-        """Record a passed probe. Ignore one that began in an earlier epoch."""
+        """Record a passed probe.
+
+        Arguments:
+            epoch: of the pod when the probe began; the result of an earlier epoch is ignored.
+
+        Returns:
+            Whether the usable backends may differ now.
+        """
         if epoch != pod.epoch or pod.state is PodState.GONE or not pod.is_reachable:
             return False
         if now < pod.ejection.until:
@@ -242,10 +269,17 @@ class Backends:
         *,
         responded: bool,
     ) -> bool:
-        """Record a failed probe. Ignore one that began in an earlier epoch.
+        """Record a failed probe.
 
         Arguments:
-            responded: whether any byte of a response came. A server of gRPC has no status for us.
+            epoch: of the pod when the probe began; the result of an earlier epoch is ignored.
+            error: the cause, for people.
+            status: of the response; None without a status.
+            responded: whether any byte of a response came. The response of a gRPC server has no
+                status.
+
+        Returns:
+            Whether the usable backends may differ now.
         """
         if epoch != pod.epoch or pod.state is PodState.GONE or not pod.is_reachable:
             return False
@@ -256,26 +290,30 @@ class Backends:
         probe.reached_until = -inf if lapsed else min(probe.reached_until, now + PROOF_LASTS)
         if not pod.is_trusted:
             took_out = self._mark_unhealthy(pod, PodEvent.PROBE_FAILED, error, now)
-            # The last answer that the ClusterIP waited for, or one against it?
+            # Is it the last result that the use of the ClusterIP depends on, or one against it?
             return took_out or self.service.depends_on(pod, before)
-        # Kubernetes' word counts: no answer takes the pod out. One that refused a request is back
-        # as soon as it answers anything, for then it listens again.
+        # Kubernetes' list counts, so no failed probe ejects the pod. A pod that refused a request
+        # recovers with any response, since then it listens again.
         _record_failure(pod, error, now)
         if not responded or pod.state is not PodState.PROBING or now < pod.ejection.until:
             return False
         return self._skip_probe(pod, now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> bool:
-        """Take that a pod refused or dropped a request before it had a byte of it."""
+        """Record that a pod refused or closed a connection before it got a byte of the request."""
         return self._mark_unhealthy(pod, PodEvent.CONNECT_FAILED, error, now)
 
     def responded_badly(
         self, pod: PodTracker, error: str, untouched: bool, changes: Changes, now: float
     ) -> bool:
-        """Take an answer that speaks against a pod; see Outliers.ejects.
+        """Record an error response of a pod; see Outliers.ejects.
 
-        Who of several pods gave it is not known behind the ClusterIP, and a pod that is out
-        already answers what it was asked before.
+        A response from behind the ClusterIP does not count, since the pod is unknown. Nor does one
+        of an unhealthy pod: it belongs to an older request.
+
+        Arguments:
+            error: the response, for people.
+            untouched: whether queue-proxy reports that its application got nothing of the request.
         """
         if pod.state is not _HEALTHY or pod.is_service:
             return False
@@ -294,17 +332,17 @@ class Backends:
         return self.outliers.recover(pod, now) | self.end_half_open(pod)
 
     def end_half_open(self, pod: PodTracker) -> bool:
-        """End a pod's half-open time, if it is in it; return whether it was."""
+        """End the half-open time of a pod; return whether it was half-open."""
         was, pod.ejection.half_open = pod.ejection.half_open, False
         if was:
             pod.set_limit()
         return was
 
     def raise_limit(self, pod: PodTracker, now: float) -> None:
-        """Let a pod that is at its limit have more, if its limit is a slow start's."""
+        """Raise the limit of a pod that is full, if it is half-open or in slow start."""
         if pod.ejection.half_open:
-            # queue-proxy says within 2 ms that its application is not there. One that is silent
-            # for longer has the request.
+            # queue-proxy reports within 2 ms that its application is gone. After a longer time
+            # without a response, the application has the request.
             if now - (pod.probe.at or 0.0) >= SLOW_START_STEP:
                 self.end_half_open(pod)
         elif not self._config.revision.container_concurrency:

@@ -1,4 +1,4 @@
-"""The load-balancing policies by name: the table that annotations, the admin API and docs go by.
+"""The load-balancing policies by name: the table for annotations, the admin API and docs.
 
 To add a policy, write its module and add its row. Knative's counterpart: the choice by
 containerConcurrency in newRevisionThrottler of pkg/activator/net/throttler.go.
@@ -14,7 +14,7 @@ from throttler.least_loaded import LeastLoaded
 from throttler.model import Revision
 from throttler.rendezvous import Rendezvous
 
-#: Up to this containerConcurrency a pod is filled before the next is used (Knative: 3).
+#: Up to this containerConcurrency, requests fill one pod before the next (Knative: 3).
 FIRST_AVAILABLE_UP_TO: Final = 3
 
 _Random = Callable[[], float]
@@ -24,9 +24,10 @@ class Row(NamedTuple):
     """One policy.
 
     Attributes:
-        make: returns a new policy. Its arguments are the default policy of the revision, for
-            requests about which this policy has nothing to say, and a source of numbers in [0, 1).
-        wants_key: whether it picks by a part of the request, so that it needs a ``HashKey``.
+        make: return a new policy. Its arguments are the revision's default policy, which picks for
+            requests without a key, and a function that returns random numbers in [0, 1).
+        wants_key: whether the policy picks by a part of the request, so that it needs a
+            ``HashKey``.
     """
 
     make: Callable[[Policy, _Random], Policy]
@@ -41,12 +42,12 @@ POLICIES: Final[Mapping[str, Row]] = {
     "least-loaded": Row(lambda default, random: LeastLoaded()),
     "hash": Row(lambda default, random: Rendezvous(default), wants_key=True),
 }
-#: No policy that Knative has asks another one.
+#: The default policies themselves never use the first argument of ``make``.
 _UNUSED: Final = FirstAvailable()
 
 
 def policy_name(revision: Revision) -> str:
-    """Return the name of a revision's policy: as annotated, else as Knative chooses it."""
+    """Return the name of a revision's policy: the annotation, else Knative's choice."""
     return revision.policies.load_balancing or _default_name(revision.container_concurrency)
 
 
@@ -54,7 +55,7 @@ def policy_for(revision: Revision, random: _Random) -> Policy:
     """Return a new policy for a revision.
 
     Arguments:
-        random: returns numbers in [0, 1).
+        random: returns random numbers in [0, 1).
     """
     default_name, name = _default_name(revision.container_concurrency), policy_name(revision)
     default = POLICIES[default_name].make(_UNUSED, random)
@@ -62,7 +63,7 @@ def policy_for(revision: Revision, random: _Random) -> Policy:
 
 
 def header_for(revision: Revision) -> bytes:
-    """Return the header field whose value a revision's policy wants of each request, else b""."""
+    """Return the header field that a revision's policy uses as a key; empty if it uses none."""
     key = revision.policies.hash_key
     wanted = key is not None and POLICIES[policy_name(revision)].wants_key
     return key.header if key is not None and wanted else b""

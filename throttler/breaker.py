@@ -1,7 +1,8 @@
-"""The bounded queue in front of a revision: first in, first out; each operation O(1).
+"""The bounded queue of a revision: first in, first out; each operation O(1).
 
-Decides who is next and whether one more may wait. Knows no pod and no clock. Knative's
-counterpart: pkg/queue/breaker.go, whose bound cannot be reached and whose newcomers overtake.
+Decides which request is next and whether one more may be queued. Knows no pods and no clock.
+Knative's counterpart: pkg/queue/breaker.go. Its limit cannot be reached, and its new requests
+overtake queued ones.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ class Breaker:
     """The queued tickets of one revision.
 
     Arguments:
-        own: this revision's budget; total: that of all revisions, shared by their breakers.
+        own: this revision's budget; total: the budget of all revisions, shared by their queues.
 
     Attributes:
-        waiting: how many wait; peak: the most that did at a time, since it was last set back.
+        waiting: number of queued requests; peak: the maximum since the last reset.
     """
 
     __slots__ = ("_arrivals", "_requeued", "own", "peak", "total", "waiting")
@@ -34,15 +35,15 @@ class Breaker:
         self.total = total
         self.waiting = self.peak = 0
         self._arrivals: OrderedDict[Ticket, None] = OrderedDict()
-        # Tickets that had a pod and lost it, oldest first: they precede all arrivals. Never more
-        # than the requests that pods have at a time.
+        # Tickets that a pod failed, oldest first: they precede all arrivals. There are never more
+        # than requests in flight.
         self._requeued: list[Ticket] = []
 
     def append(self, ticket: Ticket) -> None:
-        """Take one more waiter.
+        """Queue one more request.
 
         Raises:
-            RequestQueueFull: a bound is reached; nothing has changed.
+            RequestQueueFull: a limit is reached; nothing has changed.
         """
         if limit := self._exceeded_limit(ticket.size):
             raise RequestQueueFull(limit)
@@ -57,21 +58,21 @@ class Breaker:
         return ""
 
     def restore(self, ticket: Ticket) -> None:
-        """Take back a ticket that was admitted before; to the front, in order of arrival.
+        """Requeue a ticket that was admitted before, at the front, in order of arrival.
 
-        It is never refused: its place was granted when it arrived.
+        Never refused: the ticket was within the limits when it arrived.
         """
         insort(self._requeued, ticket, key=_by_arrival)
         self._count(1, ticket.size)
 
     def popleft(self) -> Ticket:
-        """Remove and return the oldest waiter. The caller has checked that there is one."""
+        """Remove and return the oldest request. The caller has checked that there is one."""
         ticket = self._requeued.pop(0) if self._requeued else self._arrivals.popitem(last=False)[0]
         self._count(-1, -ticket.size)
         return ticket
 
     def discard(self, ticket: Ticket) -> None:
-        """Remove a waiter, wherever it stands."""
+        """Remove a queued request at any position. The caller has checked that it is queued."""
         if ticket in self._arrivals:
             del self._arrivals[ticket]
         else:
@@ -79,11 +80,14 @@ class Breaker:
         self._count(-1, -ticket.size)
 
     def reserve_bytes(self, ticket: Ticket, size: int) -> bool:
-        """Ask to keep ``size`` more bytes of a waiting request; counts them if granted.
+        """Count more bytes of a queued request, if the budgets allow.
+
+        Arguments:
+            size: bytes to add.
 
         Returns:
-            False if a byte budget is used up: the caller stops reading that request until it
-            has a pod.
+            False if a byte budget is used up: the caller stops reading that request until it has a
+            pod.
         """
         if not (self.own.fits(size) and self.total.fits_for(self.own, size)):
             return False
@@ -92,7 +96,7 @@ class Breaker:
         return True
 
     def oldest(self) -> Ticket | None:
-        """Return the ticket that is next, or None."""
+        """Return the next ticket, or None."""
         if self._requeued:
             return self._requeued[0]
         return next(iter(self._arrivals), None)

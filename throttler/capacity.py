@@ -1,4 +1,4 @@
-"""How many requests a revision may have at a time, and which pods are this activator's share.
+"""The capacity of a revision, and the share of its pods that this activator uses first.
 
 Knative's counterpart: calculateCapacity, inferIndex and assignSlice of
 pkg/activator/net/throttler.go.
@@ -10,29 +10,32 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: No pod and no revision is given more than this at a time (Knative: revisionMaxConcurrency).
+#: The largest limit of a pod or a revision (Knative: revisionMaxConcurrency).
 MAX_CAPACITY: Final = 2_147_483_647
 
-#: Requests that a pod with containerConcurrency 0 is given at once when it becomes healthy. A
-#: server's listen backlog is 128 to 4,096 as a rule (Python 100, Go 4,096): all waiters at once
-#: overflow it, and a dropped SYN costs a second.
+#: The first limit of a pod with containerConcurrency 0 in slow start. The listen backlog of a
+#: server is usually 128 to 4,096 (Python 100, Go 4,096). All queued requests at once would overflow
+#: it, and a dropped SYN costs a second.
 SLOW_START = 64
-#: Seconds after which that limit doubles, as long as requests wait and more at a time helps: where
-#: each answer takes minutes, 5,000 waiters are all released after 140 ms.
+#: Seconds after which that limit doubles, as long as requests are queued and a higher limit helps.
+#: If each response takes minutes, 5,000 queued requests all have a pod after 140 ms.
 SLOW_START_STEP: Final = 0.02
-#: A doubled limit was worth it if the pod then answers this many times as much as before.
+#: A doubled limit helped if the pod then ends this many times as many requests as before.
 WORTH_RAISING: Final = 1.5
-#: After this many steps without a widening it is tried again.
+#: After this many steps without a raise, the limit is raised once more, to try.
 RAISE_ANYWAY: Final = 8
-#: From here on the limit of such a pod is off.
+#: From this limit on, slow start ends and the pod has no limit.
 SLOW_START_END = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class ActivatorShare:
-    """Which of how many activators this one is for a revision.
+    """The position of this activator among the activators of a revision.
 
-    ``index`` is -1 while the public Endpoints do not list our own address; then every pod is ours.
+    Attributes:
+        index: from 0; -1 while the public Endpoints do not list this activator, which then uses all
+            pods.
+        count: number of activators.
     """
 
     index: int = -1
@@ -40,9 +43,9 @@ class ActivatorShare:
 
 
 def infer_share(own_ip: str, addresses: Collection[str]) -> ActivatorShare | None:
-    """Return our share among the activators at ``addresses``, or None if we are not among them.
+    """Return the share of the activator at ``own_ip``; None if it is not among ``addresses``.
 
-    Every activator sorts the same addresses as strings, so that all agree without talking.
+    Every activator sorts the same addresses as strings, so all agree without messages.
     """
     if own_ip not in addresses:
         return None
@@ -51,10 +54,11 @@ def infer_share(own_ip: str, addresses: Collection[str]) -> ActivatorShare | Non
 
 
 def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
-    """Return the indices, in a list of ``pods`` sorted pods, that are ours; None means all.
+    """Return the indices, in a list of ``pods`` sorted pods, of this activator's share; None means
+    all.
 
-    With more activators than pods several share one pod, each at its full limit; else no pod is
-    in two slices, and every pod is in one.
+    With more activators than pods, several share one pod, each at its full limit. Otherwise every
+    pod is in exactly one share.
     """
     if share.index < 0 or share.count <= 1 or pods <= 1:
         return None
@@ -68,15 +72,14 @@ def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class CapacityTerms:
-    """What a revision's capacity is made of, so that it can be written out.
+    """The values that make up a revision's capacity, so that it can be explained.
 
     Attributes:
-        container_concurrency: requests that a pod may have at a time; 0 for no limit.
-        usable: pods that may have requests from anybody; by the ClusterIP, those that Kubernetes
-            lists as ready.
-        own: numbers of those in our share, in the order of their addresses.
-        share: which of how many activators we are.
-        borrow: whether we use pods beyond our share, once those in it are full.
+        container_concurrency: limit of requests in flight at one pod; 0 for no limit.
+        usable: usable pods; with the ClusterIP, pods that Kubernetes lists as ready.
+        own: numbers of the pods in the activator's share, in the order of their addresses.
+        share: the position of this activator among the activators of the revision.
+        borrow: whether the activator uses pods beyond its share once its own are full.
         by_service: whether requests go to the ClusterIP.
     """
 
@@ -89,38 +92,38 @@ class CapacityTerms:
 
     @property
     def in_reach(self) -> int:
-        """How many pods this activator may send requests to."""
+        """Number of pods that this activator may send requests to."""
         return self.usable if self.borrow else len(self.own)
 
     @property
     def capacity(self) -> int:
-        """How many requests may be in flight at a time, from this activator."""
+        """Limit of requests in flight from this activator."""
         if self.by_service:
             return service_capacity(self.container_concurrency, self.usable, self.share.count)
         return revision_capacity(self.container_concurrency, self.in_reach)
 
     @property
     def sentence(self) -> str:
-        """How that came about, for people."""
+        """The calculation as one sentence, for people."""
         limit, capacity, count = self.container_concurrency, self.capacity, self.share.count
         pods = _pods(self.usable, "ready" if self.by_service else "usable")
-        way = ", by way of the ClusterIP" if self.by_service else ""
+        way = ", through the ClusterIP" if self.by_service else ""
         if limit == 0 and capacity:
             return f"{pods} without limit (containerConcurrency is 0){way}"
         if limit == 0:
-            return f"{pods}, without a limit each (containerConcurrency is 0){way}"
+            return f"{pods} without a limit per pod (containerConcurrency is 0){way}"
         whole = f"{pods} × {limit}"
         if self.by_service:
             divided = f" ÷ {count} activators" if count > 1 else ""
             return f"{whole}{divided} = {capacity}{way}"
         if len(self.own) == self.usable:
             return f"{whole} = {capacity}"
-        us = f"as activator {self.share.index + 1} of {count}"
-        part = revision_capacity(limit, len(self.own))
-        ours = f"{_pods(len(self.own))} ({_ranges(self.own)}) × {limit} = {part}"
+        position = f"activator {self.share.index + 1} of {count}"
+        in_share = revision_capacity(limit, len(self.own))
+        share = f"{_pods(len(self.own))} ({_ranges(self.own)}) × {limit} = {in_share}"
         if not self.borrow:
-            return f"{pods} ÷ {count} activators; {us} we have {ours}"
-        return f"{whole} = {capacity}; our share {us}: {ours}, others are borrowed beyond that"
+            return f"{pods} ÷ {count} activators; share of {position}: {share}"
+        return f"{whole} = {capacity}; share of {position}: {share}, then it borrows the others"
 
 
 def _pods(count: int, which: str = "") -> str:
@@ -128,7 +131,7 @@ def _pods(count: int, which: str = "") -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Return numbers, counted from 0, as people count, from 1: ``1-3, 7``."""
+    """Return numbers, counted from 0, as ranges that count from 1: ``1-3, 7``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1]:
@@ -139,14 +142,14 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def service_capacity(container_concurrency: int, ready: int, activators: int) -> int:
-    """Return how many requests one ClusterIP may have at a time from this activator.
+    """Return the limit of requests in flight at one ClusterIP from this activator.
 
-    Nobody can share out pods that a mesh chooses, so what they can have is divided instead.
+    A mesh chooses the pod, so the activators cannot share pods. They divide the capacity instead.
 
     Arguments:
-        container_concurrency: 0 for no limit.
-        ready: pods that Kubernetes lists as ready; without one nothing is behind the address.
-        activators: how many there are; 0 if that is not known.
+        container_concurrency: limit of one pod; 0 for no limit.
+        ready: pods that Kubernetes lists as ready; without one the ClusterIP has no backend.
+        activators: number of activators; 0 if unknown.
     """
     whole = revision_capacity(container_concurrency, ready)
     if container_concurrency == 0 or ready == 0:
@@ -155,9 +158,9 @@ def service_capacity(container_concurrency: int, ready: int, activators: int) ->
 
 
 def revision_capacity(container_concurrency: int, pods: int) -> int:
-    """Return how many requests ``pods`` pods may have at a time; 0 if there is none.
+    """Return the limit of requests in flight at ``pods`` pods together; 0 without a pod.
 
-    Without a limit per pod (containerConcurrency 0) any pod makes the capacity unbounded.
+    Without a limit per pod (containerConcurrency 0), the capacity is unbounded with the first pod.
     """
     if pods == 0:
         return 0

@@ -1,4 +1,4 @@
-"""What a call of the throttler decided, and its caller has to carry out. A record only."""
+"""The effects that a call of the throttler decided and its caller must execute. A record only."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from throttler.ticket import Ticket
 
 
 class Changes:
-    """What a call decided and the caller has to carry out.
+    """The effects that a call decided and the caller must execute.
 
     Attributes:
-        assigned: tickets that left the queue; ``ticket.pod`` has them now, in this order.
-        expired: tickets whose deadline passed; they have ended.
-        probe: pods that want a probe now.
-        gone: pods that are no more; what the caller keeps for them can go.
-        taken: pods whose address another revision has from now on, ``pod.taken_by``.
+        assigned: tickets that left the queue, in this order; ``ticket.pod`` is the pod of each.
+        expired: tickets whose deadline has passed; they have ended.
+        probe: pods to probe now.
+        gone: removed pods; the caller releases their connections and probes.
+        taken: pods whose address moved to another revision, ``pod.taken_by``.
         service: the ClusterIP if its use has begun or ended; see its ``in_use``.
     """
 
@@ -29,7 +29,7 @@ class Changes:
         self.service: PodTracker | None = None
 
     def add(self, other: Changes) -> None:
-        """Append what another call decided."""
+        """Append the effects of another call."""
         self.assigned += other.assigned
         self.expired += other.expired
         self.probe += other.probe

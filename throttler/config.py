@@ -1,6 +1,6 @@
-"""What is in force for a revision: its specification, and how its pods are reached.
+"""The settings in force for a revision: its specification, and where its requests may go.
 
-The throttler of the revision changes it; pods, requests and helpers read it. So they need no
+The revision's throttler changes them; pods, requests and helpers read them. So these need no
 pointer to the throttler itself.
 """
 
@@ -14,11 +14,11 @@ from throttler.model import Revision
 
 @final
 class RevisionConfig:
-    """The configuration of one revision; one object for as long as its throttler lives.
+    """The configuration of one revision; one object for the whole life of its throttler.
 
     Attributes:
         revision: its specification.
-        reach: what requests may be sent to.
+        reach: the destinations that requests may have.
     """
 
     __slots__ = ("reach", "revision")

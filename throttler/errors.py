@@ -1,13 +1,13 @@
-"""What can end a request before a pod answers it: whose fault, and which status.
+"""The errors that end a request before a pod responds, each with its HTTP status.
 
 ::
 
     ActivatorError
-    ├── RevisionNotFound   404  the client's: no such revision
-    ├── RequestQueueFull   503  ours: a bound of the breaker is reached
-    └── WaitTooLong        503  ours: it would wait beyond its deadline
+    ├── RevisionNotFound   404  the client names no known revision
+    ├── RequestQueueFull   503  the queue has reached a limit
+    └── WaitTooLong        503  the expected wait exceeds the deadline
 
-A deadline that passes is no error but an end of its ticket (``Changes.expired``).
+A deadline that passes in the queue raises no error: it ends the ticket (``Changes.expired``).
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from typing import ClassVar
 
 
 class ActivatorError(Exception):
-    """A request ends here.
+    """The activator ends a request with an error response.
 
     Attributes:
-        status: the HTTP status of the answer.
+        status: the HTTP status of the response.
     """
 
     status: ClassVar[int] = 500
 
 
 class RevisionNotFound(ActivatorError):
-    """No revision of that name is known (Knative: pkg/activator/handler/context_handler.go).
+    """The activator knows no revision of that name.
+
+    Source: Knative pkg/activator/handler/context_handler.go.
 
     Attributes:
-        name: what was asked for; namespace: where; empty where the request does not say it in full.
+        name: the name in the request; namespace: its namespace, empty if the request has none.
     """
 
     status: ClassVar[int] = 404
@@ -41,10 +43,10 @@ class RevisionNotFound(ActivatorError):
 
 
 class RequestQueueFull(ActivatorError):
-    """A bound on waiting requests, by count or by bytes, of the revision or in all, is reached.
+    """The queue has reached a limit, of requests or bytes, of the revision or of all revisions.
 
     Attributes:
-        bound: which one: ``revision-depth``, ``revision-bytes``, ``total-depth``, ``total-bytes``.
+        bound: the limit: ``revision-depth``, ``revision-bytes``, ``total-depth``, ``total-bytes``.
     """
 
     status: ClassVar[int] = 503
@@ -55,10 +57,11 @@ class RequestQueueFull(ActivatorError):
 
 
 class WaitTooLong(ActivatorError):
-    """A request would wait longer than it may last, and is told so at once (``shed_early``).
+    """The expected wait of a request exceeds its deadline, so it is refused at once
+    (``shed_early``).
 
     Attributes:
-        expected: seconds that it would wait; limit: seconds that it may.
+        expected: the expected wait, seconds; limit: seconds until the deadline.
     """
 
     status: ClassVar[int] = 503

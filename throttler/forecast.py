@@ -1,11 +1,11 @@
-"""How long a request would wait, from what was seen: how long starts and turnovers took.
+"""How long a request would wait, by the recent starts and turnovers of its revision.
 
-A *start* is the time from the first request that finds no pod listed until one may be used. A
-*turnover* is the time in which as many waiters get a pod as requests run: by Little's law the time
-for which a request keeps its place. So the forecast follows the number of places by itself when
-pods come and go. Of both the lower median of a few is believed: one pull of a large image is not
-what the next start costs, and a wrong forecast is overruled by the next few. Knows no clock.
-Knative has no counterpart: it sends no ``Retry-After``, and refuses nobody.
+A *start* is the time from the first request without a listed pod until a pod is usable. In a
+*turnover*, as many queued requests get a pod as requests are in flight. By Little's law, that is
+the time for which a request keeps its slot. So the forecast follows the number of slots when pods
+come and go. Each forecast uses the lower median of a few values. So one pull of a large image does
+not count as the next start, and a few new values correct a wrong forecast. Knows no clock. Knative
+has no counterpart: it sends no ``Retry-After``, and refuses no request early.
 """
 
 from __future__ import annotations
@@ -16,25 +16,29 @@ from typing import Final, NamedTuple
 from throttler.errors import WaitTooLong
 from throttler.ticket import Ticket
 
-#: So many starts are remembered; the eighth that differs is believed.
+#: Starts in the median: eight different ones change it.
 STARTS: Final = 15
-#: So many turnovers; the third that differs is believed.
+#: Turnovers in the median: three different ones change it.
 TURNOVERS: Final = 5
-#: Seconds for which a start goes on after its only request has left: the autoscaler wants a pod
-#: for so long (Knative: stable-window of config-autoscaler). Later it is another start.
+#: Seconds for which a start continues after its only request has left. The autoscaler keeps the pod
+#: for so long (Knative: stable-window of config-autoscaler). A later request begins another start.
 SAME_START: Final = 60.0
 
-#: Seconds to stay away where nothing is known. It is a start as a rule, which takes some seconds;
-#: who asks again sooner finds the same, and a full queue would be asked by all whom it refused.
+#: Seconds of ``Retry-After`` without a forecast. Usually a start is in progress, which takes some
+#: seconds. Clients that retry sooner find the same state, and would fill the queue with retries.
 UNKNOWN: Final = 5.0
-#: Seconds; a longer wait is no forecast that anybody should plan by.
+#: Seconds; a forecast of a longer wait is too uncertain.
 LONGEST_RETRY: Final = 100.0
-#: A client is told up to this part more or less, so that those refused together return apart.
+#: ``Retry-After`` varies by up to this part, so that clients refused together return apart.
 JITTER: Final = 0.2
 
 
 class RecentMedian:
-    """The lower median of the last few values; None before the first."""
+    """The lower median of the last few values; None before the first.
+
+    Arguments:
+        size: number of values.
+    """
 
     __slots__ = ("_size", "_values", "median")
 
@@ -44,7 +48,7 @@ class RecentMedian:
         self._size = size
 
     def add(self, value: float) -> None:
-        """Take one more value, for the oldest if there are enough; bounded by the size."""
+        """Add a value; it replaces the oldest if there are enough."""
         self._values.append(value)
         if len(self._values) > self._size:
             del self._values[0]
@@ -52,14 +56,14 @@ class RecentMedian:
 
 
 class Demand(NamedTuple):
-    """What a forecast needs to know of a revision at one moment.
+    """The state of a revision that a forecast uses.
 
     Attributes:
-        waiting: requests that wait; in_flight: requests that pods have.
-        limit: requests that a pod may have at a time; 0 for no limit.
+        waiting: queued requests; in_flight: requests in flight.
+        limit: limit of requests in flight at one pod; 0 for no limit.
         listed: whether Kubernetes lists a pod.
-        in_doubt: whether the pods that could be used are lost for a moment, or half-open.
-        asleep: whether a request waits for a pod to start.
+        recovering: whether usable pods are expected back soon, see Backends.
+        awaits_start: whether a request would wait for a pod to start.
     """
 
     waiting: int
@@ -71,13 +75,13 @@ class Demand(NamedTuple):
 
 
 class Forecast:
-    """What is known of one revision's starts and turnovers, and what follows from it.
+    """The recent starts and turnovers of one revision, and forecasts from them.
 
-    Each method costs O(1), and is called for requests that wait or are refused, never for one
-    that finds room. ``now`` is in seconds of the caller's clock.
+    Each method costs O(1). The throttler calls them for queued and refused requests, never for a
+    request that gets a pod at once. ``now`` is in seconds of the caller's clock.
 
     Attributes:
-        starts, turnovers: what was seen, seconds.
+        starts, turnovers: the recent times, seconds.
     """
 
     __slots__ = (
@@ -94,18 +98,17 @@ class Forecast:
         self.turnovers = RecentMedian(TURNOVERS)
         self._start_began: float | None = None
         self._emptied_at: float | None = (
-            None  # the last who waited for it; None while somebody does
+            None  # when the last queued request left; None while one is queued
         )
         self._round_began = 0.0
         self._dispatched = 0
 
-    # -- what happens ---------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def queue_began(self, now: float, *, listed: bool) -> None:
-        """Take that a request waits and nobody did before it.
+        """Record that a request is queued and none was before.
 
-        Where no pod is listed a start begins, unless one is under way, whose first client has
-        left.
+        Without a listed pod, a start begins, unless one is in progress whose first client has left.
 
         Arguments:
             listed: whether Kubernetes lists a pod.
@@ -117,14 +120,14 @@ class Forecast:
             self._emptied_at = None
 
     def queue_emptied(self, now: float) -> None:
-        """Take that the last who waited has left without a pod."""
+        """Record that the last queued request has left without a pod."""
         self._emptied_at = now
 
     def pod_became_usable(self, now: float) -> None:
-        """Take that there is a pod to use, and was none.
+        """Record that a pod is usable and none was before.
 
-        Where everybody has left a moment ago it is the pod that they called for, so what it took
-        counts. Much later it has nothing to do with them.
+        If the queued requests left only a moment ago, they caused this start, so its time counts.
+        Much later, the start had another cause.
         """
         if (began := self._under_way(now)) is not None:
             self.starts.add(now - began)
@@ -132,19 +135,19 @@ class Forecast:
         self._begin_round(now)
 
     def _under_way(self, now: float) -> float | None:
-        """Return when the start that is under way began; None if none is."""
+        """Return when the start in progress began; None if none is in progress."""
         if self._emptied_at is not None and now - self._emptied_at > SAME_START:
             return None
         return self._start_began
 
     def slot_reused(self, in_flight: int, now: float) -> None:
-        """Take that a waiter gets the place of a request that ended: this is what drains a queue.
+        """Record that a queued request gets the slot of a request that ended.
 
-        A round ends when as many waiters have got one as requests run. In a shorter piece of it,
-        requests that end all at once would pass for a queue that drains in no time.
+        A round ends when as many queued requests have got a slot as requests are in flight. In a
+        shorter round, requests that end together would look like a queue that drains in no time.
 
         Arguments:
-            in_flight: requests that pods have, without the one that takes the place.
+            in_flight: requests in flight, without the one that gets the slot.
         """
         self._dispatched += 1
         if self._dispatched > in_flight:
@@ -155,16 +158,16 @@ class Forecast:
         self._round_began = now
         self._dispatched = 0
 
-    # -- what follows ---------------------------------------------------------------------------
+    # -- forecasts ------------------------------------------------------------------------------
 
     def check(self, ticket: Ticket, demand: Demand, now: float) -> None:
-        """Refuse a request that would wait in vain.
+        """Refuse a request that would expire in the queue.
 
-        As many as run at a time, or one, may wait in any case: thus the next turnover, or start,
-        is seen, and a wrong forecast is overruled.
+        Some requests may always wait: as many as are in flight, or one. So the next turnover or
+        start is measured, and corrects a wrong forecast.
 
         Raises:
-            WaitTooLong: it would wait beyond its deadline.
+            WaitTooLong: the expected wait exceeds the deadline.
         """
         expected = self.expected_wait(demand, now)
         if expected is None or demand.waiting < max(demand.in_flight, 1):
@@ -174,12 +177,12 @@ class Forecast:
             raise WaitTooLong(expected, left)
 
     def expected_wait(self, demand: Demand, now: float) -> float | None:
-        """Return how long a request that finds no room now would wait.
+        """Return how long a request that arrives now would wait.
 
-        Clients ahead of it that will have left by then are not foreseen.
+        Ignores that clients ahead of it may leave.
 
         Returns:
-            Seconds; None if nothing like it was seen yet, or nobody can know.
+            Seconds; None without a similar value, or if no forecast is possible.
         """
         position = demand.waiting + 1
         if demand.recovering:
@@ -187,19 +190,19 @@ class Forecast:
         if demand.awaits_start:
             return self._start(position, demand, now)
         if not demand.limit:
-            return 0.0  # pods are given more at a time until all are served, see slow_start
+            return 0.0  # slow start raises the limits until all have a pod
         turnover = self.turnovers.median
         if turnover is None:
             return None
-        if position > 1:  # somebody waits, so a round is under way; it has taken so long already
+        if position > 1:  # a round is in progress; it has taken so long already
             turnover = max(turnover, now - self._round_began)
         return position * turnover / max(demand.in_flight, 1)
 
     def _start(self, position: int, demand: Demand, now: float) -> float | None:
-        """Return how long the start will take yet, and the queue that its first pod leaves.
+        """Return the seconds until the start ends, plus the wait for the first pod's queue.
 
-        One that is overdue is expected to take as long again as it is overdue. Nobody knows how
-        far a pod is whose start no request has called for.
+        A start that is overdue is expected to take as long again as it is overdue. There is no
+        forecast for a start that no request caused, since its beginning is unknown.
         """
         limit, start, began = demand.limit, self.starts.median, self._under_way(now)
         if start is None or (began is None and demand.listed):
@@ -212,11 +215,11 @@ class Forecast:
 
 
 def retry_after(expected: float | None, luck: float) -> int:
-    """Return what ``Retry-After`` says to a client (RFC 9110 section 10.2.3).
+    """Return the value of ``Retry-After`` for a client (RFC 9110 section 10.2.3).
 
     Arguments:
-        expected: seconds that a request would wait; None if that is not known.
-        luck: in [0, 1), random, for the jitter.
+        expected: expected wait, seconds; None if unknown.
+        luck: random number in [0, 1), for the jitter.
 
     Returns:
         Whole seconds, 1 to 120.

@@ -1,15 +1,15 @@
-"""Which pods have room: a set of their numbers that finds the next one quickly.
+"""The pods with a free slot: a set of their numbers that finds the next one quickly.
 
-Most often the number itself is in the set, which one list shows. The next one is found by the bits
-of words, and by a summary with one bit for each word that is not 0: two small integers, for 1 pod
-as for 1,000. Knows no pod.
+Usually the given number itself is in the set, which one list shows. Otherwise the bits of words
+find the next one, with a summary that has one bit for each word that is not 0. Both are small
+integers, for 1 pod as for 1,000. Knows no pods.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-#: A word has 2**SHIFT bits: all integers of up to 1,024 pods are small.
+#: A word has 2**_SHIFT bits, so all integers for up to 1,024 pods are small.
 _SHIFT: Final = 5
 _MASK: Final = 31
 
@@ -51,7 +51,10 @@ class FreePods:
         return self._has[number]
 
     def next(self, number: int) -> int:
-        """Return the first number from ``number`` on, else the lowest; the set is not empty."""
+        """Return the first number from ``number`` on, else the lowest.
+
+        The caller has checked ``summary``: the set is not empty.
+        """
         if number >= self._size:
             number = 0
         if self._has[number]:

@@ -1,8 +1,8 @@
-"""The life of a pod as a table, and how soon a pod is probed again.
+"""The life of a pod as a table, and the delay until its next probe.
 
-Kubernetes says *ready*; *healthy* is our own word for a pod that passed our probe. A new epoch
-makes the answers of older probes void. Knows nothing of requests. Knative's counterpart:
-healthyPods in pkg/activator/net/revision_backends.go, which has neither table nor epoch.
+*Ready* is Kubernetes' word; *healthy* means that a pod passed a probe of the activator. A new epoch
+makes the results of older probes void. Knows no requests. Knative's counterpart: healthyPods in
+pkg/activator/net/revision_backends.go, which has neither table nor epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from typing import Final, NamedTuple
 
 
 class PodState(Enum):
-    """Where a pod is in its life, as far as we know."""
+    """The state of a pod, as far as the activator knows.
+
+    PROBING: not usable yet, or not any more. HEALTHY: passed its last probe. DRAINING: delisted,
+    with requests in flight. GONE: delisted, without requests.
+    """
 
     PROBING = "probing"
     HEALTHY = "healthy"
@@ -21,7 +25,14 @@ class PodState(Enum):
 
 
 class PodEvent(Enum):
-    """What can happen to a pod, past tense."""
+    """The events of a pod, in the past tense.
+
+    DELISTED: Kubernetes no longer lists it. BECAME_NOT_READY: Kubernetes lists it, but no longer as
+    ready. CONNECT_FAILED: a request could not be sent to it. EJECTED: outlier ejection, see
+    throttler.outliers. TRUSTED: Kubernetes lists it as ready, and no probe is needed, see
+    throttler.mesh. BYPASSED: a setting sends all requests to the ClusterIP, so results of probes no
+    longer count. IDLE: a draining pod has no request left.
+    """
 
     LISTED = "listed"
     DELISTED = "delisted"
@@ -35,13 +46,12 @@ class PodEvent(Enum):
     IDLE = "idle"
 
 
-#: By these Kubernetes, or a setting, takes a pod out of use. By the others that do it is merely
-#: lost: as far as anybody says it is there, and back before long.
+#: Events that remove a pod from use on purpose. After any other event, the pod may recover soon.
 WITHDRAWN: Final = frozenset((PodEvent.DELISTED, PodEvent.BECAME_NOT_READY, PodEvent.BYPASSED))
 
 
 class Transition(NamedTuple):
-    """The state that follows, and whether answers to older probes become void."""
+    """The next state, and whether results of older probes become void."""
 
     state: PodState
     new_epoch: bool = False
@@ -49,11 +59,8 @@ class Transition(NamedTuple):
 
 _P, _H, _D = PodState.PROBING, PodState.HEALTHY, PodState.DRAINING
 
-#: The whole life of a pod. A pair that is absent cannot happen; meeting one is a bug of ours.
-#: EJECTED: its responses to requests speak against it (throttler.outliers).
-#: TRUSTED: Kubernetes' word, where it is enough (throttler.mesh). DOUBTED: pods cannot be reached
-#: any more, so what our probes said of them counts no longer. IDLE is raised when a DRAINING pod
-#: has no request left. GONE is final: an address that comes back after that is a new pod.
+#: The whole life of a pod. A pair that is absent cannot happen; if it does, that is a bug. GONE is
+#: final: an address that Kubernetes lists again after that is a new pod.
 TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
     (_P, PodEvent.LISTED): Transition(_P),
     (_P, PodEvent.DELISTED): Transition(_D),
@@ -83,7 +90,7 @@ TRANSITIONS: Final[dict[tuple[PodState, PodEvent], Transition]] = {
 
 
 def transition(state: PodState, event: PodEvent) -> Transition:
-    """Return what follows from ``event`` in ``state``.
+    """Return the transition for ``event`` in ``state``.
 
     Raises:
         LookupError: the table has no such pair; the text names both.
@@ -94,32 +101,35 @@ def transition(state: PodState, event: PodEvent) -> Transition:
         raise LookupError(f"a pod that is {state.value} cannot have {event.value}") from None
 
 
-#: Seconds between probes of a pod while requests wait for it, from start to start. A refused
-#: probe costs about 0.5 ms of CPU. On average, half of the interval adds to a cold start.
-#: Knative: 200 ms.
+#: Seconds between the starts of two probes of a pod while requests are queued. A refused probe
+#: costs about 0.5 ms of CPU. On average, half of the interval adds to a cold start. Knative: 200
+#: ms.
 DELAY_WANTED: Final = 0.005
-#: The same after WANTED_FOR seconds of failures: a start that takes this long is not made
-#: noticeably longer by 20 or 100 ms.
+#: The same after WANTED_LONG_AFTER and WANTED_VERY_LONG_AFTER seconds of failures. A start that
+#: takes this long is not noticeably longer by 20 or 100 ms.
 DELAY_WANTED_LONG: Final = 0.02
 DELAY_WANTED_VERY_LONG: Final = 0.1
 WANTED_LONG_AFTER: Final = 10.0
 WANTED_VERY_LONG_AFTER: Final = 60.0
-#: Seconds between probes of a pod that nobody waits for, doubling with its failures up to the cap.
-#: Whoever begins to wait has it probed at once, so this buys only a head start.
+#: Seconds between probes of a pod while no request is queued. They double with each failure, up to
+#: the maximum. A queued request causes a probe at once, so these probes only give a head start.
 DELAY_UNWANTED: Final = 0.2
 DELAY_UNWANTED_MAX: Final = 30.0
-#: The cap while other pods of the revision are at work: a pod that comes back should share it.
+#: The maximum while other pods of the revision have requests: a pod that recovers should share
+#: them.
 DELAY_UNWANTED_BUSY: Final = 2.0
-#: Seconds after which a healthy pod that had no traffic is checked again.
+#: Seconds between probes of a healthy pod without traffic.
 DELAY_HEALTHY: Final = 30.0
-#: Seconds between probes of a ClusterIP that fails. It is no better than the pods behind it, which
-#: are asked themselves. Knative: 200 ms.
+#: Seconds between probes of a ClusterIP that fails. It works only if the pods behind it do, and the
+#: activator probes these as well. Knative: 200 ms.
 DELAY_SERVICE: Final = 0.2
-#: A probe that timed out had the pod's whole time-out to be answered; asking a black hole again
-#: at once buys nothing and takes the place of another pod's probe.
+#: Seconds until the next probe after a time-out. The pod had the whole time-out to respond. Probing
+#: an address that drops all packets again at once gains nothing, and delays the probe of another
+#: pod.
 DELAY_AFTER_TIMEOUT: Final = 0.05
-#: Seconds between probes of a pod whose TLS is wrong, doubling up to the most. Certificates and
-#: roots are exchanged within seconds at best, and a handshake costs twenty times a refusal.
+#: Seconds between probes of a pod whose TLS handshake fails, doubling up to the maximum.
+#: Certificates and roots change within seconds at best, and a handshake costs twenty times a
+#: refusal.
 DELAY_AFTER_TLS: Final = 0.05
 DELAY_AFTER_TLS_MAX: Final = 1.0
 #: Seconds between probes of a pod that responds "not ready", doubling up to the maximum:
@@ -146,15 +156,16 @@ def probe_delay(
 
     Arguments:
         healthy: whether the pod passed its last probe.
-        wanted_for: seconds that it has failed while requests waited; None if none waits.
-        timed_out: whether the last probe got no answer in time (rather than a refusal).
-        failures: probes failed since the last that passed.
-        busy: whether other pods of the revision are at work: soon this one may be wanted.
-        unwanted: seconds to wait after the first failure while no request waits.
-        bypassed_for: seconds that the ClusterIP has been used because no pod could be; None if it
-            is not. The delay grows with it, whether requests wait or not: where the pod was only
-            a moment late it is found a moment later, and a real mesh is not asked in vain for ever.
-        is_service: whether it is the ClusterIP that is asked.
+        wanted_for: seconds of failed probes while requests are queued; None if none is queued.
+        timed_out: whether the last probe got no response in time (rather than a refusal).
+        failures: failed probes since the last passed one.
+        busy: whether other pods of the revision have requests, so that this one may be needed soon.
+        unwanted: seconds to wait after the first failure while no request is queued.
+        bypassed_for: seconds since the ClusterIP is in use because no pod was reachable; None if it
+            is not in use. The delay grows with this time, whether requests are queued or not. A pod
+            that was only late for a moment is found soon, and pods behind a mesh get few vain
+            probes.
+        is_service: whether the ClusterIP is probed.
     """
     if healthy:
         return DELAY_HEALTHY
@@ -173,10 +184,10 @@ def probe_delay(
 
 
 def delay_after_tls(failures: int) -> float:
-    """Return the seconds for which a pod is left alone after its TLS was wrong, whoever waits.
+    """Return the seconds without a probe after a failed TLS handshake, even if requests are queued.
 
     Arguments:
-        failures: probes in a row that failed for this; 0 if the last did not.
+        failures: failed handshakes in a row; 0 if the last probe failed in another way, or passed.
     """
     if not failures:
         return 0.0
@@ -184,9 +195,9 @@ def delay_after_tls(failures: int) -> float:
 
 
 def delay_after_not_ready(responses: int, took: float) -> float:
-    """Return the seconds without a probe after a pod responded "not ready", even if requests wait.
+    """Return the seconds without a probe after "not ready" responses, even if requests are queued.
 
-    The maximum overrides the duration: a pod with a slow probe still gets its first request at
+    The maximum overrides the duration. So a pod with a slow probe still gets its first request at
     most 200 ms after it is ready, as with Knative's activator.
 
     Arguments:

@@ -1,8 +1,8 @@
-"""Which pod gets a request: what a policy is, and the three that Knative has.
+"""The interface of load-balancing policies, and Knative's three policies.
 
-A policy is used only while some pod has room, and costs O(1) or O(log n) in pods. Random numbers
-come from outside; ``throttler.balancing`` has the names of all policies. Knative's counterpart:
-pkg/activator/net/lb_policy.go.
+The throttler calls a policy only while some pod has a free slot. A call costs O(1) or O(log n) in
+pods. Random numbers are an argument; ``throttler.balancing`` has the names of all policies.
+Knative's counterpart: pkg/activator/net/lb_policy.go.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Policy(ABC):
     """Picks the pod for the next request.
 
     Attributes:
-        follows: whether ``changed`` and ``ended`` are called. A policy that keeps no record of
-            loads or responses saves those calls on each request.
-        spans: whether our share of the pods does not matter: the policy then gets all pods in reach
-            in one ``room``.
+        follows: whether the throttler calls ``changed`` and ``ended``. A policy without a record of
+            loads or responses saves these calls on each request.
+        spans: whether the policy ignores the activator's share: it then picks among the free pods
+            of all activators' shares.
     """
 
     __slots__ = ("follows", "spans")
@@ -34,46 +34,50 @@ class Policy(ABC):
 
     @abstractmethod
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """Return one of ``pods`` whose number is in ``room``, which is not empty.
+        """Return one of ``pods`` whose number is in ``free_pods``, which is not empty.
 
         The pod gets the request.
 
         Arguments:
-            ticket: the request; its ``key`` is set where the policy wants one.
+            ticket: the request; its ``key`` is set if the policy needs one.
         """
 
     def set_pods(self, pods: list[PodTracker]) -> None:  # noqa: B027 # few need it
-        """Take the pods that get requests, numbered, each with its ``room`` and its limit.
+        """Set the pods that get requests, with their numbers, sets of free pods and limits.
 
-        Called before the first ``pick``, and when any of that changes; may cost O(pods).
+        Called before the first ``pick``, and after each change of the pods; may cost O(pods).
         """
 
     def changed(self, pod: PodTracker, has_free_slot: bool) -> None:  # noqa: B027 # few need it
-        """Take that a pod has more or fewer requests than before, or got or lost room."""
+        """Record a change of a pod's requests in flight, or of whether it has a free slot."""
 
     def ended(self, pod: PodTracker, ticket: Ticket, outcome: Outcome, now: float) -> None:  # noqa: B027 # few need it
-        """Take that a pod no longer has a request; ``changed`` follows.
+        """Record that a request has left its pod; ``changed`` follows.
+
+        Policies that weigh pods by response time or by failures need this hook, such as a peak
+        EWMA. The pick alone cannot give them these facts.
 
         Arguments:
             ticket: the request, with the times of its assignment and of its first byte.
+            outcome: how the request left the pod.
             now: seconds, on the clock of those times.
         """
 
 
 @final
 class FirstAvailable(Policy):
-    """The first pod that has room: fills one before the next, for low containerConcurrency."""
+    """The first free pod: fills one pod before the next, for a low containerConcurrency."""
 
     __slots__ = ()
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """Return the pod of the lowest number."""
+        """Return the free pod with the lowest number."""
         return pods[free_pods.next(0)]
 
 
 @final
 class RoundRobin(Policy):
-    """Each in turn, passing over those without room."""
+    """Each pod in turn, without the full ones."""
 
     __slots__ = ("_next",)
 
@@ -82,7 +86,7 @@ class RoundRobin(Policy):
         self._next = 0
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """Return the next pod after the last one picked; after the last pod comes the first."""
+        """Return the free pod after the last one picked; the first pod follows the last."""
         number = free_pods.next(self._next)
         self._next = number + 1
         return pods[number]
@@ -90,7 +94,11 @@ class RoundRobin(Policy):
 
 @final
 class RandomChoice2(Policy):
-    """Of two pods drawn at random the one with fewer requests (power of two choices)."""
+    """The pod with fewer requests of two random ones (power of two choices).
+
+    Arguments:
+        random: returns random numbers in [0, 1).
+    """
 
     __slots__ = ("_random",)
 
@@ -99,15 +107,15 @@ class RandomChoice2(Policy):
         self._random = random
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """Return the less loaded of two; the first drawn, so a random one, if they are equal.
+        """Return the less loaded of two pods; the first drawn, so a random one, if they are equal.
 
-        In place of a pod without room, the next one that has room is drawn.
+        If a drawn pod is full, the next free one replaces it.
         """
         count = len(pods)
         if count == 1:
             return pods[0]
         first = int(self._random() * count)
-        # The second is any other; of two pods there is only one.
+        # The second is any other pod; of two pods there is only one.
         second = 1 - first
         if count > 2:
             second = (first + 1 + int(self._random() * (count - 1))) % count

@@ -1,8 +1,8 @@
-"""The policy ``least-loaded``: the pod that has the fewest requests in flight.
+"""The policy ``least-loaded``: the pod with the fewest requests in flight.
 
-Pods with room are in groups, one for each number of requests in flight; a heap has the numbers. A
-request moves a pod from one group to the next, so it costs the same for 1 pod as for 10,000, but
-for the heap, which is as long as there are different loads. Knative has no counterpart.
+Free pods are in groups, one for each number of requests in flight; a heap has these numbers. A
+request moves a pod from one group to the next. That costs the same for 1 pod as for 10,000, except
+for the heap, whose length is the number of different loads. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from throttler.ticket import Ticket
 
 @final
 class _Groups:
-    """Pods that have room, by their requests in flight."""
+    """Free pods, by their requests in flight."""
 
     __slots__ = ("_by_load", "_load_of", "_loads")
 
     def __init__(self) -> None:
-        # The pod that has waited the longest at its load is the first of its group.
+        # The first pod of a group has had this number of requests for the longest time.
         self._by_load: dict[int, OrderedDict[PodTracker, None]] = {}
         self._load_of: dict[PodTracker, int] = {}
         self._loads: list[int] = []  # a heap of the keys of _by_load
 
     def put(self, pod: PodTracker, has_free_slot: bool) -> None:
-        """Take what a pod has now; one without room is in no group."""
+        """Record the load of a pod; a full pod is in no group."""
         before = self._load_of.pop(pod, None)
         if before is not None:
             del self._by_load[before][pod]
@@ -44,7 +44,7 @@ class _Groups:
         group[pod] = None
 
     def first(self) -> PodTracker:
-        """Return a pod of the lowest load; there is one."""
+        """Return a pod of the lowest load. The caller has checked that a pod is free."""
         group = self._by_load[self._loads[0]]
         while not group:
             del self._by_load[heappop(self._loads)]
@@ -54,7 +54,7 @@ class _Groups:
 
 @final
 class LeastLoaded(Policy):
-    """The pod that has the fewest requests; of equals, each in turn."""
+    """The pod with the fewest requests; of equal pods, each in turn."""
 
     __slots__ = ("_groups",)
 
@@ -63,7 +63,7 @@ class LeastLoaded(Policy):
         self._groups: dict[FreePods, _Groups] = {}
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """Return the least loaded of the pods in ``room``, as ``changed`` has reported them."""
+        """Return the least loaded pod of ``free_pods``, as ``changed`` has reported the loads."""
         return self._groups[free_pods].first()
 
     def set_pods(self, pods: list[PodTracker]) -> None:
@@ -77,6 +77,6 @@ class LeastLoaded(Policy):
                 groups.put(pod, pod.in_flight < pod.limit)
 
     def changed(self, pod: PodTracker, has_free_slot: bool) -> None:
-        """See Policy; O(1), but for the heap of loads."""
+        """See Policy; O(1), except for the heap of loads."""
         if (free_pods := pod.free_pods) is not None:
             self._groups[free_pods].put(pod, has_free_slot)

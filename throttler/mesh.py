@@ -1,6 +1,6 @@
-"""How a revision is reached: by its pods' own addresses, or by its Service's ClusterIP.
+"""Where the requests of a revision may go: to its pods, or to the ClusterIP of its Service.
 
-A table over the two settings of the network ConfigMap, and what an answer proves about a mesh.
+A table over two settings of the network ConfigMap, and the probe responses that a mesh may cause.
 Pure. Knative's counterpart: meshMode and usePassthroughLb in
 pkg/activator/net/revision_backends.go, where *enabled* with addressable pods reaches nothing.
 """
@@ -19,12 +19,12 @@ PROOF_LASTS = 60.0
 
 
 class Reach(NamedTuple):
-    """What requests may be sent to.
+    """The destinations that requests may have.
 
     Attributes:
-        pods: pods, by their own addresses.
-        service: the ClusterIP; where pods are, too, only while no pod can be reached.
-        trusted: a pod that Kubernetes lists as ready needs no probe of ours.
+        pods: pods, at their own addresses.
+        service: the ClusterIP; if pods is set too, only while no pod is reachable.
+        trusted: whether a pod that Kubernetes lists as ready needs no probe.
     """
 
     pods: bool = True
@@ -32,13 +32,13 @@ class Reach(NamedTuple):
     trusted: bool = False
 
 
-#: The default: pods by their own addresses, and the ClusterIP where those cannot be reached.
+#: The default: pods at their own addresses, and the ClusterIP while no pod is reachable.
 DEFAULT_REACH: Final = Reach()
 
 _A, _E, _D = MeshMode.AUTO, MeshMode.ENABLED, MeshMode.DISABLED
 
-#: By mode, and by whether pods are addressable in spite of the mesh (each request to them then
-#: says which Service is meant, so the ClusterIP is not needed).
+#: By mode, and by whether pods are addressable in spite of the mesh. Each request to an addressable
+#: pod names its Service in a header field, so the ClusterIP is not needed.
 REACH: Final[dict[tuple[MeshMode, bool], Reach]] = {
     (_A, False): Reach(pods=True, service=True, trusted=False),
     (_E, False): Reach(pods=False, service=True, trusted=False),
@@ -50,12 +50,12 @@ REACH: Final[dict[tuple[MeshMode, bool], Reach]] = {
 
 
 def looks_like_mesh(status: int | None) -> bool:
-    """Return whether a failed probe's answer could be a mesh's that lets nobody reach the pod.
+    """Return whether a mesh that blocks direct requests may have caused a failed probe.
 
-    Any other answer came from the pod, which can be reached then. Source: Knative
+    A response with any other status came from the pod, so the pod is reachable. Source: Knative
     pkg/activator/net/revision_backends.go.
 
     Arguments:
-        status: of the answer; None if there was none (refused, lost, too late).
+        status: of the response; None without a response (refused, lost, timed out).
     """
     return status is None or status in (502, 503)

@@ -1,8 +1,8 @@
-"""The words of the core: what a revision is, what its pods are, what one request's place is.
+"""The values that the throttler gets: a revision, its endpoints, and the policies of its
+annotations.
 
-Knows no clock, no socket and no rule; the rules are in the other modules of this package.
-Knative's counterparts: pkg/apis/serving/v1 (Revision), pkg/activator/net/revision_backends.go
-(dests) and the anonymous waiters of pkg/queue/breaker.go.
+Plain records without rules; the other modules of this package have the rules. Knative's
+counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_backends.go (dests).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from throttler.probe_spec import ProbeSpec
 
 
 class RevisionID(NamedTuple):
-    """The unit of throttling: one version of one service."""
+    """Namespace and name of a revision; each revision has a queue and pods of its own."""
 
     namespace: str
     name: str
@@ -25,19 +25,19 @@ class RevisionID(NamedTuple):
 
 
 class AppProtocol(Enum):
-    """What a revision's pods speak; the value is the container port's name."""
+    """The protocol of a revision's pods; the value is the name of the container port."""
 
     HTTP1 = "http1"
     H2C = "h2c"
 
     @property
     def port_name(self) -> str:
-        """The name of the Endpoints port that carries this protocol."""
+        """The name of the Endpoints port for this protocol."""
         return "http" if self is AppProtocol.HTTP1 else "http2"
 
 
 class MeshMode(Enum):
-    """Whether pods can be reached by their own addresses (``mesh-compatibility-mode``)."""
+    """Whether pods are reachable at their own addresses (``mesh-compatibility-mode``)."""
 
     AUTO = "auto"
     ENABLED = "enabled"
@@ -45,10 +45,11 @@ class MeshMode(Enum):
 
 
 class ReadinessRule(Enum):
-    """Whose word makes a pod of a revision usable, and why; the value is what people read.
+    """The rule that makes a pod of a revision usable; the API shows the value.
 
-    PROBE: our own probe's. With every other rule, Kubernetes must also list the pod as ready: a
-    container has a probe that queue-proxy does not run, or the readiness policy requires it.
+    PROBE: the pod passed a probe of the activator. With every other rule, Kubernetes must also list
+    the pod as ready. The reason is a container probe that queue-proxy does not run, or the
+    readiness policy of the revision.
     """
 
     PROBE = "probe"
@@ -62,7 +63,7 @@ _TCP: Final = ProbeSpec()
 
 @dataclass(frozen=True, slots=True)
 class HashKey:
-    """The part of a request by which a policy tells one client from another.
+    """The part of a request that the policy ``hash`` uses as its key.
 
     Attributes:
         header: the name of a header field, in lower case.
@@ -76,36 +77,37 @@ class HashKey:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What the annotations of a Revision choose; the default is Knative's behaviour.
+    """The policies that the annotations of a Revision select; the default is Knative's behaviour.
 
     Attributes:
-        load_balancing: a name in ``throttler.balancing.POLICIES``; empty for the choice by
-            containerConcurrency.
-        hash_key: what a policy that wants a key gets of each request; None without the annotation.
+        load_balancing: a name in ``throttler.balancing.POLICIES``; empty: containerConcurrency
+            decides.
+        hash_key: the key of each request for a policy that needs one; None without the annotation.
     """
 
     load_balancing: str = ""
     hash_key: HashKey | None = None
 
 
-#: Those of a Revision without annotations.
+#: The policies of a Revision without annotations.
 NO_POLICIES: Final = Policies()
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What the throttler needs to know of a Revision object.
+    """The throttler's part of a Revision object.
 
     Attributes:
         uid: identity of the object; a new uid under the same name is another revision.
-        container_concurrency: requests that one pod may have at a time; 0 means no limit.
-        timeout: seconds from arrival to the last byte of the answer (``timeoutSeconds``).
-        response_start_timeout: seconds from arrival to the first byte of the answer; 0 is off.
-        idle_timeout: seconds without a byte of the answer; 0 is off.
-        readiness: what makes a pod usable.
-        full_duplex: whether the pod answers while it still reads the request, as a rule.
-        probe: how a pod is asked whether it is ready.
-        policies: what its annotations choose.
+        container_concurrency: limit of requests in flight at one pod; 0 means no limit.
+        timeout: seconds from arrival to the last byte of the response (``timeoutSeconds``).
+        response_start_timeout: seconds from arrival to the first byte of the response; 0 is off.
+        idle_timeout: seconds without a byte of the response; 0 is off.
+        readiness: the rule that makes a pod usable.
+        full_duplex: whether the application usually responds while it still reads the request.
+        service: name of the Knative Service; configuration: name of the Configuration.
+        probe: how the activator probes a pod.
+        policies: the policies that its annotations select.
     """
 
     id: RevisionID
@@ -124,15 +126,14 @@ class Revision:
 
     @property
     def probe_suffices(self) -> bool:
-        """Whether a pod that passed our own probe may be used although Kubernetes does not list it
-        as ready."""
+        """Whether a passed probe is enough to use a pod that Kubernetes does not list as ready."""
         return self.readiness is ReadinessRule.PROBE
 
 
 class Endpoint(NamedTuple):
-    """One pod as the Endpoints object lists it: ``ip:port`` (IPv6 in brackets) and the pod's uid.
+    """The address of one pod, ``ip:port`` (IPv6 in brackets), and the uid of the pod.
 
-    The uid is empty where Endpoints names no target; then the address alone is the identity.
+    The uid is empty if Endpoints names no target; then the address alone identifies the pod.
     """
 
     address: str
@@ -141,7 +142,11 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedEndpoints:
-    """The pods of a revision, as Kubernetes sees them. An address is in one of the two sets."""
+    """All endpoints of a revision that Kubernetes lists. An address is in one of the two sets.
+
+    Attributes:
+        ready: from ``addresses``; not_ready: from ``notReadyAddresses``.
+    """
 
     ready: frozenset[Endpoint] = field(default_factory=frozenset)
     not_ready: frozenset[Endpoint] = field(default_factory=frozenset)

@@ -1,9 +1,9 @@
 """Outlier ejection: which pods their responses eject, for how long, and when none is ejected.
 
-Evidence of requests, where throttler.health has that of connects and probes. queue-proxy vouches
-for a pod whose application is gone, where the readiness probe is none that it can ask; its
-responses to requests show it. Knows no request and no clock. Knative has no counterpart; Envoy's
-outlier detection with a panic threshold is alike.
+Uses responses to requests; throttler.health covers connections and probes. These responses can show
+a failure that probes miss. If queue-proxy cannot run the readiness probe itself, it passes a probe
+although its application is gone. Knows no requests and no clock. Knative has no counterpart;
+Envoy's outlier detection with a panic threshold is similar.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from throttler.health import PodState
 from throttler.pod import PodTracker
 
 _HEALTHY: Final = PodState.HEALTHY
-#: Consecutive errors of one pod (502, 503, or a head broken off by the application) that eject it.
-#: Envoy's default; an application that responds so now and then stays.
+#: Consecutive errors of one pod that eject it: 502, 503, or an incomplete response head. Envoy's
+#: default. An application with occasional errors stays usable.
 CONSECUTIVE_ERRORS: Final = 5
-#: Seconds of an ejection, doubling with each further one up to the most. A probe of the pod may
+#: Seconds of an ejection, doubling with each further one up to the maximum. A probe of the pod may
 #: pass at once and prove nothing: queue-proxy responds 200 while its application restarts. A
-#: container is back in seconds as a rule, so a pod that stays ill costs a request in 5 s.
+#: container usually restarts within seconds, so a pod that stays broken costs one request in 5 s.
 EJECTION_TIME: Final = 0.1
 EJECTION_TIME_MAX: Final = 5.0
-#: Seconds of good responses after which earlier ejections count no longer.
+#: Seconds of good responses after which earlier ejections do not count any more.
 RECOVERED_AFTER: Final = 10.0
-#: Share of a revision's pods above which responses eject none: then it is the application, or
-#: what it depends on, that fails, and no pod is better than another. Envoy: by default half, too.
+#: Share of outliers among a revision's pods above which responses eject none. Then the application
+#: itself fails, or a service that it depends on, and no pod is better. Envoy's default: half.
 PANIC_THRESHOLD: Final = 0.5
-#: Seconds between two tries of the whole revision in panic: requests wait for the first pod whose
-#: application is back, and 50 tries a second cost little.
+#: Seconds between two requests to ejected pods of the whole revision in panic. Queued requests wait
+#: for the first pod that recovers, and 50 tries a second cost little.
 PANIC_PAUSE: Final = 0.02
 
 
 def ejection_time(count: int) -> float:
-    """Return for how many seconds a pod is ejected.
+    """Return the seconds of a pod's next ejection.
 
     Arguments:
-        count: how often it was ejected before, since it last served well for RECOVERED_AFTER.
+        count: recent ejections; RECOVERED_AFTER seconds of good responses reset it.
     """
     return min(EJECTION_TIME * 2.0 ** min(count, 10), EJECTION_TIME_MAX)
 
 
 class Outliers:
-    """The outliers among one revision's pods. Most revisions have none at any time.
+    """The outliers among one revision's pods; usually none.
 
     Attributes:
-        panics: whether the application's responses eject no pod, since too few would be left.
+        panics: whether the application's responses eject no pod, since too few others are usable.
     """
 
     __slots__ = ("_outliers", "_usable", "panics")
@@ -59,19 +59,24 @@ class Outliers:
         self.panics = False
 
     def __contains__(self, pod: PodTracker) -> bool:
-        """Whether a pod's responses speak against it."""
+        """Return whether a pod is an outlier."""
         return pod in self._outliers
 
     def review(self, usable: Sequence[PodTracker], changes: Changes, now: float) -> None:
-        """Take which pods may be used, and end ejections sooner where those are too few."""
+        """Set the usable pods, and shorten ejections if too few are left.
+
+        Arguments:
+            usable: the usable pods; O(pods) while there are outliers, else O(1).
+        """
         self._usable = usable
         self._weigh(changes, now)
 
     def ejects(self, pod: PodTracker, untouched: bool, changes: Changes, now: float) -> bool:
-        """Record a bad response of a pod that is in use; return whether the pod is ejected for it.
+        """Record an error response of a usable pod; return whether the pod is ejected for it.
 
         Arguments:
-            untouched: it is queue-proxy's own: the application has seen nothing of the request.
+            untouched: whether queue-proxy itself responded, so that its application got nothing of
+                the request.
         """
         ejection = pod.ejection
         ejection.consecutive_errors += 1
@@ -87,7 +92,7 @@ class Outliers:
         return True
 
     def recover(self, pod: PodTracker, now: float) -> bool:
-        """Record a good response of a pod that is in use; return whether it was an outlier."""
+        """Record a good response of a usable pod; return whether the pod was an outlier."""
         pod.ejection.consecutive_errors = 0
         if pod not in self._outliers:
             return False
@@ -96,7 +101,7 @@ class Outliers:
         return True
 
     def clear(self, pod: PodTracker) -> None:
-        """Drop what a pod's responses said: something else keeps it from use, and decides."""
+        """Discard the record of a pod that another rule keeps from use."""
         ejection = pod.ejection
         ejection.half_open = False
         ejection.consecutive_errors = ejection.count = 0
@@ -128,7 +133,7 @@ class Outliers:
         return len(outliers) > PANIC_THRESHOLD * (len(outliers) + others)
 
     def _weigh(self, changes: Changes, now: float) -> None:
-        """Find out whether too few are left; when that begins, cut all ejections short."""
+        """Update ``panics``; when a panic begins, shorten all ejections."""
         begins = not self.panics
         self.panics = self._too_few()
         if not (begins and self.panics):

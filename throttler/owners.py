@@ -1,8 +1,9 @@
-"""Whose an address is, over all revisions: Kubernetes gives one to another pod within seconds.
+"""Which revision owns an address that two revisions list.
 
-Until the object of the revision that had it before says so too, its requests would reach a
-stranger, and no probe can tell: each queue-proxy answers alike. So whoever lists an address last
-has it. Pure. Knative has no counterpart; kube-proxy's is kubernetes/kubernetes#135593.
+Kubernetes gives an address to another pod within seconds. Until the former revision's object shows
+that, its requests would reach a pod of another revision. No probe detects this, since each
+queue-proxy responds alike. So the revision that listed an address last owns it. Pure. Knative has
+no counterpart; kube-proxy's is kubernetes/kubernetes#135593.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ class _Claim(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What another revision has by now.
+    """The new owner of an address that moved.
 
     Attributes:
-        by: that revision; ready: what the object of the one that lost it says of it still.
+        by: the revision that owns the address; ready: whether the former owner's object lists it as
+            ready.
     """
 
     by: RevisionID
@@ -33,23 +35,28 @@ class Taken(NamedTuple):
 
 
 class Owners:
-    """Who lists which address, the newest last. Nothing is kept of what nobody lists."""
+    """The revisions that list each address, the newest last; no other address is here."""
 
     __slots__ = ("_claims", "_lost")
 
     def __init__(self) -> None:
         self._claims: dict[str, tuple[_Claim, ...]] = {}
-        # What another has by now; few revisions are in here at any time.
+        # The addresses that each revision lost, with the new owner; usually few.
         self._lost: dict[RevisionID, dict[Endpoint, RevisionID]] = {}
 
     def change(self, revision: RevisionID, before: _Listed, after: _Listed) -> set[RevisionID]:
-        """Take what a revision listed until now and what it lists from now on.
+        """Replace the list of a revision.
 
-        News of an address is that it is listed, or listed otherwise (ready, not ready). A list
-        that repeats an address says nothing new of it: the object may be older than the other's.
+        An address is news if the revision did not list it before, or with another readiness. A list
+        that repeats an address is no news: this object may be older than that of the other
+        revision.
+
+        Arguments:
+            before: the endpoints that the revision listed until now, by protocol; after: from now
+                on.
 
         Returns:
-            The revisions whose pods are others by that; the one that changed may be among them.
+            The revisions whose pods differ now; the revision itself may be among them.
         """
         old, new = _by_endpoint(before), _by_endpoint(after)
         changed: set[RevisionID] = set()
@@ -65,14 +72,14 @@ class Owners:
         return changed
 
     def kept(self, revision: RevisionID, listed: ListedEndpoints) -> ListedEndpoints:
-        """Return what a revision lists without what another has by now."""
+        """Return the endpoints of a list that the revision owns."""
         lost = self._lost.get(revision)
         if not lost:
             return listed
         return ListedEndpoints(listed.ready.difference(lost), listed.not_ready.difference(lost))
 
     def taken(self, revision: RevisionID, listed: ListedEndpoints) -> dict[Endpoint, Taken]:
-        """Return the rest: what of it another has, and who that is."""
+        """Return the endpoints of a list that another revision owns, with that revision."""
         lost = self._lost.get(revision, {})
         both = listed.ready | listed.not_ready
         return {
@@ -92,12 +99,12 @@ class Owners:
         self._record_taker(claim, None)
 
     def _find_owner(self, address: str, changed: set[RevisionID]) -> None:
-        """Find whose the address is now: whoever lists the newest claim's pod, too, keeps it."""
+        """Decide who owns an address; with the same pod in two lists, both revisions do."""
         claims = self._claims.get(address, ())
         if len(claims) < 2 and not self._lost:
             return
-        # Where neither says a uid the address alone is the pod, and both have it: two revisions
-        # of a laptop, with one server.
+        # Without uids the address alone identifies the pod, and both revisions own it: for example
+        # two revisions on a laptop with one server.
         owner = claims[-1].revision if claims else None
         theirs = {claim.endpoint for claim in claims if claim.revision == owner}
         for claim in claims:
@@ -106,7 +113,7 @@ class Owners:
                 changed.add(claim.revision)
 
     def _record_taker(self, claim: _Claim, taker: RevisionID | None) -> bool:
-        """Record who has the claim's pod by now, if another; return whether that is new."""
+        """Record which other revision owns the pod of a claim; return whether that is news."""
         known = self._lost.get(claim.revision, {})
         if taker == known.get(claim.endpoint):
             return False
@@ -120,7 +127,7 @@ class Owners:
 
 
 def _by_endpoint(listed: _Listed) -> dict[Endpoint, bool]:
-    """Return whether each pod is ready, for any protocol."""
+    """Return the readiness of each endpoint, of all protocols."""
     found = dict.fromkeys(chain(*(endpoints.not_ready for endpoints in listed.values())), False)
     found.update(dict.fromkeys(chain(*(endpoints.ready for endpoints in listed.values())), True))
     return found

@@ -1,6 +1,6 @@
-"""Our record of one pod: what Kubernetes and our probe say of it, its requests, its limit.
+"""The record of one pod: its state, its results of probes and responses, its requests, its limit.
 
-Changes only through its revision's throttler. Knative's counterpart: podTracker in
+Only its revision's throttler changes it. Knative's counterpart: podTracker in
 pkg/activator/net/throttler.go.
 """
 
@@ -23,21 +23,22 @@ class PodTracker:
     """One pod of one revision.
 
     Attributes:
-        config: what is in force for its revision.
-        address: ``ip:port``, IPv6 in brackets.
-        is_service: whether this is no pod but the ClusterIP of the revision's Service, behind which
-            a mesh or kube-proxy chooses the pod.
+        config: the settings in force for its revision.
+        endpoint: its address and uid; address: ``ip:port``, IPv6 in brackets.
+        is_service: whether this is the ClusterIP of the revision's Service instead of a pod. A mesh
+            or kube-proxy chooses the pod behind it.
         ready: whether Kubernetes lists it in ``addresses`` (False: in ``notReadyAddresses``).
-        taken_by: the revision that has its address by now, see throttler.owners; None if none.
-        listed_at: when Kubernetes first listed it.
-        state: what we think of it, see throttler.health; state_since: when it came to that.
-        epoch: grows when answers to earlier probes become void.
-        was_used: it could be given requests, and has not been withdrawn since (throttler.health).
-        probe: what its probes found; ejection: what its responses say against it.
-        proven_at: when it last began a response to a request.
-        in_flight: requests that it has from us now; limit: requests that it may have at a time.
-        ramp: the growth of that limit where the revision sets none.
-        number: its place among the pods that get requests; in_slice: whether it is in our share.
+        taken_by: the revision that its address moved to, see throttler.owners; None if none.
+        listed_at: when Kubernetes first listed it, seconds on the caller's clock.
+        state: see throttler.health; state_since: when that state began.
+        epoch: grows when results of earlier probes become void.
+        was_used: it has been usable, and no event of ``throttler.health.WITHDRAWN`` has followed.
+        probe: the results of its probes; ejection: the results of its responses.
+        last_response_at: when it last began a response to a request.
+        in_flight: its requests in flight from this activator; limit: how many it may have.
+        ramp: raises that limit if the revision sets none.
+        number: its index among the pods that get requests; in_share: whether it is in the
+            activator's share.
         free_pods: the set that has its number while it has a free slot, see throttler.free_pods;
             None while it gets no requests.
     """
@@ -99,35 +100,35 @@ class PodTracker:
 
     @property
     def proves_reach(self) -> bool:
-        """Whether this pod proves that pods can be reached by their own addresses.
+        """Whether this pod proves that pods are reachable at their own addresses.
 
-        It has passed a probe since it was listed, and its probes have not failed for
+        It has passed a probe since Kubernetes listed it, and its probes have not failed for
         ``throttler.mesh.PROOF_LASTS`` since then.
         """
         return self.probe.reached_until > -inf
 
     @property
     def is_trusted(self) -> bool:
-        """Whether Kubernetes' word is enough to use it, without a probe of ours."""
+        """Whether Kubernetes' list is enough to use the pod without a probe."""
         return self.config.reach.trusted and self.ready and not self.is_service
 
     @property
     def is_reachable(self) -> bool:
-        """Whether a probe's result is of any use: not where pods are out of reach."""
+        """Whether results of probes count; for pods they do not while a setting bypasses pods."""
         return self.config.reach.pods or self.is_service
 
     @property
     def wants_probe(self) -> bool:
-        """Whether it is to be probed again when its time comes."""
+        """Whether to probe it again when the time has come."""
         if self.state is _HEALTHY and self.is_trusted:
             return False
         return self.state in (_PROBING, _HEALTHY) and self.is_reachable
 
     def apply(self, event: PodEvent, now: float) -> None:
-        """Move to the state that follows from ``event``.
+        """Move to the state that follows ``event``.
 
         Raises:
-            LookupError: the pair is not in the table.
+            LookupError: the table has no transition for the pair.
         """
         before = self.state
         self.state, new_epoch = transition(before, event)
@@ -140,9 +141,9 @@ class PodTracker:
             self.probe.mesh_like = None
 
     def set_limit(self) -> None:
-        """Take the revision's limit; without one, start slowly from what the pod has now.
+        """Set the revision's limit; without one, begin slow start above the requests in flight.
 
-        A half-open pod may have one request more than it has: if that fails, no other does.
+        A half-open pod gets at most one request more than it has. If that fails, no other does.
         """
         self.limit = self.config.revision.container_concurrency or self.in_flight + SLOW_START
         if self.ejection.half_open:
@@ -150,7 +151,7 @@ class PodTracker:
         self.ramp.restart()
 
     def raise_limit(self) -> None:
-        """Double a slow start's limit, if that brought something the last time."""
+        """Double the limit of slow start, unless the last doubling gained nothing."""
         self.limit = self.ramp.next_limit(self.limit)
 
     def __repr__(self) -> str:

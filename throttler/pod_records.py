@@ -1,6 +1,6 @@
-"""What is known of a pod from two sources: its probes, and its responses to requests.
+"""The evidence about a pod: the results of its probes, and its responses to requests.
 
-Records only; ``throttler.backends`` writes the one, ``throttler.outliers`` the other.
+Records only; ``throttler.backends`` writes the first, ``throttler.outliers`` the second.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import final
 
 @final
 class ProbeRecord:
-    """What our probes of a pod, and connections for requests, found.
+    """The results of probes of a pod, and of failed connections for requests.
 
     Attributes:
         at: when a probe last passed or failed; None before the first.
         status: of the last probe's response; None if there was none.
-        error: why the last probe or connection failed, or the response for which the pod is
-            ejected; empty after a success.
+        error: why the last probe or connection failed, or the response that ejected the pod; empty
+            after a success.
         failures: failures since the last success; failing_since: when the first of them was.
-        mesh_like: whether the last probe failed in a way that a mesh might be the cause of; None
-            without a response since the pod was listed as it is.
-        reached_until: a probe that fails after this time ends the pod's proof that pods can be
-            reached. Infinite while its last probe passed, minus infinity without a proof.
+        mesh_like: whether a mesh may have caused the failure of the last probe; None without a
+            result since Kubernetes listed the pod as it does now.
+        reached_until: a probe that fails after this time ends the pod's proof that pods are
+            reachable. Infinite if the last probe passed, minus infinity without a proof.
     """
 
     __slots__ = (
@@ -54,15 +54,15 @@ class ProbeRecord:
 
 @final
 class Ejection:
-    """What a pod's responses to requests say against it, see ``throttler.outliers``.
+    """The bad responses of a pod, and the ejection that followed; see ``throttler.outliers``.
 
     Attributes:
-        active: the pod is ejected; ``ProbeRecord.error`` is the response that caused it.
-        consecutive_errors: bad responses since the last good one.
-        half_open: the pod was ejected and is in use again; it gets few requests before it has
-            responded well to one.
-        until: no probe brings the pod back before this time.
-        count: how often the pod was ejected of late.
+        active: whether the pod is ejected; ``ProbeRecord.error`` is the response that caused it.
+        consecutive_errors: error responses since the last good one.
+        half_open: whether the pod is usable again after an ejection, but gets few requests until it
+            has responded well to one.
+        until: a passed probe ends the ejection only after this time.
+        count: recent ejections of the pod.
         recovered_at: when it first responded well after the last ejection; infinite before.
     """
 

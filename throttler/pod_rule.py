@@ -1,8 +1,7 @@
-"""Which rule decides whether a pod is used: a closed set, each with a sentence for people.
+"""The rule that decides whether a pod is used: a closed set, each with a sentence for people.
 
-Pure, and for people alone: it reads what the throttler has decided and decides
-nothing itself. Knative has no counterpart: what its activator thinks of a pod is in its log, if at
-all.
+Pure, and for people alone: it reads the throttler's decisions and makes none. Knative has no
+counterpart: at most, the log of its activator shows the state of a pod.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from throttler.pod import PodTracker
 
 
 class Decision(Enum):
-    """What follows for requests: USE it, WAIT until it may be used, or LEAVE it alone."""
+    """The effect on requests: USE the pod, WAIT until it is usable, or LEAVE it unused."""
 
     USE = "use"
     WAIT = "wait"
@@ -24,7 +23,7 @@ class Decision(Enum):
 
 
 class Rule(Enum):
-    """What decides. Those that a ReadinessRule has as well demand Kubernetes' word besides ours.
+    """The rules. The names of a ReadinessRule mean that Kubernetes must also list the pod as ready.
 
     None has the name of a Reason: a rule is about one pod, a reason about a request.
     """
@@ -45,7 +44,7 @@ class Rule(Enum):
 
 
 class Verdict(NamedTuple):
-    """What follows for a pod, and from which rule.
+    """The decision about a pod, and the rule that caused it.
 
     Attributes:
         sentence: the same for people; names no pod, so that pods with one verdict have one
@@ -61,56 +60,58 @@ _USE, _WAIT, _LEAVE = Decision
 
 _PROBE_PASSED: Final = Verdict(
     *(_USE, Rule.PROBE_PASSED),
-    "Used: our own probe passed, which is enough for this revision, whatever Kubernetes says.",
+    "Used: it passed the activator's own probe, which is enough for this revision, whether "
+    "Kubernetes lists it as ready or not.",
 )
 _KUBERNETES_READY: Final = Verdict(
     *(_USE, Rule.KUBERNETES_READY),
-    "Used: Kubernetes lists it as ready, which is enough where mesh-compatibility-mode is "
+    "Used: Kubernetes lists it as ready, which is enough because mesh-compatibility-mode is "
     "disabled.",
 )
 _ANSWERED_BADLY: Final = Verdict(
     _WAIT,
     Rule.ANSWERED_BADLY,
-    "Waits: queue-proxy gave back a request that its application had nothing of, or the "
-    "application answered 502 or 503 several times in a row. It is left alone for a moment, then "
-    "used as soon as a probe passes.",
+    "Waits: it is ejected. queue-proxy refused a request before its application got it, or the "
+    "application responded 502 or 503 several times in a row. It is used again when a probe "
+    "passes after the ejection.",
 )
 _ON_TRIAL: Final = Verdict(
     *(_USE, Rule.ON_TRIAL),
-    "Used for one request more than it has, until one is answered well: its answers spoke against "
-    "it.",
+    "Used, but half-open after an ejection: it gets one request more than it has, until it "
+    "responds well to one.",
 )
 _BORROWED: Final = Verdict(
     *(_USE, Rule.BEYOND_SHARE),
-    "Used once all pods of our own share are full: it belongs to another activator's.",
+    "Used once all pods of this activator's share are full: it is in the share of another "
+    "activator.",
 )
 _OF_OTHERS: Final = Verdict(
     *(_LEAVE, Rule.BEYOND_SHARE),
-    "Left to the activator to whose share it belongs, since borrowing is off.",
+    "Not used: it is in the share of another activator, and borrowing is off.",
 )
 _AWAITING_PROBE: Final = Verdict(
     *(_WAIT, Rule.AWAITING_PROBE),
-    "Waits for an answer to our own probe: there is none since Kubernetes lists it as it does.",
+    "Waits for the activator's own probe: none has ended since Kubernetes lists it as it does.",
 )
 _PROBE_FAILED: Final = Verdict(
     *(_WAIT, Rule.PROBE_FAILED),
-    "Waits: our last probe of it, or a connection for a request, failed. It is used as soon as a "
-    "probe passes.",
+    "Waits: the activator's last probe of it, or a connection for a request, failed. It is used "
+    "when a probe passes.",
 )
 _MESH: Final = Verdict(
     *(_LEAVE, Rule.MESH),
-    "Left alone: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and pods are "
-    "not probed.",
+    "Not used: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and the "
+    "activator does not probe pods.",
 )
 _DELISTED: Final = Verdict(
     *(_LEAVE, Rule.DELISTED),
-    "Left alone: Kubernetes lists it no more. The requests that it has may finish.",
+    "Not used: Kubernetes no longer lists it. Its requests in flight may finish.",
 )
 
 _TAKEN: Final = Verdict(
     *(_LEAVE, Rule.TAKEN),
-    "Left alone: another revision, NAMESPACE/NAME, lists this address for another pod. Whoever has "
-    "listed it last has it.",
+    "Not used: another revision, NAMESPACE/NAME, lists this address for another pod. The revision "
+    "that listed it last owns it.",
 )
 
 #: Why Kubernetes also has to list a pod as ready.
@@ -123,7 +124,7 @@ _BLIND: Final = {
 _BOTH_SAY_YES: Final = {
     readiness: Verdict(
         *(_USE, Rule(readiness.value)),
-        "Used: our own probe passed, and Kubernetes lists the pod as ready. Both count here "
+        "Used: it passed the activator's own probe, and Kubernetes lists it as ready. Both count "
         f"because {why}.",
     )
     for readiness, why in _BLIND.items()
@@ -131,13 +132,13 @@ _BOTH_SAY_YES: Final = {
 _KUBERNETES_SAYS_NO: Final = {
     readiness: Verdict(
         *(_WAIT, Rule(readiness.value)),
-        "Waits: our own probe passed, but Kubernetes does not list the pod as ready. Its readiness "
-        f"counts here because {why}.",
+        "Waits: it passed the activator's own probe, but Kubernetes does not list it as ready. Its "
+        f"readiness counts because {why}.",
     )
     for readiness, why in _BLIND.items()
 }
 
-#: All that there are, in the order of the rules.
+#: All verdicts, in the order of the rules.
 VERDICTS: Final[tuple[Verdict, ...]] = (
     *(_PROBE_PASSED, _KUBERNETES_READY),
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
@@ -156,7 +157,7 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
 
 
 def verdict(pod: PodTracker) -> Verdict:
-    """Return what follows for a pod, or for the ClusterIP, at this moment."""
+    """Return the present verdict about a pod, or about the ClusterIP."""
     revision, reach = pod.config.revision, pod.config.reach
     if pod.state in (PodState.DRAINING, PodState.GONE):
         return _DELISTED if pod.taken_by is None else _taken(pod.taken_by)

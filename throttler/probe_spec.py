@@ -1,7 +1,7 @@
-"""How a pod is asked whether it is ready, and which response means that it is.
+"""How the activator probes a pod, and which response means that the pod is ready.
 
-A value: whoever reads a revision makes it once, the prober asks by it. A further kind of probe is
-a further ``ProbeKind``, a field here and its request in ``activator.probing.probe``.
+The reader of a revision makes one value, and the prober follows it. To add a kind of probe, add a
+``ProbeKind``, its fields here, and its request in ``activator.probing.probe``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class ProbeKind(Enum):
-    """The protocol of a probe; the value is the word that people read.
+    """The protocol of a probe; the API shows the value.
 
     TCP: the pod accepts a connection. HTTP: it responds to a GET in HTTP/1.1.
     """
@@ -25,13 +25,13 @@ class ProbeSpec:
     """One revision's probe.
 
     Attributes:
-        kind: the protocol; all other attributes but ``timeout`` are of HTTP alone.
+        kind: the protocol; all other attributes except ``timeout`` are for HTTP alone.
         path: the request target.
-        fields: request fields, each with its CRLF; without Host, which follows from the pod.
+        fields: header fields of the request, each with its CRLF; the prober adds Host.
         least_status, most_status: the range of statuses that mean ready; kubelet's by default.
         body: the whole body that means ready; None for any.
-        timeout: seconds that a response may take at first; 0 for the activator's setting. Either
-            grows for a pod that responds slowly.
+        timeout: seconds until a response is due at first; 0 for the activator's setting. It grows
+            for a pod that responds slowly.
     """
 
     kind: ProbeKind = ProbeKind.TCP

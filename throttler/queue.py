@@ -1,6 +1,6 @@
-"""The requests of one revision that wait: who may wait, for how long, and who gets a pod next.
+"""The queued requests of one revision: which may be queued, until when, and which gets a pod next.
 
-Joins the queue with the deadlines, the forecast and the slow start that follow it. Knows no clock.
+Joins the bounded queue with the deadlines, the forecast and slow start. Knows no clock.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from throttler.ticket import CANCELLED, QUEUED, REJECTED, Ticket, TicketState
 
 @final
 class Queue:
-    """The queue of one revision, and what goes with it.
+    """The queue of one revision, with its deadlines, forecast and slow start.
 
     Arguments:
-        config: what is in force for the revision.
-        backends: its pods and its Service; slots: what pods have.
-        deadlines: where the deadlines of queued tickets are kept, shared by all revisions.
-        widening: the doublings of limits that are due, of all revisions.
-        shed_early: whether a request that would wait beyond its deadline may not wait at all.
+        config: the settings in force for the revision.
+        backends: its pods and its Service; slots: the slots of its pods.
+        breaker: the bounded queue.
+        deadlines: the deadlines of queued tickets of all revisions.
+        slow_starts: the armed slow starts of all revisions.
+        shed_early: whether to refuse a request at once if the expected wait exceeds its deadline.
 
     Attributes:
-        breaker: the queue.
-        forecast: what starts and turnovers took.
-        slow_start: when pods without a limit of their own may have more.
+        breaker: the bounded queue.
+        forecast: the recent starts and turnovers.
+        slow_start: schedules the next raise of limits.
     """
 
     __slots__ = (
@@ -66,14 +67,15 @@ class Queue:
         self._deadlines = deadlines
         self._shed_early = shed_early
 
-    # -- who waits ------------------------------------------------------------------------------
+    # -- entering and leaving -------------------------------------------------------------------
 
     def add(self, ticket: Ticket, now: float) -> None:
-        """Take a new request that finds no room.
+        """Queue a new request that gets no pod at once.
 
         Raises:
-            RequestQueueFull: it may not wait; the ticket has ended.
-            WaitTooLong: nor may it where it would be in vain (``shed_early``).
+            RequestQueueFull: the queue has reached a limit; the ticket has ended.
+            WaitTooLong: the expected wait exceeds the deadline (``shed_early``); the ticket has
+                ended.
         """
         try:
             if self._shed_early:
@@ -86,7 +88,7 @@ class Queue:
         self._arm(now)
 
     def restore(self, ticket: Ticket, now: float) -> None:
-        """Take back a request that has lost its pod; it precedes all that came later."""
+        """Requeue a request that its pod failed; it precedes all later arrivals."""
         self.breaker.restore(ticket)
         self._queued(ticket, now)
 
@@ -97,21 +99,21 @@ class Queue:
             self.forecast.queue_began(now, listed=self._backends.listed)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
-        """End a request whose client has left."""
+        """End a queued request whose client has left."""
         self.end(ticket, CANCELLED, now)
         self._deadlines.trim(self.breaker.total.depth)
 
     def end(self, ticket: Ticket, state: TicketState, now: float) -> None:
-        """End a request, in this state."""
+        """End a queued request in the given final state."""
         self.breaker.discard(ticket)
         ticket.state = state
         if not self.breaker.waiting:
             self.forecast.queue_emptied(now)
 
-    # -- who is next ----------------------------------------------------------------------------
+    # -- assignment -----------------------------------------------------------------------------
 
     def dispatch(self, changes: Changes, now: float) -> Changes:
-        """Assign waiters, in order, to the pods that have room."""
+        """Assign queued requests, in order, to the pods with a free slot; return ``changes``."""
         slots = self._slots
         while self.breaker.waiting and (free_pods := slots.free_pods).summary:
             ticket = self.breaker.popleft()
@@ -125,22 +127,22 @@ class Queue:
         return changes
 
     def _arm(self, now: float) -> None:
-        """Arm the next widening while requests wait for pods that may have more before long."""
+        """Schedule slow start while requests are queued for pods whose limit may rise."""
         if not (self._slots.pods and self.breaker.waiting):
             return
         if self._config.revision.container_concurrency and not self._slots.has_half_open:
             return
         self.slow_start.arm(now)
 
-    # -- for how long ---------------------------------------------------------------------------
+    # -- expected wait --------------------------------------------------------------------------
 
     @property
     def awaits_start(self) -> bool:
-        """Whether a request waits for a pod to start: none can be used, nor was a moment ago."""
+        """Whether a request waits for a pod to start: none is usable, and none was a moment ago."""
         return not (self._slots.pods or self._backends.recovering)
 
     def expected_wait(self, now: float) -> float | None:
-        """Return how long a request that comes now would wait, seconds; None if not known."""
+        """Return how long a request that arrives now would wait, seconds; None if unknown."""
         if self._slots.free_pods.summary:
             return 0.0
         return self.forecast.expected_wait(self._demand(), now)

@@ -1,13 +1,13 @@
 """The policy ``hash``: requests with one key go to one pod, by rendezvous hashing.
 
-Each pair of a key and a pod has a weight that depends on nothing else, and the pod of the highest
-weight gets the request. So a pod that goes loses its keys to the others, a new pod takes its share
-from all others, and no other key moves. All activators agree, since they hash addresses.
+Each pair of a key and a pod has a weight that depends on nothing else. The pod of the highest
+weight gets the request. So a removed pod loses its keys to all others, and a new pod gets its share
+from all others. No other key moves. All activators agree, since they hash addresses.
 
 To weigh all pods for each request would cost O(pods). So the weight is a distance that sorted lists
-find: a key has a point on each of 8 rings and a pod has 16, and the weight is the least distance
-from a point of the key to the next of the pod. That takes 8 searches of O(log pods). The pods of
-recent keys are remembered. Knative has no counterpart. Sources: Thaler and Ravishankar, "Using
+find. A key has one point on each of 8 rings, and a pod has 16. The weight is the least distance
+from a point of the key to the next point of the pod. That takes 8 searches of O(log pods). A memo
+has the pods of recent keys. Knative has no counterpart. Sources: Thaler and Ravishankar, "Using
 name-based mappings to increase hit rates"; Appleton and O'Reilly, "Multi-probe consistent hashing".
 """
 
@@ -30,14 +30,14 @@ from throttler.ticket import Ticket
 #: within 20 % of its share.
 RINGS: Final = 8
 POINTS: Final = 16
-#: Keys whose pods are remembered; a full memo forgets all. A key has at most 64 bytes.
+#: Keys in the memo of recent picks; a full memo is cleared. A key has at most 64 bytes.
 MEMO_KEYS: Final = 4096
 
-#: A ring has so many points. The lowest bits of one that is taken say whose it is.
+#: A ring has so many points. The lowest bits of a pod's point are the slot of the pod.
 _SIZE: Final = 1 << 62
 _SLOT_BITS: Final = 20
 _SLOT: Final = (1 << _SLOT_BITS) - 1
-#: Points that are looked at on each ring for a pod that has room.
+#: Points that a search for a free pod examines on each ring.
 _STEPS: Final = 4
 #: New pods from which on a ring is sorted as a whole.
 _MANY: Final = 16
@@ -45,7 +45,7 @@ _MANY: Final = 16
 
 @final
 class Rendezvous(Policy):
-    """The pod of the highest weight for the request's key, and if that is full, the next.
+    """The pod of the highest weight for the request's key; the next one if that pod is full.
 
     Arguments:
         default: picks for requests without a key.
@@ -57,7 +57,8 @@ class Rendezvous(Policy):
         super().__init__(spans=True)
         self._default = default
         self._rings = [array("q") for _ in range(RINGS)]
-        # Pods by the number in their points, these numbers, and those of pods that are gone.
+        # Pods by slot (the number in their points), the slots of removed pods, and the slot of each
+        # pod.
         self._owners: list[PodTracker] = []
         self._free: list[int] = []
         self._slots: dict[PodTracker, int] = {}
@@ -122,7 +123,7 @@ class Rendezvous(Policy):
         return slot
 
     def _find(self, key: bytes) -> PodTracker:
-        """Return the pod of the highest weight, with room or without, and remember it."""
+        """Return the pod of the highest weight, free or full, and memorize it."""
         least, slot = _SIZE, 0
         for ring, point in zip(self._rings, _probes(key), strict=True):
             index = bisect_left(ring, point)
@@ -138,9 +139,9 @@ class Rendezvous(Policy):
         return pod
 
     def _next(self, key: bytes, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
-        """Return the pod of the highest weight among those that have room.
+        """Return the free pod of the highest weight.
 
-        Where nearly all pods are full it is the next by address: to find that one costs O(1).
+        If nearly all pods are full, return the next free one by address, which costs O(1).
         """
         least, best = _SIZE, -1
         for ring, point in zip(self._rings, _probes(key), strict=True):
@@ -166,7 +167,7 @@ def _probes(key: bytes) -> Iterable[int]:
 
 
 def _points_of(pod: PodTracker, slot: int) -> list[list[int]]:
-    """Return the points of a pod on each ring, with the pod's number in them."""
+    """Return the points of a pod on each ring, with the pod's slot in them."""
     digest = shake_128(pod.address.encode()).digest(8 * RINGS * POINTS)
     points = [point >> 2 & ~_SLOT | slot for point in unpack(f">{RINGS * POINTS}Q", digest)]
     return [points[ring::RINGS] for ring in range(RINGS)]

@@ -1,8 +1,8 @@
-"""One revision's throttler: its pods, its queue, and who gets what.
+"""One revision's throttler: its pods, its queue, and which request gets which pod.
 
-Every entry point keeps one promise: when it returns, nobody waits while a pod in reach has room.
-So a pod's room is given to the next waiter in the same call that made the room, and a newcomer
-who finds room knows that nobody waits. Single-threaded; knows no clock (``now`` is an argument).
+Every entry point keeps one promise: when it returns, no request is queued while a pod in reach has
+a free slot. The call that frees a slot also assigns it to the next queued request. So a new request
+that finds a free slot overtakes no other. Single-threaded; knows no clock (``now`` is an argument).
 Knative's counterpart: revisionThrottler in pkg/activator/net/throttler.go, where queue and slots
 are two gates with a re-enqueue loop between them.
 """
@@ -31,7 +31,7 @@ from throttler.queue import Queue
 from throttler.silence import Silence
 from throttler.slots import Slots
 from throttler.slow_start import SlowStart
-from throttler.statistics import Statistics, look
+from throttler.statistics import Statistics, take_snapshot
 from throttler.ticket import (
     ASSIGNED,
     FAILED,
@@ -52,27 +52,28 @@ class RevisionThrottler:
 
     Arguments:
         revision: its specification.
-        own: its budget of waiting requests; total: that of all revisions together.
-        deadlines: where the deadlines of queued tickets are kept, shared by all revisions.
-        widening: the doublings of limits that are due, of all revisions.
-        random: returns numbers in [0, 1), for the policies that draw lots.
-        borrow: whether pods beyond our slice are used before a request waits.
-        reach: what requests may be sent to.
-        shed_early: whether a request that would wait beyond its deadline may not wait at all.
+        own: its budget of queued requests; total: the budget of all revisions together.
+        deadlines: the deadlines of queued tickets of all revisions.
+        slow_starts: the armed slow starts of all revisions.
+        random: returns random numbers in [0, 1), for the policies and ``Retry-After``.
+        borrow: whether to use pods beyond the activator's share before a request is queued.
+        reach: the destinations that requests may have.
+        shed_early: whether to refuse a request at once if the expected wait exceeds its deadline.
         silence: the pods of all revisions that have requests.
 
     Attributes:
         revision: its specification.
-        config: the same, with what requests may be sent to; its pods and requests have it too.
+        config: its specification and the reach; its pods and requests share this object.
         backends: its pods and its Service.
-        slots: the pods that get requests, and what they have.
-        waiters: the requests that wait; breaker: their queue.
-        key_header: the header field whose value the policy wants as a ticket's ``key``; else empty.
-        share: which of how many activators we are.
-        forecast: what starts and turnovers of it took.
+        slots: the pods that get requests, with their slots.
+        queue: the queued requests; breaker: the bounded queue in it.
+        key_header: the header field whose value is a ticket's ``key``; empty if the policy needs
+            none.
+        share: the position of this activator among the activators of the revision.
+        forecast: the recent starts and turnovers.
         silence: records how long pods have begun no response.
-        deleted: its Revision object is gone; what waits and runs is brought to its end.
-        last_release: when a pod was last done with a request.
+        deleted: whether its Revision object is gone; its requests end as they would have.
+        last_release: when a request last left a pod, seconds on the caller's clock.
     """
 
     __slots__ = (
@@ -124,15 +125,16 @@ class RevisionThrottler:
     # -- one request, the hot path --------------------------------------------------------------
 
     def admit(self, ticket: Ticket, now: float) -> PodTracker | None:
-        """Give a new request a pod, or a place in the queue.
+        """Assign a new request to a pod, or queue it; O(1), or O(log n) with some policies.
 
         Returns:
-            The pod that has it now, or None if it waits: then its owner is told by way of the
-            Changes of a later call.
+            The pod of the request; None if it is queued. Then the Changes of a later call have the
+            ticket.
 
         Raises:
-            RequestQueueFull: it may not even wait; the ticket has ended.
-            WaitTooLong: nor may it where it would be in vain (``shed_early``).
+            RequestQueueFull: the queue has reached a limit; the ticket has ended.
+            WaitTooLong: the expected wait exceeds the deadline (``shed_early``); the ticket has
+                ended.
         """
         ticket.arrived = now
         ticket.config = self.config
@@ -147,10 +149,10 @@ class RevisionThrottler:
         """End a request that has a pod.
 
         Arguments:
-            outcome: how it left its pod.
+            outcome: how the request left its pod.
 
         Returns:
-            None where nothing follows, which is the rule; else what to carry out.
+            The effects to execute; None, the usual case, if there are none.
         """
         ticket.state = RELEASED
         self.last_release = now
@@ -160,7 +162,7 @@ class RevisionThrottler:
         return self._follow(pod, now)
 
     def _follow(self, pod: PodTracker, now: float) -> Changes | None:
-        """Do what follows a freed slot: give it to the next, or bury a pod that has drained."""
+        """Assign a freed slot to the next queued request, or remove a pod that has drained."""
         if pod.free_pods is not None:
             if not self.breaker.waiting:
                 return None
@@ -176,10 +178,10 @@ class RevisionThrottler:
     # -- one request, the rest ------------------------------------------------------------------
 
     def cancel(self, ticket: Ticket, now: float) -> Changes | None:
-        """End a request whose client has left, wherever it is.
+        """End a request whose client has closed, queued or in flight.
 
         Returns:
-            As ``release``. A ticket that has ended already is left alone.
+            As ``release``. A ticket that has ended already does not change.
         """
         if ticket.state is QUEUED:
             self.queue.cancel(ticket, now)
@@ -188,14 +190,14 @@ class RevisionThrottler:
         return None
 
     def requeue(self, ticket: Ticket, now: float) -> Changes:
-        """Put a request whose pod failed it back to the front of the queue.
+        """Requeue a request that its pod failed, at the front of the queue.
 
         The caller reports the pod's failure first (``connect_failed``, ``responded_badly``). Pods
-        that have failed this request get it again only where no other has room. A ticket whose
-        deadline has passed ends here.
+        that have failed this request get it again only if no other pod has a free slot. A ticket
+        whose deadline has passed ends here.
 
         Returns:
-            What to carry out; the ticket itself may be among the assigned, or the expired.
+            The effects to execute; the ticket itself may be among the assigned, or the expired.
         """
         changes = Changes()
         ticket.record_failed_pod()
@@ -218,10 +220,11 @@ class RevisionThrottler:
     def set_endpoints(
         self, endpoints: ListedEndpoints, now: float, taken: Mapping[Endpoint, Taken] = _NOTHING
     ) -> Changes:
-        """Take what Kubernetes lists now; whole, not a difference.
+        """Replace the endpoints of the revision; O(pods · log pods).
 
         Arguments:
-            taken: what it lists beside that, and another revision has by now.
+            endpoints: all that Kubernetes lists, not a difference, without ``taken``.
+            taken: listed endpoints whose address moved to another revision.
         """
         changes = Changes()
         self.backends.set_taken(taken, changes, now)
@@ -229,18 +232,22 @@ class RevisionThrottler:
         return self._rebuild(changes, now)
 
     def set_service(self, address: str, now: float) -> Changes:
-        """Take where the private Service is reached, ``ip:port``; empty if nowhere."""
+        """Replace the address of the private Service, ``ip:port``; empty without one."""
         self.backends.service.address = address
         return self._rebuild(Changes(), now)
 
     def set_reach(self, reach: Reach, now: float) -> Changes:
-        """Take what requests may be sent to; what runs finishes where it is."""
+        """Set the destinations that requests may have; requests in flight finish at their pod."""
         changes = Changes()
         self.backends.set_reach(reach, changes, now)
         return self._rebuild(changes, now)
 
     def probe_passed(self, pod: PodTracker, epoch: int, now: float) -> Changes | None:
-        """Take a probe's good answer. One that was asked in an earlier epoch is ignored."""
+        """Record a passed probe; see Backends.probe_passed.
+
+        Returns:
+            The effects to execute; None if there are none.
+        """
         if not self.backends.probe_passed(pod, epoch, now):
             return None
         return self._rebuild(Changes(), now)
@@ -254,12 +261,16 @@ class RevisionThrottler:
         status: int | None = None,
         responded: bool = False,
     ) -> Changes | None:
-        """Take a probe's bad answer, or none. One from an earlier epoch is ignored.
+        """Record a failed probe.
 
         Arguments:
-            error: what was wrong, for people.
-            status: of the answer; None if there was none.
-            responded: whether any byte of a response came, also where it has no status.
+            epoch: of the pod when the probe began; the result of an earlier epoch is ignored.
+            error: the cause, for people.
+            status: of the response; None without a status.
+            responded: whether any byte of a response came, also one without a status.
+
+        Returns:
+            The effects to execute; None if there are none.
         """
         responded = responded or status is not None
         if not self.backends.probe_failed(pod, epoch, error, status, now, responded=responded):
@@ -267,7 +278,7 @@ class RevisionThrottler:
         return self._rebuild(Changes(probe=_probe_again(pod, epoch)), now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> Changes | None:
-        """Take that a pod refused or dropped a request before it had a byte of it."""
+        """Record that a pod refused or closed a connection before it got a byte of the request."""
         if not self.backends.connect_failed(pod, error, now):
             return None
         return self._rebuild(Changes(probe=[pod]), now)
@@ -275,11 +286,11 @@ class RevisionThrottler:
     def responded_badly(
         self, pod: PodTracker, error: str, now: float, *, untouched: bool
     ) -> Changes | None:
-        """Take an answer to a request that speaks against the pod: 502, 503, or half a head.
+        """Record an error response of a pod to a request: 502, 503, or an incomplete head.
 
         Arguments:
-            error: what it was, for people.
-            untouched: it is queue-proxy's own, and the application has nothing of the request.
+            error: the response, for people.
+            untouched: whether queue-proxy reports that its application got nothing of the request.
         """
         changes = Changes()
         if not self.backends.responded_badly(pod, error, untouched, changes, now):
@@ -287,7 +298,7 @@ class RevisionThrottler:
         return self._rebuild(changes, now)
 
     def responded_well(self, pod: PodTracker, now: float) -> Changes | None:
-        """Record any other response; only of use while the pod has consecutive errors."""
+        """Record any other response; needed only while the pod has consecutive errors."""
         if not self.backends.responded_well(pod, now):
             return None
         return self._rebuild(Changes(), now)
@@ -295,7 +306,7 @@ class RevisionThrottler:
     # -- the revision ---------------------------------------------------------------------------
 
     def set_revision(self, revision: Revision, now: float) -> Changes:
-        """Take another specification; waiting requests stay, running ones finish."""
+        """Replace the specification; queued requests stay, requests in flight finish."""
         old, self.revision = self.revision, revision
         self.config.revision = revision
         limited_otherwise = old.container_concurrency != revision.container_concurrency
@@ -308,12 +319,12 @@ class RevisionThrottler:
         return self._rebuild(Changes(), now)
 
     def set_share(self, share: ActivatorShare, now: float) -> Changes:
-        """Take which of how many activators we are for this revision."""
+        """Set the position of this activator among the activators of the revision."""
         self.share = share
         return self._rebuild(Changes(), now)
 
     def raise_limits(self, now: float) -> Changes:
-        """Let pods that start slowly have more at a time; due at ``waiters.slow_start.at``."""
+        """Raise the limits of full pods in slow start, as scheduled by ``queue.slow_start``."""
         self.queue.slow_start.disarm()
         for pod in self.slots.pods:
             if pod.in_flight >= pod.limit:
@@ -322,60 +333,60 @@ class RevisionThrottler:
 
     @property
     def in_flight(self) -> int:
-        """How many requests pods have."""
+        """Number of requests in flight."""
         return self.slots.in_flight
 
     @property
     def idle(self) -> bool:
-        """Whether no request waits or runs."""
+        """Whether no request is queued or in flight."""
         return not (self.breaker.waiting or self.slots.in_flight)
 
     @property
     def awaits_start(self) -> bool:
-        """Whether a request waits for a pod to start: none can be used, nor was a moment ago."""
+        """Whether a request waits for a pod to start: none is usable, and none was a moment ago."""
         return self.queue.awaits_start
 
     def pods(self) -> Collection[PodTracker]:
-        """Return all pods that are known, in no order."""
+        """Return all known pods, unsorted."""
         return self.backends.pods.values()
 
     def unhealthy_pods(self) -> Iterable[PodTracker]:
-        """Return the pods, or the ClusterIP, that a waiter could have if they passed a probe."""
+        """Return the backends that a queued request could use if they passed a probe."""
         return self.backends.unhealthy()
 
     @property
     def reach(self) -> Reach:
-        """What requests may be sent to."""
+        """The destinations that requests may have."""
         return self.config.reach
 
     @property
     def service(self) -> PodTracker | None:
-        """The ClusterIP while pods cannot be reached; see its ``in_use``."""
+        """The ClusterIP while no pod is reachable; see its ``in_use``."""
         return self.backends.service.tracker
 
     def expected_wait(self, now: float) -> float | None:
-        """Return how long a request that comes now would wait, seconds; None if not known."""
+        """Return how long a request that arrives now would wait, seconds; None if unknown."""
         return self.queue.expected_wait(now)
 
     def retry_after(self, now: float) -> int:
-        """Return when a client that is refused now may come again: whole seconds, at least 1."""
+        """Return the ``Retry-After`` for a client that is refused now: seconds, at least 1."""
         return retry_after(self.expected_wait(now), self._random())
 
     def capacity(self) -> int:
-        """Return how many requests may be in flight at a time; O(1), by the ClusterIP O(pods)."""
+        """Return the limit of requests in flight; O(1), with the ClusterIP O(pods)."""
         if self.backends.service.used_since is not None:
             return self.capacity_terms().capacity
         return revision_capacity(self.revision.container_concurrency, self.slots.in_reach)
 
     def capacity_terms(self) -> CapacityTerms:
-        """Return what that is made of; O(pods)."""
+        """Return the values that make up the capacity; O(pods)."""
         by_service = self.backends.service.used_since is not None
         return self.slots.terms(self.share, self.backends.ready() if by_service else None)
 
     def take_peaks(self) -> tuple[int, int]:
-        """Return the most that waited, and that pods had, at a time since the last call.
+        """Return the maximum of queued requests, and of requests in flight, since the last call.
 
-        There is one who asks: what it was told it is not told again.
+        There must be only one caller, since a call resets both.
         """
         peaks = (self.breaker.peak, self.slots.peak)
         self.breaker.peak = self.breaker.waiting
@@ -383,14 +394,16 @@ class RevisionThrottler:
         return peaks
 
     def statistics(self) -> Statistics:
-        """Return the state at this moment; O(pods), not for the hot path."""
+        """Return a snapshot of the state; O(pods), not for the path of requests."""
         terms = self.capacity_terms()
-        return look(self.breaker, self.slots, self.backends, self.forecast, self.share, terms)
+        return take_snapshot(
+            self.breaker, self.slots, self.backends, self.forecast, self.share, terms
+        )
 
     # -- inside ---------------------------------------------------------------------------------
 
     def _rebuild(self, changes: Changes, now: float) -> Changes:
-        """Find what may be used, and who has room; then let waiters go."""
+        """Update the usable backends and their free slots; then assign queued requests."""
         slots = self.slots
         pods = self.backends.choose(changes, now)
         if pods and not slots.pods:
@@ -402,5 +415,5 @@ class RevisionThrottler:
 
 
 def _probe_again(pod: PodTracker, epoch: int) -> list[PodTracker]:
-    """Return the pod if what its probe said has made it suspect: it is asked again at once."""
+    """Return the pod, to probe it again at once, if a failed probe has made it unhealthy."""
     return [pod] if pod.epoch != epoch else []

@@ -1,10 +1,10 @@
-"""The ClusterIP of a revision's Service: when it is asked, and when requests go there.
+"""The ClusterIP of a revision's Service: when it is probed, and when requests go there.
 
-Behind it a mesh, or kube-proxy, chooses the pod. It is a tracker like a pod's, with the same life
-and its own probe, that exists while pods cannot be reached; looked at anew whenever anything
-about them changes, so nothing stays in force longer than its reason. Knows no queue. Knative's
-counterpart: clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go, which
-never go back to pods.
+A mesh, or kube-proxy, chooses the pod behind it. It has a tracker like a pod's, with the same
+states and its own probe, while no pod is reachable. Each change of the pods repeats the decision,
+so requests return to pods as soon as one is reachable. Knows no queue. Knative's counterpart:
+clusterIPHealthy and podsAddressable in pkg/activator/net/revision_backends.go, which never return
+to pods.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from throttler.mesh import Reach
 from throttler.model import Endpoint
 from throttler.pod import PodTracker
 
-#: Takes the place of a pod's uid, so that a pod at the same address is not taken for it.
+#: The uid of its endpoint, so that a pod at the same address is another endpoint.
 UID: Final = "ClusterIP"
 
 
 class Service:
-    """The ClusterIP of one revision as a destination.
+    """The ClusterIP of one revision as a backend.
 
     Attributes:
-        address: ``ip:port``; empty while there is none.
-        tracker: its record, while it is sought; it gets no requests before it passed a probe.
-        used_since: since when requests go there; None if they do not.
+        address: ``ip:port``; empty without a ClusterIP.
+        tracker: its record while the ClusterIP is needed; no requests go there before it passes a
+            probe.
+        used_since: when requests began to go there, seconds on the caller's clock; None if they do
+            not.
     """
 
     __slots__ = ("_awaited", "_config", "_needed", "address", "tracker", "used_since")
@@ -45,10 +47,10 @@ class Service:
     def review(
         self, pods: Collection[PodTracker], usable: bool, changes: Changes, now: float
     ) -> PodTracker | None:
-        """Look anew whether the ClusterIP is needed; begin and end its use in ``changes``.
+        """Decide again whether the ClusterIP is needed; begin or end its use in ``changes``.
 
         Arguments:
-            pods: all that are known; usable: whether requests may be given to any of them.
+            pods: all known pods; usable: whether any of them may get requests.
 
         Returns:
             The tracker if requests go there from now on, else None.
@@ -71,15 +73,16 @@ class Service:
             changes.service = tracker if healthy else old
             self.used_since = now if healthy else None
             if not healthy and reach.pods:
-                # Their own schedule, slow while they were not needed, may be far from coming round.
+                # While they were not needed, their probes were rare: the next one may be far away.
                 changes.probe += [pod for pod in pods if pod.state is PodState.PROBING]
         return tracker if healthy else None
 
     def depends_on(self, pod: PodTracker, before: bool | None) -> bool:
-        """Return whether a pod's last answer can begin or end the use of the ClusterIP.
+        """Return whether the result of a pod's last probe can begin or end the use of the
+        ClusterIP.
 
         Arguments:
-            before: its ``probe.mesh_like`` before that.
+            before: the pod's ``probe.mesh_like`` before that result.
         """
         if not self._needed or not self.address:
             return False
@@ -93,13 +96,13 @@ class Service:
         """Return whether to probe the ClusterIP, and use it if it passes.
 
         A pod that starts responds 503, as a mesh does. So only responses after a pod's listing as
-        ready count. All pods that are listed as ready must have responded before this begins; a
-        new pod without a response does not end it. A pod whose container restarts also responds
-        503, so this does not begin while one proves that pods can be reached.
+        ready count. Before the first probe, all pods that are listed as ready must have responded;
+        a new pod without a response does not end the use. A pod whose container restarts also
+        responds 503. So the use does not begin while a pod proves that pods are reachable.
         """
         listed = [pod for pod in pods if pod.state is not PodState.DRAINING]
         ready = [pod for pod in listed if pod.ready]
-        if not ready:  # nothing is behind it
+        if not ready:  # the ClusterIP has no backend
             return False
         if not reach.pods:
             return True
@@ -108,14 +111,14 @@ class Service:
         if self.tracker is not None:
             return True
         # Pods respond in about this order. So that not every response causes a scan of a thousand
-        # pods, one pod is awaited: the last with a proof, or else the last without a response.
+        # pods, this awaits one pod: the last with a proof, or else the last without a response.
         proofs = (pod for pod in reversed(listed) if pod.proves_reach)
         missing = (pod for pod in reversed(ready) if not pod.probe.mesh_like)
         self._awaited = next(proofs, None) or next(missing, None)
         return self._awaited is None
 
     def _end_use(self, tracker: PodTracker, changes: Changes, now: float) -> None:
-        """Send nothing there any more; requests that it has finish."""
+        """Send no new requests there; its requests in flight finish."""
         self.tracker = None
         tracker.apply(PodEvent.DELISTED, now)
         if not tracker.in_flight:

@@ -1,7 +1,8 @@
-"""The slots of a revision's pods: which pods get requests, which have room, and who gets the next.
+"""The slots of a revision's pods: which pods get requests, which have a free slot, and which is
+next.
 
-Knows no queue and no clock. Every change of a pod's requests, and of its room, is made here, so the
-sets of pods with room and the policy always agree with the pods.
+Knows no queue and no clock. This module makes every change of a pod's requests and free slots. So
+the sets of free pods and the policy always agree with the pods.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from throttler.ticket import ASSIGNED, Outcome, Ticket
 
 @final
 class Slots:
-    """What pods have, and may have.
+    """The slots of a revision's pods.
 
     Arguments:
-        config: what is in force for the revision.
-        busy_since: since when each pod has had requests, see throttler.silence.
-        random: returns numbers in [0, 1), for the policies that draw lots.
-        borrow: whether pods beyond our share are used before a request waits.
+        config: the settings in force for the revision.
+        busy_since: when each pod with requests got the first of them, see throttler.silence.
+        random: returns random numbers in [0, 1), for the policies.
+        borrow: whether to use pods beyond the activator's share before a request is queued.
 
     Attributes:
-        pods: those that get requests: the usable pods, sorted by address, or the ClusterIP alone.
-        ours: the pods with room in our share; others: those beyond it, to borrow.
-        in_reach: how many of ``pods`` this activator may use.
+        pods: the pods that get requests: the usable pods, sorted by address, or the ClusterIP
+            alone.
+        own_free: the free pods in the activator's share; borrowable: the free pods beyond it.
+        in_reach: number of ``pods`` that this activator may use.
         has_half_open: whether any of them is half-open, see throttler.outliers.
-        in_flight: how many requests pods have; peak: the most at a time, since it was set back.
+        in_flight: requests in flight; peak: the maximum since the last reset.
     """
 
     __slots__ = (
@@ -70,21 +72,22 @@ class Slots:
         self.choose_policy()
 
     def choose_policy(self) -> None:
-        """Take the policy that the configuration names; ``rebuild`` follows before it is used."""
+        """Replace the policy by the configured one; call ``rebuild`` before its first use."""
         revision = self._config.revision
         self._policy = policy = policy_for(revision, self._random)
         self._follower = policy if policy.follows else None
 
     @property
     def free_pods(self) -> FreePods:
-        """The pods of our share that have room; if none has, those to borrow."""
+        """The free pods of the activator's share; if none is free, those to borrow."""
         return self.own_free if self.own_free.summary else self.borrowable
 
     def rebuild(self, pods: list[PodTracker], share: ActivatorShare) -> None:
-        """Take the pods that get requests from now on; number them, and find who has room.
+        """Replace the pods that get requests; number them, and find the free ones; O(pods).
 
         Arguments:
-            share: which of how many activators we are.
+            pods: the usable pods, sorted by address, or the ClusterIP alone.
+            share: the position of this activator among the activators of the revision.
         """
         for pod in self.pods:
             pod.free_pods = None
@@ -108,7 +111,7 @@ class Slots:
         self._policy.set_pods(pods)
 
     def _share_of(self, pods: Sequence[PodTracker], share: ActivatorShare) -> frozenset[int] | None:
-        # Without a limit per pod there is nothing to share out (Knative: the same).
+        # Without a limit per pod there is nothing to share (Knative: the same).
         if self._config.revision.container_concurrency == 0:
             return None
         return assign_share(len(pods), share)
@@ -116,7 +119,11 @@ class Slots:
     # -- one request ----------------------------------------------------------------------------
 
     def assign(self, ticket: Ticket, free_pods: FreePods, now: float) -> PodTracker:
-        """Give a request a pod of ``room``, which is not empty; return the pod."""
+        """Assign a request to a pod of ``free_pods``, which is not empty; return the pod.
+
+        Arguments:
+            now: seconds on the caller's clock.
+        """
         pod = self._policy.pick(ticket, self.pods, free_pods)
         ticket.pod = pod
         ticket.state = ASSIGNED
@@ -134,7 +141,7 @@ class Slots:
         return pod
 
     def assign_another(self, ticket: Ticket, now: float) -> None:
-        """Do the same for a request that pods have failed: if possible, give it another pod."""
+        """Assign a request that pods have failed; if possible, to another pod."""
         for failed in ticket.failed:
             if (free_pods := failed.free_pods) is not None:
                 free_pods.discard(failed.number)
@@ -149,11 +156,15 @@ class Slots:
                 self._follower.changed(failed, failed.in_flight < failed.limit)
 
     def release(self, ticket: Ticket, outcome: Outcome, now: float) -> PodTracker | None:
-        """Free the slot that a request has.
+        """Release the slot of a request.
+
+        Arguments:
+            outcome: how the request left its pod.
+            now: seconds on the caller's clock.
 
         Returns:
-            The pod, if something may follow: it was full and has room, or it gets no requests any
-            more and has none left. Else None.
+            The pod if it was full and has a free slot now, or if it gets no requests any more and
+            has none left. Else None.
         """
         pod = ticket.pod
         assert pod is not None
@@ -173,11 +184,12 @@ class Slots:
         return pod
 
     def terms(self, share: ActivatorShare, ready: int | None = None) -> CapacityTerms:
-        """Return what the capacity is made of; O(pods).
+        """Return the values that make up the capacity; O(pods).
 
         Arguments:
-            share: which of how many activators we are.
-            ready: pods that Kubernetes lists as ready, while requests go to the ClusterIP.
+            share: the position of this activator among the activators of the revision.
+            ready: pods that Kubernetes lists as ready, while requests go to the ClusterIP; else
+                None.
         """
         limit, borrow = self._config.revision.container_concurrency, self._borrow
         if ready is not None:
@@ -186,15 +198,15 @@ class Slots:
         return CapacityTerms(limit, len(self.pods), own, share, borrow)
 
     def count_free_pods(self) -> int:
-        """Return how many usable pods could take one more request; O(pods).
+        """Return how many usable pods have a free slot; O(pods).
 
-        Counted from the pods themselves, not from the sets that dispatching goes by: where it is
-        not 0 although requests wait, the two differ.
+        Counts the pods themselves, not the sets that assign requests. If the result is not 0
+        although requests are queued, the two differ.
         """
         return sum(pod.in_use and pod.in_flight < pod.limit for pod in self.pods)
 
 
 def _update_free(pod: PodTracker) -> None:
-    """Add a pod to the set of those with room, if it gets requests and has room."""
+    """Add a pod to its set of free pods if it has a free slot."""
     if (free_pods := pod.free_pods) is not None and pod.in_flight < pod.limit:
         free_pods.add(pod.number)

@@ -1,7 +1,8 @@
-"""When pods without a limit of their own may have more at a time.
+"""Slow start: when a pod without a limit of its own may have more requests in flight.
 
-Such a pod begins with a limit that doubles as long as requests wait (throttler/capacity.py).
-Knative has no counterpart: there the first pod gets all that wait at once.
+The limit of such a pod begins low and doubles as long as requests are queued
+(throttler/capacity.py). Knative has no counterpart: there the first pod gets all queued requests at
+once.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from throttler.model import RevisionID
 
 @final
 class Ramp:
-    """What the limit of one pod has brought since it last doubled.
+    """The effect of the last doubling of one pod's limit.
 
     Attributes:
-        answered: requests that the pod ended while others waited, since its limit was last widened.
+        finished: requests that the pod ended while others were queued, since the last step.
     """
 
     __slots__ = ("_finished_before", "_steps_kept", "finished")
@@ -32,15 +33,19 @@ class Ramp:
         self.finished = self._finished_before = self._steps_kept = 0
 
     def restart(self) -> None:
-        """Forget what the pod answered in an earlier life."""
+        """Discard the counts of an earlier limit."""
         self.finished = self._finished_before = self._steps_kept = 0
 
     def next_limit(self, limit: int) -> int:
-        """Return twice the limit, see throttler.capacity; unless the last doubling brought nothing.
+        """Return twice the limit, see throttler.capacity, or the same limit if the last doubling
+        gained nothing.
 
-        A pod that answers no more than before, with twice as much at a time, is busy: more requests
-        would wait inside it, on connections that cost both sides. Now and then it is tried all the
-        same.
+        If a pod with twice the limit ends no more requests than before, it is busy. More requests
+        would wait inside it, on connections that cost both sides. After RAISE_ANYWAY such steps,
+        the limit is raised once more, to try.
+
+        Arguments:
+            limit: requests in flight that the pod may have.
         """
         finished, before = self.finished, self._finished_before
         self.finished, self._finished_before = 0, finished
@@ -56,11 +61,12 @@ class SlowStart:
     """The next doubling of one revision's limits.
 
     Arguments:
-        due: the doublings that are due at some time, of all revisions.
+        due: the armed slow starts of all revisions; this one adds and removes itself.
 
     Attributes:
-        revision: whose limits they are.
-        at: when it is due; None while no request waits for it.
+        revision: the revision of these limits.
+        at: when the limits double, seconds on the caller's clock; None while no request is queued
+            for it.
     """
 
     __slots__ = ("_due", "at", "revision")
@@ -71,12 +77,12 @@ class SlowStart:
         self._due = due
 
     def arm(self, now: float) -> None:
-        """Have the limits doubled soon, if that is not due already."""
+        """Schedule the next doubling, if none is scheduled."""
         if self.at is None:
             self.at = now + SLOW_START_STEP
             self._due.add(self)
 
     def disarm(self) -> None:
-        """Forget it: it is being done."""
+        """Remove the schedule: the caller raises the limits, or no request is queued."""
         self.at = None
         self._due.discard(self)

@@ -1,7 +1,4 @@
-"""A revision's state at one moment, for people and metrics.
-
-Reads and changes nothing.
-"""
+"""A snapshot of a revision's state, for people and metrics. Changes nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +17,11 @@ class Statistics:
     """A revision's state; see RevisionThrottler.
 
     Attributes:
-        pods: all that are known, and those that another revision has by now.
-        service: the ClusterIP while pods cannot be reached; see its ``in_use``.
-        start, turnover: seconds, see throttler.forecast; None while nothing is known.
+        queued_bytes: buffered bytes of queued requests.
+        oldest_arrival: arrival of the first queued request, seconds on the caller's clock; or None.
+        pods: all known pods, and pods whose address moved to another revision.
+        service: the ClusterIP while no pod is reachable; see its ``in_use``.
+        start, turnover: seconds, see throttler.forecast; None if unknown.
     """
 
     waiting: int
@@ -41,7 +40,7 @@ class Statistics:
     turnover: float | None = None
 
 
-def look(
+def take_snapshot(
     breaker: Breaker,
     slots: Slots,
     backends: Backends,
@@ -49,7 +48,7 @@ def look(
     share: ActivatorShare,
     terms: CapacityTerms,
 ) -> Statistics:
-    """Return the state at this moment; O(pods), not for the hot path."""
+    """Return a snapshot; O(pods), not for the path of requests."""
     oldest = breaker.oldest()
     return Statistics(
         waiting=breaker.waiting,

@@ -1,7 +1,7 @@
-"""All revisions: who is meant by a name, and what has to happen next.
+"""All revisions: which one a request names, and which time-outs are next.
 
-Joins a Revision with its Endpoints in whichever order they come, and keeps a deleted revision
-for as long as requests of it wait or run. Knows no clock. Knative's counterpart: Throttler in
+Joins a Revision with its Endpoints, whichever comes first. Keeps a deleted revision while it has
+requests, queued or in flight. Knows no clock. Knative's counterpart: Throttler in
 pkg/activator/net/throttler.go and the lookup of pkg/activator/handler/context_handler.go.
 """
 
@@ -30,11 +30,11 @@ _NO_ENDPOINTS: Final = ListedEndpoints()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on waiting requests. Knative means 10,000 per revision, and enforces none.
+    """Limits of queued requests. Knative documents 10,000 per revision, and enforces no limit.
 
     Attributes:
         queue_depth, queue_bytes: of one revision; queue_depth_total, queue_bytes_total: of all.
-        shed_early: whether a request that would wait beyond its deadline may not wait at all.
+        shed_early: whether to refuse a request at once if the expected wait exceeds its deadline.
     """
 
     queue_depth: int = 10_000
@@ -48,10 +48,10 @@ class Throttler:
     """The throttlers of all revisions.
 
     Arguments:
-        limits: bounds on waiting requests.
-        random: returns numbers in [0, 1).
-        own_ip: our address as the public Endpoints list it, to find our share of the pods.
-        borrow: whether pods beyond our slice are used before a request waits.
+        limits: limits of queued requests.
+        random: returns random numbers in [0, 1).
+        own_ip: this activator's address in the public Endpoints, to find its share of the pods.
+        borrow: whether to use pods beyond the activator's share before a request is queued.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Throttler:
         self._slow_starts: set[SlowStart] = set()
         self._silence = Silence()
         self._revisions: dict[tuple[str, str], RevisionThrottler] = {}
-        # Deleted, but with requests left. They keep their name, in case it comes back.
+        # Deleted revisions with requests left. They keep their name, in case the revision returns.
         self._deleted: dict[tuple[str, str], RevisionThrottler] = {}
-        # What Kubernetes lists, also for revisions that we have not seen (yet).
+        # The listed endpoints, also of revisions that are not known (yet).
         self._endpoints: dict[RevisionID, Mapping[AppProtocol, ListedEndpoints]] = {}
         self._owners = Owners()
         self._services: dict[RevisionID, Mapping[AppProtocol, str]] = {}
@@ -82,28 +82,28 @@ class Throttler:
     # -- lookup ---------------------------------------------------------------------------------
 
     def find(self, namespace: str, name: str) -> RevisionThrottler:
-        """Return the throttler of a revision; creates nothing.
+        """Return the throttler of a revision.
 
         Raises:
-            RevisionNotFound: there is none.
+            RevisionNotFound: no such revision is known.
         """
-        # A plain tuple equals the RevisionID that has its fields, and is cheaper to make.
+        # A plain tuple equals the RevisionID with its fields, and is cheaper to make.
         revision = self._revisions.get((namespace, name))
         if revision is None:
             raise RevisionNotFound(name, namespace)
         return revision
 
     def find_any(self, namespace: str, name: str) -> RevisionThrottler:
-        """Return one of those that iteration gives: as ``find``, or deleted with requests left.
+        """Return the throttler of a revision that is known, or deleted with requests left.
 
         Raises:
-            RevisionNotFound: there is none.
+            RevisionNotFound: there is no such revision.
         """
         left = self._deleted.get((namespace, name))
         return self.find(namespace, name) if left is None or left.idle else left
 
     def of(self, config: RevisionConfig) -> RevisionThrottler | None:
-        """Return the throttler that a pod or a request belongs to, by their ``config``.
+        """Return the throttler of a pod or a request, by its ``config``.
 
         Returns:
             None once the revision is deleted and has no request left: then all its pods are gone.
@@ -114,15 +114,18 @@ class Throttler:
         return self._revisions.get(revision) or self._deleted.get(revision)
 
     def __iter__(self) -> Iterator[RevisionThrottler]:
-        """Iterate over the revisions, also those that were deleted and have requests left."""
+        """Iterate over all revisions, with deleted ones that have requests left."""
         yield from self._revisions.values()
         yield from (left for left in self._deleted.values() if not left.idle)
 
     # -- inventory ------------------------------------------------------------------------------
 
     def set_revision(self, revision: Revision, now: float) -> Changes:
-        """Take a new or changed Revision. One with another uid is another revision of that name:
-        requests that wait stay, requests that run finish."""
+        """Add or update a revision; O(pods).
+
+        A Revision with another uid is another revision of that name: queued requests stay, requests
+        in flight finish.
+        """
         throttler = self._revisions.get(revision.id) or self._deleted.pop(revision.id, None)
         if throttler is None:
             throttler = self._create(revision)
@@ -130,7 +133,7 @@ class Throttler:
         self._revisions[revision.id] = throttler
         changes = Changes()
         if throttler.revision.protocol is not revision.protocol:
-            # First without pods, else waiters go to those that speak the former protocol.
+            # First without pods: otherwise queued requests would go to pods of the former protocol.
             changes.add(throttler.set_endpoints(_NO_ENDPOINTS, now))
         changes.add(throttler.set_revision(revision, now))
         if joined := self._update_share(throttler, now):
@@ -140,7 +143,7 @@ class Throttler:
         return changes
 
     def delete_revision(self, revision: RevisionID) -> Changes:
-        """Forget a revision: it is not found any more. Its requests end as they would have."""
+        """Remove a revision, so that ``find`` raises. Its requests end as they would have."""
         throttler = self._revisions.pop(revision, None)
         if throttler is not None:
             throttler.deleted = True
@@ -150,10 +153,13 @@ class Throttler:
     def set_endpoints(
         self, revision: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints], now: float
     ) -> Changes:
-        """Take the pods that a private Endpoints object lists, by protocol; empty if deleted.
+        """Replace the endpoints of a private Endpoints object.
 
-        While the revision is unknown, what is listed is kept for it. An address that another
-        revision has listed for another pod is taken from that revision, see throttler.owners.
+        The throttler keeps the endpoints of an unknown revision. An address that another revision
+        has listed for another pod moves to this revision, see throttler.owners.
+
+        Arguments:
+            endpoints: all endpoints by protocol; empty if the object is deleted.
         """
         others = self._owners.change(revision, self._endpoints.get(revision, {}), endpoints)
         if any(d.ready or d.not_ready for d in endpoints.values()):
@@ -161,7 +167,7 @@ class Throttler:
         else:
             self._endpoints.pop(revision, None)
         changes = self._remove_idle()
-        # First from those that lose a pod, so that it never has two at a time.
+        # First the revisions that lose a pod, so that a pod never belongs to two at a time.
         for each in (*(others - {revision}), revision):
             throttler = self._get(each)
             if throttler is not None:
@@ -171,7 +177,10 @@ class Throttler:
     def set_activators(
         self, revision: RevisionID, addresses: Mapping[AppProtocol, Collection[str]], now: float
     ) -> Changes | None:
-        """Take the activators that a public Endpoints object lists, by protocol.
+        """Replace the activators that a public Endpoints object lists.
+
+        Arguments:
+            addresses: addresses without port, by protocol.
 
         Returns:
             None while the revision is unknown or nothing changes for it.
@@ -186,7 +195,10 @@ class Throttler:
     def set_service(
         self, revision: RevisionID, addresses: Mapping[AppProtocol, str], now: float
     ) -> Changes | None:
-        """Take where a revision's private Service is reached, by protocol; empty if it is not.
+        """Replace the addresses of a revision's private Service.
+
+        Arguments:
+            addresses: ``ip:port`` by protocol; empty without a Service.
 
         Returns:
             None while the revision is unknown or nothing changes for it.
@@ -201,7 +213,7 @@ class Throttler:
         return throttler.set_service(self._service_of(throttler.revision), now)
 
     def set_mesh(self, mode: MeshMode, pod_addressability: bool, now: float) -> Changes:
-        """Take how pods are reached; all revisions follow at once.
+        """Set how requests reach pods, for all revisions at once.
 
         Arguments:
             mode, pod_addressability: of the network ConfigMap, see throttler.mesh.
@@ -218,14 +230,14 @@ class Throttler:
     # -- time -----------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return when ``wake`` has to be called next, or None: no request waits for time."""
+        """Return when to call ``run_due`` next, seconds on the caller's clock, or None."""
         times = [at for each in self._slow_starts if (at := each.at) is not None]
         if (deadline := self._deadlines.next()) is not None:
             times.append(deadline)
         return min(times, default=None)
 
     def run_due(self, now: float) -> Changes:
-        """Do what is due: end tickets whose deadline has come, let slow starts proceed."""
+        """End tickets whose deadline has come, and raise the limits of slow starts that are due."""
         changes = Changes()
         for ticket in self._deadlines.passed(now):
             assert ticket.config is not None
@@ -241,11 +253,11 @@ class Throttler:
         return changes
 
     def probe_silent_pods(self, now: float) -> Changes:
-        """Return the silent pods to probe now; due every second."""
+        """Return the silent pods to probe now; to be called every ``silence.EVERY`` seconds."""
         return Changes(probe=self._silence.scan(now))
 
     def retry_after(self) -> int:
-        """Return when a client whose revision is not known may come again: whole seconds."""
+        """Return the ``Retry-After`` for a client that names no known revision: whole seconds."""
         return retry_after(None, self._random())
 
     # -- inside ---------------------------------------------------------------------------------
@@ -268,7 +280,7 @@ class Throttler:
         return self._services.get(revision.id, {}).get(revision.protocol, "")
 
     def _apply_endpoints(self, throttler: RevisionThrottler, now: float) -> Changes:
-        """Tell a revision its pods, and which another has by now."""
+        """Pass a revision its endpoints, without addresses that moved to another revision."""
         revision, owners = throttler.revision, self._owners
         endpoints = self._endpoints.get(revision.id, {})
         listed = endpoints.get(revision.protocol, _NO_ENDPOINTS)
@@ -277,10 +289,10 @@ class Throttler:
         return throttler.set_endpoints(kept, now, owners.taken(revision.id, listed))
 
     def _update_share(self, throttler: RevisionThrottler, now: float) -> Changes | None:
-        """Tell a revision which of its activators we are.
+        """Pass a revision this activator's position among its activators.
 
-        While we are not among them, the last known share stays (Knative: the same): our address
-        is taken out, for instance, while the revision's pods serve without us.
+        While the list lacks this activator, the last known share stays (Knative: the same). Its
+        address is removed, for example, while the revision serves without activators.
         """
         revision = throttler.revision
         addresses = self._activators.get(revision.id, {}).get(revision.protocol, ())
@@ -290,7 +302,7 @@ class Throttler:
         return throttler.set_share(share, now)
 
     def _remove_idle(self) -> Changes:
-        """Let go of deleted revisions that have no request left, and of their pods."""
+        """Remove deleted revisions that have no request left, and their pods."""
         changes = Changes()
         for key in [key for key, left in self._deleted.items() if left.idle]:
             changes.add(self._deleted.pop(key).set_endpoints(_NO_ENDPOINTS, 0.0))
@@ -298,7 +310,7 @@ class Throttler:
 
 
 def _count_misnamed(endpoints: Mapping[AppProtocol, ListedEndpoints], protocol: AppProtocol) -> int:
-    """Return how many addresses are listed, where none is under this protocol's port."""
+    """Return how many addresses are listed if none is under this protocol's port name, else 0."""
     listed = endpoints.get(protocol, _NO_ENDPOINTS)
     if listed.ready or listed.not_ready:
         return 0

@@ -1,7 +1,7 @@
-"""One request's place: it waits, is assigned a pod, and ends exactly once.
+"""The record of one request: queued, assigned to a pod, then ended exactly once.
 
-Knows neither queue nor pod rules; the revision's throttler moves it. Knative has no counterpart:
-there a waiter is a goroutine blocked on a channel.
+Has no rules of queues and pods; the revision's throttler changes the state. Knative has no
+counterpart: there a queued request is a goroutine blocked on a channel.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from throttler.config import RevisionConfig
 from throttler.pod import PodTracker
 from throttler.reason import Reason
 
-#: Of the pods that have failed a request, how many are remembered: the last, which are the ones
-#: that may have room.
+#: A ticket records so many of the pods that failed its request: the last ones, which are the most
+#: likely to have a free slot.
 MAX_AVOIDED: Final = 3
 
 
 class TicketState(Enum):
-    """Where a request is. The last four are ends."""
+    """The state of a request. The last four are final."""
 
     NEW = "new"
     QUEUED = "queued"
@@ -38,7 +38,7 @@ TIMED_OUT: Final = TicketState.TIMED_OUT
 CANCELLED: Final = TicketState.CANCELLED
 REJECTED: Final = TicketState.REJECTED
 
-#: Which state may follow which.
+#: The states that may follow each state.
 FOLLOWS: Final[dict[TicketState, frozenset[TicketState]]] = {
     NEW: frozenset((ASSIGNED, QUEUED, REJECTED)),
     QUEUED: frozenset((ASSIGNED, TIMED_OUT, CANCELLED)),
@@ -53,8 +53,8 @@ FOLLOWS: Final[dict[TicketState, frozenset[TicketState]]] = {
 class Outcome(Enum):
     """How a request left its pod, for the policy that picked the pod.
 
-    SERVED: its response is complete. FAILED: the pod failed it; it may go to another pod. LEFT: it
-    ended for a reason that says nothing of the pod, such as a client that closed.
+    SERVED: its response is complete. FAILED: the pod failed it; it may go to another pod. NEUTRAL:
+    it ended for a reason that says nothing about the pod, such as a client that closed.
     """
 
     SERVED = "served"
@@ -68,17 +68,21 @@ NEUTRAL: Final = Outcome.NEUTRAL
 
 
 class TicketOwner(Protocol):
-    """Who holds the request; told by whoever carries out the throttler's changes."""
+    """The object that has the request; the driver notifies it."""
 
     def ticket_assigned(self) -> None:
-        """The ticket left the queue and has a pod."""
+        """Continue: the ticket left the queue and has a pod."""
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
-        """The ticket's deadline passed in the queue; it has ended. See throttler.reason."""
+        """End the request: the deadline of its ticket passed in the queue.
+
+        Arguments:
+            reason: why it was queued, see throttler.reason; detail: more for people, often empty.
+        """
 
 
 class _NoOwner:
-    """Whom a ticket that has ended concerns."""
+    """The owner of tickets that have ended; nothing calls it."""
 
     def ticket_assigned(self) -> None:
         """See TicketOwner; an ended ticket is not assigned."""
@@ -91,20 +95,20 @@ NO_OWNER: Final[TicketOwner] = _NoOwner()
 
 
 class Ticket:
-    """One request's place.
+    """The record of one request.
 
     Attributes:
-        owner: whom it concerns.
-        deadline: when the request ends unanswered; absolute, on the caller's clock, seconds.
-        size: bytes of the request that are held in memory while it waits.
-        arrived: when it was admitted.
-        config: of the revision whose queue or pod has it; set when it is admitted.
-        pod: the pod that has it; None while it waits.
-        assigned: when it last got a pod; 0 if its policy did not follow requests then.
+        owner: the object to notify.
+        deadline: when the request expires; absolute, seconds on the caller's clock.
+        size: bytes of the request that are buffered while it is queued.
+        arrived: when it was admitted, seconds on the caller's clock.
+        config: of its revision; set when it is admitted.
+        pod: the pod that has it; None while it is queued.
+        assigned: when it last got a pod; 0 if the policy did not follow requests then.
         first_byte: when that pod began its response; 0 before.
-        key: the part of the request by which its revision's policy picks a pod; empty where the
-            policy wants none, or the request lacks it.
-        failed: the pods that had it last and failed it; another is preferred.
+        key: the part of the request by which the policy ``hash`` picks a pod; empty if the policy
+            needs no key, or the request has none.
+        failed: the last pods that failed it; another pod is preferred.
     """
 
     __slots__ = (
@@ -133,6 +137,6 @@ class Ticket:
         self.state = NEW
 
     def record_failed_pod(self) -> None:
-        """Remember that the pod that has the request has failed it."""
+        """Record that the pod that has the request has failed it."""
         assert self.pod is not None
         self.failed = (*self.failed[1 - MAX_AVOIDED :], self.pod)

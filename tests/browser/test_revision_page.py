@@ -46,7 +46,9 @@ async def test_the_table_of_pods(site: Site, open_page: Open) -> None:
                 await expect(row.locator('[data-label="Decision"]')).to_have_text("use")
                 await expect(row.locator('[data-label="Rule"]')).to_have_text("probe-passed")
                 await expect(row.locator('[data-label="In flight"]')).to_contain_text("3 / 3")
-            await expect(section(page, "Pods")).to_contain_text("Used: our own probe passed")
+            await expect(section(page, "Pods")).to_contain_text(
+                "Used: it passed the activator's own probe"
+            )
         app.unlist_pods()
         await expect(section(page, "Why requests wait")).to_contain_text("no-endpoints")
 

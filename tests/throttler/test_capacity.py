@@ -202,7 +202,7 @@ ALONE, FIRST, SECOND = ActivatorShare(), ActivatorShare(0, 2), ActivatorShare(1,
         (CapacityTerms(10, 0, (), ALONE, True), "0 usable pods × 10 = 0"),
         (
             CapacityTerms(0, 0, (), ALONE, True),
-            "0 usable pods, without a limit each (containerConcurrency is 0)",
+            "0 usable pods without a limit per pod (containerConcurrency is 0)",
         ),
         (CapacityTerms(10, 1, (0,), ALONE, True), "1 usable pod × 10 = 10"),
         (CapacityTerms(10, 3, (0, 1, 2), ALONE, False), "3 usable pods × 10 = 30"),
@@ -212,28 +212,28 @@ ALONE, FIRST, SECOND = ActivatorShare(), ActivatorShare(0, 2), ActivatorShare(1,
         ),
         (
             CapacityTerms(10, 3, (0, 2), FIRST, True),
-            "3 usable pods × 10 = 30; our share as activator 1 of 2: 2 pods (1, 3) × 10 = 20, "
-            "others are borrowed beyond that",
+            "3 usable pods × 10 = 30; share of activator 1 of 2: 2 pods (1, 3) × 10 = 20, "
+            "then it borrows the others",
         ),
         (
             CapacityTerms(10, 3, (1,), SECOND, False),
-            "3 usable pods ÷ 2 activators; as activator 2 of 2 we have 1 pod (2) × 10 = 10",
+            "3 usable pods ÷ 2 activators; share of activator 2 of 2: 1 pod (2) × 10 = 10",
         ),
         (
             CapacityTerms(1, 9, (0, 1, 2, 3, 8), FIRST, False),
-            "9 usable pods ÷ 2 activators; as activator 1 of 2 we have 5 pods (1-4, 9) × 1 = 5",
+            "9 usable pods ÷ 2 activators; share of activator 1 of 2: 5 pods (1-4, 9) × 1 = 5",
         ),
         (
             CapacityTerms(10, 4, (), FIRST, True, by_service=True),
-            "4 ready pods × 10 ÷ 2 activators = 20, by way of the ClusterIP",
+            "4 ready pods × 10 ÷ 2 activators = 20, through the ClusterIP",
         ),
         (
             CapacityTerms(0, 1, (), FIRST, True, by_service=True),
-            "1 ready pod without limit (containerConcurrency is 0), by way of the ClusterIP",
+            "1 ready pod without limit (containerConcurrency is 0), through the ClusterIP",
         ),
         (
             CapacityTerms(10, 4, (), ALONE, True, by_service=True),
-            "4 ready pods × 10 = 40, by way of the ClusterIP",
+            "4 ready pods × 10 = 40, through the ClusterIP",
         ),
     ],
 )

@@ -157,7 +157,7 @@ def test_no_word_is_both_a_rule_and_a_reason() -> None:
 def test_every_rule_has_a_sentence_and_each_says_its_decision() -> None:
     assert list(dict.fromkeys(one.rule for one in VERDICTS)) == list(Rule)
     assert len({one.sentence for one in VERDICTS}) == len(VERDICTS)
-    begins = {Decision.USE: "Used", Decision.WAIT: "Waits", Decision.LEAVE: "Left"}
+    begins = {Decision.USE: "Used", Decision.WAIT: "Waits", Decision.LEAVE: "Not used"}
     for one in VERDICTS:
         assert one.sentence.startswith(begins[one.decision])
         assert one.sentence.endswith(".")

@@ -94,8 +94,8 @@ def test_a_full_pod_and_a_queue(world):
             "usable": True,
             "decision": "use",
             "decidedBy": "probe-passed",
-            "explanation": "Used: our own probe passed, which is enough for this revision, "
-            "whatever Kubernetes says.",
+            "explanation": "Used: it passed the activator's own probe, which is enough for "
+            "this revision, whether Kubernetes lists it as ready or not.",
             "inFlight": 2,
             "silentSeconds": None,
             "limit": 2,
@@ -249,7 +249,7 @@ def test_our_share_of_the_pods(world):
     terms = seen["capacityBreakdown"]
     assert (terms["pods"], terms["ownPods"], terms["activators"]) == (2, 1, 2)
     assert terms["sentence"].endswith(
-        "as activator 2 of 2: 1 pod (2) × 2 = 2, others are borrowed beyond that"
+        "share of activator 2 of 2: 1 pod (2) × 2 = 2, then it borrows the others"
     )
     assert [(pod["address"], pod["inSlice"], pod["usable"]) for pod in seen["pods"]] == [
         (POD, False, True),

@@ -72,10 +72,10 @@ def test_kubernetes_says_no_our_probe_says_yes_and_the_rule_is_named(world):
         "10.0.0.2:8012  not-ready   unknown  -       -       probing  3.5s   wait      "
         "awaiting-probe        0/2        -",
         "",
-        "exec-readiness-probe  (1) Waits: our own probe passed, but Kubernetes does not list the "
-        "pod as ready. Its readiness counts here because a container has an exec readiness probe, "
-        "which queue-proxy cannot run.",
-        "awaiting-probe        (1) Waits for an answer to our own probe: there is none since "
+        "exec-readiness-probe  (1) Waits: it passed the activator's own probe, but Kubernetes does "
+        "not list it as ready. Its readiness counts because a container has an exec readiness "
+        "probe, which queue-proxy cannot run.",
+        "awaiting-probe        (1) Waits for the activator's own probe: none has ended since "
         "Kubernetes lists it as it does.",
     ]
 
@@ -193,10 +193,12 @@ def test_all_pods_are_full(world):
         "Reason      Every usable pod has its maximum of concurrent requests. (4/4)"
     )
     assert (
-        "Capacity    2 usable pods × 2 = 4; our share as activator 2 of 2: 1 pod (2) × 2 = 2, "
-        "others are borrowed beyond that" in lines
+        "Capacity    2 usable pods × 2 = 4; share of activator 2 of 2: 1 pod (2) × 2 = 2, "
+        "then it borrows the others" in lines
     )
-    assert lines[-2].startswith("beyond-share  (1) Used once all pods of our own share are full")
+    assert lines[-2].startswith(
+        "beyond-share  (1) Used once all pods of this activator's share are full"
+    )
 
 
 def test_pods_that_have_requests_and_begin_no_response(world):
@@ -232,7 +234,7 @@ def test_pods_that_fail_their_probes_and_the_cluster_ip(world):
     assert ["10.96.0.5:80", "service", "passed", "200", "0.0s", "healthy", "0.0s", "use"] in [
         line[:8] for line in lines
     ]
-    way = "1 ready pod without limit (containerConcurrency is 0), by way of the ClusterIP"
+    way = "1 ready pod without limit (containerConcurrency is 0), through the ClusterIP"
     assert f"Capacity   {way}" in shown(view(world, throttler))
 
 
