@@ -1,6 +1,6 @@
-"""The build backend: setuptools, and mypyc if ``ACTIVATOR_COMPILE=1`` asks for a compiled build.
+"""The build backend: setuptools, and mypyc if ``ACTIVATOR_COMPILE=1`` requests a compiled build.
 
-A pure build needs setuptools alone. A compiled one needs mypy as well, a C compiler and Python's
+A pure build needs only setuptools. A compiled build also needs mypy, a C compiler and Python's
 headers. PEP 517 and PEP 660 define the hooks; pyproject.toml names this module.
 """
 
@@ -35,17 +35,17 @@ __all__ = [
 ]
 
 SWITCH = "ACTIVATOR_COMPILE"
-#: Another version may compile other faults into the code: raise it with the whole compiled run.
+#: A new version may miscompile the code: raise it only after all tests pass on a compiled build.
 COMPILER = "mypy[mypyc]>=2.4,<2.5"
 
 _Config = Mapping[str, Any] | None
 
 
-def asked() -> bool:
-    """Return whether the environment asks for a compiled build.
+def wants_compiled() -> bool:
+    """Return whether the environment requests a compiled build.
 
     Raises:
-        SystemExit: the variable holds anything but 0, 1 or nothing.
+        SystemExit: the variable's value is not 0, 1 or empty.
     """
     value = os.environ.get(SWITCH, "")
     if value not in ("", "0", "1"):
@@ -54,9 +54,9 @@ def asked() -> bool:
 
 
 def get_requires_for_build_wheel(config_settings: _Config = None) -> list[str]:
-    """Return the build requirements beyond those of pyproject.toml."""
+    """Return the build requirements in addition to pyproject.toml's."""
     required = list(build_meta.get_requires_for_build_wheel(config_settings))
-    if asked():
+    if wants_compiled():
         toolchain.check()
         required.append(COMPILER)
     return required
@@ -65,8 +65,8 @@ def get_requires_for_build_wheel(config_settings: _Config = None) -> list[str]:
 def build_wheel(
     wheel_directory: str, config_settings: _Config = None, metadata_directory: str | None = None
 ) -> str:
-    """Build a pure wheel or, if asked, a compiled one; return its file name."""
-    if not asked():
+    """Build a pure wheel or, if requested, a compiled one; return its file name."""
+    if not wants_compiled():
         return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
     toolchain.check()
     with compiling.enabled():
@@ -90,12 +90,12 @@ def build_editable(
 
 
 def _refuse_editable() -> None:
-    if asked():
+    if wants_compiled():
         raise SystemExit(f"an editable install runs the source: unset {SWITCH}, or omit -e")
 
 
 def _check_whole(wheel: Path) -> None:
-    """Fail unless the wheel holds an extension module for each module of the table."""
+    """Exit unless the wheel has an extension module for each module of the table."""
     with zipfile.ZipFile(wheel) as archive:
         built = {name.partition(".")[0].replace("/", ".") for name in _extensions(archive)}
     missing = sorted(set(compiling.modules()) - built)

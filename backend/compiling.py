@@ -1,7 +1,7 @@
-"""The compiled build's extension modules: what mypyc makes of the table in activator/build.py.
+"""The extension modules of a compiled build: mypyc compiles the modules in activator/build.py.
 
-mypyc writes one C file for each module and links all into one library, so that calls between
-modules stay direct. The C files are compiled side by side, one compiler for each core.
+mypyc writes one C file for each module, and links all into one library, so that calls between
+modules are direct. As many compilers run in parallel as there are cores.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from setuptools.command.build_ext import build_ext
 
 #: Where mypyc writes the C files.
 C_FILES = Path("build") / "mypyc"
-#: -O3 makes huge functions of a module's beginning: it took minutes more and gained nothing.
+#: -O3 inlines much into each module's top level: it took minutes longer without a gain.
 OPTIMISATION = "2"
-#: Types are the checker's business (make check); here libraries without types are good enough.
+#: `make check` checks types; a build may use libraries without types.
 _MYPY_OPTIONS = ("--config-file=", "--ignore-missing-imports", "--follow-imports=silent")
 
 _enabled = False
@@ -29,7 +29,7 @@ _enabled = False
 
 @contextmanager
 def enabled() -> Iterator[None]:
-    """Let ``arguments`` add the extension modules meanwhile."""
+    """Make ``arguments`` add the extension modules during the block."""
     global _enabled
     _enabled = True
     try:
@@ -49,7 +49,7 @@ def modules() -> tuple[str, ...]:
 
 
 def arguments() -> dict[str, Any]:
-    """Return what ``setup`` needs in addition to pyproject.toml: nothing for a pure build."""
+    """Return arguments of ``setup`` in addition to pyproject.toml; none for a pure build."""
     if not _enabled:
         return {}
     return {"ext_modules": _extensions(), "cmdclass": {"build_ext": BuildSideBySide}}
@@ -70,20 +70,20 @@ def _extensions() -> list[Extension]:
 
 
 def cores() -> int:
-    """Return how many compilers may run at a time."""
+    """Return how many compilers may run in parallel."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class BuildSideBySide(build_ext):
-    """Compiles the C files of an extension module side by side, then links them."""
+    """Compiles the C files of an extension module in parallel, then links them."""
 
     def finalize_options(self) -> None:
-        """Build the many small extension modules side by side as well."""
+        """Build the small extension modules in parallel, too."""
         super().finalize_options()
         self.parallel = self.parallel or cores()
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile each source by itself; leave the linking to setuptools."""
+        """Compile each source on its own; setuptools links them."""
         if len(ext.sources) > 1:
             with ThreadPoolExecutor(cores()) as pool:
                 objects = list(pool.map(lambda source: self._object(ext, source), ext.sources))

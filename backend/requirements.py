@@ -1,4 +1,4 @@
-"""Prints what a compiled build requires: pyproject.toml's lines and mypy. For ``make lock``."""
+"""Print the requirements of a compiled build, pyproject.toml's lines and mypy."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whether this machine can compile an extension module, and what it lacks."""
+"""A check whether this machine can compile an extension module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROGRAM = "#include <Python.h>\nint main(void) { return 0; }\n"
 
 
 def check() -> None:
-    """Check that a C compiler and the headers of C and Python are there.
+    """Check that a C compiler and the headers of C and Python are installed.
 
     Raises:
         SystemExit: with one sentence that names what is missing and the Debian packages.

@@ -1,5 +1,5 @@
-"""What the activator costs and how quickly it acts, each figure beside a yardstick of the same run.
+"""Benchmarks: what the activator costs and how quickly it acts, compared with a yardstick.
 
-``python -m benchmarks`` prints a table and writes JSON; docs/benchmarks.md says how each row is
-measured. Nothing here is imported by the product or its tests.
+``python -m benchmarks`` prints a table and writes JSON. docs/benchmarks.md describes how each row
+is measured. The activator imports nothing from here.
 """

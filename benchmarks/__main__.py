@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measures, prints the table, writes JSON."""
+"""``python -m benchmarks``: run benchmarks, print the table, write JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import (
+    cold_start,
     core,
     footprint,
     heads,
@@ -26,14 +27,13 @@ from benchmarks import (
     startup,
     unreachable,
     waiting,
-    wakeup,
 )
 from benchmarks.process import RESULTS, CannotMeasure, raise_file_limit
 from benchmarks.report import Row, skipped, table, write_json
 
 Part = Callable[[Path, argparse.Namespace], Iterator[Row]]
 
-#: What can be measured, in the table's order.
+#: The benchmarks by name, in the table's order.
 PARTS: dict[str, Part] = {
     "proxying": lambda folder, o: proxying.measure(
         folder, 3 if o.quick else 5, 1.0 if o.quick else 3.0, o.itself
@@ -46,7 +46,7 @@ PARTS: dict[str, Part] = {
     "waiting": lambda folder, o: waiting.measure(
         folder, 1000 if o.quick else 5000, 1 if o.quick else 3
     ),
-    "wakeup": lambda folder, o: wakeup.measure(folder, 10 if o.quick else 30),
+    "cold-start": lambda folder, o: cold_start.measure(folder, 10 if o.quick else 30),
     "core": lambda folder, o: core.measure(1000 if o.quick else 10_000),
     "http2-codec": lambda folder, o: http2_codec.measure(),
     "unreachable": lambda folder, o: unreachable.measure(folder, 1000),
@@ -65,7 +65,7 @@ PARTS: dict[str, Part] = {
 
 
 def main() -> int:
-    """Runs the parts asked for; the exit status is 1 if a goal is missed."""
+    """Run the selected parts; the exit status is 1 if a goal is missed."""
     options = _options()
     raise_file_limit()
     rows: list[Row] = []
@@ -91,7 +91,7 @@ def _measure(name: str, options: argparse.Namespace) -> list[Row]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a glance")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument(
         "--seconds",
@@ -102,7 +102,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--itself",
         action="store_true",
-        help="proxying: a second nginx in the activator's place; the ratio should be 1",
+        help="proxying: measure a second nginx instead of the activator; the ratio should be 1",
     )
     return parser.parse_args()
 

@@ -35,13 +35,13 @@ class Activator:
         self._manifests = manifests
 
     def wait_ready(self, timeout: float = START_TIMEOUT) -> None:
-        """Returns once it says that it is ready.
+        """Return when the activator reports that it is ready.
 
         Arguments:
             timeout: seconds.
 
         Raises:
-            CannotMeasure: it ended, or takes too long.
+            CannotMeasure: the activator ended, or the time-out passed.
         """
         wait_until(self._is_ready, "the activator is ready", timeout)
 
@@ -51,7 +51,7 @@ class Activator:
                 f"the activator ended with status {self._process.returncode}: {self.log}"
             )
         try:
-            return self.ask("/readyz")[0] == OK
+            return self.admin_get("/readyz")[0] == OK
         except OSError:
             return False
 
@@ -64,34 +64,34 @@ class Activator:
         return self._process.poll()
 
     def faults(self) -> list[str]:
-        """Return the lines of its log that report an error, and those that are no log lines."""
+        """Return the log lines that report an error, and lines that are not JSON."""
         return [line for line in self.log.read_text().splitlines() if not _is_harmless(line)]
 
-    def ask(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a GET from its admin side.
+    def admin_get(self, path: str) -> tuple[int, bytes]:
+        """Send a GET to the admin port; return status and body.
 
         Raises:
-            OSError: it does not answer.
+            OSError: no response.
         """
         return get(self._admin_port, path)
 
     def queued(self, name: str = NAME) -> int:
-        """How many requests wait for a pod of the revision."""
+        """Return how many requests wait for a pod of the revision."""
         return int(self._about(name)["queued"])
 
     def pods(self, name: str = NAME) -> int:
-        """How many pods of the revision it knows."""
+        """Return how many pods of the revision the activator has."""
         return len(self._about(name)["pods"])
 
     def _about(self, name: str) -> dict[str, Any]:
-        status, body = self.ask(f"/api/v1/revisions/default/{name}")
+        status, body = self.admin_get(f"/api/v1/revisions/default/{name}")
         if status != OK:
-            raise CannotMeasure(f"the admin API answers {status} for default/{name}")
+            raise CannotMeasure(f"the admin API returns {status} for default/{name}")
         found: dict[str, Any] = json.loads(body)
         return found
 
     def list_pods(self, pods: Sequence[PodAddress], name: str = NAME) -> None:
-        """Writes the revision's Endpoints anew."""
+        """Write the revision's Endpoints with these pods."""
         write_object(self._manifests, private_endpoints(name, pods))
 
 
@@ -103,10 +103,10 @@ def _is_harmless(line: str) -> bool:
 
 
 def get(port: int, path: str, host: str = "localhost") -> tuple[int, bytes]:
-    """Status and body of a GET over a new connection.
+    """Send a GET over a new connection; return status and body.
 
     Raises:
-        OSError: no answer.
+        OSError: no response.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
@@ -114,13 +114,13 @@ def get(port: int, path: str, host: str = "localhost") -> tuple[int, bytes]:
         answer = connection.getresponse()
         return answer.status, answer.read()
     except http.client.HTTPException as error:
-        raise ConnectionError(f"no HTTP answer from port {port}: {error}") from error
+        raise ConnectionError(f"no HTTP response from port {port}: {error}") from error
     finally:
         connection.close()
 
 
 def write_revision(manifests: Path, pods: Sequence[PodAddress], **settings: Any) -> None:
-    """Writes the revision `NAME`, or another ``name``, with its pods.
+    """Write the revision `NAME`, or another ``name``, with its pods.
 
     Arguments:
         settings: keyword arguments of `activator.lab.objects.revision`.
@@ -132,7 +132,7 @@ def write_revision(manifests: Path, pods: Sequence[PodAddress], **settings: Any)
 
 
 def command(manifests: Path, port: int, admin_port: int) -> list[str]:
-    """The activator's command line, without the interpreter."""
+    """Return the activator's command line, without the interpreter."""
     return [
         *("-m", "activator", "local", "--manifests", str(manifests)),
         *("--bind", "127.0.0.1", "--http-port", str(port), "--h2c-port", "0"),
@@ -145,10 +145,10 @@ def command(manifests: Path, port: int, admin_port: int) -> list[str]:
 def running(
     manifests: Path, *flags: str, before: Sequence[str] = (), log: str = "activator"
 ) -> Iterator[Activator]:
-    """An activator that is ready.
+    """Provide an activator that is ready.
 
     Arguments:
-        flags: further ones.
+        flags: further flags.
         before: a program that runs the interpreter, with its arguments; it may be slow.
         log: the name of its log.
     """

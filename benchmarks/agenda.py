@@ -1,4 +1,4 @@
-"""Things to do, each at its time, one after the other in one thread."""
+"""A schedule of calls in one thread, each at its time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Do = Callable[[], None]
 
 
 class Agenda:
-    """Things that are due.
+    """Calls with their times.
 
     Arguments:
         stop: ends `run` early when it is set.
@@ -20,19 +20,19 @@ class Agenda:
 
     def __init__(self, stop: threading.Event | None = None) -> None:
         self._stop = stop or threading.Event()
-        self._order = count()  # things due at the same moment run in the order of their entry
+        self._order = count()  # calls with the same time run in the order of their addition
         self._due: list[tuple[float, int, Do]] = []
 
     def after(self, delay: float, do: Do) -> None:
-        """Do something in so many seconds."""
+        """Schedule a call in so many seconds."""
         heapq.heappush(self._due, (monotonic() + delay, next(self._order), do))
 
     def every(self, period: float, do: Do, *, first: float) -> None:
-        """Do something again and again.
+        """Schedule a periodic call.
 
         Arguments:
-            period: seconds from one beginning to the next.
-            first: seconds until the first one.
+            period: seconds from the start of a call to the start of the next.
+            first: seconds until the first call.
         """
 
         def again() -> None:
@@ -42,7 +42,7 @@ class Agenda:
         self.after(first, again)
 
     def run(self, seconds: float | None = None) -> None:
-        """Do what is due within so many seconds, by default everything; `stop` ends it early."""
+        """Make the calls of so many seconds, by default all; `stop` ends it early."""
         end = float("inf") if seconds is None else monotonic() + seconds
         while self._due and self._due[0][0] <= end:
             at, _, do = heapq.heappop(self._due)

@@ -1,9 +1,9 @@
-"""Clients that come at a steady pace, whatever becomes of those before them.
+"""Clients that arrive at a steady rate, whether or not earlier clients have finished.
 
-``python -m benchmarks.arrivals IP:PORT HOST RATE PATIENCE POST_EVERY``: RATE requests per second,
-each over a connection of its own, which is closed after PATIENCE seconds without an answer; every
-POST_EVERYth is a POST, 0 for none. Each line on standard input is answered with a line of JSON:
-``live`` with how many clients wait now, ``end`` with what became of all, once the last is done.
+``python -m benchmarks.arrivals IP:PORT HOST RATE PATIENCE POST_EVERY`` sends RATE requests per
+second, each over a new connection. A client closes it after PATIENCE seconds without a response.
+One request in POST_EVERY is a POST; 0 for none. Commands on standard input print a line of JSON:
+``live`` the number of waiting clients, ``end`` the outcomes of all requests after the last one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import uvloop
 from benchmarks.pod import HEAD_END
 from benchmarks.process import raise_file_limit
 
-GAVE_UP, LOST = "gave up", "lost"
-#: Answers of which an excerpt is told, beyond which they are only counted.
-MAX_TOLD = 100
+EXPIRED, LOST = "expired", "lost"
+#: Most failures that are reported with an excerpt of the response; further ones are only counted.
+MAX_EXCERPTS = 100
 
 
 class Arrivals:
-    """All clients, those to come as well."""
+    """All clients, with their outcomes."""
 
     def __init__(self, rate: float, patience: float, post_every: int) -> None:
         self.patience = patience
@@ -41,7 +41,7 @@ class Arrivals:
         self.stop = asyncio.Event()
 
     async def keep_coming(self, ip: str, port: int, host: str) -> None:
-        """Sends requests until `stop` is set and the last has its connection."""
+        """Send requests until `stop` is set and the last request has its connection."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with asyncio.TaskGroup() as opening:
@@ -52,15 +52,15 @@ class Arrivals:
                 await self._stopped_until(began + self._asked / self._rate)
 
     def ended(self, client: Client, outcome: str, answer: str) -> None:
-        """Notes what became of a client; each calls it once."""
+        """Record a client's outcome; each client calls it once."""
         self.live -= 1
         self._outcomes[client.method][outcome] += 1
-        if outcome not in ("200", GAVE_UP) and len(self._failed) < MAX_TOLD:
+        if outcome not in ("200", EXPIRED) and len(self._failed) < MAX_EXCERPTS:
             self._failed.append((client.request_id, outcome, answer))
         self._done.set()
 
     async def report(self) -> dict[str, object]:
-        """What became of all, once the last is done."""
+        """Return the outcomes of all clients, after the last one has ended."""
         while self.live:
             self._done.clear()
             await self._done.wait()
@@ -77,14 +77,14 @@ class Arrivals:
             self.ended(client, LOST, str(error))
 
     async def _stopped_until(self, moment: float) -> None:
-        """Waits for a moment of the loop's clock, the pace of the load, or for the end of it."""
+        """Wait until a time of the loop's clock, or until `stop` is set."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(moment):
                 await self.stop.wait()
 
 
 class Client(asyncio.Protocol):
-    """One request over one connection; its answer arrives whole or nearly so."""
+    """One request over one connection; the first bytes of its response have the status."""
 
     def __init__(self, arrivals: Arrivals, method: str, number: int, host: str) -> None:
         self.method = method
@@ -99,7 +99,7 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         loop = asyncio.get_running_loop()
-        self._gives_up = loop.call_later(self._arrivals.patience, self._end, GAVE_UP)
+        self._gives_up = loop.call_later(self._arrivals.patience, self._end, EXPIRED)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
@@ -120,7 +120,7 @@ class Client(asyncio.Protocol):
 
 
 async def main(at: str, host: str, rate: float, patience: float, post_every: int) -> None:
-    """Does what the lines on standard input say."""
+    """Send requests, and execute the commands of standard input."""
     ip, port = at.split(":")
     arrivals = Arrivals(rate, patience, post_every)
     loop = asyncio.get_running_loop()

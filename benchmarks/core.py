@@ -1,4 +1,4 @@
-"""The deciding core alone: one request through it, and one change among very many revisions."""
+"""The throttler alone: one request, and one change among very many revisions."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ DEADLINE = NOW + 300
 
 
 class Owner:
-    """A request that does nothing when told of its ticket."""
+    """The owner of a ticket that ignores the throttler's calls."""
 
     def ticket_assigned(self) -> None:
-        """Nothing waits in this measurement."""
+        """Ignore it: no request waits in this measurement."""
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
-        """Nothing expires in it either."""
+        """Ignore it: no request expires in this measurement."""
 
 
 class Yardstick:
-    """What two calls and two queue operations cost in this interpreter on this machine."""
+    """Two calls and two queue operations: the cost of this interpreter on this machine."""
 
     def __init__(self) -> None:
         self._queue: deque[object] = deque(range(100))
@@ -69,7 +69,7 @@ class Yardstick:
 
 
 def measure(revisions: int) -> Iterator[Row]:
-    """Rows for admit and release, by each policy too, and for the longest pause of one change."""
+    """Yield rows for admit and release, for each policy, and for the longest pause of a change."""
     for pods in PODS:
         yield _admit_row(pods)
     for policy in POLICIES:
@@ -93,10 +93,10 @@ def _admit_row(pods: int) -> Row:
 
 
 def _admit_and_release(revision: RevisionThrottler) -> float:
-    """Return the seconds of one request while as many as half the room are in flight.
+    """Return the seconds of one request while half of the capacity is in flight.
 
-    The tickets exist before: an interpreted loop would make them ten times as slowly as the
-    activator's compiled code does.
+    The tickets are created before: an interpreted loop would create them ten times as slowly as
+    the activator's compiled code.
     """
     owner = Owner()
     held = [Ticket(owner, DEADLINE) for _ in range(len(list(revision.pods())) * 5)]
@@ -118,7 +118,7 @@ def _admit_and_release(revision: RevisionThrottler) -> float:
 
 
 def _policy_row(policy: str) -> Row:
-    """A row for admit and release by a policy, with few pods and with very many."""
+    """Return a row for admit and release by a policy, with few pods and with very many."""
     took = []
     for pods in POLICY_PODS:
         revision = _healthy(pods, Policies(policy, HashKey(b"x-user")))
@@ -146,7 +146,7 @@ def _yardstick() -> float:
 
 
 def _healthy(pods: int, policies: Policies = NO_POLICIES) -> RevisionThrottler:
-    """A revision whose pods may all be used. Kubernetes' word is enough, so they come at once."""
+    """Return a revision with usable pods; it needs no probes, as the mesh mode is disabled."""
     throttler = Throttler(Limits(), Random(1).random)
     throttler.set_mesh(MeshMode.DISABLED, False, NOW)
     revision = Revision(
@@ -181,7 +181,7 @@ def _pause_row(revisions: int) -> Row:
 
 
 def _one_event(throttler: Throttler, names: list[RevisionID], number: int) -> float:
-    """Seconds for taking one pod away from a revision and putting another in its place."""
+    """Return the seconds for replacing one pod of a revision."""
     index = number * len(names) // EVENTS
     began = perf_counter()
     _list_pods(throttler, names[index], index + 1, PODS_PER_REVISION)

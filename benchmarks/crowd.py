@@ -1,8 +1,8 @@
-"""Clients that all wait at once, in a process of their own: ``python -m benchmarks.crowd``.
+"""Clients that all wait at once, in a separate process: ``python -m benchmarks.crowd``.
 
-Opens so many connections, and once a line arrives on standard input sends one GET over each. Tells
-``connected``, ``sent``, and at the end how many answers of which status there were and when the
-last one came (CLOCK_MONOTONIC, seconds), each as a line of JSON.
+They open their connections, and send one GET over each when a line arrives on standard input. The
+process prints lines of JSON: ``connected``, ``sent``, and at the end the number of responses by
+status and the time of the last one (CLOCK_MONOTONIC, seconds).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCH = 500
 
 
 class Crowd:
-    """What all clients have seen."""
+    """The responses of all clients."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -40,7 +40,7 @@ class Crowd:
 
 
 class Client(asyncio.Protocol):
-    """One connection; its answer is small and arrives whole or nearly so."""
+    """One connection; the first bytes of its response have the status."""
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
@@ -67,13 +67,13 @@ class Client(asyncio.Protocol):
             self._crowd.answered("lost")
 
 
-def tell(**what: object) -> None:
-    """Say something to whoever started this process."""
-    print(json.dumps(what), flush=True)
+def emit(**facts: object) -> None:
+    """Print facts as a line of JSON, for the parent process."""
+    print(json.dumps(facts), flush=True)
 
 
 async def main(port_at: str, host: str, count: int) -> None:
-    """Do what the lines on standard input say."""
+    """Connect, wait for a line on standard input, send, and print the responses."""
     ip, port = port_at.split(":")
     loop = asyncio.get_running_loop()
     crowd = Crowd(count)
@@ -84,15 +84,15 @@ async def main(port_at: str, host: str, count: int) -> None:
             loop.create_connection(lambda: Client(crowd), ip, int(port)) for _ in range(batch)
         ]
         clients += [client for _, client in await asyncio.gather(*opened)]
-    tell(connected=count)
+    emit(connected=count)
     await loop.run_in_executor(None, sys.stdin.readline)
     request = f"GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crowd\r\nAccept: */*\r\n\r\n".encode()
     first = monotonic()
     for client in clients:
         client.send(request)
-    tell(sent=first)
+    emit(sent=first)
     await crowd.done.wait()
-    tell(last=crowd.last, statuses=crowd.statuses)
+    emit(last=crowd.last, statuses=crowd.statuses)
 
 
 if __name__ == "__main__":

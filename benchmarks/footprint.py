@@ -1,4 +1,4 @@
-"""What clients that say nothing, revisions and pods cost in memory."""
+"""Memory of idle clients, revisions and pods."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from benchmarks.helpers import helper
 from benchmarks.process import free_port, pause, resident_bytes, wait_until
 from benchmarks.report import Row, middle
 
-#: How clients are connected, and what their row is called.
+#: The kinds of connections, and their names in the rows.
 WAYS = {"http1": "HTTP/1.1", "tls": "HTTP/1.1 over TLS", "h2c": "HTTP/2"}
-#: The most bytes that an idle client may take, by the way it is connected.
+#: The most bytes of an idle client, by the kind of its connection.
 GOALS = {"http1": 1741}
-#: Connections before those that are counted, so that what is allocated once is not.
+#: Connections before the measurement, so that one-time allocations are not counted.
 WARM_UP = 200
-#: Seconds for what is still under way: buffers, first probes.
+#: Seconds to wait for buffers and first probes.
 SETTLE = 0.5
 #: Revisions of the smaller of two installations, and pods of each in the one with pods.
 FEW, PODS_EACH = 250, 10
 POD_PORT = 8012
-#: The first of the pods' addresses.
+#: The address of the first pod.
 FIRST = ipaddress.IPv4Address("127.1.0.1")
 
 
 def measure(folder: Path, clients: int, revisions: int, rounds: int) -> Iterator[Row]:
-    """Rows for an idle client by the way it is connected, a revision, a pod.
+    """Yield rows for an idle client by the kind of its connection, for a revision, for a pod.
 
     Arguments:
-        clients: how many are connected; revisions: how many there are in the larger installation.
+        clients: the number of idle clients.
+        revisions: the number of revisions in the larger installation.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
     for way, name in WAYS.items():
         each = [_per_client(folder / f"{way}-{turn}", way, clients) for turn in range(rounds)]
@@ -76,17 +77,17 @@ def _per_client(manifests: Path, way: str, clients: int) -> float:
     with activator.running(manifests, *flags) as found:
         port = https_port if way == "tls" else found.port
         with helper("idlers", way, str(port), str(WARM_UP)) as idlers:
-            idlers.hear()
+            idlers.receive()
         pause(SETTLE)
         before = resident_bytes(found.pid)
         with helper("idlers", way, str(port), str(clients)) as idlers:
-            idlers.hear()
+            idlers.receive()
             pause(SETTLE)
             return (resident_bytes(found.pid) - before) / clients
 
 
 def _encrypt(manifests: Path) -> None:
-    """Writes what has traffic go over TLS: the switch and the certificate."""
+    """Write the setting and the certificate that encrypt traffic."""
     authority = trustme.CA()
     leaf = authority.issue_cert("data-plane.knative.dev")
     data = {
@@ -108,10 +109,10 @@ def _write(manifests: Path, kind: str, name: str, data: dict[str, str]) -> None:
 
 
 def _resident(manifests: Path, revisions: int, pods_each: int) -> tuple[int, int]:
-    """Memory with so many revisions; and, if they have pods, after a request to each as well."""
+    """Return the memory with so many revisions, and with pods also that after a request to each."""
     with helper("pod") as pod:
-        pod.say(f"0.0.0.0 {POD_PORT}")  # all of 127.0.0.0/8
-        pod.hear()
+        pod.send(f"0.0.0.0 {POD_PORT}")  # all of 127.0.0.0/8
+        pod.receive()
         for number in range(revisions):
             ips = (FIRST + number * pods_each + each for each in range(pods_each))
             pods = [PodAddress(str(ip), POD_PORT, uid=f"uid-of-{ip}", ready=True) for ip in ips]
@@ -127,4 +128,4 @@ def _resident(manifests: Path, revisions: int, pods_each: int) -> tuple[int, int
 
 
 def _healthy(found: activator.Activator) -> int:
-    return found.ask("/api/v1/revisions")[1].count(b'"state":"healthy"')
+    return found.admin_get("/api/v1/revisions")[1].count(b'"state":"healthy"')

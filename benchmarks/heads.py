@@ -1,4 +1,4 @@
-"""Reading the head of a request and of a response in HTTP/1."""
+"""CPU time for parsing the head of an HTTP/1 request and response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from activator.proxy.message.response import read_response
 from benchmarks.instructions import HTTP1
 from benchmarks.report import Row, middle
 
-#: Short turns: on a shared machine some of them are left alone.
+#: Turns are short, so that some of them are undisturbed on a shared machine.
 TURNS = 15
 HEADS = 3000
 

@@ -1,4 +1,4 @@
-"""Pods and clients as seen by what starts them: commands in, told facts out."""
+"""Helper processes, such as pods and clients: they read commands and print facts as JSON."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Any
 
 from benchmarks.process import RESULTS, CannotMeasure, started
 
-#: Seconds in which each has something to tell; all are asked for less.
+#: Seconds within which a helper must print its next fact.
 PATIENCE = 90.0
 
 
 class Helper:
-    """A helper process that reads lines and tells lines."""
+    """A helper process that reads commands and prints facts, one per line."""
 
     def __init__(self, process: subprocess.Popen[str], name: str) -> None:
         self._process = process
         self._name = name
 
-    def say(self, line: str) -> None:
-        """Sends a line."""
+    def send(self, line: str) -> None:
+        """Send a command."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Any:
-        """The next line that it tells, as JSON.
+    def receive(self) -> Any:
+        """Return the next fact, from JSON.
 
         Raises:
-            CannotMeasure: it has ended, or said nothing within `PATIENCE`.
+            CannotMeasure: the helper has ended, or printed nothing within `PATIENCE` seconds.
         """
         assert self._process.stdout is not None
         silent = threading.Timer(PATIENCE, self._process.kill)
@@ -47,12 +47,12 @@ class Helper:
         return json.loads(line)
 
     def kill(self) -> list[Any]:
-        """Ends it by SIGKILL, and returns what it had told that nobody has heard yet."""
+        """End it by SIGKILL, and return the facts that were not received yet."""
         self._process.kill()
         assert self._process.stdout is not None
-        told = [json.loads(line) for line in self._process.stdout]
+        facts = [json.loads(line) for line in self._process.stdout]
         self._process.wait()
-        return told
+        return facts
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -75,7 +75,7 @@ class Helper:
 
 @contextmanager
 def helper(name: str, *arguments: str, log: str = "") -> Iterator[Helper]:
-    """A running ``benchmarks.NAME``.
+    """Provide a running ``benchmarks.NAME``.
 
     Arguments:
         log: the name of its log; NAME by default.

@@ -1,4 +1,4 @@
-"""CPU time per request in HTTP/2, beside nginx with HTTP/2 in and grpc_pass out."""
+"""CPU time per HTTP/2 request, compared with nginx with HTTP/2 and grpc_pass."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Load:
     """One kind of request.
 
     Attributes:
-        kind: which of `http2_requests.KINDS`, or ``down`` and ``up`` for a MiB each.
-        goal: at most so many times nginx's cost; None where nothing is demanded.
+        kind: a key of `http2_requests.KINDS`, or ``down`` and ``up`` for a MiB each.
+        goal: at most so many times nginx's cost; None for no goal.
     """
 
     what: str
@@ -33,7 +33,7 @@ class Load:
     goal: float | None = None
 
 
-#: Where nginx takes 16 and 17 µs, 25 and 45.
+#: nginx takes 16 and 17 µs for repeating headers, 25 and 45 µs for new ones.
 REPEATING, NEW = 1.6, 2.6
 SMALL = (
     Load("h2c GET, the same again and again", "repeating", REPEATING),
@@ -45,11 +45,11 @@ LARGE = (Load("h2c, 1 MiB to the client", "down"), Load("h2c, 1 MiB to the pod",
 
 
 def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
-    """One row for each kind of request.
+    """Yield one row for each kind of request.
 
     Arguments:
-        rounds: how often each proxy has its turn.
-        requests: of a turn; of those with a MiB a hundredth.
+        rounds: turns of each proxy.
+        requests: requests of a turn; a hundredth of it for requests with a MiB.
 
     Raises:
         CannotMeasure: a program is missing, or requests failed.
@@ -71,14 +71,14 @@ def measure(folder: Path, rounds: int, requests: int) -> Iterator[Row]:
 
 
 def _turn(proxy: Proxy, kind: str, count: int) -> tuple[float, float]:
-    """A turn with requests that were made before it begins."""
+    """Run a turn with prepared requests; return CPU seconds and requests per second."""
     where = f"127.0.0.1:{proxy.port}"
     counts = map(str, (CONNECTIONS, STREAMS, count))
     with helper("http2_client", where, activator.HOST, kind, *counts) as client:
-        client.hear()
+        client.receive()
         before = cpu_seconds(proxy.pid)
-        client.say("")
-        told = client.hear()
+        client.send("")
+        told = client.receive()
         spent = cpu_seconds(proxy.pid) - before
     asked = CONNECTIONS * count
     if told["answers"] != asked:
@@ -87,7 +87,7 @@ def _turn(proxy: Proxy, kind: str, count: int) -> tuple[float, float]:
 
 
 def _turn_of_h2load(command: list[str], proxy: Proxy, count: int) -> tuple[float, float]:
-    """A turn with few requests that are large."""
+    """Run a turn with few large requests; return CPU seconds and requests per second."""
     command = [*command, "-n", str(count), "-c4", "-m2", "-H", f":authority: {activator.HOST}"]
     before = cpu_seconds(proxy.pid)
     told = subprocess.run(
@@ -103,11 +103,11 @@ def _turn_of_h2load(command: list[str], proxy: Proxy, count: int) -> tuple[float
 
 @contextmanager
 def _proxies(folder: Path, size: int) -> Iterator[tuple[Proxy, Proxy]]:
-    """The activator and nginx, before the same pods, whose answers have so many bytes."""
+    """Provide the activator and nginx in front of the same pods; ``size``: bytes of a response."""
     folder.mkdir()
     port = free_port()
     places = [f"{ip}:{nginx.POD_PORT}" for ip in nginx.POD_IPS]
     with helper("http2_pod", str(size), *places) as pods:
-        pods.hear()
+        pods.receive()
         with nginx.proxy(folder, port, http2=True) as pid, candidate(folder, h2c=True) as ours:
             yield ours, Proxy(port, pid)

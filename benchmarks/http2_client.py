@@ -1,9 +1,9 @@
-"""Clients of HTTP/2 whose requests differ: ``python -m benchmarks.http2_client``, see `main`.
+"""HTTP/2 clients whose requests differ: ``python -m benchmarks.http2_client``, see `main`.
 
-h2load repeats one header block, and no ingress does: a request id, a path and a trace are new with
-every request. Everything is encoded before the first connection opens, so that little CPU is taken
-from what is measured. Tells ``ready``; sends on a line from standard input; then tells how many
-answers came and within what time. Each line is JSON.
+h2load repeats one header block, but an ingress does not: path, request id and trace change with
+each request. All requests are encoded before the first connection opens, so that the client uses
+little CPU. It prints ``ready``, sends on a line from standard input, and then prints the number of
+responses and their time. Each line is JSON.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from benchmarks.http2_requests import (
     requests,
 )
 
-#: The first byte of a block that says 200; ours have a table size update before the first.
+#: The first byte of a block with status 200. The activator's first block begins with a table size
+#: update.
 STATUS_200 = (b"\x88", b"\x20\x88")
 
 
 class Client(asyncio.Protocol):
-    """One connection with so many requests on their way at all times.
+    """One connection with a constant number of requests in flight.
 
     Attributes:
-        answers: those that were 200 and came to their end.
+        complete: complete responses with status 200.
     """
 
     def __init__(self, frames: list[bytes], done: asyncio.Event) -> None:
@@ -47,14 +48,14 @@ class Client(asyncio.Protocol):
         self._done = done
         self._held = b""
         self._good: set[int] = set()
-        self.answers = 0
+        self.complete = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         self._transport.write(PREFACE + BEGIN)
 
     def send(self, count: int) -> None:
-        """Sends so many of the requests that are left."""
+        """Send so many of the remaining requests."""
         self._transport.write(b"".join(islice(self._left, count)))
 
     def data_received(self, data: bytes) -> None:
@@ -67,7 +68,7 @@ class Client(asyncio.Protocol):
                 self._done.set()
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> bool:
-        """Takes a frame; returns whether an answer ends with it."""
+        """Take a frame; return whether it ends a response."""
         if kind == SETTINGS and not flags:
             self._transport.write(SETTINGS_ACK)
         head = kind == HEADERS and payload.startswith(STATUS_200)
@@ -76,8 +77,8 @@ class Client(asyncio.Protocol):
         ends = kind == RST_STREAM or (kind in (DATA, HEADERS) and bool(flags & END_STREAM))
         if ends and stream in self._good:
             self._good.remove(stream)
-            # A failure of gRPC is 200 as well: one section, and nothing behind it.
-            self.answers += kind != RST_STREAM and not head
+            # A gRPC error has status 200 too: it is a header section without data.
+            self.complete += kind != RST_STREAM and not head
         return ends
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,12 +86,12 @@ class Client(asyncio.Protocol):
 
 
 async def main(address: str, host: str, kind: str, *counts: int) -> None:
-    """Do it.
+    """Connect, send and print the result.
 
     Arguments:
-        address: ``ip:port``; host: what requests ask for.
+        address: ``ip:port``; host: the authority of the requests.
         kind: see `http2_requests.KINDS`.
-        counts: of connections, of requests on their way on each, of all requests on each.
+        counts: connections, requests in flight on each, and all requests of each.
     """
     connections, streams, count = counts
     made = [list(islice(requests(kind, host.encode(), n), count)) for n in range(connections)]
@@ -111,7 +112,7 @@ async def main(address: str, host: str, kind: str, *counts: int) -> None:
         client.send(streams)
     for done in waiting:
         await done.wait()
-    answers = sum(client.answers for client in clients)
+    answers = sum(client.complete for client in clients)
     print(json.dumps({"answers": answers, "seconds": monotonic() - began}), flush=True)
 
 

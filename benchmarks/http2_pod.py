@@ -1,9 +1,9 @@
-"""Pods that speak HTTP/2: ``python -m benchmarks.http2_pod BYTES IP:PORT …``.
+"""HTTP/2 pods: ``python -m benchmarks.http2_pod BYTES IP:PORT …``.
 
-Like queue-proxy they take HTTP/1 on the same port, for the activator's probe: nginx does not before
-1.25. Every request is answered when it has ended, one with a body as a unary call of gRPC is; one
-without a body by so many bytes, or by a greeting where BYTES is 0. Tells when it listens on all
-addresses.
+Like queue-proxy, they accept HTTP/1 on the same port, for the activator's probe; nginx before 1.25
+does not. They respond when a request has ended. A request with a body gets the response of a gRPC
+unary call. A request without a body gets BYTES bytes, or a greeting if BYTES is 0. The process
+prints a line when it listens on all addresses.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ TRAILERS: Final[Fields] = [(b"grpc-status", b"0"), (b"grpc-message", b"")]
 
 
 class Connection(asyncio.Protocol):
-    """One connection, of whichever version.
+    """One connection, in either version of HTTP.
 
     Arguments:
-        large: bytes of an answer; 0 for a greeting.
+        large: bytes of a response; 0 for a greeting.
     """
 
     def __init__(self, large: int) -> None:
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._begun = False
         self._encoder = hpack.Encoder()
         self._with_body: set[int] = set()
-        # What large answers still have to send, and may, by stream; 0 is the connection.
+        # By stream, bytes to send and flow-control windows; stream 0 is the connection.
         self._unsent: dict[int, int] = {}
         self._first_window = FIRST_WINDOW
         self._windows: dict[int, int] = {0: FIRST_WINDOW}
@@ -92,10 +92,10 @@ class Connection(asyncio.Protocol):
         self._transport.write(b"".join((*said, *self._large_answers())))
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-        """Takes a frame; returns what there is to say."""
+        """Take a frame; return bytes to send."""
         if kind == SETTINGS and not flags:
             for identifier, value in SETTING.iter_unpack(payload):
-                if identifier == HEADER_TABLE_SIZE:  # nginx has no table, and says so
+                if identifier == HEADER_TABLE_SIZE:  # nginx has no dynamic table: it announces 0
                     self._encoder.header_table_size = min(value, TABLE_SIZE)
                 elif identifier == INITIAL_WINDOW_SIZE:
                     self._first_window = value
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _large_answers(self) -> Iterator[bytes]:
-        """As much of them as windows allow."""
+        """Yield as much of the large responses as windows allow."""
         for stream, left in list(self._unsent.items()):
             while room := min(left, LARGEST_FRAME, self._windows[0], self._windows[stream]):
                 left -= room
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
 
 
 async def main(large: int, addresses: list[str]) -> None:
-    """Listen until the process is ended."""
+    """Listen until the process ends."""
     loop = asyncio.get_running_loop()
     for address in addresses:
         ip, port = address.rsplit(":", 1)

@@ -1,5 +1,7 @@
-"""Requests in HTTP/2 as bytes, made before anything is measured, encoded as Go's client does it;
-and as much of frames as clients and pods of benchmarks need."""
+"""HTTP/2 requests as bytes, prepared before a measurement and encoded as Go's client does.
+
+It also has the frame functions that clients and pods of benchmarks need.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ HEAD: Final = struct.Struct(">IBL")
 #: Ten bytes of a message, as gRPC frames them.
 MESSAGE: Final = b"\x00\x00\x00\x00\x0axxxxxxxxxx"
 
-#: What each side begins with, a client behind the preface: windows that nothing fills.
+#: The first frames of each side, for a client after the preface: settings and large windows.
 BEGIN: Final = b"".join(
     (
         HEAD.pack(6 << 8 | SETTINGS, 0, 0) + struct.pack(">HL", 4, (1 << 31) - 1),
@@ -37,7 +39,7 @@ SETTINGS_ACK: Final = HEAD.pack(SETTINGS, 0x1, 0)
 
 
 def ingress(random: Random, host: bytes) -> Fields:
-    """A request as it comes from Envoy, with a path, a request id and a trace of its own."""
+    """Return a request as Envoy sends it, with a new path, request id and trace."""
     return [
         (b":method", b"GET"),
         (b":scheme", b"http"),
@@ -51,7 +53,7 @@ def ingress(random: Random, host: bytes) -> Fields:
 
 
 def repeating(random: Random, host: bytes) -> Fields:
-    """What h2load sends."""
+    """Return the request that h2load sends."""
     return [
         (b":path", b"/"),
         (b":scheme", b"http"),
@@ -62,7 +64,7 @@ def repeating(random: Random, host: bytes) -> Fields:
 
 
 def unary(random: Random, host: bytes) -> Fields:
-    """A call as it comes from a gRPC client itself."""
+    """Return a call as a gRPC client sends it."""
     return [
         (b":method", b"POST"),
         (b":scheme", b"http"),
@@ -76,7 +78,7 @@ def unary(random: Random, host: bytes) -> Fields:
 
 
 def unary_by_ingress(random: Random, host: bytes) -> Fields:
-    """The same, by way of Envoy."""
+    """Return a gRPC call as Envoy forwards it."""
     return [*unary(random, host), *_by_ingress(random)]
 
 
@@ -98,7 +100,7 @@ def _digits(random: Random, count: int) -> bytes:
     return b"%0*x" % (count, random.getrandbits(4 * count))
 
 
-#: What may be sent, by name, and the body of each.
+#: The kinds of requests by name, with the body of each.
 KINDS: Final[dict[str, tuple[Callable[[Random, bytes], Fields], bytes]]] = {
     "ingress": (ingress, b""),
     "repeating": (repeating, b""),
@@ -108,11 +110,11 @@ KINDS: Final[dict[str, tuple[Callable[[Random, bytes], Fields], bytes]]] = {
 
 
 def requests(kind: str, host: bytes, seed: int) -> Iterator[bytes]:
-    """The frames of one connection's requests, in the order in which they have to be sent.
+    """Return the frames of one connection's requests, in order.
 
     Arguments:
         kind: a key of `KINDS`.
-        seed: another one makes other ids.
+        seed: of the random ids.
     """
     fields, body = KINDS[kind]
     encoder = hpack.Encoder()
@@ -131,12 +133,12 @@ def _request(stream: int, block: bytes, body: bytes) -> bytes:
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """One frame."""
+    """Return one frame."""
     return HEAD.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
 def cut(data: bytes) -> tuple[list[tuple[int, int, int, bytes]], bytes]:
-    """The whole frames in front (type, flags, stream, payload), and what is left."""
+    """Return the complete frames (type, flags, stream, payload), and the rest of the bytes."""
     frames = []
     at = 0
     while len(data) - at >= HEAD.size:

@@ -1,4 +1,4 @@
-"""What an activator costs while nothing happens."""
+"""CPU time and memory of an activator without traffic."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from benchmarks.report import Row
 #: One revision in so many has a pod; the others are scaled to zero.
 WITH_POD = 10
 GOAL_SHARE = 0.003
-#: Seconds after the start: for first probes, and until files are old enough to trust their dates.
+#: Seconds after the start for first probes, and until discovery relies on the files' dates.
 SETTLE = 10.0
 
 
 def measure(folder: Path, revisions: int, seconds: float) -> Iterator[Row]:
-    """One row: share of a core used by an activator without traffic.
+    """Yield one row: share of a core used by an activator without traffic.
 
     Raises:
-        CannotMeasure: nginx is missing, or the activator does not come up.
+        CannotMeasure: nginx is missing, or the activator did not start.
     """
     manifests = folder / "manifests"
     pod = PodAddress(nginx.POD_IPS[0], nginx.POD_PORT, uid="uid-of-the-pod", ready=True)

@@ -1,7 +1,7 @@
-"""Clients that ask once and then stay connected: ``python -m benchmarks.idlers``.
+"""Clients that send one request and then stay idle: ``python -m benchmarks.idlers``.
 
-Opens so many connections, asks over each what kubelet asks, which needs no pod, and tells
-``connected`` as a line of JSON once all are answered. Then nothing happens on them until the
+They open connections and send kubelet's probe over each, which needs no pod. When all have their
+responses, the process prints ``connected`` as a line of JSON. The connections stay idle until the
 process ends.
 """
 
@@ -25,7 +25,7 @@ _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADERS, _SETTINGS = 1, 4
 _WHOLE: Final = 0x5  # END_STREAM and END_HEADERS
 _PROBE: Final = "kube-probe/idler"
-#: What an answer has in it: its status line, or HEADERS of the first stream, which end it.
+#: Bytes of each response: its status line, or HEADERS of the first stream with END_STREAM.
 _ANSWER: Final = {
     "http1": b"HTTP/1.1 200 ",
     "tls": b"HTTP/1.1 200 ",
@@ -39,7 +39,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def probe(way: str) -> bytes:
-    """kubelet's probe, with all that has to come before it.
+    """Return kubelet's probe, with the preface and frames that must precede it.
 
     Arguments:
         way: ``http1``, ``tls`` (the same over TLS) or ``h2c``.
@@ -69,11 +69,11 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.answered.done():
-            self.answered.set_exception(ConnectionError("closed before the answer"))
+            self.answered.set_exception(ConnectionError("closed before the response"))
 
 
 async def main(way: str, port: int, count: int) -> None:
-    """Connect, ask, tell, and wait for the end of standard input."""
+    """Connect, send, print a line, and wait for the end of standard input."""
     loop = asyncio.get_running_loop()
     context = None
     if way == "tls":

@@ -1,9 +1,8 @@
 """Instructions per warm request, counted by callgrind: the same on an idle and on a busy machine.
 
-The activator runs under ``valgrind --tool=callgrind``, which slows it down fifty times. A turn is
-one count of requests, then a larger count of the same; the difference between both, divided by the
-difference between the counts, leaves out what a turn costs by itself: its connections, and most
-of what the activator does by the clock.
+The activator runs under ``valgrind --tool=callgrind``, which slows it down fifty times. A turn has
+two parts with different numbers of requests. The difference of their instructions is divided by
+the difference of the numbers. So the result leaves out connections and most periodic work.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from benchmarks.process import CannotMeasure
 from benchmarks.proxying import CONTAINER_CONCURRENCY
 from benchmarks.report import Row
 
-#: Connections of a client, each with one request in flight; those of HTTP/2 have four.
+#: Connections of a client, each with one request in flight, or four in HTTP/2.
 CONNECTIONS, STREAMS = 8, 4
 #: Instructions that a warm GET may take, by the build that runs.
 GOAL = {Build.PURE: 150_000, Build.COMPILED: 75_000}[running()]
-#: valgrind counts each byte that `rep movsb` copies as an instruction: glibc is to copy otherwise.
+#: valgrind counts each byte that `rep movsb` copies as an instruction, so glibc must not use it.
 _COPY_BY_VECTORS = "GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=100000000"
 _BODY = b"x" * 10_240
 _END = b"\r\n\r\nhello\n"
@@ -43,8 +42,8 @@ class Load:
     """One kind of request.
 
     Attributes:
-        request: the bytes of one request in HTTP/1; for HTTP/2 one of `http2_requests.KINDS`.
-        goal: instructions of one at most; None where nothing is demanded.
+        request: the bytes of an HTTP/1 request; for HTTP/2 a key of `http2_requests.KINDS`.
+        goal: the most instructions of a request; None for no goal.
     """
 
     what: str
@@ -136,12 +135,12 @@ def _total(control: str, pid: int) -> int:
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     threads = _TOTAL.findall(told)
     if not threads:
-        raise CannotMeasure(f"callgrind_control says: {' '.join(told.split())}")
+        raise CannotMeasure(f"callgrind_control printed: {' '.join(told.split())}")
     return sum(int(each.replace(",", "")) for each in threads)
 
 
 def _send_http1(port: int, load: Load, count: int) -> None:
-    """Send so many requests on each connection, each when the one before it is answered."""
+    """Send so many requests on each connection, each after the response to the one before."""
     assert isinstance(load.request, bytes)
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
     try:
@@ -160,7 +159,7 @@ def _read_answer(client: socket.socket) -> None:
     while not data.endswith(_END):
         more = client.recv(65536)
         if not more:
-            raise CannotMeasure(f"a connection ended after {data[:200]!r}")
+            raise CannotMeasure(f"a connection closed after {data[:200]!r}")
         data += more
     if not data.startswith(b"HTTP/1.1 200"):
         raise CannotMeasure(f"a request failed: {data[:200]!r}")
@@ -172,9 +171,9 @@ def _send_http2(port: int, load: Load, count: int) -> None:
     counts = map(str, (CONNECTIONS, STREAMS, count))
     where = f"127.0.0.1:{port}"
     with helper("http2_client", where, activator.HOST, load.request, *counts) as client:
-        client.hear()
-        client.say("")
-        answers = client.hear()["answers"]
+        client.receive()
+        client.send("")
+        answers = client.receive()["answers"]
     if answers != CONNECTIONS * count:
         raise CannotMeasure(f"{CONNECTIONS * count - answers} requests failed")
 
@@ -187,13 +186,13 @@ def _pods(folder: Path, *, http2: bool) -> Iterator[None]:
         return
     places = [f"{ip}:{nginx.POD_PORT}" for ip in nginx.POD_IPS]
     with helper("http2_pod", "0", *places) as pods:
-        pods.hear()
+        pods.receive()
         yield
 
 
 @contextmanager
 def _counted(valgrind: str, folder: Path, h2c: bool) -> Iterator[Activator]:
-    """Run the activator under callgrind; ``h2c``: its pods speak HTTP/2."""
+    """Run the activator under callgrind; ``h2c``: its pods accept HTTP/2."""
     manifests = folder / "manifests"
     pods = [
         PodAddress(ip, nginx.POD_PORT, uid=f"uid-{ip}", name=f"pod-{ip}", ready=True)

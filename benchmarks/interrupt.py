@@ -1,4 +1,4 @@
-"""Ctrl-C as the wish for an early end with a table."""
+"""Ctrl-C ends a benchmark early and still prints its table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets; the second one acts as ever.
+    """Provide an event that the first SIGINT or SIGTERM sets; the second has its usual effect.
 
-    Only the main thread can have it; in another thread nothing sets the event.
+    It works only in the main thread; in another thread nothing sets the event.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

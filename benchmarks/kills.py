@@ -1,10 +1,8 @@
-"""Pods that are killed, one every second, under steady traffic: what is lost, and what is done
-twice.
+"""One pod per second is killed under steady traffic: lost requests, and requests sent twice.
 
-A kill is SIGKILL: the kernel closes the pod's connections with whatever was on them. Kubernetes
-learns of it late, as it does: half a second later the pod is listed as not ready, then its
-container is started again at the same address, and half a second after it listens it is listed as
-ready again.
+A kill is SIGKILL: the kernel closes the pod's connections with their requests. Kubernetes reacts
+late. Half a second later, it lists the pod as not ready. Then the container restarts at the same
+address. Half a second after it listens, Kubernetes lists it as ready again.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ PODS, CONTAINER_CONCURRENCY = 4, 10
 POD_PORT = 8012
 #: Requests per second; one in so many is a POST.
 RATE, POST_EVERY = 200, 4
-#: Seconds that a request takes, so that each kill meets some that are under way.
+#: Seconds that a request takes, so that each killed pod has some in flight.
 HANDLER_SECONDS = 0.05
-#: Seconds that a client waits; nothing here takes as long.
+#: Seconds that a client waits; no request takes that long.
 PATIENCE = 30.0
-#: Seconds by which kills differ from every full one, so that each meets other requests.
+#: Most seconds by which a kill differs from a full second, so that kills vary.
 VARIED_BY, SEED = 0.1, 4
-#: Seconds from a pod's death, or its first moment of listening, to the news in its Endpoints.
+#: Seconds from a pod's death, or from its listening, to the change in its Endpoints.
 NEWS_AFTER = 0.5
 #: Seconds from its death to the new process's start.
 RESTART_AFTER = 0.7
@@ -41,11 +39,11 @@ RESTART_AFTER = 0.7
 
 @dataclass(slots=True)
 class Kills:
-    """What was seen.
+    """The observations of a run.
 
     Attributes:
-        outcomes: by method, what became of how many requests.
-        failed: id, outcome and answer of those that failed.
+        outcomes: the number of requests, by method and outcome.
+        failed: id, outcome and response of failed requests.
         arrivals: how often each request arrived at a pod.
     """
 
@@ -55,16 +53,16 @@ class Kills:
     arrivals: Counter[str] = field(default_factory=Counter)
 
     def failures(self, method: str) -> int:
-        """How many requests of a method were not answered 200."""
+        """Return how many requests of a method did not get 200."""
         return sum(n for outcome, n in self.outcomes[method].items() if outcome != "200")
 
     def repeated(self, method: str) -> int:
-        """How many requests of a method arrived at pods more than once."""
+        """Return how many requests of a method arrived at pods more than once."""
         return sum(n > 1 for key, n in self.arrivals.items() if key.startswith(method))
 
 
 class KilledPod:
-    """One pod: an address, and the process that has it now."""
+    """One pod: an address, and its present process."""
 
     def __init__(self, ip: str, seen: Kills) -> None:
         self.ready = True
@@ -75,34 +73,34 @@ class KilledPod:
 
     @property
     def listed(self) -> PodAddress:
-        """How an Endpoints object lists it."""
+        """The pod's entry in Endpoints."""
         return PodAddress(self._ip, POD_PORT, f"uid-{self._ip}", f"pod-{self._ip}", self.ready)
 
     def start(self) -> None:
-        """Returns when it listens."""
+        """Start a process, and return when it listens."""
         command = (f"{HANDLER_SECONDS}", f"{self._ip}:{POD_PORT}")
         self._helper = self._running.enter_context(helper("slow_pod", *command))
-        self._helper.hear()
+        self._helper.receive()
 
     def kill(self) -> None:
-        """Kills the process, and reads all that it had told."""
+        """Kill the process, and read the rest of its facts."""
         arrived = (told["arrived"] for told in self._helper.kill())
         self._seen.arrivals.update(arrived)
         self._running.close()
 
 
 def measure(folder: Path, seconds: int) -> Iterator[Row]:
-    """Rows for GETs and for POSTs.
+    """Yield rows for GETs and for POSTs.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
-    seen = play(folder, seconds)
+    seen = run_recipe(folder, seconds)
     told = {"outcomes": seen.outcomes, "failed": seen.failed}
     yield Row(
         f"{seen.kills} kills among {PODS} pods, {RATE} rps: GETs that failed",
         f"{seen.failures('GET')} of {sum(seen.outcomes['GET'].values()):,}",
-        f"{seen.repeated('GET')} sent again",
+        f"{seen.repeated('GET')} retried",
         goal="0",
         met=seen.failures("GET") == 0,
         details=told,
@@ -111,18 +109,18 @@ def measure(folder: Path, seconds: int) -> Iterator[Row]:
     yield Row(
         f"{seen.kills} kills: POSTs that arrived twice",
         f"{seen.repeated('POST')} of {sum(seen.outcomes['POST'].values()):,}",
-        f"{unsure} answered 502: the pod died with them",
+        f"{unsure} got 502: their pod was killed",
         goal="0, and no other failure",
         met=seen.repeated("POST") == 0 and seen.failures("POST") == unsure,
         details=told,
     )
 
 
-def play(folder: Path, seconds: int) -> Kills:
-    """Kills a pod every second, so many in all, and waits until all requests are answered.
+def run_recipe(folder: Path, seconds: int) -> Kills:
+    """Kill a pod per second, for so many seconds, and wait for the end of all requests.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
     seen = Kills()
     network = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
@@ -143,8 +141,8 @@ def play(folder: Path, seconds: int) -> Kills:
 
 
 def _end(clients: Helper, seen: Kills) -> None:
-    clients.say("end")
-    told = clients.hear()
+    clients.send("end")
+    told = clients.receive()
     seen.outcomes = told["outcomes"]
     seen.failed = told["failed"]
 
@@ -152,7 +150,7 @@ def _end(clients: Helper, seen: Kills) -> None:
 def _kill_in_turn(
     found: activator.Activator, pods: Sequence[KilledPod], seconds: int, seen: Kills
 ) -> None:
-    """Kill one pod each second, and do what follows from it."""
+    """Kill one pod per second, restart it, and update its Endpoints."""
     agenda, chance = Agenda(), random.Random(SEED)
 
     def kill(pod: KilledPod) -> None:

@@ -1,4 +1,4 @@
-"""nginx as the pods behind a proxy, and as the proxy that the activator is compared with."""
+"""nginx as pods behind a proxy, and as the proxy to compare the activator with."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ _HTTP2_PROXY = """\
 
 
 def need(program: str, package: str) -> str:
-    """The program's path.
+    """Return the program's path.
 
     Raises:
         CannotMeasure: it is not installed.
     """
-    # Debian keeps servers in /usr/sbin, which is not on everybody's path.
+    # Debian keeps servers in /usr/sbin, which may be missing from PATH.
     found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if found is None:
         raise CannotMeasure(f"{program} is missing: apt-get install {package}")
@@ -92,10 +92,10 @@ def need(program: str, package: str) -> str:
 
 @contextmanager
 def pods(folder: Path) -> Iterator[None]:
-    """Two pods that answer ``hello``, or ``queue`` to the activator's probe."""
+    """Provide two pods that respond with ``hello``, or ``queue`` to the activator's probe."""
     for ip in POD_IPS:
         if listens(ip, POD_PORT):
-            raise CannotMeasure(f"something else listens on {ip}:{POD_PORT}")
+            raise CannotMeasure(f"another process listens on {ip}:{POD_PORT}")
     listen = " ".join(f"listen {ip}:{POD_PORT};" for ip in POD_IPS)
     with _nginx(folder, "pods", _PODS.format(listen=listen)):
         wait_until(lambda: all(listens(ip, POD_PORT) for ip in POD_IPS), "the pods listen")
@@ -104,10 +104,10 @@ def pods(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def proxy(folder: Path, port: int, *, http2: bool = False) -> Iterator[int]:
-    """A reverse proxy with one worker in front of these pods; yields the worker's process id.
+    """Provide a reverse proxy in front of these pods; yield the process id of its one worker.
 
     Arguments:
-        http2: it takes HTTP/2 without TLS, and passes it on as to servers of gRPC.
+        http2: accept HTTP/2 without TLS, and forward it by grpc_pass.
     """
     servers = " ".join(f"server {ip}:{POD_PORT};" for ip in POD_IPS)
     config = _HTTP2_PROXY if http2 else _PROXY
@@ -126,7 +126,7 @@ def _nginx(folder: Path, name: str, inside: str) -> Iterator[subprocess.Popen[st
     own.mkdir()
     config = own / "nginx.conf"
     config.write_text(_COMMON.format(folder=own, endless=ENDLESS, inside=inside))
-    # -e: before it has read the file, nginx would complain into a log that only root may write.
+    # -e: until nginx has read its configuration, its default log is writable only for root.
     command = [program, "-e", str(own / "error.log"), "-p", str(own), "-c", str(config)]
     with started(command, f"nginx-{name}") as process:
         yield process

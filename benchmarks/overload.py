@@ -1,7 +1,8 @@
-"""More requests than a revision can serve, from clients that soon give up: nothing may pile up.
+"""More requests than a revision can serve, from impatient clients: nothing may pile up.
 
-The recipe of knative/serving#13583, which made the activator run out of memory: 200 requests per
-second, each given up after 1 s, for one pod that may have 2 at a time and takes 30 s for each.
+These are the steps of knative/serving#13583, where Knative's activator ran out of memory: 200
+requests per second, whose clients disconnect after 1 s. The one pod may have 2 requests at a time
+and takes 30 s for each.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from benchmarks.report import Row, middle, percentile
 RATE, PATIENCE = 200, 1.0
 SLOTS, HANDLER_SECONDS = 2, 30.0
 POD_PORT = 8012
-#: Seconds between two looks.
+#: Seconds between two samples.
 INTERVAL = 1.0
-#: Seconds before the first look: the first clients give up after one, and memory that is taken
-#: once is taken by then.
+#: Seconds before the first sample: the first clients disconnect after 1 s, and one-time
+#: allocations are done.
 WARM_UP = 3.0
-#: Clients by which the count of the activator and that of the clients may differ: what changes in
-#: 0.1 s. Half of that is by design: only then is a client that has ended its side asked whether it
-#: still listens (activator/proxy/transport/presence.py). The rest is for processes that share the
-#: cores; one look in ten may meet a stall of the machine, whereas what piles up shows in all.
+#: Most clients by which the counts of activator and clients may differ: the arrivals of 0.1 s.
+#: Half of it is by design: the activator checks so late whether a half-closed client still reads
+#: (activator/proxy/transport/presence.py). The rest allows for shared cores. One sample in ten may
+#: coincide with a stall of the machine; requests that pile up would show in all samples.
 GOAL_APART = RATE * 0.1
 GOAL_GROWTH = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look.
+    """One sample.
 
     Attributes:
-        live: clients that wait for an answer, right before and right after the activator was asked.
-        present: requests that the activator has, queued and in flight.
+        live: waiting clients, right before and right after the activator's count.
+        present: the activator's requests, queued and in flight.
     """
 
     live: tuple[int, int]
@@ -52,18 +53,18 @@ class Sample:
 
     @property
     def apart(self) -> int:
-        """By how many the counts differ."""
+        """The difference of the counts."""
         low, high = sorted(self.live)
         return max(low - self.present, self.present - high, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """What was seen.
+    """The observations of a run.
 
     Attributes:
-        outcomes: what became of how many clients.
-        left: requests that the activator still has when the last client is gone.
+        outcomes: the number of clients by outcome.
+        left: requests that the activator still has after the last client.
     """
 
     samples: list[Sample]
@@ -72,19 +73,19 @@ class Overload:
 
     @property
     def growth(self) -> float:
-        """Resident memory of the last sixth through that of the first, by their medians."""
+        """The median resident memory of the last sixth, divided by that of the first sixth."""
         sizes = [sample.resident for sample in self.samples]
         part = max(1, len(sizes) // 6)
         return middle(sizes[-part:]) / middle(sizes[:part])
 
 
 def measure(folder: Path, seconds: float) -> Iterator[Row]:
-    """Rows for the queue's length and for memory.
+    """Yield rows for the queue's length and for memory.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
-    seen = play(folder, seconds)
+    seen = run_recipe(folder, seconds)
     apart = [sample.apart for sample in seen.samples]
     p90 = percentile(apart, 90)
     clients = middle([sum(sample.live) / 2 for sample in seen.samples])
@@ -107,11 +108,11 @@ def measure(folder: Path, seconds: float) -> Iterator[Row]:
     )
 
 
-def play(folder: Path, seconds: float) -> Overload:
-    """Plays the recipe for so many seconds, looks every second, and waits until all are gone.
+def run_recipe(folder: Path, seconds: float) -> Overload:
+    """Send requests for so many seconds, sample every second, and wait for the last request.
 
     Raises:
-        CannotMeasure: something did not come up, or requests remain.
+        CannotMeasure: a process did not start, or requests remain.
     """
     ip = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.1"
     manifests = folder / "manifests"
@@ -121,12 +122,12 @@ def play(folder: Path, seconds: float) -> Overload:
         activator.running(manifests) as found,
         helper("slow_pod", f"{HANDLER_SECONDS}", f"{ip}:{POD_PORT}") as slow,
     ):
-        slow.hear()
+        slow.receive()
         load = (f"127.0.0.1:{found.port}", activator.HOST, f"{RATE}", f"{PATIENCE}", "0")
         with helper("arrivals", *load) as clients:
             samples = list(_look(found, clients, seconds))
-            clients.say("end")
-            outcomes = clients.hear()["outcomes"]["GET"]
+            clients.send("end")
+            outcomes = clients.receive()["outcomes"]["GET"]
         wait_until(lambda: _present(found) == (0, 0), "the last request is gone")
         return Overload(samples, outcomes, sum(_present(found)))
 
@@ -144,12 +145,12 @@ def _look(found: activator.Activator, clients: Helper, seconds: float) -> Iterat
 
 
 def _live(clients: Helper) -> int:
-    clients.say("live")
-    return int(clients.hear()["live"])
+    clients.send("live")
+    return int(clients.receive()["live"])
 
 
 def _present(found: activator.Activator) -> tuple[int, int]:
-    status, body = found.ask(f"/api/v1/revisions/default/{activator.NAME}")
+    status, body = found.admin_get(f"/api/v1/revisions/default/{activator.NAME}")
     assert status == activator.OK, body
     told: dict[str, Any] = json.loads(body)
     return int(told["queued"]), int(told["inFlight"])

@@ -1,9 +1,9 @@
-"""A pod that costs next to nothing, in a process of its own: ``python -m benchmarks.pod [BYTES]``.
+"""A pod with minimal CPU cost, in a separate process: ``python -m benchmarks.pod [BYTES]``.
 
-Responds with a body of BYTES bytes, or with a greeting. A line ``IP PORT`` on standard input starts
-a listener, ``-IP PORT`` stops it. The pod prints a line with the time of each, in seconds of
-CLOCK_MONOTONIC, which all processes share. Counts heads instead of parsing them: the requests are
-GETs without a body.
+It responds with a body of BYTES bytes, or with a greeting. A line ``IP PORT`` on standard input
+starts a listener, ``-IP PORT`` stops it. The pod prints a line with the time of each, in seconds
+of CLOCK_MONOTONIC, which all processes share. It counts heads instead of parsing them: requests
+must be GETs without a body.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Connection(asyncio.Protocol):
     """One connection to the pod.
 
     Arguments:
-        answer: the response to each request that is not a probe.
+        response: the response to each request that is not a probe.
     """
 
-    def __init__(self, answer: bytes) -> None:
-        self._answer = answer
+    def __init__(self, response: bytes) -> None:
+        self._response = response
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
         data = self._rest + data
         *heads, self._rest = data.split(HEAD_END)
         for head in heads:  # not joined: each connection would copy a large response
-            self._transport.write(QUEUE if PROBER in head else self._answer)
+            self._transport.write(QUEUE if PROBER in head else self._response)
 
 
 def large(size: int) -> bytes:
@@ -50,7 +50,7 @@ def large(size: int) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, bytes(size))
 
 
-async def main(answer: bytes) -> None:
+async def main(response: bytes) -> None:
     """Listen and stop by the lines on standard input."""
     loop = asyncio.get_running_loop()
     servers: dict[str, asyncio.Server] = {}
@@ -67,7 +67,7 @@ async def main(answer: bytes) -> None:
         listener.listen(BACKLOG)
         at = monotonic()
         servers[line] = await loop.create_server(
-            partial(Connection, answer), sock=listener, backlog=BACKLOG
+            partial(Connection, response), sock=listener, backlog=BACKLOG
         )
         print(at, flush=True)
 

@@ -1,4 +1,4 @@
-"""Starts processes and reads what they cost, from /proc. Linux only."""
+"""Start processes, and read their CPU time, memory and files from /proc. Linux only."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class CannotMeasure(Exception):
-    """A row cannot be measured here; the text says why and what would help."""
+    """This machine cannot measure a row; the text gives the cause and a remedy."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has used with all its threads, in user and kernel mode.
+    """Return the CPU time that a process has used with all its threads, in user and kernel mode.
 
     The kernel counts in steps of 10 ms; see ``exact_cpu_seconds``.
     """
@@ -43,7 +43,7 @@ def exact_cpu_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is resident now."""
+    """Return the resident memory of a process, in bytes."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Rss:"):
             return int(line.split()[1]) * 1024
@@ -56,14 +56,14 @@ def open_files(pid: int) -> int:
 
 
 def raise_file_limit() -> int:
-    """Allows this process and those it starts as many open files as may be; returns how many."""
+    """Raise the limit of open files for this process and its children; return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 
 
 def free_port(ip: str = "127.0.0.1") -> int:
-    """A port on which nothing listens now."""
+    """Return a port on which nothing listens now."""
     with socket.socket() as found:
         found.bind((ip, 0))
         return int(found.getsockname()[1])
@@ -71,7 +71,7 @@ def free_port(ip: str = "127.0.0.1") -> int:
 
 @contextmanager
 def held_port() -> Iterator[int]:
-    """A port that nobody else gets; a server that sets SO_REUSEADDR may listen on it."""
+    """Reserve a port; only a server that sets SO_REUSEADDR can listen on it."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
@@ -79,15 +79,15 @@ def held_port() -> Iterator[int]:
 
 
 def pause(seconds: float) -> None:
-    """Lets the measured processes go on for a while. There is no loop here that it could block."""
+    """Sleep while the measured processes run; this process has no loop to block."""
     threading.Event().wait(seconds)
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = START_TIMEOUT) -> None:
-    """Returns as soon as the condition holds.
+    """Return as soon as the condition holds.
 
     Raises:
-        CannotMeasure: it does not within `timeout` seconds.
+        CannotMeasure: the condition did not hold within `timeout` seconds.
     """
     deadline = monotonic() + timeout
     while not condition():
@@ -97,7 +97,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = START_
 
 
 def listens(ip: str, port: int) -> bool:
-    """Whether connections to that port are accepted."""
+    """Return whether connections to that port are accepted."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((ip, port)) == 0
@@ -107,9 +107,9 @@ def listens(ip: str, port: int) -> bool:
 def started(
     command: Sequence[str], log: str, *, stdin: int | None = None, stdout: int | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A running process, ended at the block's end; what it says on stderr goes into a log file.
+    """Provide a running process that ends with the block; its standard error goes into a log file.
 
-    It has a session of its own. So a Ctrl-C reaches this process alone, which ends the others.
+    It has its own session. So a Ctrl-C reaches only this process, which ends the others.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     with open(RESULTS / f"{log}.log", "w") as told:
@@ -132,7 +132,7 @@ def started(
 
 
 def stop(process: subprocess.Popen[str]) -> None:
-    """Ends a process: SIGTERM, and SIGKILL if it takes too long."""
+    """End a process: SIGTERM, and SIGKILL if it takes too long."""
     process.terminate()
     try:
         process.wait(STOP_TIMEOUT)

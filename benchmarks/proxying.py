@@ -1,4 +1,4 @@
-"""CPU time per proxied request, beside nginx as a reverse proxy to the same pods."""
+"""CPU time per proxied HTTP/1 request, compared with nginx in front of the same pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.process import CannotMeasure, cpu_seconds, free_port
 from benchmarks.report import Row, middle
 
 CONNECTIONS = 64
-#: A limit that is kept account of and never reached, so that throttling is on and nobody waits.
+#: A limit that is never reached: the activator counts requests, but none waits.
 CONTAINER_CONCURRENCY = 100
 
 _GET_WITH_ID = """\
@@ -53,7 +53,7 @@ class Proxy:
 
 
 def measure(folder: Path, rounds: int, seconds: float, itself: bool) -> Iterator[Row]:
-    """One row for each kind of request.
+    """Yield one row for each kind of request.
 
     Arguments:
         rounds: how often each proxy has its turn.
@@ -89,10 +89,10 @@ Run = Callable[[Proxy], tuple[float, float]]
 def compare(
     what: str, goal: float | None, ours: Proxy, beside: Proxy, rounds: int, run: Run
 ) -> Row:
-    """The row of one kind of request, from turns of the activator and of nginx in pairs.
+    """Return the row of one kind of request, from turns of the activator and of nginx in pairs.
 
     Arguments:
-        goal: at most so many times nginx's cost; None where nothing is demanded.
+        goal: at most so many times nginx's cost; None for no goal.
     """
     for proxy in (ours, beside):
         run(proxy)  # warms connections, pools, memos and branch predictors; not counted
@@ -112,7 +112,7 @@ def compare(
 
 
 def _turn(wrk: str, proxy: Proxy, script: Path, seconds: float) -> tuple[float, float]:
-    """CPU seconds per request, and requests per second, of one turn."""
+    """Return the CPU seconds per request, and requests per second, of one turn."""
     command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(script)]
     command += ["-H", f"Host: {activator.HOST}", f"http://127.0.0.1:{proxy.port}/"]
     before = cpu_seconds(proxy.pid)
@@ -135,10 +135,10 @@ def _nginx(folder: Path) -> Iterator[Proxy]:
 
 @contextmanager
 def candidate(folder: Path, *, h2c: bool = False) -> Iterator[Proxy]:
-    """The activator before the pods of `benchmarks.nginx`.
+    """Provide the activator in front of the pods of `benchmarks.nginx`.
 
     Arguments:
-        h2c: pods speak HTTP/2.
+        h2c: the pods accept HTTP/2.
     """
     manifests = folder / "manifests"
     pods = [

@@ -1,4 +1,4 @@
-"""One row of the table, and the table: as text for people and as JSON for machines."""
+"""The rows of the table, printed as text and written as JSON."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Row:
     Attributes:
         measured: the activator's figure with its unit, for reading.
         beside: the yardstick's figure of the same run, for reading.
-        ratio: the one through the other; None where there is no yardstick.
-        goal: what is demanded, for reading; empty where nothing is.
-        met: whether it is; None where nothing is demanded or nothing was measured.
-        details: all that was measured, for the JSON file.
+        ratio: measured divided by beside; None without a yardstick.
+        goal: the goal, for reading; empty for none.
+        met: whether the goal is met; None without a goal or a measurement.
+        details: all measured values, for the JSON file.
     """
 
     what: str
@@ -38,26 +38,26 @@ class Row:
 
 
 def skipped(what: str, reason: str) -> Row:
-    """A row for what could not be measured."""
+    """Return the row of a benchmark that could not run here."""
     return Row(what, f"skipped: {reason}")
 
 
 def middle(values: Sequence[float]) -> float:
-    """The median."""
+    """Return the median."""
     return median(values)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The value that so many percent of the values do not exceed, interpolated."""
+    """Return the value that so many percent of the values do not exceed, interpolated."""
     if len(values) < 2:
         return values[0]
     return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as aligned text."""
+    """Return the rows as aligned text."""
     lines = [HEADINGS, *(_cells(row) for row in rows)]
-    # A reason for skipping may be long and must not widen its column.
+    # The reason of a skipped row may be long; it must not widen its column.
     widths = [max(len(c[i]) for c in lines if not c[1].startswith("skipped")) for i in range(6)]
     widths[0] = max(len(cells[0]) for cells in lines)
     return "\n".join(
@@ -73,7 +73,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def write_json(rows: Sequence[Row], folder: Path) -> Path:
-    """Writes the rows, and what they were measured on, into a new file and returns it."""
+    """Write the rows and a description of the machine into a new file; return its path."""
     now = datetime.now(UTC)
     machine = {
         "python": platform.python_version(),

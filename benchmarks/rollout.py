@@ -15,14 +15,14 @@ from benchmarks import activator
 from benchmarks.agenda import Agenda
 from benchmarks.interrupt import stop_on_interrupt
 from benchmarks.mixed.kinds import RPC, WEB
-from benchmarks.mixed.stage import (
+from benchmarks.mixed.traffic import (
     NEWS_AFTER,
-    Stage,
+    MixedTraffic,
     clients,
     fault_row,
+    mixed_traffic,
     need_requests,
     rows,
-    staged,
 )
 from benchmarks.report import Row
 
@@ -31,51 +31,51 @@ REPLACE_EVERY, OVERLAP = 2.0, 0.3
 
 
 def measure(folder: Path, seconds: float) -> Iterator[Row]:
-    """Yield the rows of a rollout that goes on for so many seconds.
+    """Yield the rows of a rollout of so many seconds.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
-    with staged(folder) as stage:
-        replaced, faults = play(stage, seconds)
+    with mixed_traffic(folder) as traffic:
+        replaced, faults = run_recipe(traffic, seconds)
         what = f"rollout of {replaced} pods"
-        yield from rows(what, stage)
+        yield from rows(what, traffic)
         yield fault_row(what, faults)
 
 
-def play(stage: Stage, seconds: float) -> tuple[int, list[str]]:
+def run_recipe(traffic: MixedTraffic, seconds: float) -> tuple[int, list[str]]:
     """Replace pods for so many seconds, and wait until everything has ended.
 
     Returns:
         How many pods were replaced, and the errors in the activator's log.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
-    stage.publish()
-    with activator.running(stage.manifests) as found, stop_on_interrupt() as stop:
+    traffic.publish()
+    with activator.running(traffic.manifests) as found, stop_on_interrupt() as stop:
         agenda, numbers = Agenda(stop), count()
-        with clients(stage, found) as senders:
+        with clients(traffic, found) as senders:
             began = monotonic()
 
             def replace() -> None:
-                _replace(stage, next(numbers), agenda)
+                _replace(traffic, next(numbers), agenda)
                 senders.report()
                 print(
-                    f"  {monotonic() - began:.0f} of {seconds:g} s: {stage.summary()}", flush=True
+                    f"  {monotonic() - began:.0f} of {seconds:g} s: {traffic.summary()}", flush=True
                 )
 
             agenda.every(REPLACE_EVERY, replace, first=REPLACE_EVERY / 2)
             agenda.run(seconds)
-            stage.mend()
+            traffic.mend()
             senders.end()
-        need_requests(stage)
-        stage.empty()
+        need_requests(traffic)
+        traffic.empty()
         return next(numbers), found.faults()
 
 
-def _replace(stage: Stage, number: int, agenda: Agenda) -> None:
-    service = stage.services[WEB if number % 2 == 0 else RPC]
+def _replace(traffic: MixedTraffic, number: int, agenda: Agenda) -> None:
+    service = traffic.services[WEB if number % 2 == 0 else RPC]
     old, fresh = service.pods[0], service.start_pod()
     service.publish()
 

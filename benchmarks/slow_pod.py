@@ -1,8 +1,8 @@
-"""A pod whose application takes its time: ``python -m benchmarks.slow_pod SECONDS IP:PORT …``.
+"""A pod with a slow application: ``python -m benchmarks.slow_pod SECONDS IP:PORT …``.
 
-Answers each request after so many seconds, unless its connection ends before: as queue-proxy, which
-then has the application's slot back. Tells when it listens on all addresses, and of each request
-that arrives its ``x-request-id``, as lines of JSON; whoever kills it still reads all that it told.
+It responds to each request after so many seconds, unless the connection ends before. It prints a
+line of JSON when it listens on all addresses, and the ``x-request-id`` of each request that
+arrives. A process that kills it can still read all complete lines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
             if PROBER in head:
                 self._transport.write(QUEUE)
                 continue
-            tell(arrived=_request_id(head), address=self._address, at=monotonic())
+            emit(arrived=_request_id(head), address=self._address, at=monotonic())
             loop = asyncio.get_running_loop()
             self._answers = loop.call_later(self._seconds, self._transport.write, HELLO)
 
@@ -51,17 +51,17 @@ class Connection(asyncio.Protocol):
 
 
 def _request_id(head: bytes) -> str:
-    # The activator passes names on as the client wrote them, and ours writes them small.
+    # The activator does not change header names, and the benchmark's client sends lower case.
     return head.partition(ID)[2].partition(b"\r\n")[0].decode()
 
 
-def tell(**what: object) -> None:
-    """Says something to whoever started this process; one write, so that no kill cuts a line."""
-    print(json.dumps(what), flush=True)
+def emit(**facts: object) -> None:
+    """Print facts as a line of JSON, in one write, so that a kill leaves no incomplete line."""
+    print(json.dumps(facts), flush=True)
 
 
 async def main(seconds: float, addresses: list[str]) -> None:
-    """Listens until the process is ended."""
+    """Listen until the process ends."""
     loop = asyncio.get_running_loop()
     servers = []
     for address in addresses:
@@ -76,7 +76,7 @@ async def main(seconds: float, addresses: list[str]) -> None:
                 backlog=BACKLOG,
             )
         )
-    tell(listening=monotonic())
+    emit(listening=monotonic())
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 

@@ -30,7 +30,8 @@ class Load:
     """One kind of clients.
 
     Attributes:
-        way: ``http1`` or ``h2c``; connections: how many; streams: requests on each.
+        way: ``http1`` or ``h2c``.
+        connections: the number of connections; streams: requests on each.
     """
 
     what: str
@@ -52,7 +53,7 @@ def measure(folder: Path, few: bool, rounds: int) -> Iterator[Row]:
     """Yield one row for each kind of clients.
 
     Raises:
-        CannotMeasure: a program is missing, or something did not come up.
+        CannotMeasure: a program is missing, or a process did not start.
     """
     for load in loads(few):
         ours, ended, beside = [], [], []
@@ -91,7 +92,7 @@ def _row(load: Load, ours: list[int], ended: list[int], beside: list[int]) -> Ro
 
 def _ended(found: activator.Activator) -> int:
     """Return how many responses it ended at its limit; 0 if it has no such limit."""
-    text = found.ask("/metrics")[1].decode()
+    text = found.admin_get("/metrics")[1].decode()
     ended = re.search(r'^activator_unread_ended_total\{peer="client"\} (\d+)', text, re.MULTILINE)
     return int(ended[1]) if ended else 0
 
@@ -117,7 +118,7 @@ def _growth(pid: int, port: int, load: Load) -> int:
 def _clients(port: int, load: Load, connections: int) -> Iterator[None]:
     counts = str(connections), str(load.streams)
     with helper("slow_clients", load.way, str(port), activator.HOST, *counts) as clients:
-        clients.hear()
+        clients.receive()
         yield
 
 
@@ -126,13 +127,13 @@ def _pods(load: Load) -> Iterator[None]:
     places = [(ip, nginx.POD_PORT) for ip in nginx.POD_IPS]
     if load.way == "h2c":
         with helper("http2_pod", str(SIZE), *(f"{ip}:{port}" for ip, port in places)) as pods:
-            pods.hear()
+            pods.receive()
             yield
         return
     with helper("pod", str(SIZE)) as pods:
         for ip, port in places:
-            pods.say(f"{ip} {port}")
-            pods.hear()
+            pods.send(f"{ip} {port}")
+            pods.receive()
         yield
 
 

@@ -1,7 +1,7 @@
-"""Mixed traffic for as long as wanted, while pods are killed and a service goes to zero and back.
+"""Mixed traffic of any duration, while pods are killed and a service scales to zero and back.
 
-Nothing may be lost and nothing may pile up. What counts as lost is defined in
-``benchmarks/mixed/verdict.py``. Ctrl-C ends it early; the table then covers what was seen.
+No request may be lost, and nothing may pile up. ``benchmarks/mixed/verdict.py`` defines which
+requests count as lost. Ctrl-C ends it early; the table then covers the time until then.
 """
 
 from __future__ import annotations
@@ -18,28 +18,37 @@ from benchmarks.agenda import Agenda
 from benchmarks.interrupt import stop_on_interrupt
 from benchmarks.mixed.kinds import RPC, WEB
 from benchmarks.mixed.samples import Sample, look, slope
-from benchmarks.mixed.stage import Clients, Stage, clients, fault_row, need_requests, rows, staged
+from benchmarks.mixed.traffic import (
+    Clients,
+    MixedTraffic,
+    clients,
+    fault_row,
+    mixed_traffic,
+    need_requests,
+    rows,
+)
 from benchmarks.process import open_files, resident_bytes, wait_until
 from benchmarks.report import Row
 
-#: Seconds between kills, from zero to zero, at zero, between looks, and between lines on progress.
+#: Seconds between kills, between scale-downs to zero, at zero, between samples, and between lines
+#: about the progress.
 KILL_EVERY, ZERO_EVERY, AT_ZERO, LOOK_EVERY, TELL_EVERY = 7.0, 12.0, 3.0, 2.0, 10.0
-#: Seconds after which memory that is taken once is taken; at most this part of the run.
+#: Seconds until one-time allocations are done; at most this part of the run.
 WARM_UP, WARM_UP_PART = 120.0, 0.25
-#: The most growth in KiB per minute, after the warm-up of a run that is long enough to tell.
+#: The most growth in KiB per minute after the warm-up, and the seconds a run needs for this goal.
 GOAL_SLOPE, LONG_ENOUGH = 100.0, 600.0
 KIB, MIB, MINUTE = 1 << 10, 1 << 20, 60.0
 
 
 @dataclass(slots=True)
 class Soak:
-    """What was seen.
+    """The observations of a run.
 
     Attributes:
-        seconds: how long the clients run, or ran.
+        seconds: the duration of the traffic.
         files: open files before the first client, and after the last one.
-        resident_at_rest: bytes after the last client.
-        left: requests and connections that the activator still has then.
+        resident_at_rest: resident bytes after the last client.
+        left: requests and connections that the activator still has after the last client.
         faults: lines of its log that report errors.
     """
 
@@ -52,7 +61,7 @@ class Soak:
 
     @property
     def settled(self) -> list[Sample]:
-        """Return the looks after the warm-up."""
+        """Return the samples after the warm-up."""
         begin = min(WARM_UP, self.seconds * WARM_UP_PART)
         return [sample for sample in self.samples if sample.at >= begin]
 
@@ -67,12 +76,12 @@ def measure(folder: Path, seconds: float) -> Iterator[Row]:
     """Yield rows for requests, memory and files.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
-    with staged(folder) as stage:
-        seen = play(stage, seconds)
-        what = f"soak of {seen.seconds:.0f} s, {len(stage.kills)} kills"
-        yield from rows(what, stage)
+    with mixed_traffic(folder) as traffic:
+        seen = run_recipe(traffic, seconds)
+        what = f"soak of {seen.seconds:.0f} s, {len(traffic.kills)} kills"
+        yield from rows(what, traffic)
         yield _memory_row(what, seen)
         yield Row(
             f"{what}: open files, before and after",
@@ -103,49 +112,49 @@ def _memory_row(what: str, seen: Soak) -> Row:
     )
 
 
-def play(stage: Stage, seconds: float, *, hurry: float = 1.0) -> Soak:
-    """Play it for so many seconds, and wait until everything has ended.
+def run_recipe(traffic: MixedTraffic, seconds: float, *, hurry: float = 1.0) -> Soak:
+    """Run the traffic for so many seconds, and wait until everything has ended.
 
     Arguments:
-        hurry: everything that is done again and again is done so many times as often.
+        hurry: kills, scale-downs and samples happen so many times as often.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
     seen = Soak(seconds)
-    with activator.running(stage.manifests) as found, stop_on_interrupt() as stop:
-        look(found, 0.0)  # what the admin side takes once is taken
+    with activator.running(traffic.manifests) as found, stop_on_interrupt() as stop:
+        look(found, 0.0)  # so that the admin port's one-time allocations are done
         files = open_files(found.pid)
-        stage.publish()
+        traffic.publish()
         agenda = Agenda(stop)
-        with clients(stage, found) as senders:
+        with clients(traffic, found) as senders:
             began = monotonic()
-            _plan(stage, agenda, hurry)
+            _plan(traffic, agenda, hurry)
             agenda.every(
                 LOOK_EVERY / hurry, lambda: _look(found, senders, seen, began), first=0.5 / hurry
             )
-            agenda.every(TELL_EVERY / hurry, lambda: _tell(stage, seen), first=TELL_EVERY / hurry)
+            agenda.every(TELL_EVERY / hurry, lambda: _tell(traffic, seen), first=TELL_EVERY / hurry)
             agenda.run(seconds)
             seen.seconds = monotonic() - began
-            stage.mend()
+            traffic.mend()
             senders.end()
-        need_requests(stage)
-        _come_to_rest(stage, found, seen, files)
+        need_requests(traffic)
+        _come_to_rest(traffic, found, seen, files)
     return seen
 
 
-def _plan(stage: Stage, agenda: Agenda, hurry: float) -> None:
+def _plan(traffic: MixedTraffic, agenda: Agenda, hurry: float) -> None:
     """Put kills and cold starts on the agenda."""
     numbers = count()
 
     def kill() -> None:
         number = next(numbers)
-        service = stage.services[WEB if number % 2 == 0 else RPC]
-        stage.kill(service, service.pods[number // 2 % len(service.pods)], agenda)
+        service = traffic.services[WEB if number % 2 == 0 else RPC]
+        traffic.kill(service, service.pods[number // 2 % len(service.pods)], agenda)
 
     def to_zero() -> None:
-        stage.to_zero()
-        agenda.after(AT_ZERO / hurry, lambda: stage.from_zero(agenda))
+        traffic.to_zero()
+        agenda.after(AT_ZERO / hurry, lambda: traffic.from_zero(agenda))
 
     agenda.every(KILL_EVERY / hurry, kill, first=KILL_EVERY / hurry)
     agenda.every(ZERO_EVERY / hurry, to_zero, first=ZERO_EVERY / hurry / 4)
@@ -156,21 +165,21 @@ def _look(found: Activator, senders: Clients, seen: Soak, began: float) -> None:
     seen.samples.append(look(found, monotonic() - began))
 
 
-def _tell(stage: Stage, seen: Soak) -> None:
+def _tell(traffic: MixedTraffic, seen: Soak) -> None:
     if not seen.samples:
         return
     last = seen.samples[-1]
     growth = f", {seen.growth:+.0f} KiB/min" if len(seen.settled) > 1 else ""
     print(
-        f"  {last.at:.0f} of {seen.seconds:g} s: {stage.summary()};"
+        f"  {last.at:.0f} of {seen.seconds:g} s: {traffic.summary()};"
         f" {last.resident / MIB:.1f} MiB{growth}; {last.files} open files",
         flush=True,
     )
 
 
-def _come_to_rest(stage: Stage, found: Activator, seen: Soak, files: int) -> None:
-    """Take all pods away, and look at what is left."""
-    stage.empty()
+def _come_to_rest(traffic: MixedTraffic, found: Activator, seen: Soak, files: int) -> None:
+    """Remove all pods, and record the remaining requests, connections, files and memory."""
+    traffic.empty()
     try:
         wait_until(lambda: open_files(found.pid) <= files, "all connections are closed")
     except Exception:  # the table shows how many are left

@@ -1,4 +1,4 @@
-"""From starting the activator to its first proxied answer."""
+"""The time from the activator's start to its first proxied response."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from benchmarks.process import RESULTS, free_port, started, wait_until
 from benchmarks.report import Row, middle
 
 GOAL_SECONDS = 1.0
-#: What no laptop should pay for: it is for clusters alone.
+#: A package that only clusters need; a local activator must not import it.
 HEAVY = "kubernetes_asyncio"
-#: What any such server imports; the yardstick.
+#: The yardstick: the imports of any such server.
 YARDSTICK = "import asyncio, uvloop, httptools, uvicorn, starlette.applications"
 
 
 def measure(folder: Path, rounds: int) -> Iterator[Row]:
-    """Rows for the time to the first answer, and for what is imported.
+    """Yield rows for the time to the first response, and for the imported packages.
 
     Raises:
-        CannotMeasure: nginx is missing, or the activator answers nothing.
+        CannotMeasure: nginx is missing, or the activator does not respond.
     """
     manifests = folder / "manifests"
     pod = PodAddress(nginx.POD_IPS[0], nginx.POD_PORT, uid="uid-of-the-pod", ready=True)
@@ -35,7 +35,7 @@ def measure(folder: Path, rounds: int) -> Iterator[Row]:
         imported = _imports(manifests)
     took, beside = (middle([pair[i] for pair in pairs]) for i in (0, 1))
     yield Row(
-        "start -> first proxied answer",
+        "start -> first proxied response",
         f"{took:.2f} s",
         f"python and uvicorn alone {beside:.2f} s",
         took / beside,
@@ -58,11 +58,11 @@ def _first_answer(manifests: Path) -> float:
 
 
 def _imports(manifests: Path) -> bool:
-    """Whether an activator that has answered a request had imported what is heavy."""
+    """Return whether an activator has imported `HEAVY` when it has served a request."""
     with _answering(manifests, "imports", "-X", "importtime"):
         pass
     told = (RESULTS / "imports.log").read_text()
-    # Each module has its own line. Parts of the package can be imported without its first name.
+    # Each module has its own line. A submodule may be listed without the package's name.
     names = (line.rpartition("|")[2].strip() for line in told.splitlines())
     return any(name.partition(".")[0] == HEAVY for name in names)
 
@@ -72,11 +72,11 @@ def _answering(manifests: Path, log: str, *options: str) -> Iterator[None]:
     port, admin_port = free_port(), free_port()
     command = [sys.executable, *options, *activator.command(manifests, port, admin_port)]
     with started(command, log):
-        wait_until(lambda: _answers(port), "the activator answers a request")
+        wait_until(lambda: _serves(port), "the activator serves a request")
         yield
 
 
-def _answers(port: int) -> bool:
+def _serves(port: int) -> bool:
     try:
         return activator.get(port, "/", activator.HOST)[0] == activator.OK
     except OSError:

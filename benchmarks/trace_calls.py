@@ -1,8 +1,8 @@
 """Print which functions one warm request calls, from bytes read to bytes written.
 
-``python -m benchmarks.trace_calls`` traces a GET and a gRPC call, each over connections that have
-served requests before, with the scripted clients and pods of the tests. docs/architecture.md shows
-the result. A compiled build has no such calls: run it with the pure build.
+``python -m benchmarks.trace_calls`` traces a GET and a gRPC call, with the scripted clients and
+pods of the tests. Their connections have served requests before. docs/architecture.md shows the
+result. A compiled build has no such calls: run it with the pure build.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ def report(title: str, calls: list[Call]) -> None:
 
 
 def main() -> None:
+    """Print the traces of a GET and of a gRPC call; a compiled build ends with status 1."""
     if running() is not Build.PURE:
         sys.exit("a compiled build has no calls to trace: use the pure build")
     report("GET", asyncio.run(trace_get()))

@@ -1,7 +1,7 @@
-"""Very many pods that cannot be reached among a few good ones: how soon the good ones are in use.
+"""A few good pods among many unreachable ones: the time until all good pods are in use.
 
-Endpoints that lists them comes while requests wait, one for each good pod; such a request occupies
-its pod, so that the last of them waits until the last good pod is in use.
+One request for each good pod waits when the Endpoints appear. A request occupies its pod. So the
+last request waits until the last good pod is in use.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from benchmarks.report import Row
 
 GOOD = 10
 POD_PORT = 8012
-#: Seconds that a good pod takes for a request: it has one at a time and no second while it lasts.
+#: Seconds that a good pod takes for its one request: longer than the benchmark.
 HANDLER_SECONDS = 60.0
 GOAL = 2.0
 
 
 def measure(folder: Path, bad: int) -> Iterator[Row]:
-    """A row for each way in which a pod cannot be reached.
+    """Yield a row for each cause of unreachable pods.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
     for kind in KINDS:
-        took = play(folder / kind, kind, bad)
+        took = run_recipe(folder / kind, kind, bad)
         yield Row(
             f"{bad:,} pods that are {kind} among {GOOD} good ones",
-            f"last good one in use after {took[-1]:.2f} s",
+            f"last good one usable after {took[-1]:.2f} s",
             f"the first after {took[0]:.2f} s",
             goal=f"<= {GOAL:g} s",
             met=took[-1] <= GOAL,
@@ -44,11 +44,11 @@ def measure(folder: Path, bad: int) -> Iterator[Row]:
         )
 
 
-def play(folder: Path, kind: str, bad: int) -> list[float]:
-    """Seconds from the listing until each good pod had a request, the soonest first.
+def run_recipe(folder: Path, kind: str, bad: int) -> list[float]:
+    """Return the seconds from the listing to the request of each good pod, in ascending order.
 
     Raises:
-        CannotMeasure: something did not come up.
+        CannotMeasure: a process did not start.
     """
     addresses = _addresses(bad + GOOD)
     every = bad // GOOD + 1
@@ -64,19 +64,19 @@ def play(folder: Path, kind: str, bad: int) -> list[float]:
         activator.running(manifests) as found,
         helper("crowd", f"127.0.0.1:{found.port}", activator.HOST, f"{GOOD}") as clients,
     ):
-        pods.hear()
-        clients.hear()
-        clients.say("go")
+        pods.receive()
+        clients.receive()
+        clients.send("go")
         wait_until(lambda: found.queued() == GOOD, "all requests wait")
         listed = monotonic()
         found.list_pods([PodAddress(ip, POD_PORT, f"uid-{ip}", ip, True) for ip in addresses])
-        arrived = {told["address"]: told["at"] for told in (pods.hear() for _ in range(GOOD))}
+        arrived = {told["address"]: told["at"] for told in (pods.receive() for _ in range(GOOD))}
     assert len(arrived) == GOOD
     return sorted(at - listed for at in arrived.values())
 
 
 def _addresses(count: int) -> list[str]:
-    """So many addresses at which nothing else listens."""
+    """Return so many addresses without any listener."""
     first = random.randrange(1, 250)
     network = f"127.{random.randrange(1, 255)}"
     return [f"{network}.{first + number // 250}.{number % 250 + 1}" for number in range(count)]
@@ -84,8 +84,10 @@ def _addresses(count: int) -> list[str]:
 
 @contextmanager
 def _blackholed(addresses: Sequence[str]) -> Iterator[None]:
-    """Makes nobody answer at these addresses: the kernel drops a SYN to a listener whose queue of
-    connections to accept is full, as a network does to an address that is nobody's."""
+    """Make these addresses silent, like unused addresses of a network.
+
+    The kernel drops each SYN to a listener whose accept queue is full.
+    """
     with ExitStack() as sockets:
         for ip in addresses:
             listener = sockets.enter_context(socket.socket())
@@ -96,7 +98,7 @@ def _blackholed(addresses: Sequence[str]) -> Iterator[None]:
         yield
 
 
-#: How an address cannot be reached, and what has to be done for that.
+#: Each cause of an unreachable address, with the context that provides it.
 KINDS: dict[str, Callable[[Sequence[str]], AbstractContextManager[object]]] = {
     "refused": lambda addresses: nullcontext(),
     "blackholed": _blackholed,

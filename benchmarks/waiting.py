@@ -1,4 +1,4 @@
-"""Thousands of requests that wait for a first pod: memory for each, time to the last answer."""
+"""Thousands of requests that wait for a first pod: memory of each, time to the last response."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from benchmarks.report import Row, middle
 
 POD_IP, POD_PORT = "127.0.0.25", 8012
 POD = PodAddress(POD_IP, POD_PORT, uid="uid-of-the-pod", name="pod", ready=True)
-#: Requests before the first measurement, so that what is allocated once is not counted.
+#: Requests before the first measurement, so that one-time allocations are not counted.
 WARM_UP = 64
-#: Seconds after the last request has arrived, for what the sockets' buffers still hold.
+#: Seconds after the last request has arrived, for bytes in socket buffers.
 SETTLE = 0.5
 GOAL_BYTES = 4096
-#: Seconds from the pod's appearance to the last answer, by containerConcurrency.
+#: Seconds from the pod's appearance to the last response, by containerConcurrency.
 GOALS = {10: 0.3, 0: 0.5}
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was measured once."""
+    """The measurements of one turn."""
 
     seconds: float
     direct_seconds: float
@@ -34,15 +34,15 @@ class Turn:
 
 
 def measure(folder: Path, waiters: int, rounds: int) -> Iterator[Row]:
-    """Rows for memory and for the release, each activator fresh, alternating with no activator.
+    """Yield rows for memory and time; turns with a new activator and without one alternate.
 
     Raises:
-        CannotMeasure: something did not come up, or an answer was not 200.
+        CannotMeasure: a process did not start, or a response was not 200.
     """
     turns: dict[int, list[Turn]] = {limit: [] for limit in GOALS}
     with helper("pod") as pod:
-        pod.say(f"{POD_IP} {POD_PORT}")
-        pod.hear()
+        pod.send(f"{POD_IP} {POD_PORT}")
+        pod.receive()
         for number in range(rounds):
             for limit, done in turns.items():
                 manifests = folder / f"{limit}-{number}"
@@ -70,7 +70,7 @@ def _release_row(waiters: int, limit: int, turns: list[Turn]) -> Row:
     goal = GOALS[limit]
     return Row(
         f"{waiters:,} waiting GETs, one pod, containerConcurrency {limit}",
-        f"last answer after {took:.3f} s",
+        f"last response after {took:.3f} s",
         f"straight to the pod {direct:.3f} s",
         took / direct,
         f"<= {goal} s",
@@ -83,11 +83,11 @@ def _release_row(waiters: int, limit: int, turns: list[Turn]) -> Row:
 
 
 def _direct(waiters: int) -> float:
-    """Seconds that the same crowd needs without an activator."""
+    """Return the seconds that the same crowd needs without an activator."""
     with helper("crowd", f"{POD_IP}:{POD_PORT}", activator.HOST, str(waiters)) as crowd:
-        crowd.hear()
-        crowd.say("go")
-        sent = crowd.hear()["sent"]
+        crowd.receive()
+        crowd.send("go")
+        sent = crowd.receive()["sent"]
         return _last_answer(crowd, waiters) - float(sent)
 
 
@@ -99,9 +99,9 @@ def _turn(manifests: Path, limit: int, waiters: int, direct: float) -> Turn:
         before = resident_bytes(found.pid)
         target = f"127.0.0.1:{found.port}"
         with helper("crowd", target, activator.HOST, str(waiters)) as crowd:
-            crowd.hear()
-            crowd.say("go")
-            crowd.hear()
+            crowd.receive()
+            crowd.send("go")
+            crowd.receive()
             wait_until(lambda: found.queued() == waiters, f"{waiters} requests wait", 60)
             pause(SETTLE)
             growth = resident_bytes(found.pid) - before
@@ -113,14 +113,14 @@ def _turn(manifests: Path, limit: int, waiters: int, direct: float) -> Turn:
 
 def _warm_up(found: activator.Activator) -> None:
     with helper("crowd", f"127.0.0.1:{found.port}", activator.HOST, str(WARM_UP)) as crowd:
-        crowd.hear()
-        crowd.say("go")
-        crowd.hear()
+        crowd.receive()
+        crowd.send("go")
+        crowd.receive()
         _last_answer(crowd, WARM_UP)
 
 
 def _last_answer(crowd: Helper, expected: int) -> float:
-    told = crowd.hear()
+    told = crowd.receive()
     if told["statuses"] != {"200": expected}:
-        raise CannotMeasure(f"expected {expected} answers of 200, got {told['statuses']}")
+        raise CannotMeasure(f"expected {expected} responses of 200, got {told['statuses']}")
     return float(told["last"])

@@ -1,5 +1,5 @@
-"""Mixed traffic of many kinds through one activator: for the parts soak, rollout and sigterm.
+"""Mixed traffic of many kinds through one activator, for soak, rollout and sigterm.
 
-Pods and clients are processes. `kinds` defines the requests, `verdict` decides which failures
+Pods and clients are processes. `kinds` defines the requests; `verdict` decides which failures
 count.
 """

@@ -1,7 +1,7 @@
 """All clients of the mixed traffic: ``python -m benchmarks.mixed.clients IP:PORT [KIND …]``.
 
-They send until they are told to end. Each line on standard input is a command: ``report`` prints
-what became of all requests, see `Record.report`; ``use IP:PORT`` sends new connections there;
+They send until the command ``end``. Each line on standard input is a command. ``report`` prints
+the outcomes so far, see `Record.report`. ``use IP:PORT`` sends new connections to that address.
 ``end`` prints the last report when all requests have ended. Reports are lines of JSON. The clients
 also end with their standard input.
 """

@@ -1,16 +1,16 @@
 """A pod of both HTTP versions: ``python -m benchmarks.mixed.pod NAME IP:PORT FILE``.
 
-It passes each probe, and names itself in the field ``x-pod`` of each response. It appends the id of
-each request that must arrive only once (field ``x-once``) to FILE. Prints ``listening`` as JSON.
-SIGTERM fails its probes; it ends when it has had no request for a while. It also ends with its
-standard input.
+It passes each probe, and each response has its name in the field ``x-pod``. It appends the id of
+each request that must arrive only once (field ``x-once``) to FILE. It prints ``listening`` as
+JSON. After SIGTERM it fails probes, and ends when it has had no request for a while. It also ends
+with its standard input.
 
 ==================== ========================================================================
 ``GET /``            a greeting
 ``GET /large``       `LARGE` bytes
 ``GET /lines``       lines in chunks, some time apart
-``POST /``           the body comes back
-``/ws``              a WebSocket that sends back what it gets
+``POST /``           the request's body
+``/ws``              a WebSocket that returns each message
 ==================== ========================================================================
 """
 
@@ -33,7 +33,7 @@ from benchmarks.mixed.pod_http2 import Http2
 from benchmarks.mixed.pod_websocket import echo
 from benchmarks.pod import BACKLOG
 
-#: More than all kernels between pod and client hold for a client that reads slowly.
+#: More than all socket buffers between pod and client, so that a slow client holds up the pod.
 LARGE: Final = 8 << 20
 LINES, LINES_APART = 5, 0.05
 READ: Final = 1 << 18
@@ -43,7 +43,7 @@ QUIET: Final = 0.5
 
 
 class Pod:
-    """What all connections of the pod share.
+    """The shared state of the pod's connections.
 
     Attributes:
         draining: probes fail.

@@ -1,8 +1,8 @@
 """The pod's side of an HTTP/2 connection, by the library h2.
 
-A GET gets a greeting. Any other request gets its own body back, as it comes: that is an echo of
-gRPC, unary or in both directions. ``/Count`` gets gRPC messages some time apart. The trailers of
-both say that the call went well.
+A GET gets a greeting. Any other request gets its own body back at once: this is a gRPC echo, unary
+or in both directions. ``/Count`` gets gRPC messages some time apart. The trailers of both have the
+status OK.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What became of the clients' requests, until it is reported."""
+"""The outcomes of the clients' requests, until the next report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN: Final = 300
 
 
 class Wrong(Exception):
-    """A complete response says something else than it must."""
+    """A response is complete, but false."""
 
 
 class Sight:
@@ -38,7 +38,7 @@ class Sight:
 
 
 class Record:
-    """Counts what became of all requests, and keeps the failures."""
+    """Counts the outcomes of all requests, and stores the failures."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -47,11 +47,11 @@ class Record:
         self._failures: list[Failure] = []
 
     async def attempt(self, kind: Kind, do: Callable[[Sight], Awaitable[None]]) -> bool:
-        """Play one request; return whether it ended well.
+        """Send one request; return whether its response is complete and correct.
 
         Arguments:
-            do: sends it and checks its response. It raises `Wrong` for a false response, and
-                anything else for one that is missing or not complete.
+            do: sends the request and checks the response. It raises `Wrong` for a false response,
+                and any other exception for a missing or incomplete one.
         """
         self._number += 1
         sight = Sight(f"{kind.name}-{self._number}")

@@ -1,4 +1,4 @@
-"""Looks at a running activator, and the slope of what was seen."""
+"""Samples of a running activator, and the slope of a series."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.activator import Activator
 from benchmarks.process import open_files, resident_bytes
 
-#: What the metrics page says that must not grow, and its name in the JSON file.
+#: Metrics that must not grow, and their names in the JSON file.
 GAUGES: Final = {
     "activator_upstream_connections": "upstreamConnections",
     "activator_upstream_idle_connections": "idleConnections",
@@ -22,7 +22,7 @@ GAUGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look.
+    """One sample.
 
     Attributes:
         at: seconds since the clients began.
@@ -37,9 +37,9 @@ class Sample:
 
 
 def look(found: Activator, at: float) -> Sample:
-    """Look at an activator."""
+    """Return a sample of an activator."""
     files, resident = open_files(found.pid), resident_bytes(found.pid)
-    page = found.ask("/metrics")[1].decode()
+    page = found.admin_get("/metrics")[1].decode()
     gauges = {name: value(page, key) for key, name in GAUGES.items()}
     return Sample(at, resident, files, gauges)
 

@@ -20,12 +20,12 @@ DRAIN_PATIENCE = 60.0
 
 
 class Pod:
-    """One pod: an address, and the process that has it now.
+    """One pod: an address, and its present process.
 
     Attributes:
-        ready: how Endpoints lists it.
-        alive: its process runs.
-        name: of the process; a restart makes another one.
+        ready: whether Endpoints lists it as ready.
+        alive: whether its process runs.
+        name: the name of the process; a restart changes it.
     """
 
     def __init__(self, name: str, ip: str, arrivals: Path) -> None:
@@ -40,7 +40,7 @@ class Pod:
 
     @property
     def listed(self) -> PodAddress:
-        """Return how Endpoints lists it."""
+        """Return the pod's entry in Endpoints."""
         return PodAddress(self._ip, POD_PORT, f"uid-of-{self._slot}", self._slot, self.ready)
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class Pod:
         self._helper = self._running.enter_context(
             helper("mixed.pod", *arguments, log=f"pod-{self._slot}")
         )
-        self._helper.hear()
+        self._helper.receive()
         self.alive = True
 
     def kill(self) -> Kill:
@@ -62,17 +62,17 @@ class Pod:
         return Kill(self.name, began, monotonic())
 
     def terminate(self) -> None:
-        """Have it drain; it goes on until it has no more requests."""
+        """Begin its drain; it ends when it has no more requests."""
         self._helper.terminate()
 
     def drained(self) -> bool:
-        """Wait for the end of its drain; return whether it came to its end by itself."""
+        """Wait for the end of its drain; return whether it ended by itself."""
         status = self._helper.ended(DRAIN_PATIENCE)
         self.close()
         return status == 0
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End the process at once."""
         if self.alive:
             self.kill()
 
@@ -85,8 +85,8 @@ class Service:
         arrivals: the file in which pods record requests that must arrive once.
 
     Attributes:
-        pods: those that Endpoints lists.
-        leaving: those that drain.
+        pods: the pods in Endpoints.
+        leaving: the pods that drain.
     """
 
     def __init__(
@@ -128,21 +128,21 @@ class Service:
         self.publish()
 
     def remove(self, pod: Pod) -> None:
-        """Take a pod out of the Endpoints, then have it drain."""
+        """Remove a pod from the Endpoints, then begin its drain."""
         self.pods.remove(pod)
         self.publish()
         pod.terminate()
         self.leaving.append(pod)
 
     def mend(self) -> None:
-        """Have all pods run and be ready; `publish` lists them."""
+        """Start all pods that do not run, and make all ready; `publish` lists them."""
         for pod in self.pods:
             if not pod.alive:
                 pod.start()
             pod.ready = True
 
     def empty(self) -> int:
-        """Take away all pods; return how many did not come to the end of their drain."""
+        """Remove all pods; return how many did not finish their drain."""
         for pod in list(self.pods):
             self.remove(pod)
         return sum([not pod.drained() for pod in self.leaving])

@@ -13,7 +13,7 @@ from benchmarks.interrupt import stop_on_interrupt
 from benchmarks.mixed.kinds import KINDS
 from benchmarks.mixed.record import Record, Sight, Wrong
 from benchmarks.mixed.samples import Sample, slope, value
-from benchmarks.mixed.stage import Stage
+from benchmarks.mixed.traffic import MixedTraffic
 from benchmarks.mixed.verdict import Failure, Kill, excused, lost
 from benchmarks.soak import Soak
 
@@ -142,9 +142,9 @@ async def test_the_record_reports_each_failure_once() -> None:
 
 
 def test_what_arrives_twice_is_found(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    traffic = MixedTraffic(tmp_path)
     (tmp_path / "arrivals").write_text("POST-1\nPOST-2\nPOST-1\n")
-    assert stage.repeated() == ["POST-1"]
+    assert traffic.repeated() == ["POST-1"]
 
 
 def test_errors_of_the_log_are_found(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from benchmarks import (
     unreachable,
 )
 from benchmarks.mixed.kinds import KINDS
-from benchmarks.mixed.stage import Stage, staged
+from benchmarks.mixed.traffic import MixedTraffic, mixed_traffic
 from benchmarks.process import raise_file_limit
 from benchmarks.report import middle
 
@@ -38,7 +38,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path: Path) -> None:
-    seen = overload.play(tmp_path, 9)
+    seen = overload.run_recipe(tmp_path, 9)
     assert len(seen.samples) >= 5
     # A moment's stall of a busy machine shows in one look, a leak in all that follow.
     live = middle([sample.live[0] for sample in seen.samples])
@@ -47,12 +47,12 @@ def test_requests_are_held_for_clients_that_are_there_and_for_no_others(tmp_path
     assert apart <= overload.RATE / 2, seen.samples
     assert all(sample.in_flight <= overload.SLOTS for sample in seen.samples)
     assert seen.growth < 1.3
-    assert seen.outcomes == {"gave up": sum(seen.outcomes.values())}
+    assert seen.outcomes == {"expired": sum(seen.outcomes.values())}
     assert seen.left == 0
 
 
 def test_no_get_is_lost_and_no_post_done_twice_while_pods_are_killed(tmp_path: Path) -> None:
-    seen = kills.play(tmp_path, 6)
+    seen = kills.run_recipe(tmp_path, 6)
     assert seen.kills == 6
     assert set(seen.outcomes["GET"]) == {"200"}, seen.failed
     assert seen.repeated("GET") > 0, "no kill met a request"
@@ -61,21 +61,21 @@ def test_no_get_is_lost_and_no_post_done_twice_while_pods_are_killed(tmp_path: P
     assert seen.repeated("POST") == 0
 
 
-def nothing_is_lost(stage: Stage) -> None:
-    assert stage.lost() == []
-    assert stage.repeated() == []
-    assert stage.undrained == 0
-    assert set(stage.ended) == set(KINDS)
+def nothing_is_lost(traffic: MixedTraffic) -> None:
+    assert traffic.lost() == []
+    assert traffic.repeated() == []
+    assert traffic.undrained == 0
+    assert set(traffic.ended) == set(KINDS)
 
 
 def test_nothing_is_lost_or_left_while_traffic_of_all_kinds_meets_all_that_happens(
     tmp_path: Path,
 ) -> None:
     """For seconds: whether memory grows is for the benchmark to say."""
-    with staged(tmp_path) as stage:
-        seen = soak.play(stage, 4, hurry=5)
-        assert stage.kills
-        nothing_is_lost(stage)
+    with mixed_traffic(tmp_path) as traffic:
+        seen = soak.run_recipe(traffic, 4, hurry=5)
+        assert traffic.kills
+        nothing_is_lost(traffic)
     assert seen.samples
     assert seen.files[1] <= seen.files[0]
     assert seen.left == 0
@@ -85,9 +85,9 @@ def test_nothing_is_lost_or_left_while_traffic_of_all_kinds_meets_all_that_happe
 def test_nothing_is_lost_while_pods_are_replaced_under_traffic_of_all_kinds(
     tmp_path: Path,
 ) -> None:
-    with staged(tmp_path) as stage:
-        replaced, faults = rollout.play(stage, 6)  # on a machine that stalls: three at best
-        nothing_is_lost(stage)
+    with mixed_traffic(tmp_path) as traffic:
+        replaced, faults = rollout.run_recipe(traffic, 6)  # on a machine that stalls: three at best
+        nothing_is_lost(traffic)
     assert replaced >= 2
     assert faults == []
 
@@ -98,9 +98,9 @@ def test_nothing_is_lost_while_an_activator_is_replaced_under_traffic_of_all_kin
     # A machine that stalls may be seconds late to send clients to the new activator.
     monkeypatch.setattr(sigterm, "LAME_DUCK", 6.0)
     monkeypatch.setattr(sigterm, "COLD_AFTER", 7.0)
-    with staged(tmp_path) as stage:
-        ends = sigterm.play(stage, 0)
-        nothing_is_lost(stage)
+    with mixed_traffic(tmp_path) as traffic:
+        ends = sigterm.run_recipe(traffic, 0)
+        nothing_is_lost(traffic)
     assert ends.statuses == [0]
     assert ends.faults == []
 
@@ -110,6 +110,6 @@ def test_good_pods_are_used_among_very_many_that_cannot_be_reached(
     tmp_path: Path, kind: str
 ) -> None:
     """How soon is for the benchmark to say; where pods wait for each other it is minutes."""
-    took = unreachable.play(tmp_path, kind, 1000)
+    took = unreachable.run_recipe(tmp_path, kind, 1000)
     assert len(took) == unreachable.GOOD
     assert took[-1] < 45

@@ -1,4 +1,4 @@
-"""One run of the mixed traffic: services, clients, and what was seen of them."""
+"""One run of the mixed traffic: services, clients and their outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.report import Row
 
 #: How many pods a service has.
 PODS = {WEB: 3, RPC: 2, COLD: 1}
-#: Seconds from a pod's death, or its first moment of listening, to the news in its Endpoints.
+#: Seconds from a pod's death, or from its listening, to the change in its Endpoints.
 NEWS_AFTER = 0.5
 #: Seconds from a pod's death to the start of its next process.
 RESTART_AFTER = 0.7
@@ -30,13 +30,14 @@ RESTART_AFTER = 0.7
 MAX_SHOWN = 200
 
 
-class Stage:
-    """All services, and what became of the requests to them.
+class MixedTraffic:
+    """All services, with the outcomes of their requests.
 
     Attributes:
         manifests: the folder for the activator.
-        ended: how many requests ended, by kind; longest: the longest one in seconds.
-        undrained: pods that did not come to the end of their drain.
+        ended: the number of ended requests, by kind.
+        longest: the longest request of each kind, in seconds.
+        undrained: the number of pods that did not finish their drain.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +48,7 @@ class Stage:
         numbers = count(1)
 
         def address() -> str:
-            # A pod may get an address of an early one that is gone, as in a cluster.
+            # A pod may get the address of an earlier pod, as in a cluster.
             return f"{network}.{next(numbers) % 254 + 1}"
 
         self.services = {
@@ -61,7 +62,7 @@ class Stage:
         self.undrained = 0
 
     def start_pods(self) -> None:
-        """Have all pods run; Endpoints does not list them yet."""
+        """Start all pods; Endpoints does not list them yet."""
         for name, service in self.services.items():
             while len(service.pods) < PODS[name]:
                 service.start_pod()
@@ -73,7 +74,7 @@ class Stage:
             service.publish()
 
     def kill(self, service: Service, pod: Pod, agenda: Agenda) -> None:
-        """Kill a pod. Kubernetes learns of it late, and restarts it at its address."""
+        """Kill a pod; Kubernetes reacts late, and restarts it at its address."""
         if not pod.alive:
             return
         self.kills.append(pod.kill())
@@ -86,7 +87,7 @@ class Stage:
         agenda.after(RESTART_AFTER, restart)
 
     def to_zero(self) -> None:
-        """Take away the pod of the cold service."""
+        """Remove the pod of the cold service."""
         cold = self.services[COLD]
         for pod in list(cold.pods):
             cold.remove(pod)
@@ -98,13 +99,13 @@ class Stage:
         cold.publish()
 
         def ready() -> None:
-            if pod in cold.pods:  # it may be gone again
+            if pod in cold.pods:  # it may be removed again
                 cold.set_ready(pod)
 
         agenda.after(NEWS_AFTER, ready)
 
     def take(self, report: dict[str, Any]) -> None:
-        """Add what the clients report."""
+        """Add a report of the clients."""
         self.ended = Counter(report["ended"])
         self.longest = report["longest"]
         self.failures += [Failure(**failure) for failure in report["failures"]]
@@ -114,7 +115,7 @@ class Stage:
         return lost(self.failures, self.kills)
 
     def summary(self) -> str:
-        """Return how many requests there were, and what became of them."""
+        """Return the number of requests and of their outcomes, as text."""
         missing = len(self.lost())
         return (
             f"{sum(self.ended.values()):,} requests, {missing} lost,"
@@ -127,12 +128,12 @@ class Stage:
         return [key for key, times in arrived.items() if times > 1]
 
     def mend(self) -> None:
-        """Have all pods run and be listed as ready, so that every request can end."""
+        """Start all pods and list them as ready, so that every request can end."""
         self.start_pods()
         self.publish()
 
     def empty(self) -> None:
-        """Take away all pods, and wait until they have drained."""
+        """Remove all pods, and wait until they have drained."""
         self.undrained = sum([service.empty() for service in self.services.values()])
 
     def close(self) -> None:
@@ -142,56 +143,58 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Stage]:
-    """Services with pods that run; `Stage.publish` lists them. They end with the block."""
-    stage = Stage(folder)
+def mixed_traffic(folder: Path) -> Iterator[MixedTraffic]:
+    """Provide services with running pods; `MixedTraffic.publish` lists them in Endpoints."""
+    traffic = MixedTraffic(folder)
     try:
-        stage.start_pods()
-        yield stage
+        traffic.start_pods()
+        yield traffic
     finally:
-        stage.close()
+        traffic.close()
 
 
 class Clients:
     """The process with all clients."""
 
-    def __init__(self, process: Helper, stage: Stage) -> None:
+    def __init__(self, process: Helper, traffic: MixedTraffic) -> None:
         self._process = process
-        self._stage = stage
+        self._stage = traffic
 
     def report(self) -> None:
-        """Take what became of their requests."""
-        self._process.say("report")
-        self._stage.take(self._process.hear())
+        """Add the outcomes since the last report to the traffic."""
+        self._process.send("report")
+        self._stage.take(self._process.receive())
 
     def use(self, found: Activator) -> None:
-        """Have new connections go to another activator."""
-        self._process.say(f"use 127.0.0.1:{found.port}")
+        """Send new connections to another activator."""
+        self._process.send(f"use 127.0.0.1:{found.port}")
 
     def end(self) -> None:
-        """Begin no more requests, and return when all have ended."""
-        self._process.say("end")
-        self._stage.take(self._process.hear())
+        """Stop sending requests; return when all have ended."""
+        self._process.send("end")
+        self._stage.take(self._process.receive())
 
 
 @contextmanager
-def clients(stage: Stage, found: Activator, kinds: Sequence[str] = ()) -> Iterator[Clients]:
-    """Clients that send requests of these kinds, by default of all."""
+def clients(
+    traffic: MixedTraffic, found: Activator, kinds: Sequence[str] = ()
+) -> Iterator[Clients]:
+    """Provide clients that send requests of these kinds, by default of all kinds."""
     with helper("mixed.clients", f"127.0.0.1:{found.port}", *kinds) as process:
-        yield Clients(process, stage)
+        yield Clients(process, traffic)
 
 
-def rows(what: str, stage: Stage) -> Iterator[Row]:
-    """Yield the rows that every recipe has.
+def rows(what: str, traffic: MixedTraffic) -> Iterator[Row]:
+    """Yield the rows that soak, rollout and sigterm share.
 
     Arguments:
-        what: the recipe, and for how long.
+        what: the benchmark and its duration.
     """
-    missing = stage.lost()
+    missing = traffic.lost()
     counts = Counter(failure.kind for failure in missing)
-    failed = Counter(failure.kind for failure in stage.failures)
-    excused = len(stage.failures) - len(missing)
-    total = sum(stage.ended.values())
+    failed = Counter(failure.kind for failure in traffic.failures)
+    excused = len(traffic.failures) - len(missing)
+    total = sum(traffic.ended.values())
     yield Row(
         f"{what}: requests lost",
         f"{len(missing)} of {total:,}",
@@ -200,11 +203,11 @@ def rows(what: str, stage: Stage) -> Iterator[Row]:
         met=not missing and total > 0,
         details={
             "lost": [asdict(failure) for failure in missing[:MAX_SHOWN]],
-            "failures": [asdict(failure) for failure in stage.failures[:MAX_SHOWN]],
-            "kills": [asdict(kill) for kill in stage.kills],
+            "failures": [asdict(failure) for failure in traffic.failures[:MAX_SHOWN]],
+            "kills": [asdict(kill) for kill in traffic.kills],
         },
     )
-    repeated = stage.repeated()
+    repeated = traffic.repeated()
     yield Row(
         f"{what}: POSTs, calls and WebSockets that arrived twice",
         f"{len(repeated)}",
@@ -213,18 +216,18 @@ def rows(what: str, stage: Stage) -> Iterator[Row]:
         details={"repeated": repeated[:MAX_SHOWN]},
     )
     for kind in KINDS:
-        if stage.ended[kind]:
+        if traffic.ended[kind]:
             yield Row(
                 f"  {kind}",
-                f"{stage.ended[kind]:,}, {counts[kind]} lost",
+                f"{traffic.ended[kind]:,}, {counts[kind]} lost",
                 f"{failed[kind] - counts[kind]} ended with their pod",
-                details={"longestSeconds": stage.longest[kind]},
+                details={"longestSeconds": traffic.longest[kind]},
             )
     yield Row(
         f"{what}: pods that did not drain",
-        f"{stage.undrained}",
+        f"{traffic.undrained}",
         goal="0",
-        met=stage.undrained == 0,
+        met=traffic.undrained == 0,
     )
 
 
@@ -239,11 +242,11 @@ def fault_row(what: str, faults: list[str]) -> Row:
     )
 
 
-def need_requests(stage: Stage) -> None:
+def need_requests(traffic: MixedTraffic) -> None:
     """Check that the clients work at all.
 
     Raises:
         CannotMeasure: no request has ended.
     """
-    if not stage.ended:
+    if not traffic.ended:
         raise CannotMeasure("the clients sent nothing: benchmarks/results/mixed.clients.log")

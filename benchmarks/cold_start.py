@@ -1,4 +1,4 @@
-"""From a pod's listening to the answer of a request that waits for it."""
+"""The time from a pod's listening to the response of a request that waits for it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from benchmarks.process import CannotMeasure, pause, wait_until
 from benchmarks.report import Row, middle, percentile
 
 POD_PORT = 8012
-#: The last number of the pods' addresses; each turn has a new one, as pods in a cluster do.
+#: The last number of the first address; each turn has a new address, like pods in a cluster.
 FIRST_ADDRESS = 30
 GOAL_MEDIAN, GOAL_P90 = 0.008, 0.015
-#: Seconds that the request waits before the pod listens: at random, so that no rhythm of probing
-#: can fit by chance.
+#: Seconds that the request waits before the pod listens. They are random, so that no probe period
+#: can match them.
 SHORTEST_WAIT, LONGEST_WAIT = 0.2, 1.2
 #: The same waits in each run, so that runs can be compared.
 SEED = 20
 
 
 def measure(folder: Path, repeats: int) -> Iterator[Row]:
-    """One row; each repeat is one pod that starts to listen while one request waits.
+    """Yield one row; in each repeat, a pod starts to listen while one request waits.
 
     Raises:
-        CannotMeasure: something did not come up, or an answer was not 200.
+        CannotMeasure: a process did not start, or a response was not 200.
     """
     chance = random.Random(SEED)
     manifests = folder / "manifests"
@@ -42,7 +42,7 @@ def measure(folder: Path, repeats: int) -> Iterator[Row]:
             wait = chance.uniform(SHORTEST_WAIT, LONGEST_WAIT)
             times.append(_turn(found, pod, ip, wait))
             direct.append(_direct(ip))
-            pod.say(f"-{ip} {POD_PORT}")
+            pod.send(f"-{ip} {POD_PORT}")
     yield _row(times, direct)
 
 
@@ -50,7 +50,7 @@ def _row(times: list[float], direct: list[float]) -> Row:
     median, p90 = middle(times), percentile(times, 90)
     beside = middle(direct)
     return Row(
-        "pod listens -> waiting request answered",
+        "pod listens -> response to the queued request",
         f"median {median * 1e3:.1f} ms, p90 {p90 * 1e3:.1f} ms",
         f"GET straight to it {beside * 1e3:.2f} ms",
         median / beside,
@@ -66,16 +66,18 @@ def _turn(found: activator.Activator, pod: Helper, ip: str, wait: float) -> floa
         client.sendall(_request(activator.HOST))
         wait_until(lambda: found.queued() == 1, "the request waits")
         pause(wait)
-        pod.say(f"{ip} {POD_PORT}")
+        pod.send(f"{ip} {POD_PORT}")
         answered = _wait_for_answer(client)
-        listened = float(pod.hear())
+        listened = float(pod.receive())
     found.list_pods([])
-    wait_until(lambda: not found.pods(), "the pod is gone")  # or the next request goes to it, too
+    wait_until(
+        lambda: not found.pods(), "the pod is gone"
+    )  # otherwise it gets the next request, too
     return answered - listened
 
 
 def _direct(ip: str) -> float:
-    """Seconds for connecting and asking without an activator."""
+    """Return the seconds of a request on a new connection without an activator."""
     began = monotonic()
     with socket.create_connection((ip, POD_PORT), timeout=30) as client:
         client.sendall(_request(activator.HOST))
@@ -90,8 +92,8 @@ def _wait_for_answer(client: socket.socket) -> float:
     try:
         head = client.recv(65536)
     except TimeoutError:
-        raise CannotMeasure(f"no answer within {client.gettimeout():g} s") from None
+        raise CannotMeasure(f"no response within {client.gettimeout():g} s") from None
     at = monotonic()
     if not head.startswith(b"HTTP/1.1 200"):
-        raise CannotMeasure(f"expected an answer of 200, got {head[:80]!r}")
+        raise CannotMeasure(f"expected a response of 200, got {head[:80]!r}")
     return at
