@@ -43,6 +43,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/process/*.py",
     "activator/lab/*.py",
     "activator/proxy/__init__.py",
+    "activator/proxy/exchange/*.py",
     "activator/proxy/message/*.py",
     "throttler/*.py",
     "backend/*.py",

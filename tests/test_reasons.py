@@ -88,7 +88,7 @@ def test_a_row_has_whole_sentences_and_steps_for_clusters_and_folders(row: Row) 
         own_responses.too_many_heads(),
         own_responses.timed_out(Reason.RESPONSE_LATE, "timeoutSeconds"),
         own_responses.upstream_failed("closed"),
-        own_responses.draining("no pod came in time"),
+        own_responses.draining("no pod was free in time"),
     ],
     ids=lambda reply: reply.why,
 )

@@ -129,5 +129,5 @@ def complaint(status: int, body: Sequence[bytes] | None) -> str:
         body: what queue-proxy says; None of an application's answer, whose words are its own.
             Empty in an answer to HEAD.
     """
-    text = f"answered {status}"
+    text = f"responded {status}"
     return text if not body else f"{text}: {b''.join(body).decode('latin-1').strip()}"

@@ -41,7 +41,7 @@ class Connection(Protocol):
     def abandon(self) -> None:
         """End it: its answer is of no more use."""
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Keep it for somebody else; nothing was sent on it."""
 
 
@@ -139,9 +139,9 @@ class Probe:
     def on_dialed(self, connection: Connection) -> None:
         """The connection is there."""
         if self._done is None:
-            connection.give_back()
+            connection.release()
         elif self._spec.kind is ProbeKind.TCP:
-            connection.give_back()
+            connection.release()
             self._finish("", "")
         else:
             self._send(connection)

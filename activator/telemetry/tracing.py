@@ -109,7 +109,7 @@ class UnsampledTrace:
     def waiting(self) -> None:
         """See proxy.exchange.observers.Trace."""
 
-    def answered(self, status: int) -> None:
+    def responded(self, status: int) -> None:
         """See proxy.exchange.observers.Trace."""
 
     def failed(self, error: str) -> None:
@@ -198,7 +198,7 @@ class RecordedTrace:
         self._note(What.SENDING, span_id, origin)
         return lines(self.number, span_id, True, self.parent.state if self.parent else b"")
 
-    def answered(self, status: int) -> None:
+    def responded(self, status: int) -> None:
         """See proxy.exchange.observers.Trace."""
         self._note(What.ANSWERED, status)
 

@@ -24,7 +24,7 @@ A, B, C, D = addresses(4)
 
 def bad(one: One, pod: PodTracker, *, untouched: bool = False, times: int = 1) -> None:
     for _ in range(times):
-        one.throttler.responded_badly(pod, "answered 503", one.now, untouched=untouched)
+        one.throttler.responded_badly(pod, "responded 503", one.now, untouched=untouched)
 
 
 def well(one: One, pod: PodTracker) -> None:
@@ -55,11 +55,11 @@ def test_a_run_of_bad_answers_takes_a_pod_out_and_has_it_probed() -> None:
     one = One(1)
     pod, other, _ = one.healthy([A, B, C])
     bad(one, pod, times=CONSECUTIVE_ERRORS - 1)
-    changes = one.throttler.responded_badly(pod, "answered 503", one.now, untouched=False)
+    changes = one.throttler.responded_badly(pod, "responded 503", one.now, untouched=False)
     assert changes is not None
     assert changes.probe == [pod]
     assert one.request().pod is other
-    assert pod.probe.error == "answered 503"
+    assert pod.probe.error == "responded 503"
 
 
 def test_one_answer_of_queue_proxy_alone_is_enough() -> None:
@@ -195,7 +195,7 @@ def test_half_of_the_pods_may_be_out_and_with_one_more_all_are_back() -> None:
         bad(one, pod, times=CONSECUTIVE_ERRORS)
         assert is_out(pod)
     bad(one, pods[2], times=CONSECUTIVE_ERRORS - 1)
-    changes = one.throttler.responded_badly(pods[2], "answered 503", one.now, untouched=False)
+    changes = one.throttler.responded_badly(pods[2], "responded 503", one.now, untouched=False)
     assert not is_out(pods[2])
     assert changes is not None
     assert set(changes.probe) == set(pods[:2]), "those that were left alone are asked"

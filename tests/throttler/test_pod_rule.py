@@ -47,14 +47,14 @@ def test_a_pod_fails_its_probe_or_a_request() -> None:
 def test_a_pod_is_left_alone_for_its_answers() -> None:
     one = One(1)
     pod, *_ = one.healthy([A, B, C])
-    one.throttler.responded_badly(pod, "answered 502", one.now, untouched=True)
+    one.throttler.responded_badly(pod, "responded 502", one.now, untouched=True)
     assert said(pod) == ("wait", "answered-badly")
     one.now += EJECTION_TIME
     one.passed(pod)
     assert said(pod) == ("use", "on-trial")
     one.throttler.responded_well(pod, one.now)
     assert said(pod) == ("use", "probe-passed")
-    one.throttler.responded_badly(pod, "answered 502", one.now, untouched=True)
+    one.throttler.responded_badly(pod, "responded 502", one.now, untouched=True)
     one.failed(pod)
     assert said(pod) == ("wait", "probe-failed")
 

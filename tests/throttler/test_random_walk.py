@@ -301,7 +301,7 @@ class Walk:
         if pod.state == "healthy" and not pod.is_service:
             self.condemn(rev, pod, untouched)
         self.review()
-        text = "answered 502"
+        text = "responded 502"
         self.carry_out(self.of(pod).responded_badly(pod.real, text, self.now, untouched=untouched))
 
     def condemn(self, rev: Rev, pod: Pod, untouched: bool) -> None:
@@ -327,7 +327,7 @@ class Walk:
             pod.held = self.now + min(0.1 * 2**pod.relapses, 5.0)
             pod.relapses += 1
             pod.well_since = float("inf")
-        pod.error = "answered 502"
+        pod.error = "responded 502"
         pod.complained = True
         self.suspect(pod)
         self.new_probes.append(pod)

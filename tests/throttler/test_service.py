@@ -185,7 +185,7 @@ class TestProof:
     def test_a_restart_behind_queue_proxy_is_no_mesh(self, status: int | None) -> None:
         one = One(1, service=VIP)
         (pod,) = one.healthy([A])
-        one.throttler.responded_badly(pod, "answered 502", one.now, untouched=True)
+        one.throttler.responded_badly(pod, "responded 502", one.now, untouched=True)
         waiting = one.request()
         for _ in range(599):
             assert one.failed(pod, status) is None

@@ -161,12 +161,12 @@ def test_the_cluster_ip_is_full() -> None:
 def test_a_pod_is_out_for_its_answers_while_its_probe_passes() -> None:
     one = One(1)
     (pod,) = one.healthy([A])
-    one.throttler.responded_badly(pod, "answered 502: EOF", one.now, untouched=True)
-    assert waiting_reason(one.throttler) == (Reason.BAD_ANSWERS, f"{A}: answered 502: EOF")
+    one.throttler.responded_badly(pod, "responded 502: EOF", one.now, untouched=True)
+    assert waiting_reason(one.throttler) == (Reason.BAD_ANSWERS, f"{A}: responded 502: EOF")
     one.failed(pod)
     assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: 503")
     one.passed(pod)
-    one.throttler.responded_badly(pod, "answered 502: EOF", one.now, untouched=True)
+    one.throttler.responded_badly(pod, "responded 502: EOF", one.now, untouched=True)
     one.now += EJECTION_TIME
     one.passed(pod)
     assert waiting_reason(one.throttler)[0] is Reason.AT_CAPACITY

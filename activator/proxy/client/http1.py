@@ -337,7 +337,7 @@ class Http1Client(Http1Connection):
             self._side.keep_alive = False
             exchange.drain()
         elif self._reader.state is HEAD_IN_PROGRESS:
-            self.refuse_head(own_responses.draining("the request had not come in full"))
+            self.refuse_head(own_responses.draining("the request had not arrived completely"))
 
     def force_end(self) -> None:
         """See HttpHandler."""

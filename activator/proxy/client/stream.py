@@ -179,7 +179,7 @@ class ClientStream(ClientSide):
             block += section.block_of(exchange.notes)
         bare = ended and not (payload or trailers)
         if not ended:
-            stream.on_sent = exchange.taker()
+            stream.on_sent = exchange.on_taken()
         self._context.link.write_headers(stream, block, ended=bare)
         if payload or (ended and not bare):
             data = payload[0] if len(payload) == 1 else b"".join(payload)

@@ -1,1 +1,1 @@
-"""One request and its response: lookup, wait, retry, time limits, and what is recorded of it."""
+"""One request and its response: lookup, wait, retries, time limits, and the records of its end."""

@@ -1,7 +1,8 @@
-"""What has failed of one request, and what follows for it and its pod: by the table of ``retry``.
+"""Handles failed attempts of one request by the table in ``retry``: retries it, reports its pod.
 
-Made when the first attempt is in doubt: a request that is served at once pays nothing for it. Acts
-on its exchange by three verbs: send again, requeue, stop.
+An exchange makes this record at the first doubtful response or failure. So a request that is served
+at once costs nothing here. The record acts on its exchange in three ways: send again, requeue,
+stop.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from throttler.pod import PodTracker
 from throttler.ticket import Ticket
 
 _REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
-#: A pod that resets a stream by it has too much to do: as with its 503, the client gets to know.
+#: An overloaded pod resets a stream with this code. The client gets the error, as with a 503.
 _CALM: Final = int(ErrorCode.ENHANCE_YOUR_CALM)
 
 
 class Retrying(Protocol):
-    """An exchange, as its attempts see it."""
+    """The part of an exchange that its attempts use."""
 
     state: State
     request: Request
@@ -43,24 +44,34 @@ class Retrying(Protocol):
     to_head: bool
 
     def send_again(self) -> None:
-        """Send the request to the pod that has its slot."""
+        """Send the request again to the pod whose slot it has."""
 
     def requeue(self, cause: str) -> None:
-        """Put the request back to the front of the queue; ``cause`` is one of counters.CAUSES."""
+        """Put the request at the front of the queue.
+
+        Arguments:
+            cause: one of ``counters.CAUSES``.
+        """
 
     def stop(self, response: OwnResponse, ended: str) -> None:
-        """End the request with a response, or break off its response where that has begun."""
+        """End the request with an error response, or break off a response that has begun.
+
+        Arguments:
+            response: the error response.
+            ended: one of ``counters.OUTCOMES``.
+        """
 
     def detach(self) -> None:
-        """Leave the pod behind its response."""
+        """Release the pod's side, because its response is complete."""
 
 
 @final
 class WithheldResponse:
-    """A response that may be queue-proxy's own, until all of it is here: 512 bytes at most.
+    """A response that may be queue-proxy's own, until it is complete: at most 512 bytes.
 
     Attributes:
-        response: its head; pieces: what has come of its body.
+        response: the head.
+        pieces: the payload so far.
     """
 
     __slots__ = ("pieces", "response")
@@ -72,13 +83,13 @@ class WithheldResponse:
 
 @final
 class Attempts:
-    """The attempts to have one request served.
+    """The attempts of one request.
 
     Attributes:
-        made: how often the request was given to a pod.
-        fresh: the next connection has to be new.
-        broken_by: the error code by which a pod broke off its response; 0 where none did.
-        withheld: the response in doubt; None while there is none.
+        made: how often the request was assigned to a pod.
+        fresh: whether the next attempt must not use an idle HTTP/1 connection.
+        broken_by: the HTTP/2 error code with which a pod broke off its response; 0 without one.
+        withheld: the doubtful response that is not complete; None without one.
     """
 
     __slots__ = (
@@ -95,15 +106,15 @@ class Attempts:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._repeats = 0  # failures after which a pod may have seen the request
-        self._crossed = False  # a pod did not understand the client's version of HTTP
-        # The pod that refused last, its number of responses then, its consecutive refusals.
+        self._crossed = False  # whether a pod did not understand the client's version of HTTP
+        # The pod that refused last, its number of responses then, and its consecutive refusals.
         self._refused: tuple[PodTracker | None, int, int] = (None, 0, 0)
         self.made = 1
         self.fresh = False
         self.broken_by = 0
         self.withheld: WithheldResponse | None = None
 
-    # -- a response that may speak against its pod -------------------------------------------------
+    # -- a response that may eject its pod ---------------------------------------------------------
 
     def passes(
         self,
@@ -112,9 +123,19 @@ class Attempts:
         payload: list[bytes],
         complete: bool,
     ) -> bool:
-        """Judge a pod by its response; return whether the client gets the response now.
+        """Judge a pod by its response.
 
-        What may be queue-proxy's own response waits until all of it is here.
+        A response that may be queue-proxy's own waits until it is complete.
+
+        Arguments:
+            exchange: the exchange of the request.
+            response: the head of the response.
+            payload: its payload so far.
+            complete: whether the response is complete.
+
+        Returns:
+            Whether the client gets the response now. If not, the response waits, or the request
+            is sent again.
         """
         claim = claim_of(response, bodiless=exchange.to_head)
         if claim is not None and not complete:
@@ -135,7 +156,7 @@ class Attempts:
     def _judge(
         self, pod: PodTracker, status: int, failure: Failure | None, body: Sequence[bytes]
     ) -> None:
-        """Report what a response that goes to the client says of its pod."""
+        """Report a response that the client gets as good or bad for its pod."""
         if status not in DOUBTFUL:
             self._driver.responded_well(pod)
             return
@@ -144,22 +165,24 @@ class Attempts:
 
     # -- a failed attempt --------------------------------------------------------------------------
 
-    def reset(self, exchange: Retrying, code: int, answered: bool, responses: int) -> None:
-        """A pod ended the stream; see ``Requester`` and ``refused``."""
+    def reset(self, exchange: Retrying, code: int, began: bool, responses: int) -> None:
+        """Handle a stream reset by a pod; see ``Requester.on_reset`` and ``refused``."""
         error = f"the pod reset the stream: {name_of_code(code)}"
-        if answered:
+        if began:
             self.broken_by = code
         elif code == _REFUSED_STREAM:
             self.refused(exchange, responses, error)
             return
-        began = answered or code == _CALM
-        self.failed(exchange, Failure.RESPONSE_LOST if began else Failure.STREAM_LOST, error)
+        is_final = began or code == _CALM
+        self.failed(exchange, Failure.RESPONSE_LOST if is_final else Failure.STREAM_LOST, error)
 
     def refused(self, exchange: Retrying, responses: int, error: str) -> None:
-        """A pod has not looked at the request.
+        """Handle a request that a pod did not process.
 
         Arguments:
-            responses: how many responses the pod has given.
+            exchange: the exchange of the request.
+            responses: how many responses the pod has sent so far.
+            error: the cause, for people.
         """
         pod = pod_of(exchange.ticket)
         before, given, refusals = self._refused
@@ -168,9 +191,9 @@ class Attempts:
         self.failed(exchange, retry.refused(refusals, half_open=pod.ejection.half_open), error)
 
     def misunderstood(self, exchange: Retrying, error: str) -> None:
-        """A pod does not speak the version of HTTP in which the request came: send the other.
+        """Send a request in the other version of HTTP, because its pod does not speak this one.
 
-        Once at most: a pod may understand neither. gRPC has HTTP/2 alone.
+        Once at most, since a pod may understand neither. gRPC needs HTTP/2.
         """
         if self._crossed or not exchange.body.replayable or is_grpc(exchange.request.fields):
             self._pass_on(exchange, error)
@@ -182,10 +205,13 @@ class Attempts:
     def failed(
         self, exchange: Retrying, failure: Failure, error: str, cause: str = "connection-lost"
     ) -> None:
-        """Do what the rules say of a failed attempt.
+        """Handle a failed attempt by the rules of ``retry``.
 
         Arguments:
-            error: what happened, for people; cause: one of ``counters.CAUSES``.
+            exchange: the exchange of the request.
+            failure: how the attempt failed.
+            error: the cause, for people.
+            cause: one of ``counters.CAUSES``, for a requeue.
         """
         if exchange.trace is not None:
             exchange.trace.failed(error)
@@ -205,7 +231,7 @@ class Attempts:
             exchange.requeue(cause)
 
     def _blame(self, exchange: Retrying, pod: PodTracker, failure: Failure, error: str) -> Then:
-        """Report what a failure says of the pod; return what follows for the request."""
+        """Report the failure of a pod to the driver; return the step for the request."""
         seen = failure in retry.SEEN
         repeatable = _may_repeat(exchange, pod, failure)
         then, blame = retry.judge(failure, repeatable=repeatable, repeats=self._repeats)
@@ -226,16 +252,16 @@ class Attempts:
 
 
 def pod_of(ticket: Ticket) -> PodTracker:
-    """Return the pod that has a request, or is about to get it."""
+    """Return the pod to which a request is assigned."""
     assert ticket.pod is not None
     return ticket.pod
 
 
 def _may_repeat(exchange: Retrying, pod: PodTracker, failure: Failure) -> bool:
-    """Return whether a request can be sent again, in view of what became of it."""
+    """Return whether a request can be sent again after a failure."""
     if failure is Failure.REFUSED:
         return exchange.body.replayable
     if failure is Failure.REFUSED_STILL:
-        # The ClusterIP is never ejected for it: bounded by number, not by time.
+        # The ClusterIP is never ejected, so it gets no retries that only the deadline limits.
         return exchange.body.replayable and not pod.is_service
     return retry.may_repeat(exchange.request, exchange.body, failure)

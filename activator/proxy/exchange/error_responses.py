@@ -1,6 +1,6 @@
-"""The responses that an exchange gives in place of a pod, by what is wrong.
+"""Builds the error responses of an exchange, with their texts and Retry-After.
 
-Builds them and decides nothing. The texts are those of ``message.responses``.
+Decides nothing. ``message.own_responses`` has the texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from throttler.revision import RevisionThrottler
 def rejected(
     services: Services, throttler: RevisionThrottler, error: ActivatorError
 ) -> tuple[OwnResponse, str]:
-    """Return the response to a request that may not even wait, and its outcome (``counters``)."""
+    """Return the response to a request that may not wait, and its outcome (``counters.OUTCOMES``).
+
+    Arguments:
+        services: for Retry-After.
+        throttler: the throttler of the request's revision.
+        error: why the request may not wait.
+    """
     again = services.retry_after(throttler)
     if isinstance(error, WaitTooLong):
         return own_responses.shed(error, again), "shed"
@@ -29,7 +35,7 @@ def rejected(
 def late(
     services: Services, throttler: RevisionThrottler, reason: Reason, detail: str
 ) -> OwnResponse:
-    """Return the response to a request whose time is over; ``detail`` is for people."""
+    """Return the response to an expired request; ``detail`` is for people."""
     return own_responses.timed_out(reason, detail, services.retry_after(throttler))
 
 
@@ -39,5 +45,5 @@ def too_large(pod: PodTracker, error: FramingError) -> OwnResponse:
 
 
 def failed(pod: PodTracker, error: str) -> OwnResponse:
-    """Return the response that names the pod that failed; ``error`` is for people."""
+    """Return the response that names a failed pod; ``error`` is for people."""
     return own_responses.upstream_failed(f"{pod.address}: {error}")

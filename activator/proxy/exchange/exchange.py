@@ -1,9 +1,9 @@
-"""One request and its response: waits for a pod, and for another pod if the first fails.
+"""Handles one request and its response: queues it, sends it to a pod, and retries if the pod fails.
 
-Reads from top to bottom as the story of one request. Each of its two sides
-(``proxy.exchange.sides``) speaks HTTP/1 or HTTP/2; the decisions are the same for both. Every
-call is synchronous. ``proxy.exchange.retry`` says when a request is sent again. Knative's
-counterpart: pkg/activator/handler/handler.go.
+The class reads from top to bottom as the life of one request. Each of its two sides
+(``exchange.sides``) speaks HTTP/1 or HTTP/2; the decisions are the same for both. Every call is
+synchronous. ``exchange.retry`` decides when a request is sent again. Knative's counterpart:
+pkg/activator/handler/handler.go.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from activator.proxy.exchange.states import (
     WAITING,
     State,
 )
-from activator.proxy.exchange.time_limits import TimeLimits, look, seconds_to_response
+from activator.proxy.exchange.time_limits import TimeLimits, check, seconds_to_response
 from activator.proxy.exchange.translation import Translation, trailers_of
 from activator.proxy.exchange.tunnel import is_wanted, switch
 from activator.proxy.http2.fields import ResponseFields
@@ -55,17 +55,23 @@ class Exchange(Requester):
     """One request and its response.
 
     Arguments:
-        patience: seconds that the client waits, where it says so.
+        services: the objects that all exchanges share.
+        client: the client's side.
+        request: the request. If its body has begun, ``on_request_body`` gets it before ``begin``.
+        patience: seconds that the client waits (grpc-timeout); infinite without the field.
 
     Attributes:
-        limits: its limits beyond the deadline; None for a request of most revisions.
-        state: assigned plainly; which may follow which is in ``states.FOLLOWS``, and the tests of
-            the byte path check each change against that.
-        entry: what belongs to its revision; trace: its spans, None while nothing is traced.
-        pod_side: where the request was sent; None while no pod has it.
-        notes: field lines of ours for the response, each behind its CRLF.
+        body: the buffered body of the request.
+        entry: the entry of its revision.
+        limits: its limits besides the deadline; None for most requests.
+        notes: the field lines that the activator adds to the response, each preceded by its CRLF.
+        pod_side: the pod's side; None while no pod has the request.
+        state: assigned directly. ``states.FOLLOWS`` has the allowed changes, and the tests of the
+            byte path check each change against it.
+        ticket: its ticket in the throttler.
         to_head: see Requester.
-        wait: its wait for a pod; None for one that got its pod at once.
+        trace: its spans; None if it is not traced.
+        wait: its wait for a pod; None if it got a pod at once.
     """
 
     __slots__ = (
@@ -119,7 +125,10 @@ class Exchange(Requester):
     # -- getting a pod -----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Look for a pod. Everything else follows from callbacks."""
+        """Find the revision, admit the request, and send it if a pod has a free slot.
+
+        Everything else follows from callbacks.
+        """
         services, request = self.services, self.request
         driver, trace = services.driver, None
         if services.tracer is not None:
@@ -160,7 +169,7 @@ class Exchange(Requester):
         driver.began_waiting(throttler)
 
     def _begin_wait(self, now: float) -> None:
-        """Record that the request waits, perhaps once more."""
+        """Record that the request begins to wait, for the first time or again."""
         self.state = WAITING
         if self.wait is None:
             driver, timing = self.services.driver, self.services.server_timing
@@ -182,12 +191,16 @@ class Exchange(Requester):
         self.stop(late, "timed-out")
 
     def resume(self, now: float) -> None:
-        """Send an assigned request whose client is known to be there."""
+        """Send an assigned request, because its client is known to be there.
+
+        Arguments:
+            now: seconds.
+        """
         if self.state is WAITING and self.ticket.state is ASSIGNED:
             self._connect(pod_of(self.ticket), now)
 
     def _connect(self, pod: PodTracker, now: float) -> None:
-        """Send the request to its pod, as soon as there is a connection."""
+        """Send the request to its pod on a connection that is free, or once one is open."""
         attempts = self._attempts
         fresh = False
         if attempts is not None:
@@ -213,9 +226,9 @@ class Exchange(Requester):
     def on_connected(self, side: PodSide) -> None:
         """See Requester."""
         if self.state is DONE:
-            side.give_back()
+            side.release()
         elif self.wait is not None and self.client.is_gone():
-            side.give_back()
+            side.release()
             self.client.drop()
         else:
             self._send(side, self.services.driver.clock())
@@ -251,7 +264,7 @@ class Exchange(Requester):
             self._sent_body(body, side, to_http2)
 
     def _sent_body(self, body: RequestBody, side: PodSide, to_http2: bool) -> None:
-        """Record that a pod has what is held of the body; have the client send the rest."""
+        """Record that a pod has the buffered part of the body; read the rest from the client."""
         if self._translation is not None:
             self._translation.sent(sum(map(len, body.pieces)))
         body.sent(may_return=to_http2 or not side.is_understood())
@@ -259,13 +272,19 @@ class Exchange(Requester):
             self.client.regulate()
 
     def wants_body(self) -> bool:
-        """Whether more of the request's body may be read from the client now."""
+        """Return whether more of the request's body may be read from the client now."""
         if self.pod_side is not None:
             return not self.pod_side.is_full()
         return not self.body.full
 
     def on_request_body(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
-        """Handle what the client sent of the body; ``trailers`` with its end."""
+        """Handle a part of the request's body.
+
+        Arguments:
+            payload: pieces; may be empty.
+            complete: whether the request ends here.
+            trailers: the trailers, if ``complete``, in the client's version.
+        """
         body = self.body
         if complete:
             body.complete = True
@@ -292,7 +311,11 @@ class Exchange(Requester):
                 self._charge(size)
 
     def _charge(self, size: int) -> None:
-        """Count what is held against the budgets; beyond them nothing more is read."""
+        """Count buffered bytes against the budgets; beyond them nothing more is read.
+
+        Arguments:
+            size: bytes that were buffered just now.
+        """
         ticket, body = self.ticket, self.body
         if ticket.state is not QUEUED:
             ticket.size += size
@@ -327,7 +350,7 @@ class Exchange(Requester):
             self.client.interim(response)
 
     def send_continue(self) -> None:
-        """Have the client send its body, if it waits for leave to do so."""
+        """Send the client a 100 if it waits for one."""
         limits = self.limits
         if self.request.expects_continue and limits is not None and limits.continued():
             self.client.send_continue()
@@ -341,6 +364,7 @@ class Exchange(Requester):
         trailers: bytes = b"",
     ) -> None:
         """See Requester."""
+        # One long function on purpose: it runs for every request, and each call costs instructions.
         pod = self.ticket.pod
         assert pod is not None
         status = response.status
@@ -359,15 +383,15 @@ class Exchange(Requester):
         if self._attempts is not None and self._attempts.made > 1:
             self.notes += outcome.attempts_note(self._attempts.made)
         if self.wait is not None:
-            self.notes += self.wait.answered(pod, now)
+            self.notes += self.wait.responded(pod, now)
         if self.trace is not None:
-            self.trace.answered(status)
+            self.trace.responded(status)
         length = response.length
         if length < 0:
             self._sized = False
             length = sum(map(len, payload))
         self._response_size = length
-        # To pods HTTP/1.0 is HTTP/1.1.
+        # Pods get a request of HTTP/1.0 as HTTP/1.1.
         version = request.version or HTTP_1_1
         if self._translation is not None:
             raw = None
@@ -383,14 +407,14 @@ class Exchange(Requester):
             self._finish(now)
 
     def _response_began(self, now: float) -> None:
-        """From now on only the revision's timeout and idle timeout can end the request."""
+        """Replace the limit for the beginning of the response by the revision's whole time-out."""
         if self.limits is not None:
             self.limits.touch(now)
             timeout = self.entry.throttler.revision.timeout
             self.services.driver.extend(self.ticket, self.ticket.arrived + timeout)
 
     def touch(self) -> None:
-        """Bytes pass: the pod is not silent."""
+        """Record that bytes pass, so that the pod does not count as silent."""
         if self.limits is not None:
             self.limits.touch(self.services.driver.clock())
 
@@ -413,14 +437,21 @@ class Exchange(Requester):
         elif translation is not None:
             translation.passed(sum(map(len, payload)))
 
-    def taker(self) -> Callable[[int], None] | None:
-        """Return what is to be called with bytes of the response that the client has taken."""
+    def on_taken(self) -> Callable[[int], None] | None:
+        """Return the function to call when the client's stream has accepted bytes; None for none.
+
+        Its argument is the number of bytes.
+        """
         if self._translation is not None:
             return self._translation.client_took
         return None if self.pod_side is None else self.pod_side.took
 
     def on_client_room(self, full: bool) -> None:
-        """The client takes no more of the response, or takes more again."""
+        """Pause or resume the pod, by whether the client reads.
+
+        Arguments:
+            full: True if bytes wait because the client does not read; False if it reads again.
+        """
         if not full:
             self.touch()
         if self.pod_side is not None:
@@ -429,13 +460,13 @@ class Exchange(Requester):
             self._translation.client_took_all()
 
     def _finish(self, now: float) -> None:
-        """The response is complete, and its connection back in the pool."""
+        """End the request, because its response is complete."""
         self.detach()
         self.end("served", self._status, self._response_size, now)
         self.client.finished(now)
 
     def detach(self) -> None:
-        """Drop the pod's side: its response is complete."""
+        """Release the pod's side, because its response is complete."""
         side, self.pod_side = self.pod_side, None
         if side is not None:
             side.detach(self.body.complete)
@@ -443,7 +474,7 @@ class Exchange(Requester):
     def _withhold(
         self, attempts: Attempts, payload: list[bytes], complete: bool, trailers: bytes
     ) -> None:
-        """Wait for the rest of what may be queue-proxy's own response."""
+        """Collect a response that may be queue-proxy's own, and judge it once it is complete."""
         withheld = attempts.withheld
         assert withheld is not None
         withheld.pieces += payload
@@ -454,43 +485,41 @@ class Exchange(Requester):
     # -- another protocol --------------------------------------------------------------------------
 
     def _switch(self, response: Response) -> None:
-        """Change the protocol as the pod does (RFC 9110 section 7.8)."""
+        """Change the protocol, because the pod sent 101 (RFC 9110 section 7.8)."""
         pod = pod_of(self.ticket)
         if not is_wanted(self.request, response):
-            self.stop(
-                error_responses.failed(pod, "a 101 that was not asked for"), "upstream-failed"
-            )
+            self.stop(error_responses.failed(pod, "an unrequested 101"), "upstream-failed")
             return
         self._status = 101
         self.state = TUNNEL
         now = self.services.driver.clock()
         if self.wait is not None:
-            self.notes += self.wait.answered(pod, now)
+            self.notes += self.wait.responded(pod, now)
         self._response_began(now)
         if self.trace is not None:
-            self.trace.answered(101)
+            self.trace.responded(101)
         switch(self.client, self.pod_side, response, self.notes, self.touch, self.tunnel_closed)
 
     def tunnel_closed(self) -> None:
-        """Both directions of the tunnel have ended."""
+        """End the request, because a connection of the tunnel is lost."""
         self.pod_side = None
         if self.state is not DONE:
             outcome.end_now(self, "served", 101, self._response_size)
 
     # -- when an attempt fails ---------------------------------------------------------------------
 
-    def on_lost(self, error: str, answered: bool) -> None:
+    def on_lost(self, error: str, began: bool) -> None:
         """See Requester."""
         side = self._lose_pod()
         if self.state is not DONE:
             reused = side is not None and side.is_reused()
-            self._record().failed(self, retry.lost(answered=answered, reused=reused), error)
+            self._record().failed(self, retry.lost(began=began, reused=reused), error)
 
-    def on_reset(self, code: int, answered: bool) -> None:
+    def on_reset(self, code: int, began: bool) -> None:
         """See Requester."""
         self._lose_pod()
         if self.state is not DONE:
-            self._record().reset(self, code, answered, self._count_responses())
+            self._record().reset(self, code, began, self._count_responses())
 
     def on_refused(self, error: str) -> None:
         """See Requester."""
@@ -505,18 +534,18 @@ class Exchange(Requester):
             self._record().misunderstood(self, error)
 
     def _lose_pod(self) -> PodSide | None:
-        """Forget a pod that will say no more; return its side."""
+        """Release and return the side of a pod that sends nothing more."""
         side, self.pod_side = self.pod_side, None
         if self._attempts is not None:
             self._attempts.withheld = None
         return side
 
     def _count_responses(self) -> int:
-        """Return how many responses in HTTP/2 the pod has given."""
+        """Return how many HTTP/2 responses the pod has sent."""
         return self.services.pools.of(pod_of(self.ticket)).count_responses()
 
     def _record(self) -> Attempts:
-        """Return the record of the attempts, made when the first is in doubt."""
+        """Return the record of the attempts; the first call makes it."""
         if self._attempts is None:
             self._attempts = Attempts(self.services.driver)
         return self._attempts
@@ -539,21 +568,21 @@ class Exchange(Requester):
     # -- the end -----------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> float:
-        """Do what is due; return when to look again."""
+        """Enforce the limits that have passed; return when to call this again, seconds."""
         if self.state is DONE or self.state is NEW or self.ticket.state is QUEUED:
             return inf  # the driver enforces the deadline of a queued ticket
-        return look(self, now)
+        return check(self, now)
 
     def drain(self) -> None:
-        """The process ends, and this request has no pod: the client is to go elsewhere."""
+        """End the request if no pod has it: the client can retry at another activator."""
         if self.state is not DONE and self.pod_side is None:
-            self.stop(own_responses.draining("no pod came in time"), "draining")
+            self.stop(own_responses.draining("no pod was free in time"), "draining")
 
     def force_end(self) -> None:
-        """The process ends now, whatever a pod is still doing for this request."""
+        """End the request, because the drain time is over."""
         if self.state is not DONE:
             began = self.state in RESPONSE_BEGUN
-            detail = "this activator ends" if began else "the pod had not answered yet"
+            detail = "this activator ends" if began else "the pod had not responded yet"
             self.stop(own_responses.draining(detail), "draining")
 
     def on_client_gone(self) -> None:
@@ -577,7 +606,7 @@ class Exchange(Requester):
             outcome.respond_with_error(self, response, ended, 0 if self.ticket.pod is None else 1)
 
     def _cancel_pod(self) -> None:
-        """Have the pod stop, if it has the request."""
+        """Cancel the request at its pod, if a pod has it."""
         side, self.pod_side = self.pod_side, None
         if side is not None:
             side.cancel()

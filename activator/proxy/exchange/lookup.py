@@ -1,8 +1,8 @@
-"""Which revision a request is for, and the key by which the revision's policy picks a pod.
+"""Finds the revision of a request, and the key by which the revision's policy picks a pod.
 
-The revision follows from the two control headers, which the ingress sets, else from the host. The
-key is the value of the header field that the revision's annotation names. Knative's counterpart:
-pkg/activator/handler/context_handler.go.
+The two control fields name the revision; the ingress sets them. Without them, the host decides. The
+key is the value of the header field that an annotation of the revision names. Knative's
+counterpart: pkg/activator/handler/context_handler.go.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from activator.knative.control_fields import NAMESPACE, REVISION
 from activator.proxy.message.request import Request
 from activator.records.entries import Entries, Entry
 
-#: As a number: whether bytes are in bytes, CPython asks by way of an exception, which takes 0.6 us.
+#: A number, since CPython tests ``bytes in bytes`` by way of an exception, which takes 0.6 µs.
 _COMMA = ord(",")
-#: Bytes of a key.
+#: Bytes of the longest key that is kept as it is.
 _LONGEST_KEY: Final = 64
 
 
 def find(entries: Entries, request: Request) -> Entry:
-    """Return what belongs to the revision that a request names.
+    """Return the entry of the revision that a request names.
+
+    Arguments:
+        entries: the entries of all revisions.
+        request: the client's request.
 
     Raises:
-        RevisionNotFound: it names none, or none that exists.
+        RevisionNotFound: the request names no revision, or an unknown one.
     """
     fields = request.fields
     if not fields:
@@ -32,18 +36,19 @@ def find(entries: Entries, request: Request) -> Entry:
     namespace = fields.get(NAMESPACE, b"")
     name = fields.get(REVISION, b"")
     if namespace and name:
-        if _COMMA in name or _COMMA in namespace:  # the same several times, see contradiction
+        if _COMMA in name or _COMMA in namespace:  # a repeated name, see ``contradiction``
             namespace, name = namespace.partition(b",")[0], name.partition(b",")[0]
         return entries.find(namespace.strip(b" \t"), name.strip(b" \t"))
     return entries.find_host(request.host, name.partition(b",")[0].strip(b" \t"))
 
 
 def key_of(request: Request, header: bytes) -> bytes:
-    """Return the key of a request; empty where it lacks the header field.
+    """Return the key of a request; empty if it does not have the header field.
 
-    Waiting requests keep their keys, so a long value is replaced by its digest.
+    Queued requests keep their keys in memory, so a digest replaces a long value.
 
     Arguments:
+        request: the client's request.
         header: the name of the field, in lower case.
     """
     value = request.value_of(header)
@@ -51,8 +56,14 @@ def key_of(request: Request, header: bytes) -> bytes:
 
 
 def contradiction(fields: dict[bytes, bytes]) -> str:
-    """Return what is wrong where a request names two revisions: an ingress appended one, and a
-    client had its own; empty if nothing is wrong. A name that is only repeated counts once."""
+    """Return an error text if a request names two revisions; empty otherwise.
+
+    That happens if an ingress appends its control field to one of the client. A repeated name is
+    no error.
+
+    Arguments:
+        fields: the handled fields of the request, by name in lower case.
+    """
     if _COMMA in fields.get(REVISION, b"") or _COMMA in fields.get(NAMESPACE, b""):
         return _one_each(fields)
     return ""
@@ -62,5 +73,5 @@ def _one_each(fields: dict[bytes, bytes]) -> str:
     for name in (REVISION, NAMESPACE):
         first, *others = [part.strip(b" \t") for part in fields.get(name, b"").split(b",")]
         if any(other != first for other in others):
-            return f"{name.decode()} is given twice and differs"
+            return f"{name.decode()} occurs twice with different values"
     return ""

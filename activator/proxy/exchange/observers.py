@@ -1,7 +1,7 @@
-"""Who may watch requests on their way: traces and the request log.
+"""Declares the observers of requests: traces and the request log.
 
-Both are off as a rule; then a request pays one look at an attribute that is None. They are of
-other packages, so that the byte path knows them by what it calls, and no more. Knative's
+Both are usually off; then a request costs one test of an attribute that is None. Other packages
+implement them, so this module has protocols with the methods that the byte path calls. Knative's
 counterparts: the otelhttp handler of cmd/activator/main.go and pkg/http/request_log.go.
 """
 
@@ -17,21 +17,22 @@ from throttler.model import Revision
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request that has ended, for the request log; made only while that is on.
+    """An ended request, for the request log. It is made only while the log is on.
 
     Attributes:
-        method, target, host: as they came.
+        method, target, host: as the client sent them.
         minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
-        headers: all header fields but Host, each preceded by its CRLF; of those that mean
-            something to us the name is in lower case.
-        content_length: 0 without body, -1 where it is unknown (chunked).
-        status: of the final answer; 101 for a connection that changed its protocol, 499 where
-            the client left before there was one.
-        response_size: bytes of the answer's body that were passed on.
+        headers: all header fields except Host, each preceded by its CRLF. The names of fields that
+            the activator handles are in lower case.
+        content_length: 0 without a body, -1 for an unknown length (chunked).
+        status: the status of the final response. 101 for a connection that changed its protocol,
+            499 if the client left before a response began.
+        response_size: bytes of the response's body that were passed on.
         latency: seconds from the request's head to its end.
         client: the client's ``ip:port``.
-        trace_id: 32 hexadecimal digits; empty where nothing is traced.
-        why: the Activator-Reason of an answer of ours; empty where a pod answered.
+        revision: the revision of the request.
+        trace_id: 32 hexadecimal digits; empty if the request is not traced.
+        why: the Activator-Reason of the activator's own response; empty if a pod responded.
     """
 
     method: bytes
@@ -50,79 +51,83 @@ class RequestRecord:
 
 
 class RequestLog(Protocol):
-    """Is told of each request of a known revision; probes are none."""
+    """A log of all ended requests of known revisions, without probes."""
 
     def ended(self, record: RequestRecord) -> None:
-        """The request is over. Called from the byte path: must neither block nor raise."""
+        """Log an ended request. The byte path calls this: it must neither block nor raise."""
 
 
 class Trace(Protocol):
-    """The spans of one request. None of its methods may block or raise.
-
-    Attributes:
-        trace_id: 32 hexadecimal digits.
-    """
+    """The spans of one request. Its methods must neither block nor raise."""
 
     @property
     def trace_id(self) -> str:
-        """See above."""
+        """32 hexadecimal digits."""
 
     def found(self, revision: Revision) -> None:
-        """The request has a place with this revision, and waits for a pod (``throttler_try``)."""
+        """Record that the request's revision is found: it waits for a pod (``throttler_try``)."""
 
     def held(self, reason: str) -> None:
-        """It has to wait, or the answer is ours; ``reason`` is a throttler.reason.Reason."""
-
-    def assigned(self, address: str) -> None:
-        """It has a pod, to which a connection is taken or opened (``activator_proxy``)."""
-
-    def waiting(self) -> None:
-        """It has lost its pod and waits once more."""
-
-    def sending(self, origin: str) -> bytes:
-        """A pod has the request; each attempt is told.
+        """Record that the request is queued, or gets the activator's own response.
 
         Arguments:
-            origin: where it was sent, as ``scheme://ip:port``.
-
-        Returns:
-            The header lines that carry the context to the pod, each with its CRLF. What the
-            client sent of ``traceparent`` and ``tracestate`` is taken out.
+            reason: the value of a throttler.reason.Reason.
         """
 
-    def answered(self, status: int) -> None:
-        """The head of the pod's final answer is here."""
-
-    def failed(self, error: str) -> None:
-        """The pod failed with the request in its hands."""
-
-    def ended(self, status: int, outcome: str) -> None:
-        """The request is over.
+    def assigned(self, address: str) -> None:
+        """Record that a pod is assigned; the connection follows (``activator_proxy``).
 
         Arguments:
-            status: what the client got; 499 if it left before.
+            address: the pod's ``ip:port``.
+        """
+
+    def waiting(self) -> None:
+        """Record that the request is queued again."""
+
+    def sending(self, origin: str) -> bytes:
+        """Record that the request is sent to a pod; called for each attempt.
+
+        Arguments:
+            origin: where it is sent, as ``scheme://ip:port``.
+
+        Returns:
+            The header lines with the trace context for the pod, each with its CRLF. They replace
+            the client's ``traceparent`` and ``tracestate``.
+        """
+
+    def responded(self, status: int) -> None:
+        """Record that the head of the pod's final response has arrived."""
+
+    def failed(self, error: str) -> None:
+        """Record that an attempt failed; ``error`` is for people."""
+
+    def ended(self, status: int, outcome: str) -> None:
+        """Record the end of the request.
+
+        Arguments:
+            status: the status that the client got; 499 if it left before.
             outcome: one of activator.records.counters.OUTCOMES, or ``unknown-revision``.
         """
 
 
 class Tracer(Protocol):
-    """Makes traces."""
+    """The maker of traces."""
 
     def begin(
         self, method: bytes, target: bytes, host: bytes, minor: int, block: bytes, secure: bool
     ) -> Trace:
-        """A request's head is read; probes are not traced.
+        """Return the trace of a request whose head has arrived. Probes are not traced.
 
         Arguments:
-            method, target, host: as they came; host without a default.
-            minor: 1 for HTTP/1.1, 0 for HTTP/1.0.
-            block: the header fields that mean nothing to us, each preceded by its CRLF; among
-                them ``traceparent``, ``tracestate`` and ``baggage``.
-            secure: whether it came over TLS.
+            method, target, host: as the client sent them; host without a default.
+            minor: 1 for HTTP/1.1, 0 for HTTP/1.0, 2 for HTTP/2.
+            block: the header fields that the activator does not handle, each preceded by its CRLF.
+                ``traceparent``, ``tracestate`` and ``baggage`` are among them.
+            secure: whether the client's connection is encrypted.
         """
 
 
-#: What a traced request's own context replaces.
+#: Client fields that the activator's own trace context replaces.
 _CONTEXT_FIELDS = (b"traceparent", b"tracestate")
 
 
@@ -130,17 +135,20 @@ def begin_trace(tracer: Tracer, request: Request, secure: bool) -> Trace:
     """Begin the trace of a request.
 
     Arguments:
-        secure: whether it came over TLS.
+        tracer: makes the trace.
+        request: the client's request.
+        secure: whether the client's connection is encrypted.
     """
     head = request.method, request.target, request.host
     return tracer.begin(*head, request.version, request.lines, secure)
 
 
 def lines_to_send(request: Request, *, traced: bool) -> bytes:
-    """Return a request's lines as a pod gets them: the context of our own trace replaces another.
+    """Return a request's lines for a pod, without the client's trace context if it is traced.
 
     Arguments:
-        traced: whether it has a trace.
+        request: the client's request.
+        traced: whether the activator traces it.
     """
     return without_named(request.lines, _CONTEXT_FIELDS) if traced else request.lines
 
@@ -155,11 +163,15 @@ def record_of(
     trace_id: str,
     why: str,
 ) -> RequestRecord:
-    """Return what the request log gets of a request that ends.
+    """Return the record of an ended request for the request log.
 
     Arguments:
-        size: bytes of the response's body; latency: seconds.
-        client: its ``ip:port``; trace_id, why: as in the record.
+        request: the client's request.
+        status: as in the record.
+        size: bytes of the response's body.
+        latency: seconds.
+        client: the client's ``ip:port``.
+        revision, trace_id, why: as in the record.
     """
     return RequestRecord(
         *(request.method, request.target, request.host, request.version),

@@ -1,6 +1,6 @@
-"""How a request ends that is not served to its end: its client, its failures and the log get why.
+"""Ends requests that are not served: error response or break-off, failure record and log line.
 
-A request that is served, and not logged, needs nothing of this.
+A served request uses this module only while the request log is on.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from throttler.errors import RevisionNotFound
 from throttler.reason import Reason
 from throttler.ticket import FAILED, NEUTRAL, SERVED, Outcome, Ticket
 
-#: How the pod's part ended, by the word of ``counters.OUTCOMES``. The others say nothing of a pod.
+#: The throttler's outcome for the pod, by the word of ``counters.OUTCOMES``. Other outcomes say
+#: nothing about the pod.
 _OF_POD: Final = {"served": SERVED, "upstream-failed": FAILED}
 
 
 class Ending(Protocol):
-    """An exchange that ends, as this module sees it."""
+    """The part of an exchange that this module uses."""
 
     client: ClientSide
     entry: Entry
@@ -37,16 +38,19 @@ class Ending(Protocol):
     wait: PodWait | None
 
     def end(self, ended: str, status: int, size: int, now: float, why: str = "") -> None:
-        """Give the place back and count; once.
+        """Count the request, and release its ticket. Called once.
 
         Arguments:
-            ended: one of ``counters.OUTCOMES``; status: what the client gets.
-            size: bytes of the response's body; why: the Activator-Reason of a response of ours.
+            ended: one of ``counters.OUTCOMES``.
+            status: the status that the client gets.
+            size: bytes of the response's body.
+            now: the time, in seconds.
+            why: the Activator-Reason of the activator's own response; else empty.
         """
 
 
 def of_pod(ended: str) -> Outcome:
-    """Return how a request left its pod; ``ended`` is one of ``counters.OUTCOMES``."""
+    """Return the outcome of a request for its pod; ``ended`` is one of ``counters.OUTCOMES``."""
     return _OF_POD.get(ended, NEUTRAL)
 
 
@@ -57,7 +61,7 @@ def respond_not_found(
     trace: Trace | None,
     error: RevisionNotFound,
 ) -> None:
-    """Respond to a request for a revision that is not known."""
+    """Respond to a request for an unknown revision."""
     services.counters.unknown_revisions += 1
     response = unknown(error, request.lines)
     if trace is not None:
@@ -67,11 +71,13 @@ def respond_not_found(
 
 
 def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, attempts: int) -> None:
-    """Respond ourselves.
+    """End a request with an error response of the activator.
 
     Arguments:
+        exchange: the exchange of the request.
+        response: the error response.
         ended: one of ``counters.OUTCOMES``.
-        attempts: how often the request was given to a pod.
+        attempts: how often the request was assigned to a pod.
     """
     services, client, request = exchange.services, exchange.client, exchange.request
     trace, notes, now = exchange.trace, exchange.notes, services.driver.clock()
@@ -96,11 +102,15 @@ def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, atte
 def break_off(
     exchange: Ending, response: OwnResponse, ended: str, status: int, size: int, code: int
 ) -> None:
-    """End a response that has begun, so that the client does not take it for whole.
+    """End a response that has begun, so that the client detects that it is incomplete.
 
     Arguments:
-        response: what the client would have got in its place; status: of the response.
-        size: bytes of its body; code: see ``ClientSide.break_off``.
+        exchange: the exchange of the request.
+        response: the error response that the client cannot get any more; for the failure record.
+        ended: one of ``counters.OUTCOMES``.
+        status: the status of the begun response.
+        size: bytes of its body so far.
+        code: see ``ClientSide.break_off``.
     """
     end_now(exchange, ended, status, size)
     exchange.client.break_off(ended, code)
@@ -109,32 +119,36 @@ def break_off(
 
 
 def end_now(exchange: Ending, ended: str, status: int, size: int) -> None:
-    """End a request to which nothing more is sent."""
+    """End a request whose client gets nothing more."""
     now = exchange.services.driver.clock()
     exchange.client.set_idle_since(now)
     exchange.end(ended, status, size, now)
 
 
 def remember(exchange: Ending, status: int, reason: Reason, detail: str) -> None:
-    """Keep why a request failed, for the people who look after its service."""
+    """Record why a request failed, for metrics and the admin API."""
     driver = exchange.services.driver
     failed = Failed(driver.clock(), status, reason, printable(detail))
     driver.failed(exchange.entry, failed)
 
 
 def attempts_note(attempts: int) -> bytes:
-    """Return the field line that says how often a request was given to a pod."""
+    """Return the field line with the number of attempts."""
     return b"\r\nActivator-Attempts: %d" % attempts
 
 
 def log(
     exchange: Ending, request_log: RequestLog, status: int, size: int, duration: float, why: str
 ) -> None:
-    """Write a request that has ended to the request log.
+    """Write an ended request to the request log.
 
     Arguments:
-        size: bytes of the response's body; duration: seconds.
-        why: the Activator-Reason of a response of ours; empty where a pod responded.
+        exchange: the exchange of the request.
+        request_log: the log.
+        status: the status that the client got.
+        size: bytes of the response's body.
+        duration: seconds.
+        why: the Activator-Reason of the activator's own response; empty if a pod responded.
     """
     trace = exchange.trace
     trace_id = "" if trace is None else trace.trace_id

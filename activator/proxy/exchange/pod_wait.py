@@ -1,8 +1,8 @@
-"""One request's wait for a pod, as its cold start and its client are told of it.
+"""Records one request's wait for a pod, for its cold start and for fields of its response.
 
-Made for a request that has to wait, and for no other. Knows neither connections nor who decides.
-Sources: Server Timing (https://www.w3.org/TR/server-timing/); KEDA's X-KEDA-HTTP-Cold-Start for
-the other field. Knative has no counterpart.
+Only a request that waits has this record. Sources: Server Timing
+(https://www.w3.org/TR/server-timing/); KEDA's X-KEDA-HTTP-Cold-Start for the other field. Knative
+has no counterpart.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from activator.records.cold_starts import ColdStart, ColdStarts, Phase
 from activator.records.entries import Entry
 from throttler.pod import PodTracker
 
-#: Whether an answer waited for a pod to start.
+#: Field lines that state whether a response waited for a pod to start, each behind its CRLF.
 WARM = b"\r\nActivator-Cold-Start: false"
 COLD = b"\r\nActivator-Cold-Start: true"
 
 
 class PodWait:
-    """One request's wait, or waits, where its pod was lost.
+    """The waits of one request: one, and another for each requeue.
 
     Arguments:
-        cold_starts: the cold starts of revisions.
-        arrived: when it was admitted.
-        server_timing: whether its response says how long it waited.
+        cold_starts: the cold starts of all revisions.
+        arrived: when the request was admitted, seconds.
+        server_timing: whether the response gets the field Server-Timing.
 
     Attributes:
-        cold_start: what it waits or waited for; None if that was room in a pod.
-        assigned_at: when it last got a pod; None before.
+        cold_start: the cold start that the request waits or waited for; None if it waited for a
+            free slot.
+        assigned_at: when the request was last assigned a pod, seconds; None before.
     """
 
     __slots__ = ("_arrived", "_server_timing", "assigned_at", "cold_start", "cold_starts")
@@ -39,29 +40,30 @@ class PodWait:
         self.assigned_at: float | None = None
 
     def assigned(self, now: float) -> None:
-        """Record that the request got a pod."""
+        """Record that the request is assigned a pod."""
         self.assigned_at = now
 
-    def answered(self, pod: PodTracker, now: float) -> bytes:
-        """Record the first byte of its response; return as ``fields``."""
+    def responded(self, pod: PodTracker, now: float) -> bytes:
+        """Record that the response begins; return its field lines, see ``fields``."""
         if self.cold_start is not None and self.assigned_at is not None:
             self.cold_starts.responded(self.cold_start, self.assigned_at, pod.endpoint, now)
         return self.fields(now)
 
     def ended(self, outcome: str, now: float) -> None:
-        """Record how it ended."""
+        """Record the end of the request; ``outcome`` is one of ``counters.OUTCOMES``."""
         if self.cold_start is not None:
             self.cold_starts.request_ended(self.cold_start, outcome, now)
 
     def fields(self, now: float) -> bytes:
-        """Return the field lines that an answer begun now gets for it; empty where none are set."""
+        """Return the field lines for a response that begins now; empty if they are off."""
         return self._timing(now) if self._server_timing else b""
 
     def _timing(self, now: float) -> bytes:
         """Return the field Server-Timing, preceded by its CRLF.
 
-        ``queue`` is the time without a pod, with what is known of it: ``scale`` until Kubernetes
-        listed a pod, ``probe`` from then until one passed. ``pod`` is the rest, until ``now``.
+        ``queue`` is the time without a pod. Two phases of it follow if they are known: ``scale``
+        until Kubernetes listed a pod, and ``probe`` until a pod passed a probe. ``pod`` is
+        the time from the assignment until ``now``.
         """
         assigned_at = self.assigned_at
         waited = (now if assigned_at is None else assigned_at) - self._arrived
@@ -80,10 +82,16 @@ class PodWait:
 
 
 def join_cold_start(wait: PodWait, entry: Entry, notes: bytes, now: float) -> bytes:
-    """Record that a request begins to wait, perhaps once more; return its notes.
+    """Add a request that begins to wait to the cold start of its revision, if there is one.
 
     Arguments:
-        notes: field lines of ours for its response, so far.
+        wait: the wait of the request.
+        entry: the entry of its revision.
+        notes: the field lines that the activator adds to its response, so far.
+        now: the time, seconds.
+
+    Returns:
+        The field lines. They say that the response waited for a cold start if it does.
     """
     if wait.cold_start is None or wait.cold_start.ended is not None:
         cold_start = wait.cold_starts.join(entry.throttler, entry.counters.cold_starts, now)
@@ -94,5 +102,5 @@ def join_cold_start(wait: PodWait, entry: Entry, notes: bytes, now: float) -> by
 
 
 def _dur(seconds: float) -> bytes:
-    """Return a duration as the field has it: milliseconds."""
+    """Return a duration in the form of the field: milliseconds."""
     return b"dur=%.1f" % (1000 * seconds)

@@ -1,7 +1,7 @@
-"""Requests that are answered before any revision is asked for: probes, and what contradicts itself.
+"""Responds to probes of the activator, and to requests that name two revisions.
 
-In the order of Knative's handler chain (cmd/activator/main.go): kubelet's probe, ingress's probe,
-activator's probe. Any method, any path, any port.
+The order is that of Knative's handler chain (cmd/activator/main.go): kubelet's probe, ingress's
+probe, autoscaler's probe. A probe may have any method, path and port.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ _KUBELET = re.compile(rb"\r\n[Uu](?i:ser-agent):[ \t]*" + re.escape(KUBELET_AGEN
 
 
 def may_be_kubelet(block: bytes) -> bool:
-    """Whether fields may be those of kubelet's probe: nearly none are."""
+    """Return whether header fields may belong to kubelet's probe; False for nearly all requests."""
     return block.find(KUBELET_AGENT) >= 0  # not `in`, see lookup._COMMA
 
 
 def probe_response(
     request: Request, unhealthy: Callable[[], str]
 ) -> own_responses.OwnResponse | None:
-    """Return the answer to a probe of kubelet, ingress or autoscaler; None for other requests.
+    """Return the response to a probe of kubelet, ingress or autoscaler; None for other requests.
+
+    A request that names two revisions gets 400.
 
     Arguments:
-        unhealthy: says why we are not ready, or nothing.
+        request: any request of a client.
+        unhealthy: returns why the activator is not ready; empty while it is ready.
     """
     fields = request.fields
     may_be = may_be_kubelet(request.section or request.lines)

@@ -1,7 +1,7 @@
-"""A request's body on its way through, held for as long as it is of use.
+"""Buffers the body of a request until a pod has it, or longer for a possible retry.
 
-Held until a pod has it, and then only where it may be needed again: the method allows a second
-time, and the body is small. Holds payload; how it is framed is up to each side. Knows no socket.
+After that the buffer stays only if the method allows a retry and the body is small. It holds
+payload without framing. Pure.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ from activator.proxy.message.version import HTTP_1_1
 
 
 class RequestBody:
-    """What has been read of one body.
+    """The body of one request, as far as it has been read.
+
+    Arguments:
+        request: the request.
+        limit: bytes that may be buffered.
 
     Attributes:
-        pieces: payload that is held; size: bytes of all that was read.
-        complete: the client has sent it to its end.
-        trailers: behind its end, as the client's version of HTTP writes them.
-        replayable: all that was read is held, so that it can be sent (again) from the start.
+        pieces: the buffered payload.
+        size: bytes of payload read so far.
+        complete: whether the client has sent the whole body.
+        trailers: the trailers, in the form of the client's HTTP version; set at the end.
+        replayable: whether the buffer has all payload so far, so that a pod can get it from the
+            start.
     """
 
     __slots__ = (
@@ -45,35 +51,35 @@ class RequestBody:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be read until a pod takes it."""
+        """Whether to stop reading until a pod has the buffered payload."""
         return self.size >= self._limit or not self.replayable
 
     def keep(self, data: bytes) -> None:
-        """Hold one more piece; whatever the bounds, since it has been read."""
+        """Buffer one more piece, even beyond the limit, since it has been read already."""
         pile(self.pieces, data)
         self.size += len(data)
 
     def sent(self, *, may_return: bool) -> None:
-        """Record that a pod has all that is held: keep it only where it may be sent once more.
+        """Record that a pod has the buffered payload; keep it only for a possible retry.
 
         Arguments:
-            may_return: whether the pod may say of a request, of whatever method, that it has not
-                looked at it (HTTP/2: RFC 9113 section 8.7), or may not speak this version of HTTP.
+            may_return: whether the pod may return a request of any method unprocessed. In HTTP/2 it
+                may (RFC 9113 section 8.7), and a pod may not speak this version of HTTP.
         """
         self._keeps = keeps = may_return or self._idempotent
         if self.size > self._limit or (self.size and not keeps):
-            self.forget()
+            self.discard()
 
     def trim(self) -> None:
-        """Forget what is held where it cannot be sent once more."""
+        """Discard the buffered payload if the request cannot be sent again."""
         if self.size > self._limit or (self.size and not self._keeps):
-            self.forget()
+            self.discard()
 
-    def forget(self) -> None:
-        """From here on this body cannot be sent again."""
+    def discard(self) -> None:
+        """Discard the buffered payload: the request cannot be sent again."""
         self.replayable = False
         self.pieces = []
 
 
-#: Of all requests without a body.
+#: The body of every request without one.
 NO_BODY: Final = RequestBody(Request(b"GET", b"/", HTTP_1_1, b"", {}, b""), 1)

@@ -1,9 +1,9 @@
-"""When a request is sent again, and where: one table over what became of an attempt.
+"""Decides whether a request is sent again, and to which pod: one table with a row for each failure.
 
-Pure: what was met goes in, what to do comes out. RFC 9110 section 9.2.2: what a pod may have seen
-is sent again only where a second time has no second effect. RFC 9112 section 9.3.1: a connection
-that was kept may end as it is used, which says nothing against the pod. Knative's counterpart:
-Go's transport (shouldRetryRequest), and the dialer of knative.dev/pkg/network/transports.go.
+Pure. A request that a pod may have seen is sent again only if its method is idempotent (RFC 9110
+section 9.2.2). A pod may close an idle connection just as the activator uses it (RFC 9112 section
+9.3.1). Such a failure is not the pod's fault. Knative's counterpart: Go's transport
+(shouldRetryRequest), and the dialer of knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations
@@ -18,17 +18,33 @@ from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.request import IDEMPOTENT, Request
 from activator.proxy.message.response import Response
 
-#: How often one request is sent again after a pod may have seen it. What queue-proxy gives back
-#: untouched does not count, nor what a pod has not looked at: there the deadline is the bound.
+#: How often one request is sent again after a pod may have seen it. Attempts that no application
+#: processed do not count; only the deadline limits these.
 MAX_REPEATS = 3
-#: Consecutive refusals of one request, without a response of the pod between them, that eject the
-#: pod. Few, since each retry goes out at once. One is too few: the GOAWAY of a pod that drains may
-#: also reach the connection of the retry.
+#: A pod that refuses one request more often than this is ejected, if it sent no response in
+#: between. Few, since each retry follows at once. One is too few: the GOAWAY of a pod that drains
+#: may also reach the connection of the retry.
 MAX_REFUSALS = 3
 
 
 class Failure(Enum):
-    """What became of an attempt to have a request answered."""
+    """How an attempt failed.
+
+    NO_CONNECTION: connecting failed. No pod has a byte of the request, whatever its method.
+    REUSED_LOST: an idle connection that was reused ended before the first byte of a response.
+    NEW_LOST: a connection that was opened for this request did. A request that causes this twice
+    may itself crash pods, so the second failure does not count against its pod.
+    REFUSED: the pod did not process an HTTP/2 stream (RFC 9113 section 8.7), so any method may be
+    sent again. A pod that ends does this, and is not to blame.
+    REFUSED_STILL: the pod keeps refusing and responds to no request. Treated as UNTOUCHED.
+    UNTOUCHED: queue-proxy reports that its application got nothing of the request
+    (``knative.queue_proxy``).
+    APPLICATION_LOST: queue-proxy reports that its application dropped the request without a
+    response. Like NEW_LOST, but behind queue-proxy; several in a row eject the pod.
+    STREAM_LOST: the pod reset the stream before its response. Like APPLICATION_LOST, since the
+    connection shows that the pod is there.
+    RESPONSE_LOST: the response had begun, or the pod demands fewer requests. Never sent again.
+    """
 
     NO_CONNECTION = "no-connection"
     REUSED_LOST = "reused-lost"
@@ -42,7 +58,11 @@ class Failure(Enum):
 
 
 class Then(Enum):
-    """What follows for the request."""
+    """The next step for the request.
+
+    PASS_ON: the client gets an error response. SAME_POD: the same pod gets the request again, on a
+    new connection. REQUEUE: the request returns to the front of the queue.
+    """
 
     PASS_ON = "pass-on"
     SAME_POD = "same-pod"
@@ -50,7 +70,11 @@ class Then(Enum):
 
 
 class Blame(Enum):
-    """What the attempt says of the pod."""
+    """What the driver learns about the pod.
+
+    NONE: nothing. UNREACHABLE: the pod must pass a probe first. RESPONSE: a bad response, which may
+    eject the pod.
+    """
 
     NONE = "none"
     UNREACHABLE = "unreachable"
@@ -58,11 +82,13 @@ class Blame(Enum):
 
 
 class Rule(NamedTuple):
-    """What follows from a failure: for a request that may be repeated, for any other, for the pod.
+    """The consequences of a failure.
 
     Attributes:
-        repeatable: what follows where ``may_repeat``; other: where not.
-        blame: of the pod at the first failure; again: at a later one of the same request.
+        repeatable: for a request that may be sent again, see ``may_repeat``.
+        other: for any other request.
+        blame: for the pod, at the first failure of a request.
+        again: for the pod, at a later failure of the same request.
     """
 
     repeatable: Then
@@ -71,19 +97,7 @@ class Rule(NamedTuple):
     again: Blame
 
 
-#: NO_CONNECTION: refused or not answered in time: no pod has a byte of it, of whatever method.
-#: REUSED_LOST, NEW_LOST: the connection, kept from before or opened for this request, ended after
-#: the request was sent and before the first byte of a response. A request that causes NEW_LOST
-#: twice may itself crash pods, so the second one does not count against its pod.
-#: REFUSED: the pod says of a stream of HTTP/2 that it has not looked at it (RFC 9113 section 8.7),
-#: so that any method may be sent again; a pod that ends does so, and is not to blame.
-#: REFUSED_STILL: the pod keeps refusing and responds to no request. Treated as UNTOUCHED.
-#: UNTOUCHED: queue-proxy says that its application had nothing of it (knative.queue_proxy).
-#: APPLICATION_LOST: queue-proxy reports that its application dropped the request without a
-#: response. Like NEW_LOST, but behind queue-proxy; several in a row eject the pod.
-#: STREAM_LOST: the pod reset the stream before its response. Like APPLICATION_LOST: the connection
-#: shows that the pod is there.
-#: RESPONSE_LOST: the response had begun, or the pod asks for less: never sent again.
+#: The rule for each failure.
 RULES: dict[Failure, Rule] = {
     Failure.NO_CONNECTION: Rule(
         Then.REQUEUE, Then.REQUEUE, blame=Blame.UNREACHABLE, again=Blame.UNREACHABLE
@@ -104,21 +118,22 @@ RULES: dict[Failure, Rule] = {
     ),
 }
 
-#: Failures after which a pod may have seen the request; these count as repeats.
+#: Failures after which a pod may have seen the request. They count towards MAX_REPEATS.
 SEEN = frozenset(
     (Failure.REUSED_LOST, Failure.NEW_LOST, Failure.APPLICATION_LOST, Failure.STREAM_LOST)
 )
 
-#: Failures that say of the pod that nothing behind it is there for requests.
+#: Failures which show that no application in the pod serves requests.
 UNTOUCHING = frozenset((Failure.UNTOUCHED, Failure.REFUSED_STILL))
 
 
 def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Blame]:
-    """Return what follows from a failed attempt, for the request and of the pod.
+    """Return the consequences of a failed attempt, for the request and for the pod.
 
     Arguments:
+        failure: how the attempt failed.
         repeatable: see ``may_repeat``.
-        repeats: failures of this request before, of those that count (``SEEN``).
+        repeats: earlier failures of this request that count (``SEEN``).
     """
     rule = RULES[failure]
     if failure in SEEN and repeats >= MAX_REPEATS:
@@ -127,36 +142,42 @@ def judge(failure: Failure, *, repeatable: bool, repeats: int) -> tuple[Then, Bl
 
 
 def again(failure: Failure, repeatable: bool, repeats: int) -> bool:
-    """Whether the request is sent again; see ``judge``."""
+    """Return whether the request is sent again; arguments as for ``judge``."""
     return judge(failure, repeatable=repeatable, repeats=repeats)[0] is not Then.PASS_ON
 
 
-def lost(*, answered: bool, reused: bool) -> Failure:
-    """Return which failure the end of a connection with a request on it is.
+def lost(*, began: bool, reused: bool) -> Failure:
+    """Return the failure for the end of a connection with a request on it.
 
     Arguments:
-        answered: whether a byte of an answer had come; reused: whether it was kept from before.
+        began: whether any byte of a response had arrived.
+        reused: whether the connection had served another request before.
     """
-    if answered:
+    if began:
         return Failure.RESPONSE_LOST
     return Failure.REUSED_LOST if reused else Failure.NEW_LOST
 
 
 def refused(refusals: int, *, half_open: bool) -> Failure:
-    """Return which failure it is that a pod has not looked at a request.
+    """Return the failure for a request that a pod did not process.
 
     Arguments:
-        refusals: how often the request has met that, with no answer of the pod in between.
-        half_open: the pod was ejected, and has not responded well since.
+        refusals: consecutive refusals of this request, without a response of the pod in between.
+        half_open: whether the pod was ejected, and has sent no good response since.
     """
     return Failure.REFUSED_STILL if half_open or refusals > MAX_REFUSALS else Failure.REFUSED
 
 
 def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
-    """Whether a request that a pod may have seen can be sent to a pod again: only a method that
-    has no second effect, and only with all that came of its body still held.
+    """Return whether a request that a pod may have seen can be sent to a pod again.
 
-    A request to change the protocol is sent again only if no application has received it.
+    It can if its method is idempotent and its body is buffered from the start. A request to change
+    the protocol can only if no application has received it.
+
+    Arguments:
+        request: the client's request.
+        body: its body.
+        failure: how the attempt failed.
     """
     if request.upgrade and failure is not Failure.UNTOUCHED:
         return False
@@ -166,16 +187,17 @@ def may_repeat(request: Request, body: RequestBody, failure: Failure) -> bool:
 def may_be_lost(request: Request) -> bool:
     """Return whether a request may use an idle connection without a check that it is open.
 
-    It may if it can certainly be sent again.
+    It may if its method allows a retry, and no body or change of protocol can prevent it.
     """
     return request.method in IDEMPOTENT and not request.has_body and not request.upgrade
 
 
 def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | None:
-    """Return what of a response may be queue-proxy's own; None where it is not.
+    """Return the part of a response that may be queue-proxy's own; None if it cannot be.
 
     Arguments:
-        bodiless: whether it is to a HEAD.
+        response: the head.
+        bodiless: whether the request was HEAD.
     """
     status, length = response.status, response.length
     if isinstance(response, ResponseFields):
@@ -184,10 +206,11 @@ def claim_of(response: Response | ResponseFields, *, bodiless: bool) -> Claim | 
 
 
 def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None:
-    """Return the failure that queue-proxy reports by its own words; None if it reports none.
+    """Return the failure that queue-proxy reports in its own words; None if it reports none.
 
     Arguments:
-        payload: all of the body.
+        claim: see ``claim_of``.
+        payload: the whole body.
     """
     fate = own_words(claim, payload)
     if fate is None:

@@ -1,4 +1,4 @@
-"""What all exchanges share: the driver, connections to pods, settings, counters, and the log."""
+"""Holds the objects that all exchanges share: driver, pools, settings, counters, observers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ProxyCounters:
-    """What is counted outside any revision."""
+    """Counts of requests and clients that belong to no revision."""
 
     unknown_revisions: int = 0
     bad_requests: int = 0
@@ -28,19 +28,24 @@ class ProxyCounters:
 
 
 class Services:
-    """What all exchanges share.
+    """The objects and settings that all exchanges share.
 
     Arguments:
-        driver, pools: decides, and connects.
-        hold_bytes: bytes of a body that are read while its request waits, or kept to repeat it.
+        driver: decides which pod gets a request.
+        pools: the connections to all pods.
+        hold_bytes: bytes of a body that are buffered while its request waits, or for a retry.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
-        server_timing: whether responses that waited say for how long, in ``Server-Timing``.
-        notes: the activator's field lines for a response; an exchange may replace them.
+        server_timing: whether a response that waited gets the field ``Server-Timing``.
+        notes: the field lines that the activator adds to a response, each preceded by its CRLF. An
+            exchange may replace them.
 
     Attributes:
-        tracer, request_log: who observes requests; None while that is off. May change at any time.
-        draining: set when the process is to end: each response from then on is the last on its
-            connection, so that clients go elsewhere before it is closed.
+        counters: counts of requests without a revision.
+        tracer, request_log: the observers of requests; None while they are off. They may change at
+            any time.
+        draining: set when the process is to end. Each response from then on is the last on its
+            connection, so that the client connects to another activator.
+        repeats: limits how often the same line is logged.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class Services:
         self._date_of = 0
 
     def date(self) -> bytes:
-        """Return the present date as a Date field has it; made once a second."""
+        """Return the current date as the value of a Date field; formatted once a second."""
         now = int(time.time())
         if now != self._date_of:
             self._date_of = now
@@ -76,12 +81,12 @@ class Services:
         return self._date
 
     def retry_after(self, revision: RevisionThrottler | None = None) -> int:
-        """Return when a client that is refused now may come again: whole seconds.
+        """Return the value of Retry-After for an error response now: whole seconds.
 
-        At once while the process ends: on its next connection it finds another activator.
+        It is 0 while the process ends, since the next connection reaches another activator.
 
         Arguments:
-            revision: whose client; None where that is not known.
+            revision: the throttler of the request's revision; None if unknown.
         """
         if self.draining:
             return 0
@@ -90,20 +95,20 @@ class Services:
         return revision.retry_after(self.driver.clock())
 
     def still_connecting(self) -> str:
-        """Return what a request waits for that has a pod and no connection."""
+        """Return why a request with a pod has no connection yet, as a suffix of a detail."""
         files = self.pools.files
         if files.waiting:
             return f"; no file is free to connect, of {files.shares.limit}"
         return "; still connecting"
 
     def log_own_response(self, revision: RevisionID, response: OwnResponse) -> None:
-        """Log a response of ours that a revision's client got; of one kind, one now and then."""
+        """Log an error response to a request of a revision; one line of each kind now and then."""
         more = self.repeats.admit((revision, response.status, response.reason), self.driver.clock())
         if more is not None:
             others = "1 other" if more == 1 else f"{more} others"
             also = f" (and {others} since the last such line)" if more else ""
             logger.warning(
-                "answered %d: %s%s",
+                "responded %d: %s%s",
                 response.status,
                 response.why,
                 also,

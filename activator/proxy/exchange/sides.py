@@ -1,9 +1,9 @@
-"""What an exchange asks of its two sides: of the client's, and of the pod's.
+"""Declares the two sides of an exchange, the client's and the pod's, as abstract classes.
 
-Each side is a connection in HTTP/1 or a stream in HTTP/2. These classes hold no state of their own,
-so that a compiled exchange finds their methods by number. Payload is a list of pieces in both
-directions; trailers are lines in HTTP/1 and a header block in HTTP/2 (``exchange.translation``
-translates).
+Each side is an HTTP/1 connection or an HTTP/2 stream. The classes have no attributes of their own,
+so that the compiled build calls their methods by number. Payload is a list of pieces in both
+directions. Trailers are lines in HTTP/1 and a header block in HTTP/2; ``exchange.translation``
+converts them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from throttler.pod import PodTracker
 
 
 class ClientSide(ABC):
-    """Who sent the request."""
+    """The client's side: the sender of the request."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class ClientSide(ABC):
 
     @abstractmethod
     def peer(self) -> str:
-        """Return the client's ``ip:port``; the port is 0 where there is none."""
+        """Return the client's ``ip:port``; the port is 0 for a client without one."""
 
     @abstractmethod
     def is_secure(self) -> bool:
@@ -42,26 +42,29 @@ class ClientSide(ABC):
 
     @abstractmethod
     def is_full(self) -> bool:
-        """Return whether the client does not read what was written."""
+        """Return whether bytes wait because the client does not read."""
 
     @abstractmethod
     def may_send(self, now: float) -> bool:
-        """Return whether the client of a request that has waited still wants it sent.
+        """Return whether the client of a queued request is known to be there.
 
         If not, the client's side aborts the connection, or calls ``Exchange.resume`` later.
+
+        Arguments:
+            now: seconds.
         """
 
     @abstractmethod
     def is_gone(self) -> bool:
-        """Return whether the client has left, which the loop may not know yet."""
+        """Return whether the client has left; the loop may not have reported it yet."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Break the connection of a client that has left."""
+        """Abort the connection of a client that has left."""
 
     @abstractmethod
     def set_idle_since(self, now: float) -> None:
-        """Record when its last request ended, where ``finished`` does not follow."""
+        """Record when the last request ended, if ``finished`` is not called for it."""
 
     @abstractmethod
     def respond(
@@ -72,71 +75,88 @@ class ClientSide(ABC):
         ended: bool,
         trailers: bytes,
     ) -> None:
-        """Begin the response with what the pod says.
+        """Send the beginning of the pod's response.
 
         Arguments:
+            response: the head, in the client's version.
             raw: head and payload as received, if nothing else has arrived; else None.
-            ended: whether the response ends here; ``trailers`` are then known.
+            payload: the payload that arrived with the head.
+            ended: whether the response ends here.
+            trailers: the trailers, if ``ended``.
         """
 
     @abstractmethod
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        """Send more of the response's body; ``trailers`` with its end."""
+        """Send more of the response's body.
+
+        Arguments:
+            payload: pieces; may be empty.
+            ended: whether the response ends here.
+            trailers: the trailers, if ``ended``.
+        """
 
     @abstractmethod
     def interim(self, response: Response | ResponseFields) -> None:
-        """Pass on an interim response."""
+        """Pass on an interim response (RFC 9110 section 15.2)."""
 
     @abstractmethod
     def send_continue(self) -> None:
-        """Have the client send its body."""
+        """Send 100 Continue, so that the client sends its body."""
 
     @abstractmethod
     def send_own_response(self, response: OwnResponse) -> None:
-        """Respond ourselves; nothing follows."""
+        """Send the activator's own response, and end the request."""
 
     @abstractmethod
     def body_of(self, response: OwnResponse) -> bytes:
-        """Return what the client gets of the body of a response of ours."""
+        """Return the part of an own response's body that the client gets."""
 
     @abstractmethod
     def switching(self) -> SwitchingSide | None:
-        """Return what can change its protocol; None in HTTP/2."""
+        """Return the connection for a change of protocol; None in HTTP/2."""
 
     @abstractmethod
     def finished(self, now: float) -> None:
-        """The exchange has ended at ``now``, and the response is written to its end."""
+        """End the request: its response is written completely.
+
+        Arguments:
+            now: seconds.
+        """
 
     @abstractmethod
     def break_off(self, outcome: str, code: int) -> None:
         """Abort a response that cannot be completed, so that its client detects this.
 
         Arguments:
-            outcome: why, in the words of ``counters``.
-            code: by which error code of HTTP/2 the pod ended its stream; 0 where it did not.
+            outcome: one of ``counters.OUTCOMES``.
+            code: the HTTP/2 error code with which the pod ended its stream; 0 otherwise.
         """
 
     @abstractmethod
     def took(self, size: int) -> None:
-        """A pod has taken so many bytes of the request's body: the client may send as many."""
+        """Let the client send more, because the pod's transport has accepted a part of the body.
+
+        Arguments:
+            size: how many bytes it accepted.
+        """
 
     @abstractmethod
     def regulate(self) -> None:
-        """Read from the client as long as the request's body can be used."""
+        """Pause or resume reading, by whether the exchange can use more of the request's body."""
 
     @abstractmethod
     def arm(self, when: float) -> None:
-        """Have ``Exchange.on_time`` called by then."""
+        """Call ``Exchange.on_time`` at ``when`` or earlier, seconds."""
 
 
 class PodSide(ABC):
-    """The pod that has the request."""
+    """The pod's side: the receiver of the request."""
 
     __slots__ = ()
 
     @abstractmethod
     def is_reused(self) -> bool:
-        """Return whether requests were answered on its connection before."""
+        """Return whether its connection has served another request before."""
 
     @abstractmethod
     def is_understood(self) -> bool:
@@ -151,10 +171,17 @@ class PodSide(ABC):
         body: RequestBody,
         trace: Trace | None,
     ) -> bool:
-        """Send the request's head and what is held of its body; the response goes to ``requester``.
+        """Send the request's head and the buffered part of its body.
+
+        Arguments:
+            requester: gets the response, and all errors.
+            client: the client's side of the exchange.
+            request: the request.
+            body: its body; what is buffered is sent now.
+            trace: its spans; None if it is not traced.
 
         Returns:
-            Whether it went out in HTTP/2.
+            Whether the request is sent in HTTP/2.
 
         Raises:
             FramingError: the request exceeds a limit of the pod; nothing was sent.
@@ -162,23 +189,33 @@ class PodSide(ABC):
 
     @abstractmethod
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
-        """Send more of the request's body; ``trailers`` with its end."""
+        """Send more of the request's body.
+
+        Arguments:
+            payload: pieces; may be empty.
+            ended: whether the request ends here.
+            trailers: the trailers, if ``ended``, in the pod's version.
+        """
 
     @abstractmethod
     def is_full(self) -> bool:
-        """Return whether the pod does not read what was sent."""
+        """Return whether bytes wait because the pod does not read."""
 
     @abstractmethod
     def pause(self, on: bool) -> None:
-        """Pause reading from the pod if ``on``, because its client is full; else resume."""
+        """Pause reading from the pod if ``on``, because the client does not read; else resume."""
 
     @abstractmethod
     def took(self, size: int) -> None:
-        """The client has taken so many bytes of the response's body: the pod may send as many."""
+        """Let the pod send more, because the client's transport has accepted a part of the body.
+
+        Arguments:
+            size: how many bytes it accepted.
+        """
 
     @abstractmethod
     def detach(self, complete: bool) -> None:
-        """Release the pod after a complete or an unwanted response.
+        """Release the pod after a complete response, or one that is not needed.
 
         Arguments:
             complete: whether the whole request has reached the pod.
@@ -186,19 +223,19 @@ class PodSide(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Have the pod stop: its response is of no more use."""
+        """Cancel the request at the pod, because its response is not needed any more."""
 
     @abstractmethod
     def switching(self) -> SwitchingSide | None:
-        """Return what can change its protocol; None in HTTP/2."""
+        """Return the connection for a change of protocol; None in HTTP/2."""
 
     @abstractmethod
-    def give_back(self) -> None:
-        """Part from a pod to which nothing was sent."""
+    def release(self) -> None:
+        """Release a connection or stream on which nothing was sent."""
 
 
 class Requester(ABC):
-    """Who sends a request to a pod and takes what comes of it: an exchange.
+    """The sender of a request to a pod: an exchange. The pod's side calls these methods.
 
     Attributes:
         to_head: the request is a HEAD, so that its response has no body.
@@ -211,23 +248,28 @@ class Requester(ABC):
     @property
     @abstractmethod
     def wants_connection(self) -> bool:
-        """Whether it still has a use for a connection."""
+        """Whether the requester still needs a connection."""
 
     @abstractmethod
     def pause_sending(self) -> None:
-        """The pod reads slower than the client sends."""
+        """Stop sending the body, because the pod reads slower than the client sends."""
 
     @abstractmethod
     def resume_sending(self) -> None:
-        """It has caught up."""
+        """Continue sending the body."""
 
     @abstractmethod
     def on_connected(self, side: PodSide) -> None:
-        """There is a connection, or a place on one."""
+        """Use a connection that was opened, or a stream on one."""
 
     @abstractmethod
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """There is none; see dial.Dialer. The pod has nothing of the request."""
+        """Handle a failed attempt to connect. The pod has nothing of the request.
+
+        Arguments:
+            error: where and why it failed, for people.
+            cause: one of ``counters.CAUSES``.
+        """
 
     @abstractmethod
     def on_interim(self, response: Response | ResponseFields) -> None:
@@ -241,28 +283,43 @@ class Requester(ABC):
         payload: list[bytes],
         complete: bool,
     ) -> None:
-        """The final head came, and the payload with it.
+        """Handle the head of the final response, and the payload that arrived with it.
 
         Arguments:
-            raw: head and payload in one piece as they came, where nothing else came.
-            complete: the response ends here; the connection is back in its pool, or closed.
+            response: the head.
+            raw: head and payload as received, if nothing else has arrived; else None.
+            payload: pieces.
+            complete: whether the response ends here. Then its connection is in the pool again, or
+                closed.
         """
 
     @abstractmethod
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
-        """More of the response's body came; ``trailers`` with its end."""
-
-    @abstractmethod
-    def on_lost(self, error: str, answered: bool) -> None:
-        """The connection is gone before the response was complete, or what came is malformed.
+        """Handle more of the response's body.
 
         Arguments:
-            answered: whether any byte of a response had come.
+            payload: pieces.
+            complete: whether the response ends here.
+            trailers: the trailers, if ``complete``, in the pod's version.
         """
 
     @abstractmethod
-    def on_reset(self, code: int, answered: bool) -> None:
-        """The pod has ended the stream by an error code of HTTP/2."""
+    def on_lost(self, error: str, began: bool) -> None:
+        """Handle a lost connection or a malformed response, before the response is complete.
+
+        Arguments:
+            error: the cause, for people.
+            began: whether any byte of a response had arrived.
+        """
+
+    @abstractmethod
+    def on_reset(self, code: int, began: bool) -> None:
+        """Handle a stream reset by the pod.
+
+        Arguments:
+            code: the HTTP/2 error code.
+            began: whether the final response had begun.
+        """
 
     @abstractmethod
     def on_refused(self, error: str) -> None:
@@ -270,9 +327,9 @@ class Requester(ABC):
 
     @abstractmethod
     def on_other_protocol(self, error: str) -> None:
-        """The pod is there, and does not speak the version of HTTP in which it was asked.
+        """Handle a pod that does not speak the version of HTTP in which it got the request.
 
-        It has not understood a byte of the request, so this goes to it in the other version.
+        It has not understood a byte of the request, so it can get it in the other version.
         """
 
 
@@ -281,26 +338,28 @@ class PodPool(ABC):
 
     @abstractmethod
     def side_for(self, request: Request, *, fresh: bool) -> PodSide | None:
-        """Return a connection, or a place on one, for a request; None where there is none.
+        """Return an idle connection or a stream for a request; None without one.
 
         Arguments:
-            fresh: only a new connection will do.
+            request: the request.
+            fresh: whether no idle HTTP/1 connection may be used.
         """
 
     @abstractmethod
     def dial_for(self, requester: Requester, request: Request) -> None:
-        """Open a connection for a request: one of the calls of ``Requester`` follows."""
+        """Open a connection for a request. ``on_connected`` or ``on_dial_failed`` follows."""
 
     @abstractmethod
     def count_responses(self) -> int:
-        """Return how many responses the pod has given in HTTP/2."""
+        """Return how many HTTP/2 responses the pod has sent."""
 
 
 class PodPools(ABC):
     """The connections to all pods.
 
     Attributes:
-        files: the budget of open files; unread: what counts the bytes that peers do not read.
+        files: the budget of open files.
+        unread: the count of bytes that peers do not read.
     """
 
     files: FileBudget
@@ -312,22 +371,26 @@ class PodPools(ABC):
 
 
 class SwitchingSide(Protocol):
-    """A connection in HTTP/1 whose protocol changes: of a client, or to a pod."""
+    """An HTTP/1 connection whose protocol changes: of a client, or to a pod."""
 
     def switch(self, response: Response, notes: bytes) -> None:
         """Pass on the pod's 101."""
 
     def take_over(self) -> tuple[asyncio.Transport, bytes]:
-        """Return the transport and what came behind the head: the connection is the tunnel's."""
+        """Hand the connection over to the tunnel.
+
+        Returns:
+            The transport, and the bytes that arrived behind the head.
+        """
 
     def is_stopped(self) -> bool:
-        """Return whether its peer does not read what was written."""
+        """Return whether bytes wait because the peer does not read."""
 
     def unread_bytes(self) -> UnreadBytes:
-        """Return what counts the bytes that peers do not read."""
+        """Return the count of bytes that peers do not read."""
 
     def who(self) -> tuple[Peer, str]:
-        """Return the side and the address of its peer."""
+        """Return the side and the address of the peer."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection; see asyncio.Protocol."""
+        """Release the connection; see asyncio.Protocol."""

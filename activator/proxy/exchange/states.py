@@ -1,8 +1,8 @@
-"""The states of an exchange, and which may follow which.
+"""Defines the states of an exchange, and which state may follow which.
 
-An exchange assigns its state plainly: a warm request does so three times, and a look at the table
-takes three calls each. The tests of the byte path check each change of each exchange against it
-(tests/activator/proxy/conftest.py).
+An exchange assigns its state directly. A warm request has three changes, and a check against the
+table would take three calls for each. Instead, the tests of the byte path check each change of each
+exchange (tests/activator/proxy/conftest.py).
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from typing import Final
 
 
 class State(Enum):
-    """Where an exchange is.
+    """The state of an exchange.
 
-    NEW: it has no place at a revision yet. WAITING: it waits for a pod, or for the client's kernel
-    to say that the client is there. CONNECTING: it has a pod, to which a connection is opened.
-    SENT: a pod has the request. RESPONDING: a part of the final response has gone to the client.
-    TUNNEL: bytes of another protocol pass both ways. DONE: it has ended.
+    NEW: the request has no ticket yet.
+    WAITING: it waits for a pod, or for the client's kernel to show that the client is there.
+    CONNECTING: it is assigned to a pod, and waits for a connection.
+    SENT: a pod has the request.
+    RESPONDING: the client has a part of the final response.
+    TUNNEL: bytes of another protocol pass both ways.
+    DONE: the exchange has ended.
     """
 
     NEW = "new"
@@ -29,7 +32,7 @@ class State(Enum):
     DONE = "done"
 
 
-#: The same as plain names: Python looks a member of an enum up by a function of its class.
+#: Module names for the members, for speed: see version.HTTP_1_1.
 NEW: Final = State.NEW
 WAITING: Final = State.WAITING
 CONNECTING: Final = State.CONNECTING
@@ -38,7 +41,7 @@ RESPONDING: Final = State.RESPONDING
 TUNNEL: Final = State.TUNNEL
 DONE: Final = State.DONE
 
-#: Which state may follow which. A request that is sent again goes back; a response never does.
+#: Which state may follow which. A retry leads back; once a response has begun, no step does.
 FOLLOWS: Final[dict[State, frozenset[State]]] = {
     NEW: frozenset((WAITING, CONNECTING, SENT, DONE)),
     WAITING: frozenset((WAITING, CONNECTING, SENT, DONE)),
@@ -49,5 +52,5 @@ FOLLOWS: Final[dict[State, frozenset[State]]] = {
     DONE: frozenset(),
 }
 
-#: States in which the client has got a part of the pod's final response.
+#: States in which the client has a part of the pod's final response.
 RESPONSE_BEGUN: Final = frozenset((RESPONDING, TUNNEL))

@@ -1,10 +1,9 @@
-"""How long a request may take beyond its one deadline, and which limit it was that ended it.
+"""Enforces the idle time-out of a request and its wait for 100, and names the limit that ended it.
 
-A revision bounds a request's whole duration, the time until its answer begins, and the silence
-of its pod. The ticket's deadline enforces the first two. This module enforces the third, and the
-wait for a pod's 100. Knows no socket; ``now`` is an argument. An exchange calls it when a limit
-may have passed.
-Knative's counterpart: pkg/http/handler/timeout.go.
+A revision limits the whole duration of a request, the time until its response begins, and the
+silence of its pod. The deadline of the ticket enforces the first two limits. This module enforces
+the third, and the wait for a pod's 100. An exchange calls it when a limit may have passed. Pure:
+``now`` is an argument. Knative's counterpart: pkg/http/handler/timeout.go.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ from throttler.model import Revision
 from throttler.reason import Reason
 from throttler.ticket import Ticket
 
-#: Seconds that a client waits for the pod's 100 before it gets ours (Go's transport: 1).
+#: Seconds until a client that waits for the pod's 100 gets the activator's (Go's transport: 1).
 CONTINUE_AFTER = 1.0
 
 
 def seconds_to_response(revision: Revision, idle_from_arrival: bool) -> float:
-    """Return within how many seconds after its arrival a request must get the head of a response.
+    """Return the seconds from the arrival of a request within which its response must begin.
 
     Arguments:
-        idle_from_arrival: whether silence counts from the arrival, as in Knative, where a cold
-            start can use up all of it; else it counts from when a pod has the request.
+        revision: the revision of the request.
+        idle_from_arrival: whether the idle time-out counts from the arrival. So it does in Knative,
+            where a cold start can use it up. Otherwise it counts from when a pod has the request.
     """
     limits = [revision.timeout]
     if revision.response_start_timeout:
@@ -41,7 +41,11 @@ def seconds_to_response(revision: Revision, idle_from_arrival: bool) -> float:
 
 
 class TimeLimits:
-    """The limits of one request that move; requests of most revisions have none."""
+    """The limits of one request whose end moves. Requests of most revisions have none.
+
+    Arguments:
+        revision: the revision of the request.
+    """
 
     __slots__ = ("_active_at", "_continue_at", "_continued", "_idle_timeout")
 
@@ -52,40 +56,42 @@ class TimeLimits:
         self._continued = False
 
     def sent(self, now: float, expects_continue: bool) -> None:
-        """Record that a pod has the request; a wait for a connection was no silence of its own.
+        """Record that a pod has the request. The silence counts from here.
 
         Arguments:
-            expects_continue: whether the client waits for a 100, unless it has got one.
+            now: seconds.
+            expects_continue: whether the client asked for a 100. It waits for one unless it has
+                got one already.
         """
         self._active_at = now
         waits = expects_continue and not self._continued
         self._continue_at = now + CONTINUE_AFTER if waits else inf
 
     def touch(self, now: float) -> None:
-        """Record that bytes pass, or could pass: the silence ends."""
+        """Record that bytes pass, or that the client does not read: the silence starts again."""
         self._active_at = now
 
     def continued(self) -> bool:
-        """Record that the client waits for no 100; return whether it did until now."""
-        did, self._continued = not self._continued, True
+        """Record that the client waits for a 100 no more; return whether it did until now."""
+        waited, self._continued = not self._continued, True
         self._continue_at = inf
-        return did
+        return waited
 
     def next(self) -> float:
-        """Return when to look again, infinite for not at all."""
+        """Return when the next limit ends, seconds; infinite for none."""
         return min(self._active_at + self._idle_timeout, self._continue_at)
 
     def is_idle(self, now: float) -> bool:
-        """Whether the pod has been silent for too long."""
+        """Return whether the pod has been silent for the idle time-out."""
         return now >= self._active_at + self._idle_timeout
 
     def wants_continue(self, now: float) -> bool:
-        """Whether the client has waited for a 100 for long enough."""
+        """Return whether the client has waited ``CONTINUE_AFTER`` for a 100."""
         return now >= self._continue_at
 
 
 class Timed(Protocol):
-    """An exchange whose ticket has a pod, as its limits see it."""
+    """The part of an exchange that this module uses. Its ticket has a pod."""
 
     client: ClientSide
     entry: Entry
@@ -96,21 +102,29 @@ class Timed(Protocol):
     ticket: Ticket
 
     def send_continue(self) -> None:
-        """Have the client send its body, if it waits for leave to do so."""
+        """Send the client a 100 if it waits for one."""
 
     def stop(self, response: OwnResponse, ended: str) -> None:
         """See attempts.Retrying."""
 
 
-def look(exchange: Timed, now: float) -> float:
-    """Do what is due for a request; return when to look again, infinite for not at all."""
+def check(exchange: Timed, now: float) -> float:
+    """Enforce the limits that have passed.
+
+    Arguments:
+        exchange: the exchange of a request that a pod has, or is about to get.
+        now: seconds.
+
+    Returns:
+        When to call this again; infinite for never.
+    """
     deadline, limits = exchange.ticket.deadline, exchange.limits
     if now >= deadline:
         return _expire(exchange, idle=False)
     if limits is None or exchange.pod_side is None:
         return deadline
     if exchange.client.is_full():
-        limits.touch(now)  # the pod's silence is the client's
+        limits.touch(now)  # the pod is silent because the client does not read
     if limits.is_idle(now):
         return _expire(exchange, idle=True)
     if limits.wants_continue(now):
@@ -119,7 +133,7 @@ def look(exchange: Timed, now: float) -> float:
 
 
 def _expire(exchange: Timed, *, idle: bool) -> float:
-    """End a request that a pod has, or is about to get, since its time is over."""
+    """End a request whose limit has passed; return infinity, for ``check``."""
     throttler = exchange.entry.throttler
     limit = limit_of(throttler.revision, exchange.ticket, exchange.patience, idle=idle)
     if exchange.pod_side is None:
@@ -130,11 +144,13 @@ def _expire(exchange: Timed, *, idle: bool) -> float:
 
 
 def limit_of(revision: Revision, ticket: Ticket, patience: float, *, idle: bool) -> str:
-    """Return which limit ended a request, with its value.
+    """Return the name and the value of the limit that ended a request.
 
     Arguments:
-        patience: seconds that the client waits; infinite where it does not say.
-        idle: whether it was the silence of the pod.
+        revision: the revision of the request.
+        ticket: the ticket of the request.
+        patience: seconds that the client waits (grpc-timeout); infinite without the field.
+        idle: whether the idle time-out ended it.
     """
     if not idle and ticket.deadline >= ticket.arrived + patience:
         return f"grpc-timeout {patience:g}"
@@ -142,7 +158,7 @@ def limit_of(revision: Revision, ticket: Ticket, patience: float, *, idle: bool)
 
 
 def name_of(revision: Revision, *, idle: bool) -> str:
-    """Return the field of the Revision, with its value, that ended an unanswered request."""
+    """Return the field of the Revision that ended a request without a response, and its value."""
     if idle:
         return f"idleTimeoutSeconds {revision.idle_timeout:g}"
     if 0 < revision.response_start_timeout < revision.timeout:

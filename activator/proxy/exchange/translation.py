@@ -1,8 +1,8 @@
-"""An exchange whose two sides speak different versions of HTTP: what one says, for the other.
+"""Translates heads, trailers and back-pressure between an HTTP/1 side and an HTTP/2 side.
 
-Heads and trailers are written in the other version's form; payload passes as it is. Back-pressure
-too has two forms: HTTP/1 stops to read, HTTP/2 holds back what the peer may send (RFC 9113 section
-5.2). RFC 9113 section 8 names what has no counterpart.
+Payload passes unchanged. Back-pressure has two forms: in HTTP/1 the receiver stops reading, in
+HTTP/2 it delays WINDOW_UPDATE frames (RFC 9113 section 5.2). RFC 9113 section 8 lists the parts of
+a message without a counterpart.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from activator.proxy.message.fields import clean_trailers
 from activator.proxy.message.response import Response
 
 _REASONS: Final = {each.value: b" " + each.phrase.encode() for each in HTTPStatus}
-#: Response fields that the other version writes separately.
+#: Fields of a response in HTTP/2 that ``Response.block`` does not have.
 _PLACED: Final = frozenset((b":status", b"date", b"content-length", b"trailer"))
 _NO_CONTENT: Final = (204, 304)
 
 
 @final
 class Translation:
-    """One exchange whose two sides differ.
+    """The translation of one exchange whose two sides speak different versions.
+
+    Arguments:
+        client, side: the two sides of the exchange.
 
     Attributes:
-        to_http2: the pod speaks HTTP/2, and the client HTTP/1; else the other way round.
+        to_http2: True if the pod speaks HTTP/2 and the client HTTP/1; False for the opposite.
     """
 
     __slots__ = ("_client", "_side", "_unsent", "_untaken", "to_http2")
@@ -38,24 +41,28 @@ class Translation:
         self._client = client
         self._side = side
         self.to_http2 = to_http2
-        self._unsent = 0  # bytes of the request that the pod's connection has not taken
-        self._untaken = 0  # bytes of the response that the client's has not taken
+        self._unsent = 0  # bytes of the request that the pod's connection has not accepted
+        self._untaken = 0  # bytes of the response that the client's connection has not accepted
 
     # -- the request ----------------------------------------------------------------------------
 
     def request_trailers(self, trailers: bytes) -> bytes:
-        """Return a request's trailers as the pod's version writes them."""
+        """Return the trailers of a request in the pod's version."""
         return as_block(trailers) if self.to_http2 else as_lines(trailers)
 
     def sent(self, size: int) -> None:
-        """So many bytes of the request's body went to a pod."""
+        """Record that bytes of the request's body went to the pod.
+
+        Arguments:
+            size: how many.
+        """
         if self.to_http2:
-            return  # its stream says itself what has gone out
+            return  # the pod's stream reports itself which bytes are sent
         self._unsent += size
         self.pod_changed()
 
     def pod_changed(self) -> None:
-        """The pod's connection takes more, or no more."""
+        """Credit the client once the pod's connection accepts more bytes."""
         if self._unsent and not self._side.is_full():
             size, self._unsent = self._unsent, 0
             self._client.took(size)
@@ -65,9 +72,10 @@ class Translation:
     def response(
         self, response: Response | ResponseFields, *, to_head: bool
     ) -> Response | ResponseFields:
-        """Return a response's head as the client's version has it.
+        """Return the head of a response in the client's version.
 
         Arguments:
+            response: the head in the pod's version.
             to_head: whether the request is a HEAD, so that no body follows.
         """
         if isinstance(response, Response):
@@ -75,11 +83,15 @@ class Translation:
         return as_head(response, to_head=to_head)
 
     def response_trailers(self, trailers: bytes) -> bytes:
-        """Return a response's trailers as the client's version writes them."""
+        """Return the trailers of a response in the client's version."""
         return as_lines(trailers) if self.to_http2 else as_block(trailers)
 
     def passed(self, size: int) -> None:
-        """So many bytes of the response's body went to the client."""
+        """Record that bytes of the response's body went to the client.
+
+        Arguments:
+            size: how many.
+        """
         if not self.to_http2:
             if self._client.is_full():
                 self._side.pause(True)
@@ -89,31 +101,39 @@ class Translation:
             self.client_took_all()
 
     def client_took(self, _size: int) -> None:
-        """Some of what waited for the client has gone out."""
+        """Resume reading from the pod once the client's stream accepts more."""
         if not self._client.is_full():
             self._side.pause(False)
 
     def client_took_all(self) -> None:
-        """All that waited for the client has gone out."""
+        """Credit the pod, because the client's connection has sent all bytes that waited."""
         if self.to_http2 and self._untaken:
             size, self._untaken = self._untaken, 0
             self._side.took(size)
 
 
 def as_block(trailers: bytes) -> bytes:
-    """Return trailer lines, each with its CRLF, as a header block."""
+    """Return trailers as a header block of HTTP/2.
+
+    Arguments:
+        trailers: lines, each with its CRLF.
+    """
     return block_of(clean_trailers(trailers))
 
 
 def as_lines(trailers: bytes) -> bytes:
-    """Return a block of trailers as lines, each with its CRLF."""
+    """Return trailers as lines of HTTP/1, each with its CRLF.
+
+    Arguments:
+        trailers: a header block; empty for no trailers.
+    """
     if not trailers:
         return b""
     return clean_trailers(b"".join(b"%b: %b\r\n" % field for field in Decoder().decode(trailers)))
 
 
 def as_section(response: Response) -> ResponseFields:
-    """Return the head of a response in HTTP/1 as HTTP/2 has it."""
+    """Return the head of an HTTP/1 response in HTTP/2."""
     block = line(b":status", b"%d" % response.status) + block_of(response.block)
     fields: dict[bytes, bytes] = {}
     if response.date:
@@ -126,16 +146,17 @@ def as_section(response: Response) -> ResponseFields:
 
 
 def trailers_of(response: Response | ResponseFields) -> bytes:
-    """Return the trailers of a response that came whole, with its head."""
+    """Return the trailers of an HTTP/1 response that arrived in one piece with its head."""
     if isinstance(response, Response) and response.body is not None:
         return response.body.trailers
     return b""
 
 
 def as_head(fields: ResponseFields, *, to_head: bool) -> Response:
-    """Return the head of a response in HTTP/2 as HTTP/1 has it.
+    """Return the head of an HTTP/2 response in HTTP/1.
 
     Arguments:
+        fields: the head in HTTP/2.
         to_head: whether the request is a HEAD, so that no body follows.
     """
     status = fields.status
@@ -154,9 +175,9 @@ def as_head(fields: ResponseFields, *, to_head: bool) -> Response:
 
 
 def _lines(block: bytes) -> bytes:
-    """Return the fields of a response's head as lines, each behind its CRLF.
+    """Return the fields of a response's head as lines, each preceded by its CRLF.
 
-    Fields of one name stay apart: Set-Cookie cannot be joined (RFC 9110 section 5.3).
+    Fields of one name stay separate lines: Set-Cookie cannot be joined (RFC 9110 section 5.3).
     """
     return b"".join(
         b"\r\n%b: %b" % field for field in Decoder().decode(block) if field[0] not in _PLACED

@@ -1,7 +1,7 @@
-"""A 101, and behind it bytes both ways, as they come, each side no faster than the other reads.
+"""Passes bytes both ways after a 101, each direction no faster than its receiver reads.
 
-Knows no HTTP beyond the 101. Each end keeps its direction open after the other has closed its own
-(a half-close passes on, but not where TLS is); when both have, or one breaks, the exchange ends.
+One direction may close before the other: the tunnel passes a half-close on, except where a side
+uses TLS. When both directions are closed, or one connection is lost, the exchange ends.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from activator.proxy.transport.unread import Peer
 
 
 class _End:
-    """One side of a tunnel: what it receives goes out on the other side.
+    """One end of a tunnel: it passes the bytes that it receives to the other end.
 
-    The client's connection goes on being one of the server's.
+    The client's connection still counts as a connection of the server.
 
     Attributes:
-        peer: the other side, until this one is lost.
+        early: bytes that arrived behind the head of the request or the 101.
+        ended: whether this end has closed its sending side.
+        peer: the other end, until this one is lost.
+        transport: the transport of this end.
     """
 
     __slots__ = (
@@ -54,10 +57,10 @@ class _End:
         self.ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol; not called, since the connection was made before."""
+        """See asyncio.Protocol; never called, since the connection exists already."""
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what came."""
+        """See asyncio.Protocol: pass the bytes on."""
         if not self.peer.transport.is_closing():
             self._touch()
             self.peer.transport.write(data)
@@ -66,7 +69,7 @@ class _End:
         """See asyncio.Protocol."""
         self.ended = True
         peer = self.peer
-        # TLS ends both directions at once: with loops it has no half-close.
+        # TLS ends both directions at once: asyncio's and uvloop's TLS have no half-close.
         if peer.ended or presence.is_tls(self.transport) or presence.is_tls(peer.transport):
             peer.transport.close()
             return False
@@ -104,7 +107,7 @@ class _End:
 
 @final
 class _PodEnd(_End):
-    """The pod's side; its connection goes on being counted by its pool."""
+    """The pod's end. Its connection still counts in its pool."""
 
     __slots__ = ()
 
@@ -118,7 +121,7 @@ class _PodEnd(_End):
 
 
 def is_wanted(request: Request, response: Response) -> bool:
-    """Return whether a 101 changes to the protocol that the request asks for."""
+    """Return whether a 101 changes to the protocol that the request named."""
     return bool(request.upgrade) and response.upgrade.lower() == request.upgrade.lower()
 
 
@@ -130,10 +133,14 @@ def switch(
     touch: Callable[[], None],
     closed: Callable[[], None],
 ) -> None:
-    """Pass on the pod's 101, and join the two connections.
+    """Pass on the pod's 101, and connect the two sides.
 
     Arguments:
-        notes: field lines of ours for the response; the others: see ``tunnel``.
+        client: the client's side of the exchange; HTTP/1.
+        pod: the pod's side of the exchange; HTTP/1.
+        response: the pod's 101.
+        notes: field lines that the activator adds to the 101, each preceded by its CRLF.
+        touch, closed: see ``tunnel``.
     """
     at_client, at_pod = client.switching(), None if pod is None else pod.switching()
     assert at_client is not None
@@ -148,20 +155,22 @@ def tunnel(
     touch: Callable[[], None],
     closed: Callable[[], None],
 ) -> None:
-    """Join the two connections.
+    """Connect the two sides.
 
-    What the client sent behind its request is held until here, and sent now (RFC 9110 section
-    7.8: the server's 101 comes first).
+    The pod gets the bytes behind the client's request only now, since the 101 comes first (RFC 9110
+    section 7.8).
 
     Arguments:
+        client: the client's connection.
+        pod: the pod's connection.
         touch: called when bytes pass.
-        closed: called when the two part, maybe twice.
+        closed: called when a connection is lost, so twice at most.
     """
     client_is_full, pod_is_full = client.is_stopped(), pod.is_stopped()
     at_client = _End(client, touch, closed)
     at_pod = _PodEnd(pod, touch, closed)
     at_client.peer, at_pod.peer = at_pod, at_client
-    # The loops look methods up by name: a compiled class has no base of theirs.
+    # A compiled class cannot inherit from asyncio's. The loops look methods up by name.
     at_client.transport.set_protocol(cast(asyncio.BaseProtocol, at_client))
     at_pod.transport.set_protocol(cast(asyncio.BaseProtocol, at_pod))
     at_client.transport.resume_reading()
@@ -173,5 +182,5 @@ def tunnel(
         at_client.transport.write(at_pod.early)
     if at_client.early:
         at_pod.transport.write(at_client.early)
-    if at_pod.transport.is_closing():  # broken behind its 101: the loop has reported that already
+    if at_pod.transport.is_closing():  # lost behind its 101; the loop has reported that already
         at_client.transport.close()

@@ -189,7 +189,7 @@ class Http1Pod(PodSide):
         """See PodSide."""
         self._close(abort=True)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """See PodSide."""
         self.pool.put(self)
 

@@ -159,9 +159,9 @@ class ProbeConnection(Requester):
         self._answered = None
         self.pod.cancel()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Keep the connection for a request; nothing was sent on it."""
-        self.pod.give_back()
+        self.pod.release()
 
     # -- what comes of it -----------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class ProbeConnection(Requester):
         """See Requester."""
         if self._proving:
             self._proving = False
-            side.give_back()
+            side.release()
             idle = self._plain.take()
             if idle is None:
                 self._plain.dial(self, self._within)

@@ -181,7 +181,7 @@ class PodStream(PodSide):
         """See PodSide."""
         return None
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """See PodSide: no stream has been opened."""
 
     # -- the response ---------------------------------------------------------------------------

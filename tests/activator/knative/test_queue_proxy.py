@@ -136,9 +136,9 @@ def test_an_answer_to_head_is_known_by_its_fields_and_length(
     head = b"HTTP/1.1 %d X\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, length)
     response = read_response(head, to_head=True)
     assert own_failure(claim_of(response, bodiless=True), []) is failure
-    assert complaint(status, []) == f"answered {status}"
+    assert complaint(status, []) == f"responded {status}"
 
 
 def test_people_are_told_the_words_of_queue_proxy_alone() -> None:
-    assert complaint(502, [REFUSED]) == f"answered 502: {REFUSED.decode().strip()}"
-    assert complaint(502, None) == "answered 502"
+    assert complaint(502, [REFUSED]) == f"responded 502: {REFUSED.decode().strip()}"
+    assert complaint(502, None) == "responded 502"

@@ -374,7 +374,7 @@ async def test_pod_that_is_out_for_its_answers_is_probed_when_it_may_be_back() -
     world.list_pods(A, B, C)
     await until(5.0)
     pod = world.tracker(A)
-    world.driver.responded_badly(pod, "answered 502", untouched=True)
+    world.driver.responded_badly(pod, "responded 502", untouched=True)
     world.driver.prober.hurry(world.revision)
     await until(5.09)
     assert world.pods[A].at == [0.0]
@@ -388,7 +388,7 @@ async def test_a_request_that_comes_does_not_shorten_the_pause_of_the_only_pod()
     world.list_pods(A)
     await until(5.0)
     pod = world.tracker(A)
-    world.driver.responded_badly(pod, "answered 502", untouched=True)
+    world.driver.responded_badly(pod, "responded 502", untouched=True)
     waiting = world.ask()
     await until(5.019)
     assert world.pods[A].at == [0.0]

@@ -117,7 +117,7 @@ class FakeConnection:
         if self._answering is not None:
             self._answering.cancel()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         self._pod.idle.append(self)
 
 

@@ -40,8 +40,8 @@ class Traces:
         self.origins.append(origin)
         return b"traceparent: ours\r\ntracestate: ours\r\n"
 
-    def answered(self, status: int) -> None:
-        self.told.append(("answered", status))
+    def responded(self, status: int) -> None:
+        self.told.append(("responded", status))
 
     def failed(self, error: str) -> None:
         self.told.append(("failed",))
@@ -64,6 +64,6 @@ def steps_of_a_get(target: bytes, *, minor: int) -> list[tuple[object, ...]]:
         ("found", "ns/rev"),
         ("assigned",),
         ("sending",),
-        ("answered", 200),
+        ("responded", 200),
         ("ended", 200, "served"),
     ]

@@ -138,10 +138,10 @@ async def test_a_pod_whose_answers_speak_against_it_is_told_with_the_reason() ->
     world.pass_probes()
     world.listen()
     (pod,) = revision.pods()
-    world.driver.responded_badly(pod, "answered 502", untouched=True)
+    world.driver.responded_badly(pod, "responded 502", untouched=True)
     heard = world.take()
     assert pods(heard) == [("healthy", "probing", True)]
-    assert heard[0][1]["why"] == "a request to it failed: answered 502"
+    assert heard[0][1]["why"] == "a request to it failed: responded 502"
 
 
 async def test_a_pod_that_fails_is_told_with_the_reason() -> None:

@@ -56,7 +56,7 @@ def test_attributes_are_those_of_the_semantic_conventions_and_queries_are_left_o
     trace.found(REVISION)
     trace.assigned("[2001:db8::1]:8012")
     trace.sending("http://[2001:db8::1]:8012")
-    trace.answered(200)
+    trace.responded(200)
     trace.ended(200, "served")
     found = spans(trace)
     assert found["POST"].attributes == {
@@ -152,7 +152,7 @@ def test_a_wait_that_ended_well_tells_its_reason_too():
     requests.later(2_000)
     trace.assigned(POD)
     trace.sending(f"http://{POD}")
-    trace.answered(200)
+    trace.responded(200)
     trace.ended(200, "served")
     wait = spans(trace)["throttler_try"]
     assert wait.attributes == {"activator.reason": "at-capacity"}
@@ -172,7 +172,7 @@ def test_a_request_that_is_sent_again_has_a_span_for_each_attempt():
     trace.failed("connection reset")  # a kept connection: once more to the same pod
     trace.assigned("10.0.0.2:8012")
     trace.sending("http://10.0.0.2:8012")
-    trace.answered(200)
+    trace.responded(200)
     trace.ended(200, "served")
     found = spans_of(trace, Resource({}))
     assert [(span.name, span.status.description) for span in found] == [
@@ -197,7 +197,7 @@ def test_an_answer_that_is_not_completed_is_an_error_of_the_client_span(outcome)
     trace.found(REVISION)
     trace.assigned(POD)
     trace.sending(f"http://{POD}")
-    trace.answered(200)
+    trace.responded(200)
     trace.ended(200, outcome)
     found = spans(trace)
     assert found["POST /buy"].status.description == outcome

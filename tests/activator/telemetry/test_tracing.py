@@ -37,7 +37,7 @@ def test_what_nobody_samples_is_not_kept_but_its_context_goes_on():
     trace.held("at-capacity")
     trace.assigned("a")
     trace.waiting()
-    trace.answered(200)
+    trace.responded(200)
     trace.failed("e")
     trace.ended(200, "served")
     assert requests.ended == []

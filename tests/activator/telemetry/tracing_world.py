@@ -51,6 +51,6 @@ class Requests:
         trace.assigned("10.0.0.1:8012")
         trace.sending("http://10.0.0.1:8012")
         self.later()
-        trace.answered(status)
+        trace.responded(status)
         trace.ended(status, "served")
         return trace

@@ -251,7 +251,7 @@ async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
 
     told = await unanswered.answer()
     assert (told.status, told.get(b"retry-after"), told.get(b"connection")) == (503, b"0", b"close")
-    assert told.get(b"activator-reason") == b"draining; the pod had not answered yet"
+    assert told.get(b"activator-reason") == b"draining; the pod had not responded yet"
     await until(lambda: all(client.eof for client in clients))
     assert begun.received.endswith(b"\r\n\r\nhalf")
     assert not switched.reset

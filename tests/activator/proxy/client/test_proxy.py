@@ -56,7 +56,7 @@ async def test_failures_are_logged_now_and_then_with_how_many_there_were(world, 
     world.driver.throttler.total.max_depth = 0
     assert [(await world.ask()).status for _ in range(3)] == [503] * 3
     told = [r.getMessage() for r in caplog.records if "queue-full" in r.getMessage()]
-    assert told == ["answered 503: queue-full; total-depth"]
+    assert told == ["responded 503: queue-full; total-depth"]
 
 
 @pytest.mark.parametrize(("hidden", "also"), [(1, "1 other"), (2, "2 others")])

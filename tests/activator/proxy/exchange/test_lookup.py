@@ -47,7 +47,7 @@ async def test_who_names_none_is_told_the_name_it_gave(world, fields, name):
 
 def test_two_names_contradict_and_one_twice_is_one():
     fields = {b"knative-serving-revision": b"a, b"}
-    assert contradiction(fields) == "knative-serving-revision is given twice and differs"
+    assert contradiction(fields) == "knative-serving-revision occurs twice with different values"
     fields = {b"knative-serving-revision": b"a, a ", b"knative-serving-namespace": b"ns"}
     assert contradiction(fields) == ""
 

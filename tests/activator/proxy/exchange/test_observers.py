@@ -45,7 +45,7 @@ async def test_a_trace_hears_that_a_request_is_sent_again(world, traces):
     steps = [told[0] for told in traces.told]
     assert steps == [
         *("begin", "found", "assigned", "failed", "waiting"),
-        *("assigned", "sending", "answered", "ended"),
+        *("assigned", "sending", "responded", "ended"),
     ]
 
 

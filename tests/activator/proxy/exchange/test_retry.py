@@ -81,7 +81,7 @@ def test_only_what_a_pod_had_in_its_hands_is_counted_against_the_bound() -> None
     ],
 )
 def test_the_end_of_a_connection(answered: bool, reused: bool, failure: Failure) -> None:
-    assert lost(answered=answered, reused=reused) is failure
+    assert lost(began=answered, reused=reused) is failure
 
 
 def test_a_pod_that_goes_on_refusing_is_blamed_and_one_on_trial_at_once() -> None:
@@ -112,5 +112,5 @@ def test_what_is_held_no_more_cannot_be_repeated() -> None:
     put = Request(b"PUT", b"/", HTTP_1_1, b"", {}, b"")
     body = RequestBody(put, 10)
     assert may_repeat(put, body, F.NEW_LOST)
-    body.forget()
+    body.discard()
     assert not may_repeat(put, body, F.NEW_LOST)

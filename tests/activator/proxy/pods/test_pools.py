@@ -62,8 +62,8 @@ async def test_the_connection_that_was_used_last_is_used_first(world):
     await world.serving()
     pool = probes_of(world)
     first, second = await dialed(pool, 2)
-    first.give_back()
-    second.give_back()
+    first.release()
+    second.release()
     assert pool.take().pod is second.pod
     assert pool.take().pod is first.pod
     assert pool.take() is None

@@ -48,7 +48,7 @@ async def test_the_first_probe_opens_the_connection_of_the_first_request(anyio_b
     first = await bench.probe()
     assert first.failures == []
     assert first.upstream.pod.transport.get_extra_info("sslcontext") is None
-    first.upstream.give_back()
+    first.upstream.release()
     ready = bench.pools.of(bench.tracked).take()
     assert ready is not None
     assert ready.transport.get_extra_info("sslcontext") is not None
@@ -72,7 +72,7 @@ async def test_a_pod_that_requests_cannot_reach_fails_its_probe_with_the_reason(
 async def test_a_probe_asks_again_after_a_request_could_not_connect(anyio_backend):
     bench = Probed()
     await bench.start()
-    (await bench.probe()).upstream.give_back()
+    (await bench.probe()).upstream.release()
     taken = bench.pools.of(bench.tracked).take()
     assert taken is not None
     taken.cancel()
@@ -94,7 +94,7 @@ async def test_without_tls_probes_and_requests_share_their_connections(anyio_bac
     bench.pools.tls = None
     await bench.start()
     probe = await bench.probe()
-    probe.upstream.give_back()
+    probe.upstream.release()
     assert bench.pools.of(bench.tracked).take() is probe.upstream.pod
     probe.upstream.abandon()
     await bench.end()
