@@ -124,7 +124,7 @@ class Runtime:
         self.cluster = self._make_cluster_config()
         self.internal_tls = self._make_internal_tls()
         self.system_objects = SystemObjects(
-            self.cluster.listeners,
+            self.cluster.readers,
             {CERTIFICATE_SECRET: self.internal_tls.set_secret},
             self.internal_tls.set_bundles,
         )

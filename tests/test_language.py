@@ -41,6 +41,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/tls/*.py",
     "activator/console/*.py",
     "activator/process/*.py",
+    "activator/knative/*.py",
     "activator/lab/*.py",
     "activator/proxy/__init__.py",
     "activator/proxy/exchange/*.py",

@@ -1,1 +1,1 @@
-"""Knative's words: the names of its objects, and what its ConfigMaps mean."""
+"""Knative's words: names of objects and fields, and the keys of its ConfigMaps."""

@@ -1,6 +1,6 @@
 """Header fields that Knative's parts send each other: names in lower case, and lines to pods.
 
-Bytes alone. Sources: Knative pkg/networking/constants.go and pkg/activator/activator.go;
+Constants only. Sources: Knative pkg/networking/constants.go and pkg/activator/activator.go;
 knative.dev/networking pkg/http/header.
 """
 
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Which revision a request is for; set by the ingress.
+#: The revision of a request; the ingress sets both.
 NAMESPACE: Final = b"knative-serving-namespace"
 REVISION: Final = b"knative-serving-revision"
 
 KUBELET_PROBE: Final = b"k-kubelet-probe"
 NETWORK_PROBE: Final = b"k-network-probe"
 NETWORK_HASH: Final = b"k-network-hash"
-#: The Host of the client, where the ingress or the activator has rewritten it.
+#: The client's Host, if the ingress or the activator has rewritten it.
 ORIGINAL_HOST: Final = b"k-original-host"
 PROXY_REQUEST: Final = b"k-proxy-request"
 
-#: The control fields of a request that are read, removed or rewritten. K-Passthrough-Lb is not
-#: one of them: the activator adds its own to a client's, as Knative's does.
+#: The control fields of a request that the activator reads, removes or rewrites. K-Passthrough-Lb
+#: is not one of them. The activator adds its own line to a client's, as Knative's does.
 OWN: Final[tuple[bytes, ...]] = (
     NAMESPACE,
     REVISION,
@@ -30,9 +30,9 @@ OWN: Final[tuple[bytes, ...]] = (
     ORIGINAL_HOST,
     PROXY_REQUEST,
 )
-#: Those whose values occur again in other requests; none of them is secret.
+#: Control fields whose values occur again in other requests; none of them is secret.
 RECURRING: Final[tuple[bytes, ...]] = (NAMESPACE, REVISION, NETWORK_PROBE, ORIGINAL_HOST)
-#: A client's Connection field removes no field whose name begins so.
+#: Prefixes of fields that a client's Connection field does not remove.
 PREFIXES: Final[tuple[bytes, ...]] = (b"k-", b"knative-")
 
 #: The start of a line, and whole lines of requests to pods, as Knative's activator spells them.

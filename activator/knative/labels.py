@@ -1,4 +1,4 @@
-"""Labels, annotations and API groups of Knative's objects, and what they say of an object.
+"""Labels, annotations and API groups of Knative's objects, and the kind of object that they mark.
 
 Pure. Sources: Knative pkg/apis/serving/register.go, pkg/networking/constants.go and
 knative.dev/networking's pkg/apis/networking/register.go.
@@ -25,7 +25,7 @@ SERVICE_LABEL: Final = "serving.knative.dev/service"
 CONFIGURATION_LABEL: Final = "serving.knative.dev/configuration"
 FULL_DUPLEX_ANNOTATION: Final = "features.knative.dev/http-full-duplex"
 
-#: On ConfigMaps whose texts are certificates to trust.
+#: On ConfigMaps that contain certificates to trust.
 TRUST_BUNDLE_LABEL: Final = "networking.knative.dev/trust-bundle"
 
 
@@ -36,15 +36,15 @@ def is_private(obj: Field) -> bool:
 
 
 def is_public(obj: Field) -> bool:
-    """Return whether an object lists the addresses behind the public name of a revision."""
+    """Return whether an object lists the addresses of a revision's public Service."""
     return obj["metadata"]["labels"].mapping().get(SERVICE_TYPE_LABEL) == "Public"
 
 
 def revision_of(obj: Field) -> RevisionID:
-    """Return the revision that an object's label names.
+    """Return the revision that the label of an object names.
 
     Raises:
-        ManifestError: there is no such label, or its value is no name.
+        ManifestError: the label is missing, or its value is no name.
     """
     metadata = obj["metadata"]
     namespace = metadata["namespace"]

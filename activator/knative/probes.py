@@ -1,4 +1,4 @@
-"""Words of Knative's probes: our own probe of a pod, and the probes that the activator receives.
+"""Words of Knative's probes: the activator's probe of a pod, and the probes that it receives.
 
 Sources: Knative pkg/activator/net/revision_backends.go, pkg/queue/health, pkg/activator/handler
 (healthz, probe); knative.dev/networking pkg/http/header.
@@ -20,11 +20,11 @@ QUEUE_PROXY: Final = ProbeSpec(
     body=b"queue",
 )
 
-#: Values of K-Network-Probe in requests to the activator: of the ingress, and of the autoscaler.
+#: Values of K-Network-Probe in probes of the activator: by the ingress, and by the autoscaler.
 INGRESS: Final = b"probe"
 AUTOSCALER: Final = b"activator"
 #: The body of the response to the autoscaler's probe.
 AUTOSCALER_BODY: Final = b"activator"
 
-#: Occurs in the User-Agent of kubelet's probes.
+#: A part of the User-Agent of kubelet's probes.
 KUBELET_AGENT: Final = b"kube-probe/"

@@ -1,8 +1,8 @@
-"""Responses that queue-proxy gives itself, without its application: recognized by their words.
+"""Recognizes responses that queue-proxy makes itself, without its application, by their words.
 
-Pure. Knows no side of an exchange: statuses, fields and bodies are arguments. Source: Knative
-cmd/queue and pkg/queue/handler.go. Go's http.Error writes all of them, with the text of the error:
-that of Go's transport on its way to 127.0.0.1, or the breaker's.
+Pure: statuses, fields and bodies are arguments. Go's http.Error writes all of these responses. The
+body is an error of Go's transport, which connects to 127.0.0.1, or of queue-proxy's breaker.
+Source: Knative cmd/queue and pkg/queue/handler.go.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from typing import Final, NamedTuple
 
 from activator.knative.response_texts import QUEUE_FULL
 
-#: What may mean that the application is not there: only these are looked at.
+#: Statuses of responses that queue-proxy may have made itself.
 DOUBTFUL: Final = frozenset((502, 503))
-#: Bytes of an answer's body; queue-proxy's own have 60 as a rule, and 220 at most.
+#: Most bytes of such a body. queue-proxy's bodies usually have 60 bytes, and at most 220.
 MAX_BODY = 512
 _HERE = rb"(127\.0\.0\.1|\[::1\]):\d{1,5}"
-#: ``dial tcp 127.0.0.1:8080: connect: connection refused``: no other error of its transport says
-#: that the application has nothing of the request.
+#: ``dial tcp 127.0.0.1:8080: connect: connection refused``: the only error of the transport after
+#: which the application has no part of the request.
 _NOT_DIALED = re.compile(rb"dial tcp %b: [^\r\n]+\n" % _HERE)
-#: What its transport says of a connection that the application has ended, or that it ended itself
-#: for that reason while it still sent.
+#: Errors of the transport on a connection that the application has closed. The transport itself may
+#: have closed it for that reason, while it still sent.
 _CUT = (
     rb"((read|write|splice): (connection reset by peer|broken pipe)"
     rb"|use of closed network connection)"
 )
 _BETWEEN = rb"tcp %b->%b: " % (_HERE, _HERE)
-#: ``EOF``, ``read tcp 127.0.0.1:4321->127.0.0.1:8080: read: connection reset by peer``; with a body
-#: also ``readfrom tcp A->B: write tcp A->B: write: broken pipe``: the application may have had it.
-#: Go's words for what surrounds them: net/http/transport.go, net/tcpsock.go.
+#: Errors after which the application may have had the request. Examples: ``EOF``, ``read tcp
+#: 127.0.0.1:4321->127.0.0.1:8080: read: connection reset by peer``, and for a request with a body
+#: ``readfrom tcp A->B: write tcp A->B: write: broken pipe``. Source: Go's net/http/transport.go and
+#: net/tcpsock.go.
 _DROPPED = re.compile(
     rb"(EOF|net/http: cannot rewind body after connection loss"
     rb"|(net/http: HTTP/1\.x transport connection broken: )?"
@@ -39,17 +40,16 @@ _DROPPED = re.compile(
     % (_BETWEEN, _BETWEEN, _CUT, _BETWEEN, _CUT)
 )
 _QUEUE_FULL: Final = QUEUE_FULL.encode() + b"\n"
-#: What http.Error says of its text.
+#: The fields of http.Error for its text, in HTTP/1 and in HTTP/2.
 _NOSNIFF = b"\r\nX-Content-Type-Options: nosniff"
 _PLAIN = b"\r\nContent-Type: text/plain; charset=utf-8"
-#: The same as fields of HTTP/2.
 _GO = {b"x-content-type-options": b"nosniff", b"content-type": b"text/plain; charset=utf-8"}
 
 
 class Fate(Enum):
-    """What became of a request, by queue-proxy's own words.
+    """The state of a request for which queue-proxy made the response itself.
 
-    UNTOUCHED: its application has nothing of it. LOST: its application may have had it.
+    UNTOUCHED: the application has no part of it. LOST: the application may have had it.
     """
 
     UNTOUCHED = "untouched"
@@ -57,10 +57,11 @@ class Fate(Enum):
 
 
 class Claim(NamedTuple):
-    """An answer that has the status, the fields and a length of queue-proxy's own.
+    """A response that has a status, the fields and a length of queue-proxy's own.
 
     Attributes:
-        bodiless: it is to a HEAD.
+        length: bytes of its body, by Content-Length.
+        bodiless: whether it is a response to HEAD.
     """
 
     status: int
@@ -69,11 +70,12 @@ class Claim(NamedTuple):
 
 
 def claim_in_http1(status: int, length: int, block: bytes, *, bodiless: bool) -> Claim | None:
-    """Return what of a response in HTTP/1 may be queue-proxy's own; None where it is not.
+    """Return the claim of an HTTP/1 response; None if queue-proxy did not make the response.
 
     Arguments:
-        length: Content-Length, -1 if it is not said; block: the fields, each behind its CRLF.
-        bodiless: whether it is to a HEAD.
+        length: Content-Length; -1 without one.
+        block: the field lines, each after its CRLF.
+        bodiless: whether it is a response to HEAD.
     """
     if not (_NOSNIFF in block and _PLAIN in block):
         return None
@@ -83,11 +85,12 @@ def claim_in_http1(status: int, length: int, block: bytes, *, bodiless: bool) ->
 def claim_in_http2(
     status: int, length: int, fields: Mapping[bytes, bytes], *, bodiless: bool
 ) -> Claim | None:
-    """Return the same of an answer in HTTP/2.
+    """Return the claim of an HTTP/2 response; None if queue-proxy did not make the response.
 
     Arguments:
-        length: Content-Length, -1 if it is not said; fields: by their names in small letters.
-        bodiless: whether it is to a HEAD.
+        length: Content-Length; -1 without one.
+        fields: values by names in lower case.
+        bodiless: whether it is a response to HEAD.
     """
     if any(fields.get(name) != value for name, value in _GO.items()):
         return None
@@ -100,14 +103,15 @@ def _claim(status: int, length: int, bodiless: bool) -> Claim | None:
     return Claim(status, length, bodiless)
 
 
-def own_words(claim: Claim | None, payload: Sequence[bytes]) -> Fate | None:
-    """Return what became of a request, where it is queue-proxy that says so; else None.
+def fate_of(claim: Claim | None, payload: Sequence[bytes]) -> Fate | None:
+    """Return the state of a request; None if queue-proxy did not make the response.
 
-    An answer to HEAD has its fields and its length alone, and these may be the application's: what
-    they claim is bounded by number, and to ask again does no harm.
+    A response to HEAD has only fields and a length, which may be the application's. A wrong result
+    does little harm: HEAD may be retried, and retries are limited.
 
     Arguments:
-        payload: all of the body.
+        claim: of the response.
+        payload: the whole body, in pieces.
     """
     if claim is None:
         return None
@@ -123,11 +127,11 @@ def own_words(claim: Claim | None, payload: Sequence[bytes]) -> Fate | None:
 
 
 def complaint(status: int, body: Sequence[bytes] | None) -> str:
-    """Return what was answered, for people.
+    """Return a description of an error response, for people.
 
     Arguments:
-        body: what queue-proxy says; None of an application's answer, whose words are its own.
-            Empty in an answer to HEAD.
+        body: of a response that queue-proxy made, empty for HEAD. None for a response of the
+            application, whose body may be confidential.
     """
     text = f"responded {status}"
     return text if not body else f"{text}: {b''.join(body).decode('latin-1').strip()}"

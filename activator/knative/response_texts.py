@@ -1,6 +1,6 @@
 """Bodies of the activator's own responses, in Knative's words.
 
-Text alone; status, fields and line end are those of ``proxy.message.own_responses``. Source:
+Texts only; ``proxy.message.own_responses`` adds status, fields and line end. Source:
 Knative pkg/activator/handler (probe, context, activation), pkg/http/handler (timeout) and
 knative.dev/networking pkg/http/probe.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 import html
 from typing import Final
 
-#: Bytes of a probe's value that a response repeats.
+#: Most bytes of a probe's value that a response repeats.
 _ECHO: Final = 200
 
 QUEUE_FULL: Final = "pending request queue full"
 TIMED_OUT: Final = "activator request timeout"
 MISSING_HASH: Final = 'a probe request must contain a non-empty "K-Network-Hash" header'
-#: What a request that names no revision lacks; ours, in the detail of Activator-Reason.
+#: The advice for a request that names no revision, in the detail of Activator-Reason. It is not
+#: Knative's.
 NAME_IT: Final = (
     "give Knative-Serving-Namespace and Knative-Serving-Revision, "
     "or a host NAME.NAMESPACE.svc.DOMAIN"

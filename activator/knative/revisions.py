@@ -107,7 +107,7 @@ def _blind_to(container: Field) -> ReadinessRule | None:
     """Return the rule for a probe that queue-proxy does not run in this container, or None.
 
     queue-proxy runs neither commands nor startup probes. It polls the other readiness probes of all
-    containers: Knative's webhook admits those of sidecars only with ``multi-container-probing``.
+    containers. Knative's webhook admits a sidecar's probes only with ``multi-container-probing``.
     """
     readiness = container["readinessProbe"].mapping()
     if "exec" in readiness:

@@ -1,6 +1,6 @@
-"""ConfigMaps, Secrets and trust bundles of the system namespace: reads them and passes them on.
+"""Reads ConfigMaps, Secrets and trust bundles of the system namespace, and passes them on.
 
-Must not know what the values mean. No value of a Secret may get into a message.
+Must not know the meaning of the values. No message may contain a value of a Secret.
 Knative's counterparts: the informed watcher of knative.dev/pkg/configmap, and
 pkg/activator/certificate.
 """
@@ -18,10 +18,10 @@ from activator.objects.fields import Field, root
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """A ConfigMap's texts.
+    """The texts of a ConfigMap.
 
     Attributes:
-        is_trust_bundle: whether its texts are certificates to trust.
+        is_trust_bundle: whether the texts are certificates to trust.
     """
 
     data: Mapping[str, str]
@@ -30,7 +30,7 @@ class ConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A Secret's values, decoded; not shown where the object is printed."""
+    """The decoded values of a Secret. The object's text has only their names."""
 
     data: Mapping[str, bytes]
 
@@ -42,10 +42,9 @@ class SystemObjects:
     """Passes each object to its reader (activator.discovery.sink.SystemSink).
 
     Arguments:
-        config_maps: the reader of a ConfigMap's data, by its name; objects of other names are
-            ignored.
-        secrets: the reader of a Secret's data, decoded, by its name.
-        trust_bundles: the reader of all certificates to trust, PEM.
+        config_maps: reader of a ConfigMap's data, by the object's name. Other names are ignored.
+        secrets: reader of a Secret's decoded data, by the object's name.
+        trust_bundles: reader of all certificates to trust, PEM.
     """
 
     def __init__(
@@ -59,22 +58,22 @@ class SystemObjects:
         self._trust_bundles = trust_bundles
 
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
-        """Take a ConfigMap; ``data`` is empty if it is gone."""
+        """Pass a ConfigMap to its reader; ``data`` is empty if the object is deleted."""
         if (read := self._config_maps.get(name)) is not None:
             read(data)
 
     def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
-        """Take a Secret; ``data`` is empty if it is gone."""
+        """Pass a Secret to its reader; ``data`` is empty if the object is deleted."""
         if (read := self._secrets.get(name)) is not None:
             read(data)
 
     def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
-        """Take all certificates to trust; each call replaces the ones before."""
+        """Pass all certificates to trust to their reader; they replace the previous ones."""
         self._trust_bundles(pems)
 
 
 def parse_config_map(obj: object) -> ConfigMap:
-    """Reads a ConfigMap object; ``binaryData`` is left out, as by Knative.
+    """Return the texts of a ConfigMap object, without ``binaryData``, as Knative does.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
@@ -92,14 +91,14 @@ def parse_config_map(obj: object) -> ConfigMap:
 
 
 def parse_secret(obj: object) -> Secret:
-    """Reads a Secret object.
+    """Return the decoded values of a Secret object.
 
     Arguments:
-        obj: the object as decoded from JSON or YAML. ``stringData``, which an API server takes but
-            never gives out, may stand in a file; it wins over ``data``, as there.
+        obj: the object as decoded from JSON or YAML. In a file it may have ``stringData``, which
+            wins over ``data``, as at an API server.
 
     Raises:
-        ManifestError: a field is wrong. The message names the key and never shows the value.
+        ManifestError: a field is wrong. The message names the key, and does not show the value.
     """
     secret = root(obj, "Secret")
     encoded, plain = _texts(secret["data"]), _texts(secret["stringData"])
@@ -108,19 +107,19 @@ def parse_secret(obj: object) -> Secret:
 
 
 def _texts(values: Field) -> dict[str, str]:
-    """The members of an object that must all be strings."""
+    """Return the members of an object, which must all be strings."""
     if not isinstance(values.value, dict | None):
-        values.fail("expected an object (what was found is not shown)")
+        values.fail("expected an object (the value is not shown)")
     found = {}
     for name, value in (values.value or {}).items():
         if not isinstance(value, str | None):
-            values.at(str(name)).fail("expected a string (what was found is not shown)")
+            values.at(str(name)).fail("expected a string (the value is not shown)")
         found[str(name)] = value or ""
     return found
 
 
 def _decoded(field: Field, text: str) -> bytes:
-    # Files wrap long values, and Go's decoder leaves out line ends, too.
+    # Files wrap long values. Go's decoder ignores line ends as well.
     packed = text.replace("\n", "").replace("\r", "")
     try:
         return base64.b64decode(packed, validate=True)

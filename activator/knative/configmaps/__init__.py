@@ -1,6 +1,6 @@
-"""Knative's ConfigMaps: read key by key, followed, and joined with what follows from them.
+"""Reads Knative's ConfigMaps key by key, follows them, and applies their changes.
 
-``following`` is the one rule for all of them; ``network``, ``process_log`` (with ``zap``) and
-``observability`` say what the keys of each mean; ``cluster`` joins the three, and knows what waits
-for a restart.
+``following`` has the rule for wrong keys. ``network``, ``process_log`` (with ``zap``) and
+``observability`` read the keys of one ConfigMap each. ``cluster`` joins the three, and knows which
+changes need a restart.
 """

@@ -1,8 +1,8 @@
-"""What the cluster's ConfigMaps say, joined with what follows from it while the process runs.
+"""Applies the cluster's ConfigMaps: most changes at once, changes of encryption after a restart.
 
-Decides what may change while requests run and what waits for a restart. Knows the ConfigMaps by
-their readers, and those who hear of changes as plain callables. Knative's counterpart: the stores
-and watchers of cmd/activator/main.go, which freeze all of ``config-network`` at start.
+Knows each ConfigMap by its reader, and the parts that a change affects as callables. Knative's
+counterpart: the stores and watchers of cmd/activator/main.go. They freeze all of ``config-network``
+at start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who is told of changes; nothing is told of defaults, which everything begins with."""
+    """Functions that apply a changed ConfigMap. None is called for the defaults."""
 
     network: Callable[[NetworkConfig], None]
     logging: Callable[[LoggingConfig], None]
@@ -38,12 +38,17 @@ class Listeners:
 
 
 class ClusterConfig:
-    """The ConfigMaps that an activator goes by.
+    """The ConfigMaps of an activator, and the values in force.
+
+    Arguments:
+        names: names of the ConfigMaps.
+        listeners: apply changes.
+        check_template: raises ``ValueError`` for an unusable template of the request log.
+        log_level: lowest severity in the log if no ConfigMap has one.
 
     Attributes:
-        listeners: who takes the data of a ConfigMap, by its name.
-        network: what is in force of ``config-network``; whether traffic is encrypted stays what
-            it was when ``freeze`` was called.
+        readers: the function that takes the data of a ConfigMap, by its name.
+        network: the values of ``config-network``. Encryption does not change after ``freeze``.
     """
 
     def __init__(
@@ -53,8 +58,6 @@ class ClusterConfig:
         check_template: CheckTemplate,
         log_level: str = "info",
     ) -> None:
-        """Args: the names; who is told; what refuses a request log's template that is wrong; the
-        least severity that is logged where no ConfigMap says one."""
         self.network = NetworkConfig()
         self._listeners = listeners
         self._frozen = False
@@ -71,30 +74,30 @@ class ClusterConfig:
             listeners.observability,
         )
         self._all = (self._network, self._logging, self._observability)
-        self.listeners = {followed.name: followed.update for followed in self._all}
+        self.readers = {followed.name: followed.update for followed in self._all}
 
     @property
     def observability(self) -> ObservabilityConfig:
-        """What is in force of the observability ConfigMap."""
+        """The values in force of the observability ConfigMap."""
         return self._observability.value
 
     def problems(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what is wrong at present, by ConfigMap and key."""
+        """Return the present problems by ConfigMap and key."""
         return {each.name: each.problems for each in self._all if each.problems}
 
     def error_counts(self) -> Mapping[str, int]:
-        """Return how many keys cannot be used at present, by ConfigMap."""
+        """Return the present number of unusable keys by ConfigMap."""
         return {each.name: len(each.problems) for each in self._all}
 
     def freeze(self, *, required: bool) -> None:
-        """Decide what is decided once, after all that exists has been read.
+        """Fix the encryption of traffic. Call it once, after the first read of all ConfigMaps.
 
         Arguments:
-            required: whether the ConfigMaps have to exist, as in a cluster of Knative's.
+            required: whether the ConfigMaps must exist, as in a cluster with Knative.
 
         Raises:
-            ConfigMapError: it cannot be known whether traffic is to be encrypted; going on would
-                send it in plaintext, maybe against somebody's will.
+            ConfigMapError: the activator cannot know whether to encrypt traffic. It must not start,
+                since it might send plaintext that the operator wants encrypted.
         """
         wrong = self._network.problems
         if tls := {key: wrong[key] for key in network.TLS_KEYS if key in wrong}:
@@ -112,7 +115,7 @@ class ClusterConfig:
     def _set_network(self, config: NetworkConfig) -> None:
         if self._frozen and config.internal_tls is not self.network.internal_tls:
             logger.warning(
-                "ConfigMap %s, key %s: traffic %s until this process is started anew",
+                "ConfigMap %s, key %s: traffic %s until this process restarts",
                 network.NAME,
                 network.INTERNAL_TLS,
                 "stays encrypted" if self.network.internal_tls else "stays plaintext",

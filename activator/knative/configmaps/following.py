@@ -1,11 +1,12 @@
-"""ConfigMaps, read key by key and followed: what cannot be used is told, and the last good stays.
+"""Reads ConfigMaps key by key, and keeps the last good value of an unusable key.
 
-One rule for all of them: a key that is not there has its default; one that cannot be used keeps
-the value it had, while the other keys are taken; keys that only make sense together are taken
-together or not at all. Keys that nobody reads, ``_example`` among them, mean nothing. Must not
-know which ConfigMaps there are, nor where their data comes from.
-Knative's counterparts: knative.dev/pkg/configmap (parse.go, store.go). There one wrong key holds
-up the whole ConfigMap, and at start the process.
+The rule for all ConfigMaps: a missing key has its default. An unusable key keeps its last value,
+and the log names it; other keys still change. Keys of a group change together or not at all.
+Unknown keys, such as ``_example``, have no effect. Must not know which ConfigMaps exist, nor where
+their data comes from.
+
+Knative's counterparts: knative.dev/pkg/configmap (parse.go, store.go). There one wrong key blocks
+the whole ConfigMap, and at start the process.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What is echoed must not bury the message around it; templates may be long.
+# Most characters of a value that a message repeats; templates may be long.
 _LONGEST_ECHO: Final = 120
 
 
 class ConfigMapError(ValueError):
-    """Keys of a ConfigMap that cannot be used; ``problems`` says by key what is wrong."""
+    """A ConfigMap has unusable keys; ``problems`` has the reason by key."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         self.problems = dict(problems)
@@ -34,18 +35,20 @@ class ConfigMapError(ValueError):
 
 
 class Reader:
-    """One ConfigMap's data while it is read; collects what is wrong with it.
+    """Reads the data of one ConfigMap, and collects the problems.
 
-    Keys are read, then settled: ``settle`` ends a group of keys that are taken together.
+    The caller reads the keys of a group with ``read``, and ends the group with ``settle``.
+
+    Arguments:
+        data: of the ConfigMap.
 
     Attributes:
-        problems: by key, what is wrong and what stays in force.
+        problems: by key, the problem and the value that stays in force.
     """
 
     def __init__(self, data: Mapping[str, str]) -> None:
-        """Args: data of the ConfigMap."""
         self._data = data
-        self._wrong: dict[str, str] = {}  # of the group that is being read
+        self._wrong: dict[str, str] = {}  # problems of the present group
         self.problems: dict[str, str] = {}
 
     def read(self, key: str, kind: Kind[T], default: T) -> T:
@@ -53,11 +56,11 @@ class Reader:
 
         Arguments:
             key: its name.
-            kind: how it is written.
-            default: what it means that it is not there.
+            kind: the form of its values.
+            default: the value of a missing key.
 
         Returns:
-            What the data says; the default if that cannot be used, which is noted then.
+            The value; the default if the value is unusable, which is a problem of the group.
         """
         text = self._data.get(key)
         if text is None:
@@ -70,21 +73,21 @@ class Reader:
             return default
 
     def refuse(self, key: str, problem: str) -> None:
-        """Note what is wrong with a key of this group, as a clause."""
+        """Record a problem of a key of this group, as a clause."""
         self._wrong.setdefault(key, problem)
 
     def settle(self, value: T, last_good: T, shown: str = "", stays: str = "") -> T:
         """End a group of keys.
 
         Arguments:
-            value: what they add up to if all of them were right.
-            last_good: what they added up to until now.
-            shown: ``last_good`` as somebody would write it.
-            stays: what follows from a wrong key, as a clause; that ``shown`` stays in force where
-                nothing is said.
+            value: of the group, if all its keys are usable.
+            last_good: the value of the group until now.
+            shown: ``last_good`` in its written form.
+            stays: the consequence of an unusable key, as a clause; by default, ``shown`` stays in
+                force.
 
         Returns:
-            The value, or ``last_good`` if a key of the group cannot be used.
+            The value, or ``last_good`` if a key of the group is unusable.
         """
         wrong, self._wrong = self._wrong, {}
         stays = stays or f"{shown or _shown(last_good)} stays in force"
@@ -93,14 +96,14 @@ class Reader:
 
 
 Read = Callable[[Reader, T], T]
-"""Reads all keys of one ConfigMap; is given the last good value."""
+"""Reads all keys of one ConfigMap; the second argument is the last good value."""
 
 
 def strictly(read: Read[T], data: Mapping[str, str], default: T) -> T:
-    """Read data in which nothing may be wrong.
+    """Read data without unusable keys.
 
     Raises:
-        ConfigMapError: something is.
+        ConfigMapError: a key is unusable.
     """
     reader = Reader(data)
     value = read(reader, default)
@@ -110,13 +113,19 @@ def strictly(read: Read[T], data: Mapping[str, str], default: T) -> T:
 
 
 class Followed(Generic[T]):
-    """The value of one ConfigMap, now and from now on.
+    """The value of one ConfigMap, which follows its changes.
+
+    Arguments:
+        name: of the ConfigMap.
+        read: reads its keys.
+        default: the value until the ConfigMap is read.
+        changed: called with each value that differs from the previous one; not for the default.
 
     Attributes:
         name: of the ConfigMap.
-        value: what is in force.
-        problems: by key, what is wrong with the data as they are.
-        seen: whether there ever was such a ConfigMap.
+        value: the value in force.
+        problems: the problems of the present data, by key.
+        seen: whether the ConfigMap has ever existed.
     """
 
     def __init__(
@@ -126,11 +135,6 @@ class Followed(Generic[T]):
         default: T,
         changed: Callable[[T], None] = lambda value: None,
     ) -> None:
-        """Args: the name; how its keys are read; the value until it is seen; who hears of changes.
-
-        ``changed`` is called with each value that differs from the one before, and not for the
-        default.
-        """
         self.name = name
         self.value = default
         self.problems: Mapping[str, str] = {}
@@ -139,35 +143,35 @@ class Followed(Generic[T]):
         self._changed = changed
 
     def update(self, data: Mapping[str, str]) -> None:
-        """Take the ConfigMap's data; empty when it is gone, so that all has its default."""
+        """Apply the ConfigMap's data; empty if it is deleted: then all keys have defaults."""
         self.seen = True
         reader = Reader(data)
         value = self._read(reader, self.value)
-        self._tell(reader.problems)
+        self._log(reader.problems)
         self.problems = reader.problems
         if value != self.value:
             self.value = value
             self._changed(value)
 
-    def _tell(self, problems: Mapping[str, str]) -> None:
-        """Log each problem once, and when it is over."""
+    def _log(self, problems: Mapping[str, str]) -> None:
+        """Log each problem once, and its end."""
         for key, problem in problems.items():
             if self.problems.get(key) != problem:
                 extra = {"config_map": self.name, "key": key}
                 logger.error("ConfigMap %s, key %s: %s", self.name, key, problem, extra=extra)
         for key in self.problems.keys() - problems.keys():
             extra = {"config_map": self.name, "key": key}
-            logger.info("ConfigMap %s, key %s: is right again", self.name, key, extra=extra)
+            logger.info("ConfigMap %s, key %s: valid again", self.name, key, extra=extra)
 
 
 def excerpt(text: str) -> str:
-    """Return a value as it is shown in a message: quoted, and not all of a long one."""
+    """Return a value for a message: quoted, and shortened if long."""
     quoted = repr(text)
     return quoted if len(quoted) <= _LONGEST_ECHO else quoted[:_LONGEST_ECHO] + "…"
 
 
 def _shown(value: object) -> str:
-    """A value as somebody would write it into the ConfigMap."""
+    """Return a value in the form of a ConfigMap."""
     if isinstance(value, bool):
         return str(value).lower()
     return excerpt(str(value.value if isinstance(value, Enum) else value))

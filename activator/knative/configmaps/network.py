@@ -1,8 +1,8 @@
-"""The ConfigMap ``config-network``: how pods are reached, and whether that is encrypted.
+"""Reads the ConfigMap ``config-network``: the way to pods, and whether traffic is encrypted.
 
-Decides what its keys mean to an activator; the many others are the controllers' affair. Knows no
-throttler at work and no socket. Knative's counterpart: knative.dev/networking pkg/config, where
-an unknown mesh mode silently means auto.
+Reads only the keys that matter to an activator. Pure: it knows no throttler and no socket.
+Knative's counterpart: knative.dev/networking pkg/config, where an unknown mesh mode silently means
+auto.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ POD_ADDRESSABILITY: Final = "enable-mesh-pod-addressability"
 INTERNAL_TLS: Final = "system-internal-tls"
 INTERNAL_ENCRYPTION: Final = "internal-encryption"
 
-#: A wrong value of these must never come down to plaintext: the start is refused.
+#: The keys of encryption. With a wrong value the activator does not start: it might send plaintext.
 TLS_KEYS: Final = (INTERNAL_TLS, INTERNAL_ENCRYPTION)
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """How pods are reached.
+    """The way to pods.
 
     Attributes:
-        mesh_mode: by their own addresses, by the revision's ClusterIP, or as it turns out.
+        mesh_mode: whether requests go to pods' own addresses, to the revision's ClusterIP, or as
+            probes show.
         pod_addressability: whether pods in a mesh can be reached by their own addresses.
         internal_tls: whether traffic inside of the cluster is encrypted.
     """
@@ -61,29 +62,29 @@ def read(reader: Reader, last_good: NetworkConfig, *, started: bool = True) -> N
 
     Args:
         reader: has the data.
-        last_good: what is in force.
-        started: whether it is settled already that this process starts, and how.
+        last_good: the values in force.
+        started: whether the encryption of this process is fixed.
     """
     mode = reader.read(MESH_MODE, _MESH_MODE, MeshMode.AUTO)
     mode = reader.settle(mode, last_good.mesh_mode)
     addressable = reader.read(POD_ADDRESSABILITY, BOOLEAN, False)
     addressable = reader.settle(addressable, last_good.pod_addressability)
-    # The old key can only turn it on, whatever the new one says, as in Knative.
+    # The old key can only turn encryption on, for any value of the new one, as in Knative.
     encrypted = reader.read(INTERNAL_TLS, _ENABLED, False)
     encrypted |= reader.read(INTERNAL_ENCRYPTION, BOOLEAN, False)
     in_force = "enabled" if last_good.internal_tls else "disabled"
-    refused = "" if started else "there is no start with it"
+    refused = "" if started else "the activator does not start with it"
     encrypted = reader.settle(encrypted, last_good.internal_tls, in_force, refused)
     return NetworkConfig(mode, addressable, encrypted)
 
 
 def parse(data: Mapping[str, str]) -> NetworkConfig:
-    """Read data in which nothing may be wrong.
+    """Read data without unusable keys.
 
     Arguments:
         data: the ConfigMap's data.
 
     Raises:
-        ConfigMapError: it names each key and value that cannot be used, and what is accepted.
+        ConfigMapError: names each unusable key and value, and the accepted values.
     """
     return strictly(read, data, NetworkConfig())

@@ -1,7 +1,7 @@
-"""The ConfigMap ``config-observability``: request log, metrics, traces and profiling.
+"""Reads the ConfigMap ``config-observability``: request log, metrics, traces and profiling.
 
-Decides what its keys mean and which of them contradict each other. Knows neither the template
-engine nor an exporter. Knative's counterparts: pkg/observability/config.go, and of knative.dev/pkg
+Decides which keys contradict each other. Knows neither the template engine nor an exporter.
+Knative's counterparts: pkg/observability/config.go, and in knative.dev/pkg
 observability/{metrics,tracing,runtime}/config.go.
 """
 
@@ -35,7 +35,7 @@ GRPC: Final = "grpc"
 HTTP_PROTOBUF: Final = "http/protobuf"
 OTLP: Final = (HTTP_PROTOBUF, GRPC)
 
-#: What log pipelines built for Knative expect, to the blank.
+#: Knative's template, to the blank: log pipelines that were built for Knative expect it.
 DEFAULT_TEMPLATE: Final = (
     '{"httpRequest": {"requestMethod": "{{.Request.Method}}", '
     '"requestUrl": "{{js .Request.RequestURI}}", '
@@ -54,7 +54,7 @@ DEFAULT_TEMPLATE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RequestLogConfig:
-    """Whether each request is logged, and in which form (a Go template)."""
+    """Whether each request is logged, and the Go template of its line."""
 
     enabled: bool = False
     template: str = DEFAULT_TEMPLATE
@@ -62,12 +62,12 @@ class RequestLogConfig:
 
 @dataclass(frozen=True, slots=True)
 class MetricsConfig:
-    """Where metrics go besides the Prometheus port, which is always open.
+    """The destination of metrics, in addition to the Prometheus port, which is always open.
 
     Attributes:
         protocol: none, prometheus, http/protobuf or grpc.
-        endpoint: where to; not empty for the last two, empty for the first.
-        export_interval: seconds between two pushes; 0 is the exporter's own default.
+        endpoint: the collector; not empty for the last two, empty for the first.
+        export_interval: seconds between two exports; 0 for the exporter's own default.
     """
 
     protocol: str = NONE
@@ -77,12 +77,12 @@ class MetricsConfig:
 
 @dataclass(frozen=True, slots=True)
 class TracingConfig:
-    """Where traces go.
+    """The destination of traces.
 
     Attributes:
         protocol: none, stdout, http/protobuf or grpc.
-        endpoint: where to; not empty for the last two, empty for the others.
-        sampling_rate: share of the requests that are traced, from 0 to 1.
+        endpoint: the collector; not empty for the last two, empty for the others.
+        sampling_rate: share of traced requests, from 0 to 1.
     """
 
     protocol: str = NONE
@@ -92,11 +92,11 @@ class TracingConfig:
 
 @dataclass(frozen=True, slots=True)
 class ObservabilityConfig:
-    """What operators want to see.
+    """The values of the ConfigMap.
 
     Attributes:
-        profiling: whether the profiling port answers.
-        runtime_export_interval: seconds between two looks at the runtime's own figures.
+        profiling: whether the profiling port serves profiles.
+        runtime_export_interval: seconds between two reads of the runtime's own figures.
     """
 
     request_log: RequestLogConfig = field(default_factory=RequestLogConfig)
@@ -115,7 +115,7 @@ _LISTEN_ADDRESS: Final = re.compile(r"[^:\s]*:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9
 
 
 def _rate(text: str) -> float:
-    # float() alone would also take nan, blanks and underscores.
+    # float() alone would also accept nan, blanks and underscores.
     if len(text) > 100 or not _RATE_TEXT.fullmatch(text) or not 0 <= float(text) <= 1:
         raise ValueError(f"not a share: {text!r}")
     return float(text)
@@ -124,23 +124,23 @@ def _rate(text: str) -> float:
 _RATE: Final = Kind(_rate, "a number from 0 to 1", "SHARE")
 
 CheckTemplate = Callable[[str], object]
-"""Raises ``ValueError``, with the position and the reason, for a template that cannot be used."""
+"""Raises ``ValueError``, with the position and the reason, for an unusable template."""
 
 
 def reader_of(check_template: CheckTemplate) -> Read[ObservabilityConfig]:
-    """Return what reads the ConfigMap's keys (activator.knative.configmaps.following.Read).
+    """Return a reader of the ConfigMap's keys (activator.knative.configmaps.following.Read).
 
     Arguments:
-        check_template: knows which templates can be used.
+        check_template: raises ``ValueError`` for an unusable template.
     """
     return partial(_read, check_template)
 
 
 def parse(data: Mapping[str, str], check_template: CheckTemplate) -> ObservabilityConfig:
-    """Read data in which nothing may be wrong.
+    """Read data without unusable keys.
 
     Raises:
-        ConfigMapError: it names each key and value that cannot be used, and why.
+        ConfigMapError: names each unusable key and value, and the reason.
     """
     return strictly(reader_of(check_template), data, ObservabilityConfig())
 
@@ -148,7 +148,7 @@ def parse(data: Mapping[str, str], check_template: CheckTemplate) -> Observabili
 def _read(
     check_template: CheckTemplate, reader: Reader, last_good: ObservabilityConfig
 ) -> ObservabilityConfig:
-    # Read for its form alone: an activator never logs probes.
+    # Only checked for its form: the activator never logs probes.
     reader.settle(reader.read(ENABLE_PROBE_REQUEST_LOG, BOOLEAN, False), False)
     profiling = reader.read(RUNTIME_PROFILING, _PROFILING, "disabled") == "enabled"
     in_force = "enabled" if last_good.profiling else "disabled"
@@ -174,7 +174,7 @@ def _request_log(
         check_template(template)
     except ValueError as error:
         reader.refuse(REQUEST_LOG_TEMPLATE, f"{excerpt(template)} cannot be used: {error}")
-    stays = "the template before stays in force"
+    stays = "the previous template stays in force"
     stays = stays if last_good.enabled else "the request log stays off"
     return reader.settle(RequestLogConfig(enabled, template), last_good, stays=stays)
 
@@ -196,8 +196,10 @@ def _tracing(reader: Reader, last_good: TracingConfig) -> TracingConfig:
 
 
 def _endpoint(reader: Reader, protocol_key: str, endpoint_key: str, protocol: str) -> str:
-    """Return where to; nothing for a protocol without a destination, so that traces are turned off
-    by one word and the endpoint may stay for the next time."""
+    """Return the endpoint; empty for a protocol without one.
+
+    So an operator turns traces off by one word, and the endpoint may stay in the ConfigMap.
+    """
     endpoint = reader.read(endpoint_key, TEXT, "")
     if protocol in OTLP and not endpoint:
         reader.refuse(endpoint_key, f"{protocol_key} is {protocol}, which needs an endpoint")

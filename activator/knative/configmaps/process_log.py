@@ -1,8 +1,8 @@
-"""The ConfigMap ``config-logging``: how much the process log says, and in which shape.
+"""Reads the ConfigMap ``config-logging``: the level and the form of the process log.
 
-Knows no logger at work. Knative's counterpart: knative.dev/pkg logging/config.go, where the shape
-is taken at start alone, and the level, once the ConfigMap changes, is ``loglevel.activator`` or
-info, whatever ``zap-logger-config`` says.
+Pure: it knows no logger. Knative's counterpart: knative.dev/pkg logging/config.go. There the form
+is read only at start. After a change of the ConfigMap the level is ``loglevel.activator`` or info,
+and ``zap-logger-config`` does not count.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ZAP: Final = "zap-logger-config"
 
 @dataclass(frozen=True, slots=True)
 class LoggingConfig:
-    """What the process log says.
+    """The values of the ConfigMap.
 
     Attributes:
-        level: one of activator.process.logs.LEVELS; empty where nothing is said.
-        zap: the shape of its lines; None where nothing is said.
+        level: one of activator.process.logs.LEVELS; empty if missing.
+        zap: the form of lines; None if missing.
     """
 
     level: str = ""
@@ -52,17 +52,17 @@ _ZAP: Final = Kind(_zap, "", "JSON")
 
 
 def reader_of(default_level: str) -> Read[LoggingConfig]:
-    """Return what reads the ConfigMap's keys (activator.knative.configmaps.following.Read).
+    """Return a reader of the ConfigMap's keys (activator.knative.configmaps.following.Read).
 
     Args:
-        default_level: what is in force where the ConfigMap says nothing.
+        default_level: the level in force if the ConfigMap has none.
     """
     return partial(_read, default_level)
 
 
 def _read(default_level: str, reader: Reader, last_good: LoggingConfig) -> LoggingConfig:
     zap = reader.read(ZAP, _ZAP, None)
-    shown = "the shape before" if last_good.zap else "Knative's shape"
+    shown = "the previous form" if last_good.zap else "Knative's form"
     zap = reader.settle(zap, last_good.zap, shown)
     of_shape = zap.level.lower() if zap is not None else ""
     level = reader.read(LEVEL, _LEVEL, "")

@@ -1,6 +1,6 @@
-"""``zap-logger-config``: the shape of log lines as zap, the library of Knative's, is told it.
+"""Reads ``zap-logger-config``: the form of log lines in the configuration of zap, Knative's logger.
 
-Decides what of it can be done here, and names the rest. Knows no logger at work. Source:
+Decides which keys apply here, and names the other ones. Pure: it knows no logger. Source:
 go.uber.org/zap Config and zapcore EncoderConfig.
 """
 
@@ -25,7 +25,7 @@ _KEYS: Final = {
     "stacktraceKey": "stacktrace_key",
 }
 _STREAMS: Final = ("stdout", "stderr")
-#: What means something to zap and nothing here, unless it says what is so anyway.
+#: Keys of zap without effect here, each with the values that need no warning.
 _IDLE: Final[Mapping[str, tuple[object, ...]]] = {
     "development": (False,),
     "sampling": (None,),
@@ -42,14 +42,14 @@ _IDLE_ENCODERS: Final[Mapping[str, tuple[object, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ZapConfig:
-    """What can be done of it.
+    """The part of the configuration that applies here.
 
     Attributes:
-        level: least severity that is logged; empty where nothing is said.
+        level: lowest severity in the log; empty if missing.
         encoding: json or console.
         stream: stdout or stderr.
-        shape: of JSON lines.
-        ignored: keys that say something which is not done here.
+        shape: form of JSON lines.
+        ignored: keys that have no effect here.
     """
 
     level: str = ""
@@ -63,10 +63,10 @@ def parse(text: str) -> ZapConfig | None:
     """Read the configuration.
 
     Arguments:
-        text: JSON; nothing at all stands for no configuration.
+        text: JSON; empty for no configuration.
 
     Raises:
-        ValueError: it cannot be used; the text says why.
+        ValueError: the text is unusable; the error has the reason.
     """
     if not text.strip():
         return None
@@ -98,7 +98,7 @@ def parse(text: str) -> ZapConfig | None:
 
 def _shape(config: Mapping[str, Any], encoder: Mapping[str, Any]) -> LineShape:
     usual = LineShape()
-    # A key that is not named is left out. Where none is, zap writes lines that say nothing.
+    # zap leaves out a field without a key. Without any key, it would write empty lines.
     said = any(_text(encoder, key, "") for key in _KEYS)
     names = {
         field: _text(encoder, key, "") if said else getattr(usual, field)
@@ -110,14 +110,14 @@ def _shape(config: Mapping[str, Any], encoder: Mapping[str, Any]) -> LineShape:
         names["stacktrace_key"] = ""
     given = [name for name in names.values() if name]
     if len(given) > len(set(given)):
-        raise ValueError("encoderConfig gives two things the same key")
+        raise ValueError("encoderConfig has the same key for two fields")
     level = _text(encoder, "levelEncoder", "" if said else usual.level)
     time = _text(encoder, "timeEncoder", "" if said else usual.time).lower()
     if time not in TIMES:
         raise ValueError(f"timeEncoder {time!r} is not known: accepted is {_listed(TIMES)}")
     return LineShape(
         **names,
-        # zap takes every other word for lower case.
+        # For zap, each other word means lower case.
         level=level if level in LEVELS and (level != "severity" or not said) else "",
         time=time,
         full_caller=encoder.get("callerEncoder") == "full",

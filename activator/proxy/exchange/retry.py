@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from activator.knative.queue_proxy import Claim, Fate, claim_in_http1, claim_in_http2, own_words
+from activator.knative.queue_proxy import Claim, Fate, claim_in_http1, claim_in_http2, fate_of
 from activator.proxy.exchange.request_body import RequestBody
 from activator.proxy.http2.fields import ResponseFields
 from activator.proxy.message.request import IDEMPOTENT, Request
@@ -212,7 +212,7 @@ def own_failure(claim: Claim | None, payload: Sequence[bytes]) -> Failure | None
         claim: see ``claim_of``.
         payload: the whole body.
     """
-    fate = own_words(claim, payload)
+    fate = fate_of(claim, payload)
     if fate is None:
         return None
     return Failure.UNTOUCHED if fate is Fate.UNTOUCHED else Failure.APPLICATION_LOST

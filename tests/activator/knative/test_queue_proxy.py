@@ -9,7 +9,7 @@ from activator.knative.queue_proxy import (
     claim_in_http1,
     claim_in_http2,
     complaint,
-    own_words,
+    fate_of,
 )
 from activator.proxy.exchange.retry import Failure, claim_of, own_failure
 from activator.proxy.message.response import read_response
@@ -32,11 +32,11 @@ def judged(status: int, body: bytes, fields: bytes = GO, length: int | None = No
     head = b"HTTP/1.1 %d Reason\r\n%bContent-Length: %d\r\n\r\n" % (status, fields, size)
     failure = own_failure(claim_of(read_response(head, to_head=False), bodiless=False), [body])
     block = b"\r\n" + fields
-    fate = own_words(claim_in_http1(status, size, block, bodiless=False), [body])
+    fate = fate_of(claim_in_http1(status, size, block, bodiless=False), [body])
     assert (failure is Failure.UNTOUCHED) is (fate is Fate.UNTOUCHED)
     assert (failure is None) is (fate is None)
     names = {name.lower(): value for name, _, value in _split(fields)}
-    assert own_words(claim_in_http2(status, size, names, bodiless=False), [body]) is fate
+    assert fate_of(claim_in_http2(status, size, names, bodiless=False), [body]) is fate
     return failure.value if failure else ""
 
 

@@ -24,10 +24,10 @@ def cluster(heard: list[Any]) -> ClusterConfig:
 
 
 def test_each_configmap_has_its_listener_by_the_name_the_operator_gave_it(cluster, heard) -> None:
-    assert set(cluster.listeners) == {"config-network", "my-logging", "my-observability"}
-    cluster.listeners["my-logging"]({"loglevel.activator": "debug"})
-    cluster.listeners["my-observability"]({"runtime-profiling": "enabled"})
-    cluster.listeners["config-network"]({"mesh-compatibility-mode": "disabled"})
+    assert set(cluster.readers) == {"config-network", "my-logging", "my-observability"}
+    cluster.readers["my-logging"]({"loglevel.activator": "debug"})
+    cluster.readers["my-observability"]({"runtime-profiling": "enabled"})
+    cluster.readers["config-network"]({"mesh-compatibility-mode": "disabled"})
     logging, observability, network = heard
     assert (logging.level, observability.profiling) == ("debug", True)
     assert cluster.observability is observability
@@ -37,13 +37,13 @@ def test_each_configmap_has_its_listener_by_the_name_the_operator_gave_it(cluste
 
 def test_how_pods_are_reached_may_change_while_requests_run(cluster, heard) -> None:
     cluster.freeze(required=False)
-    cluster.listeners["config-network"]({"enable-mesh-pod-addressability": "true"})
+    cluster.readers["config-network"]({"enable-mesh-pod-addressability": "true"})
     assert heard == [NetworkConfig(pod_addressability=True)]
 
 
 def test_a_change_of_how_pods_are_reached_is_told(cluster, caplog) -> None:
     caplog.set_level("INFO")
-    network = cluster.listeners["config-network"]
+    network = cluster.readers["config-network"]
     network({"system-internal-tls": "enabled"})
     network({"system-internal-tls": "enabled", "mesh-compatibility-mode": "enabled"})
     network({"system-internal-tls": "enabled", "enable-mesh-pod-addressability": "true"})
@@ -55,7 +55,7 @@ def test_a_change_of_how_pods_are_reached_is_told(cluster, caplog) -> None:
 
 @pytest.mark.parametrize("at_start", ["enabled", "disabled"])
 def test_encryption_is_settled_at_start(cluster, heard, caplog, at_start: str) -> None:
-    network = cluster.listeners["config-network"]
+    network = cluster.readers["config-network"]
     network({"system-internal-tls": at_start})
     cluster.freeze(required=True)
     before = cluster.network.internal_tls
@@ -65,26 +65,26 @@ def test_encryption_is_settled_at_start(cluster, heard, caplog, at_start: str) -
     assert cluster.network == NetworkConfig(MeshMode.DISABLED, internal_tls=before)
     assert heard[-1] is cluster.network
     (line,) = caplog.messages
-    assert "until this process is started anew" in line
+    assert "until this process restarts" in line
     network({"system-internal-tls": at_start, "mesh-compatibility-mode": "disabled"})
     assert caplog.messages == [line]
 
 
 @pytest.mark.parametrize("key", ["system-internal-tls", "internal-encryption"])
 def test_who_cannot_know_whether_to_encrypt_does_not_start(cluster, key: str, caplog) -> None:
-    cluster.listeners["config-network"]({key: "enabeld", "mesh-compatibility-mode": "x"})
+    cluster.readers["config-network"]({key: "enabeld", "mesh-compatibility-mode": "x"})
     with pytest.raises(ConfigMapError, match=f"^{key}: 'enabeld' cannot be used") as caught:
         cluster.freeze(required=False)
     assert list(caught.value.problems) == [key]
     said = next(line for line in caplog.messages if f"key {key}" in line)
-    assert said.endswith("; there is no start with it")
+    assert said.endswith("; the activator does not start with it")
 
 
 def test_other_wrong_keys_hold_up_no_start(cluster) -> None:
-    cluster.listeners["config-network"](
+    cluster.readers["config-network"](
         {"system-internal-tls": "enabled", "mesh-compatibility-mode": "x"}
     )
-    cluster.listeners["my-logging"]({"loglevel.activator": "loud"})
+    cluster.readers["my-logging"]({"loglevel.activator": "loud"})
     cluster.freeze(required=False)
     assert cluster.network == NetworkConfig(internal_tls=True)
     assert {name: list(keys) for name, keys in cluster.problems().items()} == {
@@ -95,9 +95,9 @@ def test_other_wrong_keys_hold_up_no_start(cluster) -> None:
 
 
 def test_a_wrong_word_after_the_start_leaves_encryption_on(cluster, caplog) -> None:
-    cluster.listeners["config-network"]({"system-internal-tls": "enabled"})
+    cluster.readers["config-network"]({"system-internal-tls": "enabled"})
     cluster.freeze(required=True)
-    cluster.listeners["config-network"]({"system-internal-tls": "maybe"})
+    cluster.readers["config-network"]({"system-internal-tls": "maybe"})
     assert cluster.network.internal_tls
     assert caplog.messages[-1].endswith("; enabled stays in force")
 
@@ -105,8 +105,8 @@ def test_a_wrong_word_after_the_start_leaves_encryption_on(cluster, caplog) -> N
 def test_in_a_cluster_config_network_has_to_exist_and_the_others_are_missed(cluster, caplog):
     with pytest.raises(ConfigMapError, match="config-network: there is no such ConfigMap"):
         cluster.freeze(required=True)
-    cluster.listeners["config-network"]({})
-    cluster.listeners["my-logging"]({})
+    cluster.readers["config-network"]({})
+    cluster.readers["my-logging"]({})
     cluster.freeze(required=True)
     assert caplog.messages == ["there is no ConfigMap my-observability: its defaults are in force"]
 

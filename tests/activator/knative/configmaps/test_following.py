@@ -90,7 +90,7 @@ def test_the_log_says_a_problem_once_and_when_it_is_over(
     followed.update({"colour": "pink"})
     assert "'pink'" in caplog.messages[1]
     followed.update({"colour": "green"})
-    assert caplog.messages[2:] == ["ConfigMap config-things, key colour: is right again"]
+    assert caplog.messages[2:] == ["ConfigMap config-things, key colour: valid again"]
     assert followed.problems == {}
 
 

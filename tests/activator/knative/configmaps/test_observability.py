@@ -144,7 +144,7 @@ def test_a_wrong_template_or_none_at_all_keeps_the_request_log_as_it_was() -> No
     assert followed.problems == {
         "logging.request-log-template": (
             "'{{}}' cannot be used: 1:3: missing value for command; "
-            "the template before stays in force"
+            "the previous template stays in force"
         )
     }
     followed.update({"logging.enable-request-log": "false"})

@@ -48,7 +48,7 @@ def test_a_shape_that_cannot_be_used_keeps_the_one_before(zap: str) -> None:
     before = followed.value.zap
     followed.update({"zap-logger-config": zap, "loglevel.activator": "debug"})
     assert followed.value == LoggingConfig("debug", before)
-    assert followed.problems["zap-logger-config"].endswith("the shape before stays in force")
+    assert followed.problems["zap-logger-config"].endswith("the previous form stays in force")
 
 
 @pytest.mark.parametrize(
