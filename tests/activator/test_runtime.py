@@ -307,7 +307,7 @@ async def test_log_lines_have_the_shape_that_the_operator_gave_them(
         ]
         assert "severity" not in lines[0]
     finally:
-        monkeypatch.setattr(logs, "_told", None)
+        monkeypatch.setattr(logs, "_configured", None)
         monkeypatch.setattr(logs, "_installed", None)
         root.handlers[:] = handlers
         logging.captureWarnings(False)

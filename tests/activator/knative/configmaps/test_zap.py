@@ -108,7 +108,7 @@ def test_what_is_not_done_is_named() -> None:
         ('{"outputPaths": "stdout"}', "outputPaths has to be a list"),
         ('{"encoderConfig": {"timeKey": 1}}', "timeKey has to be a text"),
         ('{"encoderConfig": {"timeEncoder": "sundial"}}', "timeEncoder 'sundial' is not known"),
-        ('{"encoderConfig": {"timeKey": "a", "levelKey": "a"}}', "two things the same key"),
+        ('{"encoderConfig": {"timeKey": "a", "levelKey": "a"}}', "the same key for two fields"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )
