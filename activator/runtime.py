@@ -210,9 +210,9 @@ class Runtime:
         from activator.autoscaler.wire import frame_sink
 
         assert self.link is not None
-        return frame_sink(self.link.send, self.settings.pod_name, self._stats_leave)
+        return frame_sink(self.link.send, self.settings.pod_name, self._on_stats_sent)
 
-    def _stats_leave(self, stats: list[Stat]) -> Callable[[], None]:
+    def _on_stats_sent(self, stats: list[Stat]) -> Callable[[], None]:
         """Return a function that records that a report was sent, for the phases of cold starts."""
         arose, clock = self._clock(), self._clock
         revisions = [stat.revision_id for stat in stats]

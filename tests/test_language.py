@@ -46,6 +46,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/proxy/__init__.py",
     "activator/proxy/exchange/*.py",
     "activator/proxy/message/*.py",
+    "activator/autoscaler/*.py",
     "throttler/*.py",
     "backend/*.py",
     "benchmarks/*.py",

@@ -1,6 +1,7 @@
-"""Tells the autoscaler how busy each revision is, and at once when a sleeping one is called.
+"""Reports the load of each revision to the autoscaler, and the first request of an idle one at
+once.
 
-``concurrency`` counts and ``reporter`` hands the counts over every second; both need the standard
-library only. ``wire`` and ``link`` carry them to Knative's autoscaler and import protobuf and
-websockets; who runs without an autoscaler need not import them.
+``concurrency`` counts and ``reporter`` passes the counts on every second; both need the standard
+library only. ``wire`` and ``link`` send them to Knative's autoscaler, and import protobuf and
+websockets. A process without an autoscaler need not import these two.
 """

@@ -1,18 +1,18 @@
-"""How busy each revision is: the time-weighted mean of its requests, queued and proxied.
+"""The load of each revision: the time-weighted mean of its requests, queued and in flight.
 
-Decides what is reported, and when a revision counts as idle. Pure: the time is passed in, nothing
-is sent. ``RevisionLoad.enter`` and ``leave`` run once for every request, so they do arithmetic on
-one object and look nothing up.
-It must not know who listens, nor how often ``report`` is called.
+Decides what a report contains, and when a revision is idle. Pure: the time is an argument, and the
+module sends nothing. ``RevisionLoad.request_began`` and ``request_ended`` run once for every
+request. So they do arithmetic on one object and look up nothing. Knows neither listeners nor the
+period of reports.
 
-A load has two states. *Dormant*: nothing is known of it to the autoscaler. *Reported*: it is part
-of every report. The first ``enter`` of a dormant load makes it reported and pokes: the autoscaler
-hears of one request at once instead of a second later. A period without any request makes it
-dormant again.
+A load has two states. *Dormant*: the autoscaler knows no load of the revision. *Reported*: every
+report contains the load. The first request of a dormant load makes it reported and causes a *poke*:
+a report of one request at once, instead of up to a second later. A period without any request makes
+the load dormant again.
 
-Knative: pkg/activator/handler/concurrency_reporter.go and pkg/network/stats.go. Differences:
-a count is never negative, and a revision whose requests were too short for the clock to see is
-still busy (Knative would drop it and then poke for the next one, counting it double).
+Knative: pkg/activator/handler/concurrency_reporter.go and pkg/network/stats.go. Differences: a
+count is never negative. A revision whose requests are too short for the clock is still busy;
+Knative would remove it, poke for its next request, and count that twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from throttler.model import RevisionID
 
-# What a poke says: one request, now.
+# A poke reports one request at this moment.
 POKE_CONCURRENCY: Final = 1.0
 POKE_COUNT: Final = 1
 
@@ -30,8 +30,10 @@ POKE_COUNT: Final = 1
 class Stat(NamedTuple):
     """The load of one revision over one period.
 
-    ``concurrency`` is the mean number of requests held at a time, ``request_count`` the number
-    that arrived in the period (not per second).
+    Attributes:
+        revision_id: the revision.
+        concurrency: mean number of requests, queued and in flight.
+        request_count: requests that arrived in the period (not per second).
     """
 
     revision_id: RevisionID
@@ -40,16 +42,18 @@ class Stat(NamedTuple):
 
 
 class RevisionLoad:
-    """The requests of one revision. Keep it beside the revision; get it from the reporter.
+    """The requests of one revision; ``ConcurrencyReporter.load`` makes it.
 
-    ``in_flight`` is the number of requests between ``enter`` and ``leave``; read only.
+    Attributes:
+        revision_id: the revision.
+        in_flight: requests between ``request_began`` and ``request_ended``; read only.
     """
 
     __slots__ = (
         "_arrivals",
         "_discount",
-        "_forgotten",
         "_period_start",
+        "_removed",
         "_reported",
         "_reporter",
         "_since",
@@ -63,22 +67,25 @@ class RevisionLoad:
         self.in_flight = 0
         self._reporter = reporter
         self._reported = False
-        self._forgotten = False  # no revision has it any more
+        self._removed = False  # the revision was deleted
         self._arrivals = 0
         self._weight = 0.0  # request-seconds of this period, up to _since
         self._since = 0.0
         self._period_start = 0.0
-        self._discount = 0  # what the poke has told already
+        self._discount = 0  # requests that the poke has reported already
 
     @property
     def reported(self) -> bool:
-        """Whether the next report speaks of this revision; False once it was idle for a period."""
+        """Whether the next report contains this revision; False after a period without requests."""
         return self._reported
 
-    def enter(self, now: float) -> None:
-        """A request arrived at ``now`` (seconds, the clock of ``report``).
+    def request_began(self, now: float) -> None:
+        """Count a request that arrives.
 
-        The caller must call ``leave`` exactly once for it, whatever becomes of it.
+        The caller must call ``request_ended`` exactly once for it, however the request ends.
+
+        Arguments:
+            now: seconds, on the clock of ``report``.
         """
         in_flight = self.in_flight
         if self._reported:
@@ -87,27 +94,27 @@ class RevisionLoad:
             self._arrivals += 1
             self.in_flight = in_flight + 1
         else:
-            self._wake(now)
+            self._activate(now)
 
-    def leave(self, now: float) -> None:
-        """A request that entered has ended at ``now`` (seconds): answered, expired or gone."""
+    def request_ended(self, now: float) -> None:
+        """Count the end of a request, whatever its outcome; ``now`` is in seconds."""
         in_flight = self.in_flight
         self._weight += in_flight * (now - self._since)
         self._since = now
         self.in_flight = in_flight - 1
 
-    def _wake(self, now: float) -> None:
-        # Everything is in place before the poke, so that whatever listens sees a counted request.
+    def _activate(self, now: float) -> None:
+        # All fields are set before the poke, so that its listeners see a counted request.
         self._reported = True
         self._discount = POKE_COUNT
         self._arrivals = 1
         self._weight = 0.0
         self._since = self._period_start = now
         self.in_flight = 1
-        self._reporter._woke(self)
+        self._reporter._became_active(self)
 
     def _report(self, now: float) -> Stat:
-        """Close the period at ``now``: its stat; goes dormant if nothing happened in it."""
+        """Return the stat of the period that ends now; without requests, become dormant."""
         weight = self._weight + self.in_flight * (now - self._since)
         length = now - self._period_start
         mean = weight / length if length > 0 else 0.0
@@ -125,68 +132,70 @@ class RevisionLoad:
 
 
 class ConcurrencyReporter:
-    """The loads of all revisions, and the report about those that are not dormant.
+    """The loads of all revisions, and the report about the loads that are not dormant.
 
-    ``on_first`` is called inside ``enter`` when a dormant revision gets a request: tell the
-    autoscaler of concurrency 1 and count 1 now (``poke_of`` makes the stat). It runs in the path
-    of that request: it must be quick and must not raise.
+    Arguments:
+        on_first: called inside ``request_began`` for the first request of a dormant revision, to
+            report it at once (``poke_of`` makes the stat). It delays that request, so it must be
+            quick and must not raise.
     """
 
     def __init__(self, on_first: Callable[[RevisionID], None]) -> None:
         self._on_first = on_first
         self._loads: dict[RevisionID, RevisionLoad] = {}
-        self._awake: list[RevisionLoad] = []
+        self._active: list[RevisionLoad] = []
 
     def load(self, revision_id: RevisionID) -> RevisionLoad:
-        """The load of this revision, a new dormant one for a new revision.
+        """Return the load of a revision; a new dormant one for a new revision.
 
-        The caller must ``forget`` the revision when it is gone, and asks only for revisions that
-        exist: names that clients make up would fill the memory.
+        The caller must ``remove`` a deleted revision, and must pass only revisions that exist.
+        Otherwise, names that clients invent would fill the memory.
         """
         load = self._loads.get(revision_id)
         if load is None:
             load = self._loads[revision_id] = RevisionLoad(revision_id, self)
-        load._forgotten = False
+        load._removed = False
         return load
 
     def remove(self, revision_id: RevisionID) -> None:
-        """The revision was deleted. Its last requests are still reported until they have left.
+        """Remove a deleted revision after its last requests have been reported.
 
-        Whoever asks for it before that gets the same load: of one revision there are no two.
+        A ``load`` call before that returns the same load, so one revision never has two.
         """
         load = self._loads.get(revision_id)
         if load is None:
             return
-        load._forgotten = True
+        load._removed = True
         if not load._reported:
             del self._loads[revision_id]
 
     def report(self, now: float) -> list[Stat]:
-        """The stats of the period that ends at ``now`` (seconds); empty when all is idle.
+        """Return the stats of the period that ends at ``now`` (seconds); empty if all revisions are
+        idle.
 
-        Costs nothing for dormant revisions. A revision that was idle for the whole period is
-        reported once more, with zeros, and then no longer.
+        Dormant revisions cost nothing. A revision that was idle for the whole period is reported
+        once more, with zeros.
         """
-        awake = self._awake
-        stats = [load._report(now) for load in awake]
-        self._awake = [load for load in awake if load._reported]
-        for load in awake:
-            if load._forgotten and not load._reported:
+        active = self._active
+        stats = [load._report(now) for load in active]
+        self._active = [load for load in active if load._reported]
+        for load in active:
+            if load._removed and not load._reported:
                 del self._loads[load.revision_id]
         return stats
 
     def is_dormant(self) -> bool:
         """Return whether the next report is empty."""
-        return not self._awake
+        return not self._active
 
     def __len__(self) -> int:
         return len(self._loads)
 
-    def _woke(self, load: RevisionLoad) -> None:
-        self._awake.append(load)
+    def _became_active(self, load: RevisionLoad) -> None:
+        self._active.append(load)
         self._on_first(load.revision_id)
 
 
 def poke_of(revision_id: RevisionID) -> Stat:
-    """The stat that announces the first request of a dormant revision."""
+    """Return the stat that reports the first request of a dormant revision."""
     return Stat(revision_id, POKE_CONCURRENCY, POKE_COUNT)

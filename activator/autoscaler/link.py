@@ -1,15 +1,14 @@
-"""The WebSocket to the autoscaler: dials for ever, sends frames, notices a dead peer.
+"""The WebSocket to the autoscaler: dials until it is closed, sends frames, detects a lost peer.
 
-Acts. ``send`` only queues, so a slow, absent or silent autoscaler never holds up a request; every
-wait in here has a deadline. It must not know what a frame holds.
-The packages websockets and tenacity are used in this file alone; import it only when there is an
-autoscaler.
+``send`` only queues, so a slow, absent or silent autoscaler never delays a request. Every wait has
+a deadline. Knows no content of frames. Only this file imports websockets and tenacity; import it
+only if there is an autoscaler.
 
-Knative: pkg/websocket/connection.go (knative.dev/pkg) and pkg/activator/stat_reporter.go, whose
-intervals are kept. Differences: frames leave in order, what arose while disconnected is sent when
-it is still fresh and ends a wait between two dials, redirects are not followed, a peer that hangs
-up on every connection is dialled by the back-off instead of in a busy loop, and the end is a close
-frame.
+Knative: pkg/websocket/connection.go (knative.dev/pkg) and pkg/activator/stat_reporter.go, with the
+same intervals. Differences: frames leave in order. A frame that was queued without a connection
+shortens the wait for the next dial, and is sent if it is still fresh. The link follows no
+redirects. The back-off also applies to a peer that closes every connection at once. The link ends
+with a close frame.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ from activator.autoscaler.backlog import Backlog
 
 _log = structlog.get_logger(__name__)
 
-#: Bytes that a peer may send at once, and per second in the long run. The autoscaler says nothing
-#: but pongs; 256 KiB of empty pings, which is what one read may bring, held the loop for 30 s.
-MOST_AT_ONCE: Final = 16 << 10
-MOST_PER_SECOND: Final = 4 << 10
+#: Bytes that a peer may send at once, and per second in the long run. The autoscaler sends only
+#: pongs. 256 KiB of empty pings, the most that one read returns, blocked the loop for 30 s.
+BURST_BYTES: Final = 16 << 10
+BYTES_PER_SECOND: Final = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class LinkTimings:
-    """Seconds, if not said otherwise. The first eight are Knative's.
+    """Seconds, unless stated otherwise. The first eight are Knative's.
 
     Attributes:
         handshake: from the dial (with name lookup) to the end of the opening handshake.
-        ping_interval: between two pings, whether or not the last was answered.
-        read_deadline: without a pong the peer counts as dead after this.
-        backoff_first: wait after the first failed dial, and the shortest between any two.
-        backoff_factor: each further wait is this many times longer.
-        backoff_jitter: a wait is lengthened by a random share of itself, up to this.
+        ping_interval: between two pings, with or without a pong to the last.
+        read_deadline: a peer that sends no pong for this time is lost.
+        backoff_first: wait after the first failed dial; also the shortest wait between two dials.
+        backoff_factor: ratio of each wait to the one before.
+        backoff_jitter: each wait grows by a random part of itself, up to this.
         backoff_steps: number of waits after which the waits start again with the first.
-        restart_at_once_after: a connection that lived this long is replaced without a wait;
-            one that did not counts like a failed dial, except the first in a row.
-        write_deadline: a peer that takes no bytes counts as dead after this.
+        restart_at_once_after: a connection that lived this long is replaced without a wait. A
+            shorter one counts like a failed dial, except the first in a row.
+        write_deadline: a peer that reads no bytes for this time is lost.
         close: for the closing handshake.
-        stale_after: a frame older than this is not worth sending: one and a half report periods,
-            so that the latest report is always fresh.
+        stale_after: an older frame is not sent. One and a half report periods, so that the latest
+            report is always fresh.
     """
 
     handshake: float = 3.0
@@ -71,20 +70,32 @@ class LinkTimings:
     stale_after: float = 1.5
 
     def delay(self, failures: int, chance: float) -> float:
-        """How long to wait after ``failures`` (from 1) in a row; ``chance`` is in [0, 1)."""
+        """Return the seconds to wait before the next dial.
+
+        Arguments:
+            failures: failed dials in a row, from 1.
+            chance: random number in [0, 1).
+        """
         step = (failures - 1) % self.backoff_steps
         wait = self.backoff_first * self.backoff_factor**step
         return wait * (1 + self.backoff_jitter * chance)
 
 
 class AutoscalerLink:
-    """One connection to ``url`` (``ws://host:port``), made again whenever it is lost.
+    """One connection to the autoscaler, dialled again whenever it is lost.
 
-    ``on_change`` is called with True when the connection is up and False when it is lost; it must
-    not raise. Counters, read by whoever measures: ``connection_losses``, ``failed_dials``,
-    ``frames_sent``, ``frames_dropped``; ``last_error`` says why the last dial or connection failed.
+    Arguments:
+        url: ``ws://host:port``.
+        on_change: called with True when the connection is up and False when it is lost; must not
+            raise.
 
-    Raises ValueError when ``url`` is not a WebSocket URL.
+    Attributes:
+        connected: whether there is a connection; ever_connected: whether there ever was one.
+        connection_losses, failed_dials, frames_sent: counters, for metrics.
+        last_error: why the last dial or connection failed.
+
+    Raises:
+        ValueError: ``url`` is not a WebSocket URL.
     """
 
     def __init__(
@@ -100,7 +111,7 @@ class AutoscalerLink:
         self._on_change = on_change
         self._backlog = Backlog(self._timings.stale_after)
         self._queued = asyncio.Event()
-        self._wanted = asyncio.Event()
+        self._dial_wanted = asyncio.Event()
         self._last_sent: float | None = None
         self._alive_at: float | None = None
         self._unreachable = False
@@ -115,48 +126,56 @@ class AutoscalerLink:
 
     @property
     def frames_dropped(self) -> int:
-        """Frames given up: too many, or too old to be true."""
+        """Frames that were dropped as too many or too old."""
         return self._backlog.dropped
 
     def last_sent_age(self) -> float | None:
-        """Seconds since a frame was sent, None before the first. Call it in the event loop."""
+        """Return the seconds since a frame was sent; None before the first.
+
+        Call it in the event loop.
+        """
         if self._last_sent is None:
             return None
         return asyncio.get_running_loop().time() - self._last_sent
 
     def age(self) -> float | None:
-        """Seconds since the autoscaler last gave a sign of life: a connection, or a pong.
+        """Return the seconds since the last sign of life of the autoscaler: a connection, or a
+        pong.
 
-        About three while all is well, since the start if there was none, None before ``run``.
-        Call it in the event loop.
+        At most about three while the peer works. Without a sign of life, the seconds since ``run``
+        began; None before that. Call it in the event loop.
         """
         if self._alive_at is None:
             return None
         return asyncio.get_running_loop().time() - self._alive_at
 
     def lost_for(self) -> float:
-        """Seconds since a connection was lost that was one, 0 while there is one or was none.
+        """Return the seconds since the last connection was lost; 0 with a connection, or before the
+        first.
 
-        One that the peer ended as soon as it had begun does not count. Call it in the event loop.
+        Connections that the peer closed at once do not count, except the first in a row. Call it in
+        the event loop.
         """
         if self.connected or not self.ever_connected:
             return 0.0
         return asyncio.get_running_loop().time() - self._lost_at
 
     def send(self, frame: bytes, on_sent: Callable[[], None] = lambda: None) -> None:
-        """Queue one binary frame; it goes out in the next turn of the loop when connected.
+        """Queue one binary frame; with a connection, it leaves in the next turn of the loop.
 
-        Never blocks and never fails. While disconnected, frames wait, and the next dial is made
-        now instead of after the back-off's wait; those that have grown stale by the time of the
-        reconnect are dropped (``frames_dropped``). ``on_sent`` is called when it has left, and must
-        not raise. Call it in the event loop.
+        Never blocks and never fails. Without a connection, the frame waits, and the link dials now
+        instead of after its back-off. At the reconnect, it drops stale frames (``frames_dropped``).
+        Call it in the event loop.
+
+        Arguments:
+            on_sent: called when the frame has been sent; must not raise.
         """
         self._backlog.push(frame, asyncio.get_running_loop().time(), on_sent)
         self._queued.set()
-        self._wanted.set()
+        self._dial_wanted.set()
 
     async def run(self) -> NoReturn:
-        """Keep the link up until cancelled; then says goodbye to the peer (close code 1001)."""
+        """Keep the link up until cancelled; then close it with code 1001."""
         loop = asyncio.get_running_loop()
         self._alive_at = loop.time()
         while True:
@@ -165,10 +184,10 @@ class AutoscalerLink:
             try:
                 await self._serve(connection)
             except asyncio.CancelledError:
-                await self._say_goodbye(connection)
+                await self._close(connection)
                 raise
             finally:
-                connection.transport.abort()  # no closing handshake with a peer that is lost
+                connection.transport.abort()  # no closing handshake with a lost peer
             lived = loop.time() - start >= self._timings.restart_at_once_after
             if lived or not self._short_lived:
                 self._lost_at = loop.time()
@@ -181,8 +200,8 @@ class AutoscalerLink:
 
     async def _dial(self) -> ClientConnection:
         retrying = AsyncRetrying(
-            # Whatever hinders a dial (DNS, network, a peer that speaks no WebSocket) may pass, and
-            # no such fault is worth the traffic that the process serves.
+            # Every cause of a failed dial may pass: DNS, network, a peer that speaks no WebSocket.
+            # None is a reason to end the process, which serves traffic.
             retry=retry_if_exception_type(Exception),
             wait=self._wait_after,
             sleep=self._pause,
@@ -191,19 +210,19 @@ class AutoscalerLink:
         return await retrying(self._dial_once)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait between two dials; what has to be told since the last one began cuts it short.
+        """Wait between two dials; a queued frame shortens the wait.
 
-        At its longest the wait would hold up a service that scales from zero for 22 seconds after
-        the autoscaler has come back.
+        Otherwise a service that scales from zero could wait 22 seconds after the autoscaler has
+        recovered.
         """
         least = min(seconds, self._timings.backoff_first)
         await asyncio.sleep(least)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds - least):
-                await self._wanted.wait()
+                await self._dial_wanted.wait()
 
     async def _dial_once(self) -> ClientConnection:
-        self._wanted.clear()
+        self._dial_wanted.clear()
         return await _Connect(
             self._url,
             compression=None,
@@ -212,7 +231,7 @@ class AutoscalerLink:
             open_timeout=self._timings.handshake,
             close_timeout=self._timings.close,
             create_connection=_Connection,
-            ping_interval=None,  # _heartbeat does it: the library waits for each pong
+            ping_interval=None,  # _heartbeat sends pings; the library would wait for each pong
         )
 
     def _wait_after(self, state: RetryCallState) -> float:
@@ -222,7 +241,7 @@ class AutoscalerLink:
         self.failed_dials += 1
         error = state.outcome.exception() if state.outcome else None
         self.last_error = f"dial failed: {_why(error)}"
-        if not self._unreachable:  # the change is news, each retry is not
+        if not self._unreachable:  # log the change, not each retry
             self._unreachable = True
             _log.warning(
                 "autoscaler not reachable, retrying; nothing scales from zero until then",
@@ -247,8 +266,8 @@ class AutoscalerLink:
             _log.warning("autoscaler connection lost", url=self._url, error=self.last_error)
 
     async def _first_failure(self, *endless: Coroutine[None, None, NoReturn]) -> BaseException:
-        # No TaskGroup: before Python 3.13 it may swallow a cancellation that coincides with the
-        # failure of one of its tasks, and run() would dial on after its end.
+        # No TaskGroup: before Python 3.13 it may swallow a cancellation if one of its tasks fails
+        # at the same time. Then run() would dial on after its end.
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(coroutine) for coroutine in endless]
         try:
@@ -263,7 +282,7 @@ class AutoscalerLink:
         self.connected = self.ever_connected = True
         self._alive_at = asyncio.get_running_loop().time()
         self._unreachable = False
-        if not self._short_lived:  # a peer that hangs up on every connection is no news
+        if not self._short_lived:  # log no reconnect to a peer that closes each connection at once
             _log.info("autoscaler connected", url=self._url, failed_dials=self.failed_dials)
         if self._on_change:
             self._on_change(True)
@@ -274,16 +293,16 @@ class AutoscalerLink:
             self._on_change(False)
 
     async def _read(self, connection: ClientConnection) -> NoReturn:
-        # The autoscaler has nothing to say. What it says is taken off the socket all the same, or
-        # the pongs behind it would not be seen. _heartbeat is the deadline.
+        # The autoscaler sends no messages. This reads any from the socket, since pongs may follow
+        # them. The deadline is that of _heartbeat.
         while True:
             try:
                 await connection.recv(decode=False)
             except ConnectionClosed as error:
                 if isinstance(connection, _Connection) and connection.flooded:
                     raise ConnectionAbortedError(
-                        f"the peer sent more than {MOST_AT_ONCE} bytes at once; an autoscaler has "
-                        "nothing to say"
+                        f"the peer sent more than {BURST_BYTES} bytes at once; an autoscaler "
+                        "sends only pongs"
                     ) from error
                 raise
 
@@ -299,12 +318,12 @@ class AutoscalerLink:
                 async with asyncio.timeout(self._timings.write_deadline):
                     await connection.send(frame.payload)
             except TimeoutError as error:
-                self._backlog.put_back(frame, loop.time())
+                self._backlog.push_front(frame, loop.time())
                 raise TimeoutError(
-                    f"the peer took no data for {self._timings.write_deadline:g} s"
+                    f"the peer read no data for {self._timings.write_deadline:g} s"
                 ) from error
             except BaseException:
-                self._backlog.put_back(frame, loop.time())
+                self._backlog.push_front(frame, loop.time())
                 raise
             self.frames_sent += 1
             self._last_sent = loop.time()
@@ -321,22 +340,22 @@ class AutoscalerLink:
                 last_pong = self._alive_at = loop.time()
 
         next_ping = last_pong + self._timings.ping_interval
-        answered: asyncio.Future[float] | None = None
+        pong_received: asyncio.Future[float] | None = None
         while True:
             await asyncio.sleep(min(next_ping, last_pong + patience) - loop.time())
             if loop.time() >= last_pong + patience:
-                raise TimeoutError(f"the peer answered no ping for {patience:g} s")
+                raise TimeoutError(f"the peer sent no pong for {patience:g} s")
             if loop.time() >= next_ping:
                 next_ping = loop.time() + self._timings.ping_interval
-                # Knative's pings are empty; two under way at a time need different payloads here.
-                payload = b"" if answered is None or answered.done() else None
+                # Knative's pings are empty. Two in progress need different payloads here.
+                payload = b"" if pong_received is None or pong_received.done() else None
                 async with asyncio.timeout_at(last_pong + patience):
-                    answered = asyncio.ensure_future(await connection.ping(payload))
-                answered.add_done_callback(renew)
+                    pong_received = asyncio.ensure_future(await connection.ping(payload))
+                pong_received.add_done_callback(renew)
 
-    async def _say_goodbye(self, connection: ClientConnection) -> None:
-        # Runs while run() is being cancelled, so it is short and has a deadline of its own: close()
-        # alone would wait for ever for a peer that takes no bytes.
+    async def _close(self, connection: ClientConnection) -> None:
+        # Runs while run() is being cancelled, so it is short and has its own deadline. close()
+        # alone would wait without limit for a peer that reads nothing.
         try:
             async with asyncio.timeout(self._timings.close):
                 await connection.close(CloseCode.GOING_AWAY)
@@ -360,32 +379,32 @@ def _why(error: BaseException | None) -> str:
 
 
 class _Connect(connect):
-    """A dial that takes a redirect for what it is here: not the autoscaler."""
+    """A dial that treats a redirect as an error: the peer is not the autoscaler."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
 
 
 class _Connection(ClientConnection):
-    """One that ends when the peer sends more than it can have to say.
+    """A connection that ends when the peer sends more than an autoscaler ever does.
 
     Attributes:
-        flooded: whether that was its end.
+        flooded: whether the connection ended for that reason.
     """
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.flooded = False
-        self._may_take = float(MOST_AT_ONCE)
-        self._taken_at = self.loop.time()
+        self._allowance = float(BURST_BYTES)
+        self._refilled_at = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         now = self.loop.time()
-        earned = (now - self._taken_at) * MOST_PER_SECOND
-        self._may_take = min(self._may_take + earned, MOST_AT_ONCE) - len(data)
-        self._taken_at = now
-        if self._may_take < 0:
+        earned = (now - self._refilled_at) * BYTES_PER_SECOND
+        self._allowance = min(self._allowance + earned, BURST_BYTES) - len(data)
+        self._refilled_at = now
+        if self._allowance < 0:
             self.flooded = True
             self.transport.abort()
         else:

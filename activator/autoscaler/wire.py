@@ -1,7 +1,7 @@
 """Stats as the autoscaler reads them: one ``metrics.WireStatMessages`` in protobuf per frame.
 
-Pure. It must not know how frames travel nor when stats arise.
-Knative: pkg/autoscaler/metrics/stat.proto and pkg/activator/stat_reporter.go.
+Pure. Knows neither the transport of frames nor the time of stats. Knative:
+pkg/autoscaler/metrics/stat.proto and pkg/activator/stat_reporter.go.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from throttler.model import RevisionID
 
 
 def encode(stats: Iterable[Stat], pod_name: str) -> bytes:
-    """One frame with all ``stats``, as seen by the activator pod ``pod_name`` (``POD_NAME``)."""
+    """Return one frame with all ``stats``.
+
+    Arguments:
+        pod_name: the pod of this activator (``POD_NAME``).
+    """
     frame = stat_pb2.WireStatMessages()
     for stat in stats:
         message = frame.messages.add()
         message.namespace, message.name = stat.revision_id
-        # Setting a field, even to nothing, makes the stat present: without one the autoscaler
-        # would drop the message.
+        # Setting a field, even to an empty value, makes the stat present. The autoscaler drops a
+        # message without stat.
         message.stat.pod_name = pod_name
         message.stat.average_concurrent_requests = stat.concurrency
         message.stat.request_count = stat.request_count
@@ -30,21 +34,24 @@ def encode(stats: Iterable[Stat], pod_name: str) -> bytes:
 
 
 def decode(frame: bytes) -> tuple[list[Stat], frozenset[str]]:
-    """The stats of a frame and the names of the pods that reported them.
+    """Return the stats of a frame, and the names of the pods that reported them.
 
-    For peers of the activator (the lab's autoscaler, tests). As the autoscaler does, it skips
-    messages without stat. Raises ValueError when ``frame`` is no such protobuf message.
+    For peers of the activator (the lab's autoscaler, tests). Skips messages without stat, as the
+    autoscaler does.
+
+    Raises:
+        ValueError: ``frame`` is no such protobuf message.
     """
     parsed = stat_pb2.WireStatMessages()
     try:
         parsed.ParseFromString(frame)
-        told = [message for message in parsed.messages if message.HasField("stat")]
-        stats = [_stat_of(message) for message in told]
+        with_stat = [message for message in parsed.messages if message.HasField("stat")]
+        stats = [_stat_of(message) for message in with_stat]
     except (DecodeError, OverflowError, ValueError) as error:  # the latter two: a count of inf, NaN
         raise ValueError(
             f"a stat frame of {len(frame)} bytes is not a metrics.WireStatMessages: {error}"
         ) from error
-    return stats, frozenset(message.stat.pod_name for message in told)
+    return stats, frozenset(message.stat.pod_name for message in with_stat)
 
 
 def _stat_of(message: stat_pb2.WireStatMessage) -> Stat:
@@ -58,15 +65,18 @@ def _stat_of(message: stat_pb2.WireStatMessage) -> Stat:
 def frame_sink(
     send: Callable[[bytes, Callable[[], None]], None],
     pod_name: str,
-    leave: Callable[[list[Stat]], Callable[[], None]] = lambda _stats: lambda: None,
+    on_sent_of: Callable[[list[Stat]], Callable[[], None]] = lambda _stats: lambda: None,
 ) -> Callable[[list[Stat]], None]:
-    """A listener for ``StatReporter`` that hands each batch of stats to ``send`` as one frame.
+    """Return a sink for ``StatReporter`` that passes each batch of stats to ``send`` as one frame.
 
-    ``send`` (``AutoscalerLink.send``) is given what to call when the frame has left; ``leave``
-    makes that of the stats.
+    Arguments:
+        send: ``AutoscalerLink.send``; gets the frame, and a function to call when the frame has
+            been sent.
+        pod_name: the pod of this activator.
+        on_sent_of: makes that function from the stats.
     """
 
     def sink(stats: list[Stat]) -> None:
-        send(encode(stats, pod_name), leave(stats))
+        send(encode(stats, pod_name), on_sent_of(stats))
 
     return sink

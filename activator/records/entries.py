@@ -20,10 +20,10 @@ from throttler.throttler import Throttler, revision_from_host
 class Load(Protocol):
     """Counts a revision's concurrent requests over time, for the autoscaler."""
 
-    def enter(self, now: float) -> None:
+    def request_began(self, now: float) -> None:
         """Count the arrival of a request."""
 
-    def leave(self, now: float) -> None:
+    def request_ended(self, now: float) -> None:
         """Count the end of a request."""
 
 

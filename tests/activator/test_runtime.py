@@ -72,7 +72,7 @@ async def test_the_history_is_told_of_requests_at_once(tmp_path: Path) -> None:
     runtime = Runtime(settings(tmp_path))
     async with runtime.lifespan():
         entry = runtime.driver.entries.find(b"default", b"hello")
-        entry.load.enter(runtime.driver.clock())
+        entry.load.request_began(runtime.driver.clock())
         assert [str(name) for name in runtime.history._watched] == ["default/hello"]
 
 

@@ -151,7 +151,7 @@ class Exchange(Requester):
         ticket = self.ticket = Ticket(self, now + within, request.size() + self.body.size)
         if throttler.key_header:
             ticket.key = key_of(request, throttler.key_header)
-        entry.load.enter(now)
+        entry.load.request_began(now)
         if trace is not None:
             trace.found(revision)
         try:
@@ -619,7 +619,7 @@ class Exchange(Requester):
         entry.counters.ended(
             (request.counted_as, request.version, status), ended, duration, request.length, size
         )
-        entry.load.leave(now)
+        entry.load.request_ended(now)
         if self.wait is not None:
             self.wait.ended(ended, now)
         if self.trace is not None:

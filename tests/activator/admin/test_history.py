@@ -40,14 +40,14 @@ class Past:
 
     def request(self, throttler) -> tuple[Ticket, object]:
         entry = self.world.entry(throttler)
-        self.reporter.load(throttler.revision.id).enter(self.world.clock.now)
+        self.reporter.load(throttler.revision.id).request_began(self.world.clock.now)
         return self.world.request(throttler), entry
 
     def end(self, request, outcome="served") -> None:
         ticket, entry = request
         now = self.world.clock.now
         entry.counters.outcomes[outcome] += 1
-        self.reporter.load(ticket.config.revision.id).leave(now)
+        self.reporter.load(ticket.config.revision.id).request_ended(now)
         self.world.driver.cancel(throttler_of(self.world.driver, ticket), ticket, now)
 
     def serve(self, throttler, at_once=1, outcome="served") -> None:

@@ -48,7 +48,7 @@ def test_the_newest_frame_never_grows_stale(backlog):
 def test_a_frame_put_back_is_first_again(backlog):
     backlog.push(b"1", 0.0)
     backlog.push(b"2", 0.0)
-    backlog.put_back(backlog.pop(0.0), 0.5)
+    backlog.push_front(backlog.pop(0.0), 0.5)
     assert drain(backlog, 0.5) == [b"1", b"2"]
 
 
@@ -56,7 +56,7 @@ def test_a_frame_put_back_too_late_is_dropped_for_newer_ones(backlog):
     backlog.push(b"1", 0.0)
     frame = backlog.pop(0.0)
     backlog.push(b"2", 9.0)
-    backlog.put_back(frame, 10.0)
+    backlog.push_front(frame, 10.0)
     assert drain(backlog, 10.0) == [b"2"]
     assert backlog.dropped == 1
 

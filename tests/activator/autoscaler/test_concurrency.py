@@ -25,9 +25,9 @@ class Accounts:
 
     def run(self, revision_id: RevisionID, *, enter: float, leave: float | None = None) -> None:
         load = self.reporter.load(revision_id)
-        load.enter(enter)
+        load.request_began(enter)
         if leave is not None:
-            load.leave(leave)
+            load.request_ended(leave)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_first_request_pokes_at_once_and_only_the_first(accounts):
 def test_the_request_counts_already_when_the_poke_is_heard():
     heard = []
     reporter = ConcurrencyReporter(lambda id: heard.append(reporter.load(id).in_flight))
-    reporter.load(A).enter(0.0)
+    reporter.load(A).request_began(0.0)
     assert heard == [1]
 
 
@@ -68,7 +68,7 @@ def test_concurrency_is_weighted_by_time(accounts):
     accounts.reporter.report(1.0)
     accounts.run(A, enter=1.0, leave=1.5)
     accounts.run(A, enter=1.25, leave=1.5)
-    accounts.reporter.load(A).leave(1.75)
+    accounts.reporter.load(A).request_ended(1.75)
     assert accounts.reporter.report(2.0) == [Stat(A, 0.75 + 0.5 + 0.25, 2)]
 
 
@@ -81,7 +81,7 @@ def test_the_first_period_begins_with_the_first_request(accounts):
 def test_a_late_report_averages_over_its_real_length(accounts):
     accounts.run(A, enter=0.0)
     accounts.reporter.report(1.0)
-    accounts.reporter.load(A).leave(2.0)
+    accounts.reporter.load(A).request_ended(2.0)
     assert accounts.reporter.report(5.0) == [Stat(A, 0.25, 0)]
 
 
@@ -96,13 +96,13 @@ def test_an_idle_revision_is_reported_with_zeros_once_more_and_then_dropped(acco
 
 def test_a_dropped_revision_pokes_again(accounts):
     load = accounts.reporter.load(A)
-    load.enter(0.0)
-    load.leave(0.5)
+    load.request_began(0.0)
+    load.request_ended(0.5)
     accounts.reporter.report(1.0)
     accounts.reporter.report(2.0)
-    load.enter(7.0)
+    load.request_began(7.0)
     assert accounts.pokes == [A, A]
-    load.enter(7.0)
+    load.request_began(7.0)
     assert accounts.reporter.report(8.0) == [Stat(A, 1.0, 1)]
 
 
@@ -133,18 +133,18 @@ def test_a_report_in_the_instant_of_the_poke_loses_nothing(accounts):
 def test_a_report_between_lookup_and_first_request_loses_nothing(accounts):
     load = accounts.reporter.load(A)
     assert accounts.reporter.report(1.0) == []
-    load.enter(1.0)
-    load.enter(1.0)
+    load.request_began(1.0)
+    load.request_began(1.0)
     assert accounts.reporter.report(2.0) == [Stat(A, 1.0, 1)]
 
 
 def test_a_deleted_revision_is_reported_until_its_last_request_has_left(accounts):
     load = accounts.reporter.load(A)
-    load.enter(0.0)
+    load.request_began(0.0)
     accounts.reporter.report(1.0)
     accounts.reporter.remove(A)
     assert accounts.reporter.report(2.0) == [Stat(A, 1.0, 0)]
-    load.leave(2.0)
+    load.request_ended(2.0)
     accounts.reporter.report(3.0)
     assert accounts.reporter.report(4.0) == []
     assert accounts.reporter.load(A) is not load
@@ -165,13 +165,13 @@ def test_a_forgotten_revision_leaves_nothing_behind_once_its_zeros_are_told(acco
 def test_a_revision_that_is_deleted_and_created_again_has_one_load_only(accounts):
     reporter = accounts.reporter
     load = reporter.load(A)
-    load.enter(0.0)
+    load.request_began(0.0)
     reporter.remove(A)
     assert reporter.load(A) is load
-    reporter.load(A).enter(0.5)
+    reporter.load(A).request_began(0.5)
     assert reporter.report(1.0) == [Stat(A, 0.5, 1)]
     for _ in range(2):
-        load.leave(1.0)
+        load.request_ended(1.0)
     reporter.report(2.0)
     assert reporter.report(3.0) == []
     assert reporter.load(A) is load  # the new one was not forgotten
@@ -194,13 +194,13 @@ class Model:
     poked: bool = False
     pokes: int = 0
 
-    def enter(self, now: float) -> None:
+    def request_began(self, now: float) -> None:
         if self.period_start is None:
             self.period_start, self.poked = now, True
             self.pokes += 1
         self.requests.append([now, None])
 
-    def leave(self, now: float) -> bool:
+    def request_ended(self, now: float) -> bool:
         held = [request for request in self.requests if request[1] is None]
         if held:
             held[0][1] = now
@@ -247,11 +247,11 @@ def test_any_walk_reports_what_the_brute_force_model_reports(steps):
         now += wait
         load = accounts.reporter.load(revision_id)
         if action == "enter":
-            load.enter(now)
-            models[revision_id].enter(now)
+            load.request_began(now)
+            models[revision_id].request_began(now)
         elif action == "leave":
-            if models[revision_id].leave(now):
-                load.leave(now)
+            if models[revision_id].request_ended(now):
+                load.request_ended(now)
         else:
             reported = {stat.revision_id: stat for stat in accounts.reporter.report(now)}
             for id, model in models.items():

@@ -17,7 +17,7 @@ from websockets.utils import accept_key
 
 from activator.autoscaler import wire
 from activator.autoscaler.concurrency import Stat
-from activator.autoscaler.link import MOST_AT_ONCE, AutoscalerLink, LinkTimings
+from activator.autoscaler.link import BURST_BYTES, AutoscalerLink, LinkTimings
 from activator.autoscaler.reporter import StatReporter
 from tests.conftest import in_virtual_time, on_uvloop
 from tests.ports import hold, port_of
@@ -224,7 +224,7 @@ async def test_a_poke_arrives_decoded(peer):
         await states.expect(True)
         clock = asyncio.get_running_loop().time
         reporter = StatReporter([wire.frame_sink(link.send, "act-0")], clock=clock)
-        reporter.load(A).enter(clock())
+        reporter.load(A).request_began(clock())
         frame = await soon(peer.frames.get())
         assert wire.decode(frame) == ([Stat(A, 1.0, 1)], {"act-0"})
         await until(lambda: link.frames_sent == 1)
@@ -237,8 +237,8 @@ async def test_reports_follow_the_poke(peer):
         seconds = itertools.count()
         reporter = StatReporter([wire.frame_sink(link.send, "p")], clock=lambda: next(seconds))
         load = reporter.load(A)
-        load.enter(next(seconds))
-        load.enter(next(seconds))
+        load.request_began(next(seconds))
+        load.request_began(next(seconds))
         reporter.report()
         reporter.report()
         frames = [await soon(peer.frames.get()) for _ in range(3)]
@@ -338,7 +338,7 @@ async def test_what_the_peer_says_is_ignored(peer):
 async def test_a_peer_that_says_more_than_it_can_have_to_say_is_left(peer):
     async def flood(connection):
         await connection.recv()
-        connection.transport.write(b"\x89\x00" * MOST_AT_ONCE)  # pings: all would be answered
+        connection.transport.write(b"\x89\x00" * BURST_BYTES)  # pings: all would be answered
 
     peer.greet = flood
     async with running(peer.url) as (link, states):
@@ -448,7 +448,7 @@ async def test_a_peer_that_answers_no_ping_is_given_up():
     ):
         await states.expect(True, False, True)
         assert link.connection_losses == 1
-        assert "answered no ping for 0.1 s" in link.last_error
+        assert "sent no pong for 0.1 s" in link.last_error
         await soon(peer.hung_up.get())
 
 
@@ -459,7 +459,7 @@ async def test_a_peer_that_never_reads_is_given_up_and_send_never_blocks():
         for _ in range(64):
             link.send(bytes(1 << 18))
         await states.expect(False, True)
-        assert "took no data for 0.1 s" in link.last_error
+        assert "read no data for 0.1 s" in link.last_error
 
 
 async def test_a_peer_that_never_reads_does_not_hold_up_the_end():

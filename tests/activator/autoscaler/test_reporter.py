@@ -45,15 +45,15 @@ def now():
 async def test_a_poke_is_heard_before_enter_returns():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).enter(now())
+        reporter.load(A).request_began(now())
         assert listener.heard == [(0.0, [Stat(A, 1.0, 1)])]
 
 
 async def test_a_report_comes_every_second_while_something_is_busy():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).enter(now())
-        reporter.load(A).enter(now())
+        reporter.load(A).request_began(now())
+        reporter.load(A).request_began(now())
         await asyncio.sleep(3.5)
     assert listener.heard[1:] == [
         (1.0, [Stat(A, 1.0, 1)]),
@@ -68,8 +68,8 @@ async def test_silence_while_everything_is_idle():
         reporter.load(A)
         await asyncio.sleep(10.5)
         assert listener.heard == []
-        reporter.load(A).enter(now())
-        reporter.load(A).leave(now())
+        reporter.load(A).request_began(now())
+        reporter.load(A).request_ended(now())
         await asyncio.sleep(10)
     assert [time for time, _ in listener.heard] == [10.5, 11.0, 12.0]
     assert listener.heard[-1][1] == [Stat(A, 0.0, 0)]
@@ -78,8 +78,8 @@ async def test_silence_while_everything_is_idle():
 async def test_one_batch_speaks_of_all_busy_revisions():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).enter(now())
-        reporter.load(B).enter(now())
+        reporter.load(A).request_began(now())
+        reporter.load(B).request_began(now())
         await asyncio.sleep(1)
         await asyncio.sleep(0)
     assert listener.heard[-1] == (1.0, [Stat(A, 0.0, 0), Stat(B, 0.0, 0)])
@@ -88,7 +88,7 @@ async def test_one_batch_speaks_of_all_busy_revisions():
 async def test_a_busy_loop_delays_a_report_but_does_not_pile_them_up():
     listener = Listener()
     async with reporting(listener) as reporter:
-        reporter.load(A).enter(now())
+        reporter.load(A).request_began(now())
         await asyncio.sleep(0.5)
         cast(
             VirtualLoop, asyncio.get_running_loop()
@@ -105,10 +105,10 @@ async def test_a_failing_listener_harms_neither_the_request_nor_the_others():
 
     with capture_logs() as logs:
         async with reporting(broken, listener) as reporter:
-            reporter.load(A).enter(now())
+            reporter.load(A).request_began(now())
             await asyncio.sleep(3.5)
     assert len(listener.heard) == 4
-    assert [log["event"] for log in logs] == ["a listener of the stats failed; this batch is lost"]
+    assert [log["event"] for log in logs] == ["a sink of load reports failed; it lost this batch"]
 
 
 async def test_a_listener_that_recovers_and_fails_again_is_news_again():
@@ -121,7 +121,7 @@ async def test_a_listener_that_recovers_and_fails_again_is_news_again():
 
     with capture_logs() as logs:
         async with reporting(moody) as reporter:
-            reporter.load(A).enter(now())
+            reporter.load(A).request_began(now())
             await asyncio.sleep(2.5)
     assert len(logs) == 2
 

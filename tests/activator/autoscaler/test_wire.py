@@ -62,10 +62,10 @@ def test_the_sink_sends_one_frame_per_batch():
 def test_when_a_frame_has_left_it_is_known_what_was_in_it():
     waiting, left = [], []
 
-    def leave(stats):
+    def on_sent_of(stats):
         return lambda: left.append(stats)
 
-    sink = wire.frame_sink(lambda frame, on_sent: waiting.append(on_sent), "act-0", leave)
+    sink = wire.frame_sink(lambda frame, on_sent: waiting.append(on_sent), "act-0", on_sent_of)
     sink([Stat(A, 1.0, 1)])
     sink([Stat(B, 2.0, 2)])
     assert not left

@@ -53,7 +53,7 @@ class Load(Nobody):
         self._count = 0
         self._entered = asyncio.Event()
 
-    def enter(self, now: float) -> None:
+    def request_began(self, now: float) -> None:
         self._count += 1
         self._entered.set()
 

@@ -478,12 +478,12 @@ class _Load:
         self.ever = 0
         self.on_enter: Callable[[], object] = lambda: None
 
-    def enter(self, now: float) -> None:
+    def request_began(self, now: float) -> None:
         self.now += 1
         self.ever += 1
         self.on_enter()
 
-    def leave(self, now: float) -> None:
+    def request_ended(self, now: float) -> None:
         self.now -= 1
 
 
