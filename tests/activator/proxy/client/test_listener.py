@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from itertools import product
 
 import pytest
 
@@ -11,6 +12,7 @@ from activator.proxy.client import connection as client_connection
 from activator.proxy.client.listener import ListenError, data_server, listen
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, ok, request, until
+from tests.rows import naming
 
 PROBES = {
     "kubelet": (b"User-Agent: kube-probe/1.31\r\n", 200, b""),
@@ -27,21 +29,21 @@ PROBES = {
 }
 
 
-@pytest.mark.parametrize("method", [b"GET", b"POST", b"HEAD", b"FROB"])
-@pytest.mark.parametrize("target", [b"/", b"//healthz", b"/any?thing"])
-@pytest.mark.parametrize("name", PROBES)
-async def test_probes_are_answered_on_every_path_and_method(world, name, target, method):
-    fields, status, body = PROBES[name]
+async def test_probes_are_answered_on_every_path_and_method(world):
     pod = await world.serving()
-    client = await world.client()
-    client.send(request(target, method, fields=fields))
-    answer = await client.answer(method)
-    assert answer.status == status
-    assert answer.body == (b"" if method == b"HEAD" else body)
-    if name == "ingress":
-        assert answer.get(b"k-network-hash") == b"h4sh"
-    assert not pod.requests
-    assert not world.loads or world.loads.popitem()[1].ever == 0
+    targets, methods = (b"/", b"//healthz", b"/any?thing"), (b"GET", b"POST", b"HEAD", b"FROB")
+    for name, target, method in product(PROBES, targets, methods):
+        with naming(name, target, method):
+            fields, status, body = PROBES[name]
+            client = await world.client()
+            client.send(request(target, method, fields=fields))
+            answer = await client.answer(method)
+            assert answer.status == status
+            assert answer.body == (b"" if method == b"HEAD" else body)
+            if name == "ingress":
+                assert answer.get(b"k-network-hash") == b"h4sh"
+            assert not pod.requests
+            assert all(load.ever == 0 for load in world.loads.values())
 
 
 async def test_kubelets_probe_fails_with_the_reason_while_we_are_not_ready(world):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tests.activator.proxy.world import (
     PodConnection,
+    World,
     about,
     answer_whole,
     ok,
+    own_world,
     request,
     turns,
     until,
@@ -17,6 +21,7 @@ from tests.conftest import in_virtual_time
 
 #: More than the kernel's buffers between two sockets of this machine take.
 LARGE = 12 << 20
+SIZES = pytest.mark.parametrize("size", [1, 100_000], ids=["dripped", "whole"])
 
 
 # -- what pods see, what clients see -------------------------------------------------------------
@@ -86,17 +91,23 @@ async def test_an_answer_passes_byte_for_byte(world):
     assert bytes(client.received) == raw
 
 
-@pytest.mark.parametrize("size", [1, 100_000], ids=["dripped", "whole"])
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [
-        (b" O\x01K\x7f", b" OK"),
-        (b" \0", b" "),
-        (b" a\tb \x1b[31mred\x0b", b" a\tb [31mred"),
-        (b" caf\xe9 \x80", b" caf\xe9 \x80"),
-    ],
+#: Reason phrases of pods, and what a client gets.
+REASONS = (
+    (b" O\x01K\x7f", b" OK"),
+    (b" \0", b" "),
+    (b" a\tb \x1b[31mred\x0b", b" a\tb [31mred"),
+    (b" caf\xe9 \x80", b" caf\xe9 \x80"),
 )
-async def test_control_characters_of_a_reason_phrase_stay_here(world, reason, expected, size):
+
+
+@SIZES
+async def test_control_characters_of_a_reason_phrase_stay_here(anyio_backend, size):
+    for reason, expected in REASONS:
+        async with own_world(reason) as world:
+            await passes_as(world, reason, expected, size)
+
+
+async def passes_as(world: World, reason: bytes, expected: bytes, size: int) -> None:
     pod = await world.serving()
     wire = ok(b"hello", b"Date: x\r\n").replace(b" OK", reason, 1)
     pod.on_data = lambda connection: send_pieces(connection, wire, size)
@@ -104,9 +115,8 @@ async def test_control_characters_of_a_reason_phrase_stay_here(world, reason, ex
     client.send(request())
     await until(lambda: client.received.endswith(b"hello"))
     assert bytes(client.received).partition(b"\r\n")[0] == b"HTTP/1.1 200" + expected
-    pod.on_data = lambda connection: send_pieces(
-        connection, b"HTTP/1.1 103" + reason + b"\r\n\r\n" + wire, size
-    )
+    interim = b"HTTP/1.1 103" + reason + b"\r\n\r\n"
+    pod.on_data = lambda connection: send_pieces(connection, interim + wire, size)
     client.received.clear()
     client.send(request())
     await until(lambda: client.received.endswith(b"hello"))
@@ -182,29 +192,31 @@ async def test_a_reset_by_a_pod_is_told_in_words(world):
     )
 
 
-@pytest.mark.parametrize("stray", [b"", b"stray bytes"])
-@pytest.mark.parametrize(
-    ("method", "head"),
-    [
-        (b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n"),
-        (b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
-        (b"HEAD", b"HTTP/1.1 200 OK\r\n\r\n"),
-        (b"GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 11\r\n\r\n"),
-        (b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 11\r\n\r\n"),
-        (b"GET", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-    ],
+#: Methods, and heads of responses that have no body.
+BODILESS = (
+    (b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n"),
+    (b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    (b"HEAD", b"HTTP/1.1 200 OK\r\n\r\n"),
+    (b"GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 11\r\n\r\n"),
+    (b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 11\r\n\r\n"),
+    (b"GET", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
 )
-async def test_an_answer_without_a_body_has_none(world, method, head, stray):
-    pod = await world.serving()
-    pod.answer = head + stray
-    client = await world.client()
-    client.send(request(method=method) + request(b"/next"))
-    answer = await client.answer(method)
-    assert answer.body == b""
-    await until(lambda: len(pod.requests) == 2)
-    assert len(pod.connections) == (2 if stray else 1)
-    assert b"stray" not in client.received
-    client.abort()
+
+
+@pytest.mark.parametrize("stray", [b"", b"stray bytes"])
+async def test_an_answer_without_a_body_has_none(anyio_backend, stray):
+    for method, head in BODILESS:
+        async with own_world(method, head) as world:
+            pod = await world.serving()
+            pod.answer = head + stray
+            client = await world.client()
+            client.send(request(method=method) + request(b"/next"))
+            answer = await client.answer(method)
+            assert answer.body == b""
+            await until(lambda pod=pod: len(pod.requests) == 2)
+            assert len(pod.connections) == (2 if stray else 1)
+            assert b"stray" not in client.received
+            client.abort()
 
 
 async def test_bytes_behind_an_answer_are_nobodys_answer(world):
@@ -280,18 +292,20 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 100_000], ids=["dripped", "whole"])
-@pytest.mark.parametrize("method", [b"GET", b"POST"])
-@pytest.mark.parametrize("name", MALFORMED)
-async def test_a_malformed_answer_is_a_502_and_its_connection_ends(world, name, method, size):
+@SIZES
+async def test_a_malformed_answer_is_a_502_and_its_connection_ends(anyio_backend, size):
+    for name, method in product(MALFORMED, (b"GET", b"POST")):
+        async with own_world(name, method) as world:
+            await is_a_502(world, name, method, size)
+
+
+async def is_a_502(world: World, name: str, method: bytes, size: int) -> None:
     pod = await world.serving()
     pod.on_data = lambda connection: send_pieces(connection, MALFORMED[name], size)
     client = await world.client()
     client.send(request(b"/", method, body=b"x"))
 
-    if (
-        name in ("bad-chunk", "bad-extension") and size == 1
-    ):  # the head has passed before that is known
+    if name in ("bad-chunk", "bad-extension") and size == 1:  # the head has passed before that
         await client.ended()
         assert b"0\r\n\r\n" not in client.received
     else:
