@@ -8,7 +8,6 @@ import os
 import selectors
 from asyncio import selector_events, sslproto
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,18 +123,12 @@ on_uvloop = pytest.mark.loops(UVLOOP)
 #: For limits and pauses, which only a virtual clock keeps exactly.
 in_virtual_time = pytest.mark.loops(VIRTUAL)
 
-#: Directories whose tests run on both loops unless a mark says otherwise.
-_BOTH_LOOPS_IN = (Path(__file__).parent / "activator" / "proxy",)
-
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each async test in virtual time, or on the loops that its closest mark names."""
     if "anyio_backend" not in metafunc.fixturenames:
         return
-    path = metafunc.definition.path
     mark = metafunc.definition.get_closest_marker("loops")
-    if mark is None and any(path.is_relative_to(folder) for folder in _BOTH_LOOPS_IN):
-        mark = both_loops.mark
     if mark is not None:
         metafunc.parametrize("anyio_backend", mark.args, indirect=True)
 

@@ -9,6 +9,9 @@ import pytest
 
 from tests.activator.process.test_keepalive import options
 from tests.activator.proxy.world import World, ok, request, until
+from tests.conftest import both_loops
+
+pytestmark = both_loops
 
 POD = (1, 15, 1, 5, 20_000)
 

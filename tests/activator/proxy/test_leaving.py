@@ -11,8 +11,10 @@ import pytest
 
 from activator.proxy.pods import target as target_module
 from activator.proxy.pods.dial import connect
-from tests.activator.proxy.world import PATIENCE, World, request, turns, until
-from tests.conftest import in_virtual_time
+from tests.activator.proxy.world import PATIENCE, Pod, World, own_world, request, turns, until
+from tests.conftest import both_loops, in_virtual_time
+
+pytestmark = both_loops
 
 EXPECTED = b"Content-Length: 10\r\nExpect: 100-continue\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -62,7 +64,7 @@ async def received(client: socket.socket) -> bytes:
 
 
 #: How long before the pod comes: before the loop can look, as it looks, and in seconds.
-MOMENTS = pytest.mark.parametrize("moment", ["same", "turn", "turns", 0.005, 0.02, 0.06])
+MOMENTS = ("same", "turn", "turns", 0.005, 0.02, 0.06)
 
 
 async def passes(world: World, moment: str | float) -> None:
@@ -72,45 +74,47 @@ async def passes(world: World, moment: str | float) -> None:
         await turns({"same": 0, "turn": 1, "turns": 10}[moment])
 
 
-@MOMENTS
+async def is_served_alone(world: World, pod: Pod) -> None:
+    """Check that a pod that has come serves a new client, and has served nobody before."""
+    await world.in_time(lambda: not world.busy)
+    assert not any(connection.received for connection in pod.connections)
+    assert (await world.ask(request(b"/new"))).status == 200
+    assert [seen.target for seen in pod.requests] == [b"/new"]
+
+
 @pytest.mark.parametrize("leave", [socket.socket.close, reset], ids=["close", "reset"])
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_no_pod_gets_the_request_of_a_client_that_left(
-    new_world, sockets, name, leave, moment
-):
-    world = await new_world(hold_bytes=1000)
-    pod = await world.pod()
-    world.revise()
-    client = await waiting(world, sockets, REQUESTS[name])
+async def test_no_pod_gets_the_request_of_a_client_that_left(anyio_backend, sockets, name, leave):
+    for moment in MOMENTS:
+        async with own_world(moment, hold_bytes=1000) as world:
+            pod = await world.pod()
+            world.revise()
+            client = await waiting(world, sockets, REQUESTS[name])
 
-    leave(client)
-    await passes(world, moment)
-    world.list(pod)
-    await world.clock_moves(0.3)
+            leave(client)
+            await passes(world, moment)
+            world.list(pod)
 
-    await world.idle()
-    assert not pod.requests
-    assert not any(connection.received for connection in pod.connections)
-    assert (await world.ask()).status == 200
+            await is_served_alone(world, pod)
 
 
-@MOMENTS
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_a_client_that_only_ended_its_side_is_served(new_world, sockets, name, moment):
-    world = await new_world(hold_bytes=1000)
-    pod = await world.pod()
-    world.revise()
-    client = await waiting(world, sockets, REQUESTS[name])
+async def test_a_client_that_only_ended_its_side_is_served(anyio_backend, sockets, name):
+    for moment in MOMENTS:
+        async with own_world(moment, hold_bytes=1000) as world:
+            pod = await world.pod()
+            world.revise()
+            client = await waiting(world, sockets, REQUESTS[name])
 
-    client.shutdown(socket.SHUT_WR)
-    await passes(world, moment)
-    world.list(pod)
+            client.shutdown(socket.SHUT_WR)
+            await passes(world, moment)
+            world.list(pod)
 
-    data = await received(client)
-    count = 2 if name == "pipelined" else 1
-    assert data.count(b"HTTP/1.1 200 OK\r\n") == len(pod.requests) == count
-    assert data.startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
-    assert all(seen.whole for seen in pod.requests)
+            data = await received(client)
+            count = 2 if name == "pipelined" else 1
+            assert data.count(b"HTTP/1.1 200 OK\r\n") == len(pod.requests) == count
+            assert data.startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
+            assert all(seen.whole for seen in pod.requests)
 
 
 async def test_the_place_of_a_client_that_left_goes_to_the_next(world, sockets):
@@ -132,16 +136,14 @@ async def test_a_client_that_ended_its_side_and_then_left_is_gone(world, sockets
     world.revise(timeout=1000.0)
     client = await waiting(world, sockets, request())
     client.shutdown(socket.SHUT_WR)
-    await world.clock_moves(1.0)
+    await world.clock_moves(0.2)
     assert world.waiting == 1
     assert client.recv(100).startswith(b"HTTP/1.1 100")
 
     client.close()
     world.list(pod)
-    await world.clock_moves(0.3)
 
-    await world.idle()
-    assert not pod.requests
+    await is_served_alone(world, pod)
 
 
 @in_virtual_time
@@ -172,10 +174,8 @@ async def test_in_http_1_0_the_end_of_sending_is_the_end(world, sockets, moment)
     client.shutdown(socket.SHUT_WR)
     await passes(world, moment)
     world.list(pod)
-    await world.clock_moves(0.3)
 
-    await world.idle()
-    assert not pod.requests
+    await is_served_alone(world, pod)
 
 
 @pytest.mark.parametrize("moment", ["same", "turns", 0.06])
@@ -186,17 +186,17 @@ async def test_a_client_that_could_not_send_all_is_not_served(world, sockets, mo
     client.shutdown(socket.SHUT_WR)
     await passes(world, moment)
     world.list(pod)
-    await world.clock_moves(0.3)
 
-    await world.idle()
-    assert not any(seen.whole for seen in pod.requests)
+    await world.in_time(lambda: not world.busy)
+    assert (await world.ask(request(b"/new"))).status == 200
+    assert [seen.target for seen in pod.requests if seen.whole] == [b"/new"]
 
 
 async def test_a_client_that_is_there_hears_nothing(world, sockets):
     pod = await world.pod()
     world.revise()
     client = await waiting(world, sockets, request(fields=b"Connection: close\r\n"))
-    await world.clock_moves(1.0)
+    await world.clock_moves(0.2)
     world.list(pod)
 
     data = await received(client)

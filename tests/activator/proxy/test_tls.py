@@ -13,7 +13,9 @@ import trustme
 
 from tests.activator.proxy.tls_world import TlsWorld, healthy, pod_context, secret
 from tests.activator.proxy.world import PodConnection, answer_whole, ok, request, turns, until
-from tests.conftest import on_uvloop
+from tests.conftest import both_loops, on_uvloop
+
+pytestmark = both_loops
 
 
 @pytest.fixture

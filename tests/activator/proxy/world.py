@@ -455,6 +455,11 @@ class Client(asyncio.Protocol):
         while not self.received and not self.eof:
             await self.change()
 
+    def widen(self) -> None:
+        """Have a usual receive buffer again: the kernel waits now and then with a small one."""
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+
     def end_sending(self) -> None:
         """Half-close."""
         self.transport.write_eof()
@@ -723,10 +728,11 @@ class World:
         assert not self.errors, "\n".join(self.errors)
 
     async def let_linger(self) -> None:
-        """Let the time pass for which a connection stays that has more to read than it reads."""
+        """Let time pass until no client's connection is left, as long as one may linger at most."""
         await turns(20)
-        if self.proxy.connections:
-            await self.clock_moves(MAX_SECONDS)
+        give_up = self.now() + MAX_SECONDS
+        while self.proxy.connections and self.now() <= give_up:
+            await self.clock_moves(0.02)
 
     async def _collect(self, condition: Callable[[], object], problem: str) -> None:
         try:

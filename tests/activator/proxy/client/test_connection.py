@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.activator.proxy.world import about, ok, request, turns, until
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
+
+pytestmark = both_loops
 
 SMALL_BUFFER = 4096
 
 
+@in_virtual_time
 async def test_a_connection_on_which_nothing_ever_comes_is_closed_without_a_word(new_world):
     world = await new_world(header_timeout=1.0)
     client = await world.client()

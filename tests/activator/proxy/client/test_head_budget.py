@@ -14,7 +14,7 @@ from activator.proxy.http2.hpack import line
 from tests.activator.proxy.client.test_http2 import BEGIN, frame, goaways, raw
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import World, request, turns, until
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 
 MOST = 16 * SMALL
 #: As many large heads as there is room for: 4 of 3 SMALL in the open 12.
@@ -112,6 +112,7 @@ async def test_what_a_head_had_is_free_when(full, end):
     await until(lambda: unfinished(full) == (FIT - 1) * LARGE)
 
 
+@both_loops
 async def test_what_a_head_had_is_free_when_its_client_leaves(full):
     full.clients[0].transport.abort()
     await until(lambda: unfinished(full) == (FIT - 1) * LARGE)
@@ -126,6 +127,7 @@ async def test_what_a_head_had_is_free_when_its_time_is_over(new_world):
     assert unfinished(world) == 0
 
 
+@both_loops
 async def test_a_drain_gives_back_what_heads_had(full):
     full.proxy.drain()
     for client in full.clients:

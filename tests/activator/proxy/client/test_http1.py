@@ -6,7 +6,7 @@ import pytest
 
 from activator.proxy.message.request import RequestLimits
 from tests.activator.proxy.world import about, ok, request, turns, until
-from tests.conftest import in_virtual_time, on_uvloop
+from tests.conftest import both_loops, in_virtual_time, on_uvloop
 
 NOT_FOUND = b"Host: nowhere\r\n"
 SMALL_BUFFER = 4096
@@ -15,6 +15,7 @@ SMALL_BUFFER = 4096
 LARGE = 48 << 20
 
 
+@both_loops
 async def test_a_request_is_answered_by_its_pod(world):
     pod = await world.serving()
 
@@ -34,6 +35,7 @@ async def test_a_request_in_single_bytes_is_the_same_request(world):
     assert [seen.body for seen in pod.requests] == [b"twelve bytes"]
 
 
+@both_loops
 async def test_keep_alive_serves_one_request_after_the_other(world):
     pod = await world.serving()
     client = await world.client()
@@ -46,6 +48,7 @@ async def test_keep_alive_serves_one_request_after_the_other(world):
     assert not client.eof
 
 
+@both_loops
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 async def test_pipelined_requests_are_answered_in_order_also_with_own_answers_between(world, size):
     pod = await world.serving()
@@ -66,6 +69,7 @@ async def test_pipelined_requests_are_answered_in_order_also_with_own_answers_be
     assert not client.eof
 
 
+@both_loops
 @pytest.mark.parametrize(
     "fields", [NOT_FOUND, b"Host: h\r\nK-Network-Probe: activator\r\n"], ids=["404", "probe"]
 )
@@ -122,6 +126,7 @@ async def test_http_1_0_is_closed_unless_keep_alive_is_asked_for(world):
     assert len(pod.requests) == 2
 
 
+@both_loops
 async def test_http_1_0_gets_a_body_of_unknown_length_until_the_close(world):
     pod = await world.serving()
     pod.answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
@@ -137,6 +142,7 @@ async def test_http_1_0_gets_a_body_of_unknown_length_until_the_close(world):
     assert client.received.endswith(b"\r\n\r\nabc")
 
 
+@both_loops
 async def test_a_half_closed_client_gets_the_answers_to_all_it_sent(world):
     pod = await world.serving()
     pod.answer = lambda seen: ok(seen.target)
@@ -151,6 +157,7 @@ async def test_a_half_closed_client_gets_the_answers_to_all_it_sent(world):
     assert len(pod.requests) == 3
 
 
+@both_loops
 async def test_a_half_closed_client_that_waits_is_served_when_a_pod_comes(world):
     pod = await world.pod()
     world.revise()
@@ -167,6 +174,7 @@ async def test_a_half_closed_client_that_waits_is_served_when_a_pod_comes(world)
     await client.ended()
 
 
+@both_loops
 @pytest.mark.parametrize("leave", ["close", "abort"])
 async def test_a_client_that_leaves_while_it_waits_frees_its_place(world, leave):
     world.revise()
@@ -181,6 +189,7 @@ async def test_a_client_that_leaves_while_it_waits_frees_its_place(world, leave)
     await world.in_time(lambda: not world.busy)
 
 
+@both_loops
 async def test_an_end_in_the_middle_of_a_body_is_no_whole_request(world):
     pod = await world.serving()
     client = await world.client()
@@ -280,6 +289,7 @@ async def test_a_head_beyond_a_limit_is_refused(new_world, limits, wire, status,
     await client.ended()
 
 
+@both_loops
 async def test_a_refusal_arrives_although_the_client_goes_on_sending(new_world):
     world = await new_world(limits=RequestLimits(max_head=2000))
     client = await world.client()
@@ -311,6 +321,7 @@ async def test_a_client_that_reads_slowly_stops_the_pod(world):
     assert client.received[-3:] == b"xxx"
 
 
+@both_loops
 async def test_the_pods_connection_is_of_use_again_after_a_slow_client(world):
     """The last piece of an answer may fill the client's buffer, when the pod is done already."""
     for size in (300_000, 3_000_000, 6_000_000):
@@ -328,6 +339,7 @@ async def test_the_pods_connection_is_of_use_again_after_a_slow_client(world):
         client.abort()
 
 
+@both_loops
 async def test_a_client_that_reads_no_answers_is_read_no_more(world):
     await world.serving(answer=ok(b"x" * 100_000))
     client = await world.client(SMALL_BUFFER)
@@ -340,6 +352,7 @@ async def test_a_client_that_reads_no_answers_is_read_no_more(world):
     assert world.loads.popitem()[1].ever < 400
 
 
+@both_loops
 async def test_own_answers_do_not_pile_up_for_a_client_that_reads_none(world):
     client = await world.client(SMALL_BUFFER)
     client.transport.pause_reading()
@@ -356,6 +369,7 @@ async def test_own_answers_do_not_pile_up_for_a_client_that_reads_none(world):
     await until(lambda: world.proxy.counters.unknown_revisions > answered)
 
 
+@both_loops
 async def test_all_pipelined_requests_are_answered_once_a_slow_client_reads(world):
     pod = await world.serving()
     pod.answer = lambda seen: ok(seen.target + b"x" * 100_000)
@@ -382,6 +396,7 @@ def chunked(sent: int) -> bytes:
     return head + b"%x\r\n" % sent + b"x" * sent
 
 
+@both_loops
 @pytest.mark.parametrize(
     "data", [upload(900_000, 100_000), chunked(100_000)], ids=["length", "chunks"]
 )
@@ -398,6 +413,7 @@ async def test_a_client_that_leaves_with_its_body_unread_frees_its_place(new_wor
     await until_in_time(world, lambda: not world.waiting, 20.0)
 
 
+@both_loops
 async def test_a_client_that_has_ended_its_side_and_waits_is_served(new_world):
     """As ``nc -N`` does; the whole body is in the kernel."""
     world = await new_world(hold_bytes=1000)

@@ -11,7 +11,7 @@ from activator.proxy.http2.frames import FrameType
 from activator.proxy.http2.hpack import line
 from tests.activator.proxy.http2.peers import TO_REVISION, Message, Peer, answer_hello
 from tests.activator.proxy.world import ok, request, turns, until
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 
 BEGIN = frames.PREFACE + frames.settings(b"")
 HEAD = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/"), (b":authority", b"h")]
@@ -73,6 +73,7 @@ def cut(received: bytes) -> list[tuple[int, int, bytes]]:
 # -- how it begins and ends ----------------------------------------------------------------------
 
 
+@both_loops
 @pytest.mark.parametrize("size", [1, 7, 24, 1000])
 async def test_the_first_bytes_decide_however_they_are_cut(http2, size):
     await http2.serving()
@@ -144,6 +145,7 @@ async def in_the_lame_duck(http2, *, window: int = 65535) -> Peer:
     return client
 
 
+@both_loops
 async def test_in_the_lame_duck_goaway_follows_the_response_in_one_write(http2):
     """To the library h2, which is the client here, whatever follows GOAWAY is an error."""
     client = await in_the_lame_duck(http2)
@@ -152,6 +154,7 @@ async def test_in_the_lame_duck_goaway_follows_the_response_in_one_write(http2):
     assert client.goaway == (frames.MAX_31_BITS, ErrorCode.NO_ERROR)
 
 
+@both_loops
 async def test_in_the_lame_duck_a_client_that_reads_slowly_has_all_before_goaway(http2):
     client = await in_the_lame_duck(http2, window=1)
     client.reads = False
@@ -214,6 +217,7 @@ async def test_when_the_server_stops_a_client_that_resets_its_last_stream_gets_g
     assert [last for last, _ in goaways(client.received)] == [frames.MAX_31_BITS, 1]
 
 
+@both_loops
 async def test_a_connection_that_is_cut_names_the_last_stream(http2):
     pod = await http2.serving()
     pod.on_message = lambda *_: None
@@ -227,6 +231,7 @@ async def test_a_connection_that_is_cut_names_the_last_stream(http2):
     assert goaways(client.received)[-1] == (1, ErrorCode.NO_ERROR)
 
 
+@both_loops
 async def test_a_client_that_leaves_frees_its_places(http2):
     pod = await http2.serving()
     pod.on_message = lambda *_: None
@@ -412,6 +417,7 @@ async def test_streams_beyond_the_bound_are_refused_and_the_others_go_on(http2):
     assert http2.world.waiting == MAX_STREAMS
 
 
+@both_loops
 async def test_a_client_gets_no_more_than_a_window_ahead_of_the_pod(http2):
     def deaf(peer: Peer, stream: int, message: Message) -> None:
         peer.reads = False

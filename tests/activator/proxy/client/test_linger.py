@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from activator.proxy.client.linger import MAX_SECONDS
 from tests.activator.proxy.world import about, turns, until
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
+
+pytestmark = both_loops
 
 UNREAD = b"POST / HTTP/1.1\r\nHost: nowhere\r\nContent-Length: 1000000000\r\n\r\n"
 
@@ -28,6 +30,7 @@ async def test_a_client_that_closes_ends_it_at_once(world):
     await until(lambda: not world.proxy.connections)
 
 
+@in_virtual_time
 async def test_a_client_that_stays_is_dropped_after_a_while(world):
     client = await world.client()
     client.send(UNREAD)

@@ -12,6 +12,7 @@ from activator.proxy.client import connection as client_connection
 from activator.proxy.client.listener import ListenError, data_server, listen
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, ok, request, until
+from tests.conftest import both_loops
 from tests.rows import naming
 
 PROBES = {
@@ -101,6 +102,7 @@ async def _connected(world, port: int) -> Client:
     return client
 
 
+@both_loops
 async def test_a_stopping_server_finishes_what_runs_and_closes_what_is_idle(world):
     pod = await world.serving()
     server, port, task = await _served(world)
@@ -185,6 +187,7 @@ async def test_who_is_in_the_middle_of_a_handshake_when_the_server_stops_has_a_s
     assert not world.proxy.handshakes
 
 
+@both_loops
 async def test_a_drain_answers_the_connections_of_a_server(world):
     world.revise()
     server, port, task = await _served(world)
@@ -230,6 +233,7 @@ async def test_a_request_that_has_come_in_part_when_the_server_stops_is_answered
     await asyncio.wait([task])
 
 
+@both_loops
 async def test_what_runs_when_all_time_is_over_is_told_so_or_broken_off(world):
     """A client must neither wait for ever nor take half an answer for a whole one."""
     pod = await world.serving()

@@ -9,6 +9,7 @@ import pytest
 
 from activator.proxy.message.own_responses import refused
 from tests.activator.proxy.world import request, until
+from tests.conftest import both_loops
 from throttler.model import RevisionID
 
 
@@ -19,6 +20,7 @@ async def test_the_date_is_now_and_made_once_a_second(world):
     assert abs(time.time() - now) < 3
 
 
+@both_loops
 async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(world):
     """Else the client's next request meets a connection that is being closed."""
     await world.serving()
@@ -34,6 +36,7 @@ async def test_each_answer_of_a_process_that_ends_is_the_last_on_its_connection(
     assert (ours.status, ours.get(b"connection")) == (404, b"close")
 
 
+@both_loops
 async def test_connections_beyond_the_bound_are_refused_and_leave_files_for_pods(world):
     await world.serving()
     world.proxy.max_connections = 1

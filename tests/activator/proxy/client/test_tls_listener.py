@@ -16,6 +16,9 @@ import pytest
 from activator.proxy.client import tls_listener as listener
 from tests.activator.proxy.tls_world import ByHand, TlsWorld
 from tests.activator.proxy.world import Client, protocol, request, turns, until
+from tests.conftest import both_loops, in_virtual_time
+
+pytestmark = both_loops
 
 #: A record that says it is a handshake, and is none.
 NO_HELLO = b"\x16\x03\x01\x00\x05hello"
@@ -48,6 +51,7 @@ def files_in_use() -> int:
     return open_files()
 
 
+@in_virtual_time
 async def test_a_silent_client_is_counted_and_given_up_in_time(world, monkeypatch):
     monkeypatch.setattr(listener, "_HANDSHAKE_TIMEOUT", 0.2)
     (client,) = await silent(world, 1)
@@ -64,6 +68,7 @@ async def test_a_client_is_counted_once_it_is_encrypted_as_a_connection_alone(wo
     assert (world.proxy.handshakes, len(world.proxy.connections)) == (0, 1)
 
 
+@in_virtual_time
 async def test_handshakes_beyond_their_share_wait_until_one_ends(world, caplog):
     await world.serving()
     world.proxy.max_connections = 4
@@ -269,6 +274,7 @@ async def test_without_files_connections_are_left_to_the_kernel_for_a_while(
     assert (await world.ask()).status == 200
 
 
+@in_virtual_time
 async def test_a_listener_that_is_closed_while_it_pauses_stays_closed(world, monkeypatch):
     monkeypatch.setattr(listener, "_PAUSE", 0.2)
     sock = socket.socket()

@@ -20,7 +20,7 @@ from tests.activator.proxy.world import (
     request,
     until,
 )
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 from throttler.health import PodState
 from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
 from throttler.throttler import Limits
@@ -285,6 +285,7 @@ async def test_an_answer_of_the_application_in_pieces_passes_on_whole(world):
     assert (answer.status, answer.body) == (502, text)
 
 
+@both_loops
 async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(world):
     bare, _ = await pods_of(world, 2)
 
@@ -334,6 +335,7 @@ async def test_an_opening_of_a_tunnel_that_an_application_may_have_had_is_not_re
     assert (await world.ask(request(fields=UPGRADE))).status == 502
 
 
+@both_loops
 async def test_a_pod_that_answers_before_it_has_the_whole_body_is_not_given_the_rest(world):
     bare, other = await pods_of(world, 2)
 
@@ -352,6 +354,7 @@ async def test_a_pod_that_answers_before_it_has_the_whole_body_is_not_given_the_
     assert other.requests[0].body == b"firstafter"
 
 
+@both_loops
 async def test_a_request_says_how_often_it_was_given_to_a_pod(world):
     gone, lossy, other = await pods_of(world, 3)
     await gone.refuse()
@@ -379,6 +382,7 @@ async def test_a_request_that_one_attempt_answers_gets_the_bytes_of_its_pod(worl
     assert bytes(client.received) == pod.answer
 
 
+@both_loops
 async def test_a_request_that_breaks_every_connection_harms_no_other(world):
     """A poison: whoever gets it drops the connection. It is tried a few times and given up."""
     pods = await pods_of(world, 4, container_concurrency=10)

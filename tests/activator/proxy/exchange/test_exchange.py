@@ -18,7 +18,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 from tests.rows import all_pairs
 from throttler.model import HashKey, Policies
 
@@ -29,6 +29,7 @@ LARGE = 12 << 20
 # -- a pod that fails: when a request is sent again ----------------------------------------------
 
 
+@both_loops
 async def test_a_refused_connection_puts_the_request_back_for_another_pod(world):
     pods = [await world.pod(), await world.pod()]
     gone, other = sorted(
@@ -100,6 +101,7 @@ async def test_the_deadline_holds_while_a_connection_is_opened(new_world):
     assert world.now() - started == about(0.3, within=0.15)
 
 
+@both_loops
 async def test_a_client_that_leaves_while_a_connection_is_opened_frees_the_slot(new_world):
     world = await new_world(pool=PoolLimits(connect_timeout=5.0))
     hole = await world.unreachable()
@@ -112,6 +114,7 @@ async def test_a_client_that_leaves_while_a_connection_is_opened_frees_the_slot(
     await world.idle()
 
 
+@both_loops
 async def test_an_idle_connection_that_the_pod_has_closed_is_not_used(world):
     pod = await world.serving()
     for method in (b"POST", b"GET", b"PUT"):
@@ -123,6 +126,7 @@ async def test_an_idle_connection_that_the_pod_has_closed_is_not_used(world):
     assert not world.counters().outcomes["upstream-failed"]
 
 
+@both_loops
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_a_pod_that_accepts_and_drops_has_not_seen_the_request(world, end):
     pod, drops = await world.pod(), await world.pod()
@@ -159,6 +163,7 @@ REQUESTS = {
 OFFSETS = ("0", "1", "in-head", "head", "in-body", "whole")
 
 
+@both_loops
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_pod_that_closes_anywhere_in_a_request(anyio_backend, name):
     """What has no second effect is sent again while all of it is held; else 502, and once."""
@@ -217,6 +222,7 @@ def request_at(connection: PodConnection) -> int:
     return max(0, connection.received.rfind(b" /x HTTP/1.1") - 10)
 
 
+@both_loops
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_a_pod_that_closes_anywhere_in_its_answer(world, end):
     """A byte of an answer is proof that the pod has the request: it is never sent again."""
@@ -252,6 +258,7 @@ async def test_a_pod_that_always_closes_ends_in_502_after_some_tries(world):
     assert 1 < len(pod.requests) <= 4
 
 
+@both_loops
 @pytest.mark.parametrize(
     "wire",
     [
@@ -277,6 +284,7 @@ async def test_a_connection_that_the_pod_closes_as_we_reuse_it_costs_no_request(
     assert len(pod.connections) == 2
 
 
+@both_loops
 async def test_a_repeated_request_is_read_on_though_its_first_pod_was_full(new_world):
     world = await new_world(hold_bytes=64 << 20)
     pod = await world.pod(receive_buffer=4096)
@@ -316,6 +324,7 @@ async def test_the_deadline_of_a_waiting_request_is_exact(world):
     assert world.counters().outcomes["timed-out"] == 1
 
 
+@both_loops
 async def test_a_deadline_while_the_body_is_unread_closes_behind_the_504(world):
     world.revise(timeout=0.1)
     client = await world.client()
@@ -340,6 +349,7 @@ async def test_the_deadline_while_a_pod_works_is_a_504_and_the_pod_is_let_go(wor
     assert (await client.answer()).status == 504
 
 
+@both_loops
 @pytest.mark.parametrize(
     ("stage", "leave"),
     [
@@ -370,6 +380,7 @@ async def test_a_client_that_leaves_frees_the_slot_and_the_pod_hears_of_it(world
     assert world.counters().outcomes["cancelled"] == 1
 
 
+@both_loops
 async def test_a_client_that_closes_in_the_middle_of_its_answer_is_noticed_by_the_next_byte(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(b"HTTP/1.1 200 OK\r\n\r\nbegun")

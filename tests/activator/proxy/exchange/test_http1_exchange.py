@@ -17,7 +17,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 
 #: More than the kernel's buffers between two sockets of this machine take.
 LARGE = 12 << 20
@@ -79,6 +79,7 @@ async def test_an_unknown_revision_is_answered_as_knative_does(world):
     assert answer.get(b"x-content-type-options") == b"nosniff"
 
 
+@both_loops
 async def test_an_answer_passes_byte_for_byte(world):
     raw = (
         b"HTTP/1.1 201 Made Up\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nx-a: b\r\nX-A: caf\xe9\r\n"
@@ -154,6 +155,7 @@ async def test_an_answer_in_chunks_passes_with_its_trailers(world):
         assert not client.eof
 
 
+@both_loops
 async def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client(world):
     pod = await world.serving()
 
@@ -171,6 +173,7 @@ async def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client
     assert (await client.answer()).status == 200
 
 
+@both_loops
 async def test_an_answer_that_its_connection_should_end_is_not_ended_by_a_reset(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(b"HTTP/1.0 200 OK\r\n\r\nhalf of it")
@@ -183,6 +186,7 @@ async def test_an_answer_that_its_connection_should_end_is_not_ended_by_a_reset(
     assert client.received.endswith(b"half of it\r\n")  # and no last chunk
 
 
+@both_loops
 async def test_a_reset_by_a_pod_is_told_in_words(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.reset()
@@ -229,6 +233,7 @@ async def test_bytes_behind_an_answer_are_nobodys_answer(world):
     assert len(pod.connections) == 2
 
 
+@both_loops
 async def test_bytes_that_come_while_nobody_asks_end_the_connection(world):
     pod = await world.serving()
     assert (await world.ask()).status == 200
@@ -332,6 +337,7 @@ def send_pieces(connection: PodConnection, data: bytes, size: int) -> None:
     send(0)
 
 
+@both_loops
 @pytest.mark.parametrize("end", ["fin", "rst"])
 @pytest.mark.parametrize(
     "begun",
@@ -361,6 +367,7 @@ async def test_an_answer_that_breaks_off_breaks_off_for_the_client_too(world, be
     assert len(pod.requests) == 1
 
 
+@both_loops
 async def test_an_endless_answer_head_is_cut_off(world):
     pod = await world.serving()
     sent = 0
@@ -387,6 +394,7 @@ async def test_an_endless_answer_head_is_cut_off(world):
 # -- bodies --------------------------------------------------------------------------------------
 
 
+@both_loops
 async def test_a_body_streams_both_ways_at_once(world):
     pod = await world.serving()
 
@@ -412,6 +420,7 @@ async def test_a_body_streams_both_ways_at_once(world):
     assert pod.requests[0].body == b"abc" * 5
 
 
+@both_loops
 async def test_a_waiting_body_is_read_up_to_a_bound_then_the_client_is_stopped(new_world):
     world = await new_world(hold_bytes=32 << 10)
     pod = await world.pod()
@@ -430,6 +439,7 @@ async def test_a_waiting_body_is_read_up_to_a_bound_then_the_client_is_stopped(n
     assert len(pod.requests[0].body) == LARGE
 
 
+@both_loops
 async def test_a_pod_that_reads_slowly_stops_the_client(world):
     pod = await world.pod(receive_buffer=4096)
     pod.on_connect = lambda connection: connection.transport.pause_reading()
@@ -451,6 +461,7 @@ async def test_a_pod_that_reads_slowly_stops_the_client(world):
     assert len(pod.requests[0].body) == LARGE
 
 
+@both_loops
 async def test_an_early_answer_passes_and_the_rest_of_the_body_is_not_waited_for(world):
     pod = await world.serving()
 
@@ -471,6 +482,7 @@ async def test_an_early_answer_passes_and_the_rest_of_the_body_is_not_waited_for
     await until(lambda: not pod.open)
 
 
+@both_loops
 async def test_an_early_answer_counts_where_the_pod_resets_the_connection_behind_it(world):
     """A server that closes with unread input does so. The proxy may notice as it writes."""
     pod = await world.serving()
@@ -489,6 +501,7 @@ async def test_an_early_answer_counts_where_the_pod_resets_the_connection_behind
     await client.ended()
 
 
+@both_loops
 async def test_full_duplex_keeps_a_connection_whose_answer_began_first(world):
     """TestActivatorChainHandlerWithFullDuplex: echoes over connections that stay."""
     pod = await world.serving(full_duplex=True)
@@ -509,6 +522,7 @@ async def test_full_duplex_keeps_a_connection_whose_answer_began_first(world):
     assert len(pod.connections) == 1
 
 
+@both_loops
 async def test_full_duplex_whose_answer_ends_first_ends_the_connections(world):
     pod = await world.serving(full_duplex=True)
     pod.on_data = lambda connection: connection.write(ok(b"early"))
@@ -520,6 +534,7 @@ async def test_full_duplex_whose_answer_ends_first_ends_the_connections(world):
     await until(lambda: not pod.open)
 
 
+@both_loops
 async def test_the_rest_of_a_body_after_an_early_answer_reaches_nobody(world):
     pod = await world.serving()
 
@@ -588,6 +603,7 @@ async def test_no_100_while_no_pod_is_there(world):
     assert (await client.answer()).status == 200
 
 
+@both_loops
 async def test_a_final_answer_without_100_closes_both_connections(world):
     pod = await world.serving()
     pod.on_data = lambda connection: connection.write(

@@ -12,12 +12,13 @@ from activator.proxy.http2.errors import ErrorCode
 from activator.proxy.http2.stream import STREAM_WINDOW
 from tests.activator.proxy.http2.peers import Http2World, Message, Peer, answer_hello, echo
 from tests.activator.proxy.world import turns, until
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 from throttler.model import HashKey, Policies
 
 GRPC = (b"content-type", b"application/grpc")
 
 
+@both_loops
 async def test_a_request_reaches_a_pod_and_its_answer_the_client(http2):
     pod = await http2.serving()
     client = await http2.client()
@@ -72,6 +73,7 @@ async def test_many_streams_share_a_connection_to_the_pod(http2):
     assert len(pod.connections) == 1
 
 
+@both_loops
 async def test_both_sides_stream_at_once(http2):
     def echo_pieces(peer: Peer, stream: int, message: Message) -> None:
         if message.headers and not message.body:
@@ -105,6 +107,7 @@ async def test_a_request_waits_for_a_pod_with_its_body(http2):
     assert pod.requests[0].body == b"held"
 
 
+@both_loops
 async def test_a_client_that_resets_leaves_the_queue(http2):
     http2.list()
     client = await http2.client()
@@ -115,6 +118,7 @@ async def test_a_client_that_resets_leaves_the_queue(http2):
     await until(lambda: http2.world.waiting == 0)
 
 
+@both_loops
 @pytest.mark.parametrize("size", [64 << 10, 400 << 10])
 async def test_large_bodies_pass_whole_both_ways(http2, size):
     pod = await http2.serving()
@@ -126,6 +130,7 @@ async def test_large_bodies_pass_whole_both_ways(http2, size):
     assert (await client.answer(stream)).body == body
 
 
+@both_loops
 async def test_a_pod_is_stopped_by_a_client_that_does_not_read(http2):
     def endless(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -172,6 +177,7 @@ async def test_a_refused_stream_is_sent_again_whatever_its_method(http2):
     assert [seen.body for seen in pod.requests] == [b"once", b"once"]
 
 
+@both_loops
 async def test_a_goaway_counts_where_the_pod_resets_the_connection_behind_it(http2):
     """The proxy may notice the reset as it writes the next request."""
     pod = await http2.serving()
@@ -196,6 +202,7 @@ async def test_a_goaway_counts_where_the_pod_resets_the_connection_behind_it(htt
     assert (await client.answer(later)).status == 200
 
 
+@both_loops
 async def test_what_a_pod_resets_before_its_answer_is_502_and_after_it_is_broken_off(http2):
     def reset(peer: Peer, stream: int, message: Message) -> None:
         if message.ended and message.reset is None:
@@ -265,6 +272,7 @@ async def test_our_own_answers_say_to_grpc_what_it_understands(http2):
     assert (answer.body, answer.ended) == (b"", True)
 
 
+@both_loops
 @pytest.mark.parametrize(
     ("more", "reset", "trailers"),
     [
@@ -347,6 +355,7 @@ async def test_what_no_pod_is_asked_for_a_probe(http2: Http2World):
     assert answer.status == 200
 
 
+@both_loops
 async def test_who_sends_all_before_it_reads_gets_an_early_answer_larger_than_its_window(http2):
     def stop(peer: Peer, stream: int, message: Message) -> None:
         peer.reads = False
@@ -368,6 +377,7 @@ async def test_who_sends_all_before_it_reads_gets_an_early_answer_larger_than_it
     assert len((await client.answer(stream)).body) == 5000
 
 
+@both_loops
 @pytest.mark.parametrize("turn", [0, 1, 10])
 async def test_no_pod_gets_the_request_of_a_client_that_left(http2, turn):
     pod = await http2.pod()

@@ -217,13 +217,14 @@ async def test_unless_it_is_to_be_as_in_knative(new_world):
 
 @in_virtual_time
 async def test_a_client_that_does_not_read_is_not_the_pods_silence(world):
-    size = 48 << 20
+    size = 16 << 20
     pod = await world.serving(timeout=10.0, idle_timeout=0.2, answer=ok(b"x" * size))
     client = await world.client(4096)
     client.transport.pause_reading()
     client.send(request())
     await until(lambda: any(downstream.handler.full for downstream in world.proxy.connections))
     await world.clock_moves(0.5)
+    client.widen()
     client.transport.resume_reading()
     await client.size(size)
     assert pod.requests

@@ -18,6 +18,7 @@ from tests.activator.proxy.http2.peers import (
     echo,
 )
 from tests.activator.proxy.world import Pod, PodConnection, Seen, World, ok, request, turns, until
+from tests.conftest import both_loops
 
 LARGE = 3_000_000
 
@@ -109,6 +110,7 @@ async def test_grpc_gets_no_translation_but_the_truth(http2):
     assert not asked(pod)
 
 
+@both_loops
 @pytest.mark.parametrize("length", [True, False])
 async def test_a_body_passes_both_ways(http2, length):
     def echoed(connection: PodConnection) -> None:
@@ -153,6 +155,7 @@ async def test_an_interim_response_passes(http2):
     assert answer.body == b"hello"
 
 
+@both_loops
 async def test_a_pod_that_dies_in_its_body_breaks_the_stream(http2):
     def die(connection: PodConnection) -> None:
         connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf")
@@ -164,6 +167,7 @@ async def test_a_pod_that_dies_in_its_body_breaks_the_stream(http2):
     assert (answer.status, answer.reset) == (200, ErrorCode.INTERNAL_ERROR)
 
 
+@both_loops
 async def test_a_client_that_resets_its_stream_ends_the_pods_connection(http2):
     pod = await http1_pod(http2, on_data=lambda _: None)
     client = await http2.client()
@@ -175,6 +179,7 @@ async def test_a_client_that_resets_its_stream_ends_the_pods_connection(http2):
     assert http2.world.counters().outcomes["cancelled"] == 1
 
 
+@both_loops
 async def test_a_client_that_reads_nothing_stops_a_pod_of_http1(http2):
     sent = 0
 
@@ -245,6 +250,7 @@ async def test_a_response_of_http1_without_a_body_ends_with_its_head(http2, meth
         assert (got.body, got.ended, got.reset) == (b"", True, None)
 
 
+@both_loops
 async def test_a_response_that_ends_with_its_connection_ends_its_stream(http2):
     def until_the_end(connection: PodConnection) -> None:
         connection.write(b"HTTP/1.0 200 OK\r\n\r\nall of it")
@@ -295,6 +301,7 @@ async def test_a_client_of_http2_that_waits_for_100_gets_it_from_a_pod_of_http1(
     assert (answer.status, answer.body, len(answer.interim)) == (200, b"body", 1)
 
 
+@both_loops
 @pytest.mark.parametrize("sent", [b"", b"half"])
 async def test_a_client_of_http2_that_resets_in_its_body_ends_the_pods_connection(http2, sent):
     pod = await http1_pod(http2)
@@ -309,6 +316,7 @@ async def test_a_client_of_http2_that_resets_in_its_body_ends_the_pods_connectio
     assert (await client.answer(client.ask())).body == b"hello", "its other streams go on"
 
 
+@both_loops
 async def test_a_pod_of_http1_that_reads_nothing_stops_a_client_of_http2(http2):
     world = http2.world
     pod = await http1_pod(http2)
@@ -409,6 +417,7 @@ async def test_the_first_request_to_a_pod_of_http2_may_have_a_body(http2, framin
     world.errors[:] = [each for each in world.errors if "Invalid HTTP/2 preamble" not in each]
 
 
+@both_loops
 async def test_large_bodies_pass_to_a_pod_of_http2(http2):
     pod = await http2_pod(http2)
     world = http2.world
@@ -418,6 +427,7 @@ async def test_large_bodies_pass_to_a_pod_of_http2(http2):
     assert (answer.status, answer.body) == (200, body)
 
 
+@both_loops
 async def test_a_client_of_http1_that_reads_nothing_stops_a_pod_of_http2(http2):
     pod = await http2_pod(http2)
     world = http2.world
@@ -441,6 +451,7 @@ async def test_a_client_of_http1_that_reads_nothing_stops_a_pod_of_http2(http2):
     assert len((await client.answer()).body) == LARGE
 
 
+@both_loops
 async def test_a_pod_of_http2_that_resets_its_stream_breaks_the_connection(http2):
     def stop(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -458,6 +469,7 @@ async def test_a_pod_of_http2_that_resets_its_stream_breaks_the_connection(http2
     assert b"0\r\n\r\n" not in client.received
 
 
+@both_loops
 async def test_a_client_of_http1_that_leaves_resets_the_pods_stream(http2):
     pod = await http2_pod(http2)
     world = http2.world
@@ -603,6 +615,7 @@ async def test_a_pod_of_http2_that_sends_not_what_it_announced_breaks_the_connec
     assert client.received.count(b"HTTP/1.1 ") <= 1
 
 
+@both_loops
 async def test_a_pod_of_http2_whose_connection_ends_in_a_body_breaks_the_response(http2):
     def die(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -649,6 +662,7 @@ async def test_what_a_pod_of_http2_has_not_looked_at_goes_out_again(http2, metho
     assert answer.get(b"activator-attempts") == b"2"
 
 
+@both_loops
 async def test_a_client_of_http1_that_leaves_in_its_body_resets_the_pods_stream(http2):
     pod = await http2_pod(http2)
     client = await http2.world.client()
@@ -658,6 +672,7 @@ async def test_a_client_of_http1_that_leaves_in_its_body_resets_the_pods_stream(
     await until(lambda: pod.requests[1].reset == ErrorCode.CANCEL)
 
 
+@both_loops
 async def test_a_pod_of_http2_that_reads_nothing_stops_a_client_of_http1(http2):
     pod = await http2_pod(http2)
     world = http2.world
@@ -673,6 +688,7 @@ async def test_a_pod_of_http2_that_reads_nothing_stops_a_client_of_http1(http2):
     peer.h2.reset_stream(max(peer.messages), ErrorCode.CANCEL)
     peer.flush()
     assert (await client.answer()).status == 502
+    client.abort()
 
 
 @pytest.mark.parametrize("size", [1, 1000], ids=["byte-by-byte", "whole"])

@@ -16,7 +16,9 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
-from tests.conftest import in_virtual_time, on_uvloop
+from tests.conftest import both_loops, in_virtual_time, on_uvloop
+
+pytestmark = both_loops
 
 WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n"
 SWITCH = (

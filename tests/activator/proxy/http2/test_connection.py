@@ -14,8 +14,10 @@ from activator.proxy.http2.settings import Setting, write_settings
 from tests.activator.proxy.client.test_http2 import asked, goaways, raw
 from tests.activator.proxy.http2.peers import Message, Peer
 from tests.activator.proxy.world import until
+from tests.conftest import both_loops
 
 
+@both_loops
 async def test_a_stream_that_nobody_reads_does_not_starve_another(http2):
     def large(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -109,6 +111,7 @@ async def test_who_tells_of_each_small_message_that_it_is_read_is_no_flood(http2
     assert not peer.lost
 
 
+@both_loops
 async def test_a_request_that_is_over_leaves_nothing_to_the_garbage_collector(http2):
     """A collector that has hardly anything to do is set to look seldom."""
     await http2.serving()

@@ -11,6 +11,7 @@ import pytest
 from activator.proxy.http2.connection import Connection
 from tests.activator.proxy.http2.peers import Message, Peer
 from tests.activator.proxy.world import until
+from tests.conftest import both_loops
 
 Cut = Callable[[bytes], list[bytes]]
 
@@ -51,6 +52,7 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Connection, "data_received", in_pieces)
 
 
+@both_loops
 @pytest.mark.usefixtures("cut")
 async def test_messages_are_the_same_however_they_are_cut(http2):
     def answer(peer: Peer, stream: int, message: Message) -> None:

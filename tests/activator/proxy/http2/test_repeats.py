@@ -18,7 +18,7 @@ from tests.activator.proxy.http2.peers import (
     answer_hello,
 )
 from tests.activator.proxy.world import until
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 from throttler.outliers import CONSECUTIVE_ERRORS, PANIC_PAUSE
 
 Script = Callable[[Peer, int, Message], None]
@@ -143,6 +143,7 @@ async def test_what_follows_from_a_failure(http2, failure, script, get, post, me
     assert len(first.requests) == 1
 
 
+@both_loops
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
 async def test_a_pod_without_a_listener_has_nothing_of_any_method(http2, method):
     first, second = await pods_of(http2, 2)
@@ -153,6 +154,7 @@ async def test_a_pod_without_a_listener_has_nothing_of_any_method(http2, method)
     assert len(second.requests) == 1
 
 
+@both_loops
 @pytest.mark.parametrize(("method", "status"), [(b"GET", 200), (b"POST", 502)])
 async def test_a_connection_that_was_kept_and_ends_says_nothing_of_its_pod(http2, method, status):
     (pod,) = await pods_of(http2, 1)
@@ -296,6 +298,7 @@ async def test_an_answer_of_the_application_in_pieces_passes_on_whole(http2):
     assert (answer.status, answer.body, answer.ended) == (502, text, True)
 
 
+@both_loops
 async def test_an_answer_that_ends_while_it_may_be_queue_proxys_is_no_answer(http2):
     def breaks_off(peer: Peer, stream: int) -> None:
         peer.headers(stream, [(b":status", b"502"), (b"content-length", b"53"), *GO])

@@ -29,7 +29,10 @@ from tests.activator.proxy.tls_world import (
     secret,
 )
 from tests.activator.proxy.world import Client, request, turns, until
+from tests.conftest import both_loops, in_virtual_time
 from throttler.model import Endpoint
+
+pytestmark = both_loops
 
 
 class TlsHttp2Pod(Http2Pod):
@@ -160,6 +163,7 @@ async def test_a_client_that_has_settled_on_http1_is_not_spoken_to_in_http2(http
     assert (await client.answer()).status == 505
 
 
+@in_virtual_time
 async def test_a_client_that_has_settled_on_http2_and_speaks_http1_is_told_so(http2):
     client = await http2.secure(Client(), "h2")
     client.send(request())
@@ -173,6 +177,7 @@ async def test_settings_come_before_the_client_has_said_anything(http2):
     assert cut(client.received)[0][0] == frames.FrameType.SETTINGS
 
 
+@in_virtual_time
 @pytest.mark.parametrize(
     ("suite", "alpn", "adequate"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_letters, digits
 
 import pytest
 from hypothesis import given, settings
@@ -30,12 +31,10 @@ OURS = (
     *("Knative-Serving-Revision", "Proxy-Connection", "Date", "HTTP2-Settings"),
 )
 OTHERS = ("Accept", "X-Y", "x_y", "Hos", "Hosts", "X_Forwarded_For", "content_length", "K_A", "!#$")
-NAMES = st.sampled_from([*OURS, *OTHERS]) | st.from_regex(r"\A[!#$&'*+.^_`|~0-9A-Za-z-]{1,70}\Z")
-VALUES = st.text(
-    st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f")
-    | st.just("\t"),
-    max_size=20,
+NAMES = st.sampled_from([*OURS, *OTHERS]) | st.text(
+    "!#$&'*+.^_`|~-" + digits + ascii_letters, min_size=1, max_size=70
 )
+VALUES = st.text([chr(code) for code in (9, *range(0x20, 0x7F), *range(0x80, 0x100))], max_size=20)
 LINES = st.lists(
     st.builds(
         lambda name, gap, value: f"{name}:{gap}{value}".encode("latin-1"),
@@ -91,7 +90,7 @@ def is_mistakable(name: bytes) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(LINES, min_size=1, max_size=4))
 def test_heads_are_split_by_the_rules_and_keep_each_byte(heads):
     for known, names, start in (
@@ -110,7 +109,7 @@ def has_its_place(line: bytes) -> bool:
     return line.partition(b":")[0].lower() in (b"host", b"date", b"content-length")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(LINES, min_size=1, max_size=4))
 def test_a_remembered_line_says_what_it_said_first(heads):
     for lines in heads:

@@ -18,9 +18,12 @@ from activator.settings.tls_parameters import TlsParameters
 from activator.tls.internal_encryption import InternalTls
 from tests.activator.proxy.tls_world import USER, TlsPod, free_address, pod_context, secret
 from tests.activator.proxy.world import World, until
+from tests.conftest import both_loops
 from throttler.model import Endpoint, Revision, RevisionID
 from throttler.pod import PodTracker
 from throttler.throttler import Limits, Throttler
+
+pytestmark = both_loops
 
 PAST = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
 

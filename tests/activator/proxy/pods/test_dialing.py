@@ -17,8 +17,10 @@ from activator.proxy.pods.resources import PoolLimits
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.pods.test_pools import Dialer, probes_of
 from tests.activator.proxy.world import until
-from tests.conftest import in_virtual_time
+from tests.conftest import both_loops, in_virtual_time
 from throttler.outliers import PANIC_PAUSE
+
+pytestmark = both_loops
 
 
 async def test_a_refused_dial_says_so(world):
@@ -30,6 +32,7 @@ async def test_a_refused_dial_says_so(world):
     assert dialer.failures == [("connection refused", "connect-failed")]
 
 
+@in_virtual_time
 async def test_a_dial_that_nobody_answers_ends_in_time(world):
     hole = await world.unreachable()
     world.revise(hole)
@@ -41,6 +44,7 @@ async def test_a_dial_that_nobody_answers_ends_in_time(world):
     assert world.pools.connections == 0
 
 
+@in_virtual_time
 async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new_world):
     """A stall of the loop: at its end the connection is there, and the time-out is due as well."""
     world = await new_world(pool=PoolLimits(connect_timeout=0.05))
@@ -156,6 +160,7 @@ async def test_a_pod_that_drops_new_connections_has_looked_at_no_request(http2):
     http2.world.errors.clear()  # the library objects to a request in HTTP/1
 
 
+@in_virtual_time
 @pytest.mark.parametrize("answers", [False, True], ids=["lost", "refused"])
 async def test_a_pod_that_takes_no_streams_is_dialled_at_a_pace_until_it_does(http2, answers):
     def refuse(peer: Peer, stream: int, message: Message) -> None:

@@ -17,6 +17,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
+from tests.conftest import both_loops
 
 DATE = b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
 ANSWERS = {
@@ -55,6 +56,7 @@ async def test_an_answer_is_the_same_wherever_it_is_cut(world, name, version):
         client.abort()
 
 
+@both_loops
 async def test_connections_are_kept_after_answers_that_allow_it(world):
     pod = await world.serving()
     for name in ("length", "keep-alive", "chunked", "trailers", "interim"):
@@ -141,6 +143,7 @@ class _Owner:
         self.complete = complete
 
 
+@both_loops
 async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again_there(world):
     """Bytes of the request are still in our buffer: the connection is of no use to another."""
     pod = await world.pod(receive_buffer=4096)
@@ -162,6 +165,7 @@ async def test_a_pod_that_answered_before_it_read_the_request_is_not_asked_again
     assert (await world.ask()).status == 200
 
 
+@both_loops
 async def test_a_connection_with_bytes_of_its_request_unsent_is_not_kept(world):
     """Also where the whole request has been read from the client, and is ours to send."""
     await world.serving()

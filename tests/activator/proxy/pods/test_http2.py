@@ -9,6 +9,7 @@ from tests.activator.proxy.client.test_http2 import BEGIN, block, raw
 from tests.activator.proxy.http2.peers import Message, Peer, answer_hello
 from tests.activator.proxy.pods.test_pool import pools_of
 from tests.activator.proxy.world import until
+from tests.conftest import both_loops
 
 Script = Callable[[Peer, int, Message], None]
 
@@ -30,6 +31,7 @@ async def test_a_pod_that_takes_few_streams_gets_more_connections(http2):
         assert (await client.answer(stream)).status == 200
 
 
+@both_loops
 async def test_a_pod_that_says_goodbye_finishes_what_it_took_and_loses_nothing(http2):
     def leave(peer: Peer, stream: int, message: Message) -> None:
         if peer is not pod.connections[0]:
@@ -49,6 +51,7 @@ async def test_a_pod_that_says_goodbye_finishes_what_it_took_and_loses_nothing(h
     assert (await client.answer(streams[0])).status == 502
 
 
+@both_loops
 async def test_a_get_survives_its_pods_connection(http2):
     def die_once(peer: Peer, stream: int, message: Message) -> None:
         if message.ended:
@@ -63,6 +66,7 @@ async def test_a_get_survives_its_pods_connection(http2):
     assert (await client.answer(client.ask())).status == 200
 
 
+@both_loops
 async def test_a_pod_without_a_listener_is_found_out(http2):
     pod = await http2.serving()
     pod.close()
@@ -72,6 +76,7 @@ async def test_a_pod_without_a_listener_is_found_out(http2):
     await until(lambda: http2.world.waiting == 1)
 
 
+@both_loops
 async def test_requests_that_come_and_go_do_not_pile_up_for_a_pod_that_reads_nothing(http2):
     def stop(peer: Peer, stream: int, message: Message) -> None:
         if peer is pod.connections[0]:

@@ -8,6 +8,7 @@ from h2.settings import SettingCodes
 
 from activator.proxy.pods.pools import IDLE_TIMEOUT
 from tests.activator.proxy.world import until
+from tests.conftest import both_loops
 
 
 def pools_of(world):
@@ -16,6 +17,7 @@ def pools_of(world):
     return [pool for pool in pools if pool.shared]
 
 
+@both_loops
 async def test_a_connection_that_is_idle_is_closed(http2):
     pod = await http2.serving()
     client = await http2.client()
@@ -41,6 +43,7 @@ async def test_what_runs_on_a_pod_that_leaves_is_finished(http2):
     await until(lambda: pod.connections[0].lost)
 
 
+@both_loops
 async def test_the_kernel_is_told_to_give_up_a_pod_that_has_vanished(http2):
     await http2.serving()
     client = await http2.client()

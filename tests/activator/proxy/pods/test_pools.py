@@ -17,6 +17,7 @@ from tests.activator.proxy.world import (
     turns,
     until,
 )
+from tests.conftest import both_loops
 from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 
@@ -80,6 +81,7 @@ async def test_a_request_goes_over_an_idle_connection_of_its_pod(world):
     assert world.pools.connections == world.pools.idle == 1
 
 
+@both_loops
 async def test_a_connection_that_the_pod_closes_leaves_the_pool(world):
     pod = await world.serving()
     await world.ask()
@@ -89,6 +91,7 @@ async def test_a_connection_that_the_pod_closes_leaves_the_pool(world):
     assert pool_of(world).take() is None
 
 
+@both_loops
 async def test_a_close_that_the_loop_has_not_seen_yet_is_noticed(world):
     pod = await world.serving()
     await world.ask()
@@ -139,6 +142,7 @@ async def test_a_pod_that_goes_while_it_answers_keeps_no_connection_after(world)
     await until(lambda: not pod.open)
 
 
+@both_loops
 async def test_kernel_keep_alive_is_on(world):
     import socket
 
@@ -154,6 +158,7 @@ def _answer_and_close(connection: PodConnection) -> None:
     connection.close()
 
 
+@both_loops
 async def test_a_pod_that_closes_behind_each_answer_costs_nothing_but_connections(world):
     pod = await world.serving()
     pod.on_data = _answer_and_close

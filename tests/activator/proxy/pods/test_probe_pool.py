@@ -10,6 +10,9 @@ from activator.proxy.pods.probe_pool import ProbePools
 from tests.activator.proxy.pods.test_dial import Bench, Dialer, secure
 from tests.activator.proxy.tls_world import pod_context
 from tests.activator.proxy.world import until
+from tests.conftest import both_loops
+
+pytestmark = both_loops
 
 
 class Probed(Bench):

@@ -9,6 +9,7 @@ import pytest
 from activator.proxy.http2 import frames
 from activator.proxy.pods.response_reader import MAX_INTERIM
 from tests.activator.proxy.http2.peers import Headers, Message, Peer, answer_hello
+from tests.conftest import both_loops
 
 Script = Callable[[Peer, int, Message], None]
 
@@ -60,6 +61,7 @@ async def test_sixteen_interim_answers_pass_and_more_are_a_502(http2):
     assert len(pod.connections) == 1
 
 
+@both_loops
 async def test_interim_answers_are_not_piled_up_for_a_client_that_reads_nothing(http2):
     pod = await http2.serving()
     pod.on_message = after([(b":status", b"200")], count=MAX_INTERIM)

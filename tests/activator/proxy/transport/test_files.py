@@ -20,6 +20,9 @@ from activator.proxy.pods.pools import PoolLimits
 from activator.proxy.transport.files import FileBudget, FileShares, file_limit, share_out
 from tests.activator.proxy.client.test_http2 import BEGIN, asked, goaways
 from tests.activator.proxy.world import Client, Pod, World, ok, request, turns, until
+from tests.conftest import both_loops, in_virtual_time
+
+pytestmark = both_loops
 
 KUBELET = b"GET / HTTP/1.1\r\nHost: x\r\nK-Kubelet-Probe: activator\r\n\r\n"
 
@@ -202,6 +205,7 @@ async def test_a_request_that_waits_for_a_file_gets_that_of_a_client_that_leaves
     assert (await second.answer()).status == 200
 
 
+@in_virtual_time
 async def test_a_request_that_waits_for_a_file_gets_that_of_a_client_that_becomes_idle(world):
     pod = await world.serving()
     limit(world, traffic=4)
@@ -235,6 +239,7 @@ async def test_a_client_that_leaves_while_its_request_waits_for_a_file_leaves_no
     assert len(pod.requests) == 1
 
 
+@in_virtual_time
 async def test_a_request_that_gets_no_file_in_time_is_told_so(world):
     pod, other = await two_pods(world)
     world.revise(other, name="other", timeout=1.0)
@@ -250,6 +255,7 @@ async def test_a_request_that_gets_no_file_in_time_is_told_so(world):
     assert b"no file is free to connect, of %d" % limit_of_files in answer.get(b"activator-reason")
 
 
+@in_virtual_time
 async def test_the_pod_that_no_file_is_left_for_is_not_to_blame(world):
     pod, _ = await two_pods(world)
     pod.on_data = lambda connection: None
@@ -321,6 +327,7 @@ async def test_kubelet_is_answered_where_no_file_is_free(world):
     busy.abort()
 
 
+@in_virtual_time
 async def test_a_client_without_a_file_that_sends_nothing_has_two_seconds(world):
     _, busy = await full(world)
     silent, slow = await world.client(), await world.client()
@@ -333,6 +340,7 @@ async def test_a_client_without_a_file_that_sends_nothing_has_two_seconds(world)
     busy.abort()
 
 
+@in_virtual_time
 async def test_a_client_of_http2_without_a_file_gets_503_and_goes(world):
     _, busy = await full(world)
     client = await world.client()
@@ -344,6 +352,7 @@ async def test_a_client_of_http2_without_a_file_gets_503_and_goes(world):
     busy.abort()
 
 
+@in_virtual_time
 @pytest.mark.parametrize("trailing", [b"", frames.ping(b"01234567", ack=False), b"\0\0"])
 async def test_a_client_of_http2_with_several_requests_gets_each_503_before_goaway(world, trailing):
     _, busy = await full(world)
@@ -365,6 +374,7 @@ async def test_a_client_of_http2_with_several_requests_gets_each_503_before_goaw
     busy.abort()
 
 
+@in_virtual_time
 async def test_a_client_of_http2_with_one_request_gets_goaway_in_one_write_with_its_503(world):
     _, busy = await full(world)
     client = await world.client()
@@ -378,6 +388,7 @@ async def test_a_client_of_http2_with_one_request_gets_goaway_in_one_write_with_
     busy.abort()
 
 
+@in_virtual_time
 async def test_a_client_of_http2_that_is_turned_away_goes_even_if_it_uploads(world):
     _, busy = await full(world)
     client = await world.client()

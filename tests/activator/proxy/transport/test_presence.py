@@ -6,6 +6,9 @@ import socket
 
 from activator.proxy.transport import presence
 from tests.activator.proxy.world import until
+from tests.conftest import both_loops
+
+pytestmark = both_loops
 
 
 async def _pair(world):

@@ -11,7 +11,9 @@ import pytest
 from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 from tests.activator.proxy.http2.peers import Http2World
 from tests.activator.proxy.world import TO_REVISION, answer_whole, ok, request, turns, until
-from tests.conftest import on_uvloop
+from tests.conftest import both_loops, on_uvloop
+
+pytestmark = both_loops
 
 KIB, MIB = 1 << 10, 1 << 20
 #: Of a client's kernel: small, so that little is not ours.
@@ -270,6 +272,7 @@ async def test_a_request_that_its_pod_does_not_read_ends_at_the_bound(new_world)
     assert b"the pod did not read the request" in answer.body
     assert world.proxy.unread.ended == {"client": 0, "pod": 1}
     assert len(pod.requests) == 1
+    client.abort()
     await world.idle()
 
 
