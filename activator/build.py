@@ -155,7 +155,7 @@ COMPILED: Final[tuple[str, ...]] = (
     "activator.proxy.pods.target",
     "activator.proxy.transport.buffer",
     "activator.proxy.transport.files",
-    "activator.proxy.transport.presence",
+    "activator.proxy.transport.peer_socket",
     "activator.proxy.transport.unread",
 )
 

@@ -60,11 +60,11 @@ class Servers:
         self._sockets = _listen(settings)
         self._addresses = {name: _address(sock) for name, sock in self._sockets.items()}
         self._events = EventFeed(runtime.driver.events)
-        asking = runtime.pools.files.shares.asking
+        connections = runtime.pools.files.shares.admin
         self._app = create_app(runtime, settings.admin_hosts, self._events)
-        self.admin = _asgi_server(self._app, asking)
-        self._metrics = _asgi_server(create_metrics_app(runtime), asking)
-        self._profiling = _asgi_server(create_profiling_app(runtime.profiling), asking)
+        self.admin = _asgi_server(self._app, connections)
+        self._metrics = _asgi_server(create_metrics_app(runtime), connections)
+        self._profiling = _asgi_server(create_profiling_app(runtime.profiling), connections)
         if secure is not None:
             self._metrics.secure[self._sockets["metrics"]] = secure.context
         self._data = [data_server(runtime.proxy)]

@@ -31,8 +31,8 @@ INTERVAL = 1.0
 WARM_UP = 3.0
 #: Most clients by which the counts of activator and clients may differ: the arrivals of 0.1 s.
 #: Half of it is by design: the activator checks so late whether a half-closed client still reads
-#: (activator/proxy/transport/presence.py). The rest allows for shared cores. One sample in ten may
-#: coincide with a stall of the machine; requests that pile up would show in all samples.
+#: (activator/proxy/transport/peer_socket.py). The rest allows for shared cores. One sample in ten
+#: may coincide with a stall of the machine; requests that pile up would show in all samples.
 GOAL_APART = RATE * 0.1
 GOAL_GROWTH = 1.05
 

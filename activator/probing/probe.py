@@ -20,7 +20,7 @@ MAX_BODY = 1024
 NOT_READY = ("bad-status", "bad-answer")
 
 
-class Answer(Protocol):
+class ResponseHead(Protocol):
     """The head of a pod's answer."""
 
     status: int
@@ -38,7 +38,7 @@ class Connection(Protocol):
     def send(self, owner: Probe, data: bytes) -> None:
         """Begin a request whose answer goes to ``owner``."""
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         """End it: its answer is of no more use."""
 
     def release(self) -> None:
@@ -76,11 +76,11 @@ class Probe:
     """
 
     __slots__ = (
-        "_answer",
         "_body",
         "_connection",
         "_done",
         "_pool",
+        "_response",
         "_spec",
         "_timeout",
         "_timer",
@@ -104,13 +104,13 @@ class Probe:
         self._done: Callable[[Probe, str, str], None] | None = done
         self._connection: Connection | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._answer: Answer | None = None
+        self._response: ResponseHead | None = None
         self._body = b""
 
     @property
     def status(self) -> int | None:
         """The status of the answer; None if there was none."""
-        return self._answer.status if self._answer is not None else None
+        return self._response.status if self._response is not None else None
 
     def start(self, pool: Pool) -> None:
         """Send the probe."""
@@ -122,12 +122,12 @@ class Probe:
         else:
             self._send(connection)
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         """Forget it: the answer is of no more use."""
         self._done = None
         self._stop_timer()
         if self._connection is not None:
-            self._connection.abandon()
+            self._connection.cancel()
 
     # -- dialing (proxy.pool.Dialer) ------------------------------------------------------------
 
@@ -158,19 +158,19 @@ class Probe:
 
     def _on_timeout(self) -> None:
         assert self._connection is not None
-        self._connection.abandon()
+        self._connection.cancel()
         self._finish("timeout", f"no answer in {self._timeout:.3g} s")
 
     # -- the answer (proxy.upstream.Answered) ---------------------------------------------------
 
-    def on_interim(self, response: Answer) -> None:
+    def on_interim(self, response: ResponseHead) -> None:
         """A 1xx says nothing. (101 leaves the connection without an answer until the timeout.)"""
 
     def on_response(
-        self, response: Answer, raw: bytes | None, payload: list[bytes], complete: bool
+        self, response: ResponseHead, raw: bytes | None, payload: list[bytes], complete: bool
     ) -> None:
         """The head, and what came with it."""
-        self._answer = response
+        self._response = response
         self.responded = True
         self.on_payload(payload, complete, b"")
 
@@ -181,12 +181,12 @@ class Probe:
             self._judge()
         elif len(self._body) > MAX_BODY:
             assert self._connection is not None
-            self._connection.abandon()
+            self._connection.cancel()
             self._judge()
 
     def _judge(self) -> None:
-        assert self._answer is not None
-        status, expected = self._answer.status, self._spec.body
+        assert self._response is not None
+        status, expected = self._response.status, self._spec.body
         if not self._spec.accepts(status):
             self._finish("bad-status", f"status {status}")
         elif expected is None or self._body == expected:

@@ -57,7 +57,7 @@ class Pools(Protocol):
         """Return the pool of a pod."""
 
 
-class _Watch:
+class _Schedule:
     """What is known about the probing of one pod (activator.process.timers.Timed).
 
     Arguments:
@@ -86,7 +86,7 @@ class _Watch:
     )
 
     def __init__(
-        self, pod: PodTracker, timeout: float, come_due: Callable[[_Watch, float], None]
+        self, pod: PodTracker, timeout: float, come_due: Callable[[_Schedule, float], None]
     ) -> None:
         self.pod = pod
         self.come_due = come_due
@@ -135,10 +135,10 @@ class PodProber:
         self._timeout = timeout
         self._max_in_flight = max_in_flight
         self._random = random
-        self._watches: dict[PodTracker, _Watch] = {}
+        self._schedules: dict[PodTracker, _Schedule] = {}
         self._timers = Timers(driver.clock)
         # Probes that are due.
-        self._queue = ProbeQueue[_Watch]()
+        self._queue = ProbeQueue[_Schedule]()
         self._tokens = BURST
         self._tokens_at = driver.clock()
         self._refill: asyncio.TimerHandle | None = None
@@ -155,42 +155,44 @@ class PodProber:
         Reset the backoff after "not ready" responses: Kubernetes lists the pod differently, or a
         request to it failed.
         """
-        watch = self._watches.get(pod)
-        if watch is None:
-            watch = self._watches[pod] = _Watch(pod, self._least_timeout(pod), self._come_due)
-        self._abandon(watch)
-        watch.not_ready = 0
+        schedule = self._schedules.get(pod)
+        if schedule is None:
+            schedule = self._schedules[pod] = _Schedule(
+                pod, self._least_timeout(pod), self._come_due
+            )
+        self._cancel(schedule)
+        schedule.not_ready = 0
         if pod.ejection.until > self._driver.clock():
-            self._queue.discard(watch)
-            self._at(watch, pod.ejection.until)
+            self._queue.discard(schedule)
+            self._at(schedule, pod.ejection.until)
         else:
-            self._ask(watch)
+            self._probe_now(schedule)
 
     def hurry(self, revision: RevisionThrottler) -> None:
         """See driver.Prober."""
         for pod in revision.unhealthy_pods():
-            watch = self._watches.get(pod)
-            if watch is None or watch.probe is not None:
+            schedule = self._schedules.get(pod)
+            if schedule is None or schedule.probe is not None:
                 continue
-            if watch in self._queue:
-                self._put(watch)  # among those that somebody waits for
+            if schedule in self._queue:
+                self._enqueue(schedule)  # among those that somebody waits for
                 continue
-            when = max(watch.quiet_until, pod.ejection.until)
+            when = max(schedule.quiet_until, pod.ejection.until)
             if pod.is_service:
-                when = max(when, watch.started + DELAY_SERVICE)
+                when = max(when, schedule.started + DELAY_SERVICE)
             if when <= self._driver.clock():
-                self._ask(watch)
-            elif when < watch.due:
-                self._at(watch, when)
+                self._probe_now(schedule)
+            elif when < schedule.due:
+                self._at(schedule, when)
 
     def forget(self, pod: PodTracker) -> None:
         """See driver.Prober."""
-        watch = self._watches.pop(pod, None)
-        if watch is not None:
-            watch.due = inf
-            self._timers.disarm(watch)
-            self._queue.discard(watch)
-            self._abandon(watch)
+        schedule = self._schedules.pop(pod, None)
+        if schedule is not None:
+            schedule.due = inf
+            self._timers.disarm(schedule)
+            self._queue.discard(schedule)
+            self._cancel(schedule)
 
     def hold(self) -> None:
         """Have all probes wait until ``go_on``: it is not known yet how pods are to be asked."""
@@ -204,7 +206,7 @@ class PodProber:
     def close(self) -> None:
         """Stop probing."""
         self._queue.clear()  # else each probe that is abandoned makes way for another
-        for pod in list(self._watches):
+        for pod in list(self._schedules):
             self.forget(pod)
         self._timers.close()
         if self._refill is not None:
@@ -213,21 +215,21 @@ class PodProber:
 
     # -- one probe ------------------------------------------------------------------------------
 
-    def _ask(self, watch: _Watch) -> None:
+    def _probe_now(self, schedule: _Schedule) -> None:
         """Probe now, or as soon as there is a place."""
-        watch.due = inf
-        if not self._queue and watch.pod.wants_probe and self._may_start():
-            self._start(watch)
+        schedule.due = inf
+        if not self._queue and schedule.pod.wants_probe and self._may_start():
+            self._start(schedule)
             return
-        self._put(watch)
+        self._enqueue(schedule)
         self._start_queued()
 
-    def _put(self, watch: _Watch) -> bool:
+    def _enqueue(self, schedule: _Schedule) -> bool:
         """Have it wait for its turn; return whether that is another turn than it had."""
-        pod = watch.pod
+        pod = schedule.pod
         throttler = self._driver.throttler.of(pod.config)
         wanted = throttler is not None and throttler.breaker.waiting > 0
-        return self._queue.put(watch, wanted=wanted, failures=pod.probe.failures)
+        return self._queue.put(schedule, wanted=wanted, failures=pod.probe.failures)
 
     def _may_start(self) -> bool:
         """Take a place among the probes in flight, and in the rate, if there is one."""
@@ -254,88 +256,89 @@ class PodProber:
         self._refill = None
         self._start_queued()
 
-    def _start(self, watch: _Watch) -> None:
+    def _start(self, schedule: _Schedule) -> None:
         self.in_flight += 1
         self.attempts += 1
-        watch.started = self._driver.clock()
-        self._driver.cold_starts.probe_started(watch.pod, watch.started)
-        probe = watch.probe = Probe(watch.pod, _timeout(watch), self._done)
-        probe.start(self._pools.of(watch.pod))
+        schedule.started = self._driver.clock()
+        self._driver.cold_starts.probe_started(schedule.pod, schedule.started)
+        probe = schedule.probe = Probe(schedule.pod, _timeout(schedule), self._done)
+        probe.start(self._pools.of(schedule.pod))
 
-    def _abandon(self, watch: _Watch) -> None:
-        if watch.probe is not None:
-            watch.probe.abandon()
-            watch.probe = None
-            self._leave()
+    def _cancel(self, schedule: _Schedule) -> None:
+        if schedule.probe is not None:
+            schedule.probe.cancel()
+            schedule.probe = None
+            self._release_place()
 
-    def _leave(self) -> None:
+    def _release_place(self) -> None:
         """A place is free: give it to the next that is queued."""
         self.in_flight -= 1
         self._start_queued()
 
     def _start_queued(self) -> None:
         queue = self._queue
-        while (watch := queue.first()) is not None:
-            if not watch.pod.wants_probe:
-                queue.discard(watch)
-            elif not self._put(watch):  # it stands where it belongs
+        while (schedule := queue.first()) is not None:
+            if not schedule.pod.wants_probe:
+                queue.discard(schedule)
+            elif not self._enqueue(schedule):  # it stands where it belongs
                 if not self._may_start():
                     break
                 queue.take()
-                self._start(watch)
+                self._start(schedule)
         self._await_place()
 
     def _done(self, probe: Probe, kind: str, text: str) -> None:
         pod = probe.pod
-        watch = self._watches[pod]
-        watch.probe = None
-        self._leave()
-        self._adapt(watch, kind)
-        self._back_off(watch, kind)
+        schedule = self._schedules[pod]
+        schedule.probe = None
+        self._release_place()
+        self._adapt(schedule, kind)
+        self._back_off(schedule, kind)
         if kind:
             self.failures[kind] = self.failures.get(kind, 0) + 1
             self._driver.probe_failed(pod, probe.epoch, text, probe.status, probe.responded)
         else:
             self._driver.probe_passed(pod, probe.epoch)
         # What followed may have asked for another probe already, or forgotten the pod.
-        if not self._is_asked(watch) and pod in self._watches:
-            self._plan(watch, kind)
+        if not self._is_pending(schedule) and pod in self._schedules:
+            self._plan(schedule, kind)
 
-    def _is_asked(self, watch: _Watch) -> bool:
+    def _is_pending(self, schedule: _Schedule) -> bool:
         """Whether a probe is under way, or waits for its turn."""
-        return watch.probe is not None or watch in self._queue
+        return schedule.probe is not None or schedule in self._queue
 
-    def _adapt(self, watch: _Watch, kind: str) -> None:
+    def _adapt(self, schedule: _Schedule, kind: str) -> None:
         """Give a pod that is far away, or slow, the time it needs."""
         if not kind:
-            seen = self._driver.clock() - watch.started
-            before = watch.round_trip or seen
-            watch.round_trip = before + 0.25 * (seen - before)
-            watch.timeout = min(
-                max(self._least_timeout(watch.pod), ROUND_TRIPS * watch.round_trip), MAX_TIMEOUT
+            seen = self._driver.clock() - schedule.started
+            before = schedule.round_trip or seen
+            schedule.round_trip = before + 0.25 * (seen - before)
+            schedule.timeout = min(
+                max(self._least_timeout(schedule.pod), ROUND_TRIPS * schedule.round_trip),
+                MAX_TIMEOUT,
             )
         elif kind in ("timeout", "connect-timeout"):
-            watch.timeout = min(2 * watch.timeout, MAX_TIMEOUT)
+            schedule.timeout = min(2 * schedule.timeout, MAX_TIMEOUT)
 
     def _least_timeout(self, pod: PodTracker) -> float:
         """Return the least time-out of a pod's probes, in seconds."""
         return pod.config.revision.probe.timeout or self._timeout
 
-    def _back_off(self, watch: _Watch, kind: str) -> None:
+    def _back_off(self, schedule: _Schedule, kind: str) -> None:
         """Set ``quiet_until`` after a probe; ``kind`` is empty if it passed."""
-        watch.tls_failures = watch.tls_failures + 1 if kind == "tls-failed" else 0
-        watch.not_ready = watch.not_ready + 1 if kind in NOT_READY else 0
+        schedule.tls_failures = schedule.tls_failures + 1 if kind == "tls-failed" else 0
+        schedule.not_ready = schedule.not_ready + 1 if kind in NOT_READY else 0
         now = self._driver.clock()
-        watch.quiet_until = now + max(
-            delay_after_tls(watch.tls_failures),
-            delay_after_not_ready(watch.not_ready, now - watch.started),
+        schedule.quiet_until = now + max(
+            delay_after_tls(schedule.tls_failures),
+            delay_after_not_ready(schedule.not_ready, now - schedule.started),
         )
 
     # -- the schedule ---------------------------------------------------------------------------
 
-    def _plan(self, watch: _Watch, kind: str) -> None:
+    def _plan(self, schedule: _Schedule, kind: str) -> None:
         """Decide when this pod is probed again."""
-        pod = watch.pod
+        pod = schedule.pod
         if not pod.wants_probe:
             return
         now = self._driver.clock()
@@ -359,25 +362,25 @@ class PodProber:
             delay *= 1 + JITTER * (self._random() - 0.5)
         # While a request waits, the delay counts from the start of the last probe: else each probe
         # would be late by the time that a refusal takes.
-        since = watch.started if oldest and not timed_out else now
-        self._at(watch, max(since + delay, now, watch.quiet_until, pod.ejection.until))
+        since = schedule.started if oldest and not timed_out else now
+        self._at(schedule, max(since + delay, now, schedule.quiet_until, pod.ejection.until))
 
-    def _at(self, watch: _Watch, when: float) -> None:
-        watch.due = when
-        if watch.armed > when:
-            self._timers.arm(watch, when)
+    def _at(self, schedule: _Schedule, when: float) -> None:
+        schedule.due = when
+        if schedule.armed > when:
+            self._timers.arm(schedule, when)
 
-    def _come_due(self, watch: _Watch, now: float) -> None:
+    def _come_due(self, schedule: _Schedule, now: float) -> None:
         """Probe, unless traffic has proved the pod well lately."""
-        pod = watch.pod
+        pod = schedule.pod
         if not pod.wants_probe:
-            watch.due = inf
+            schedule.due = inf
             return
         fresh_until = pod.last_response_at + DELAY_HEALTHY * (1 - JITTER)
         if pod.state is PodState.HEALTHY and fresh_until > now:
-            self._at(watch, fresh_until)
+            self._at(schedule, fresh_until)
         else:
-            self._ask(watch)
+            self._probe_now(schedule)
 
 
 def _is_busy(revision: RevisionThrottler, now: float) -> bool:
@@ -385,7 +388,7 @@ def _is_busy(revision: RevisionThrottler, now: float) -> bool:
     return revision.in_flight > 0 or now - revision.last_release < BUSY_FOR
 
 
-def _timeout(watch: _Watch) -> float:
+def _timeout(schedule: _Schedule) -> float:
     """Return the time-out of the next probe, in seconds."""
-    busy = watch.pod.in_flight > 0 and watch.pod.state is PodState.HEALTHY
-    return max(watch.timeout, MIN_TIMEOUT_BUSY) if busy else watch.timeout
+    busy = schedule.pod.in_flight > 0 and schedule.pod.state is PodState.HEALTHY
+    return max(schedule.timeout, MIN_TIMEOUT_BUSY) if busy else schedule.timeout

@@ -299,7 +299,7 @@ async def test_who_only_connects_takes_no_more_files_than_a_bound_and_shuts_out_
     tmp_path: Path, port: str
 ) -> None:
     async with served(tmp_path, port) as at, httpx.AsyncClient(trust_env=False) as client:
-        most = share_out(file_limit()).asking
+        most = share_out(file_limit()).admin
         silent = [await _connect(at) for _ in range(2 * most)]
         for _ in range(2):
             assert (await client.get(f"http://{at}/healthz")).status_code in (200, 404)

@@ -240,7 +240,7 @@ def _frames(pieces: Sequence[bytes], preface: bool) -> Any:
     try:
         for piece in pieces:
             reader.feed(piece)
-            seen.append((reader.unfinished, reader.block_size()))
+            seen.append((reader.incomplete, reader.block_size()))
     except Exception as error:
         seen.append(error)
     return [log.calls, seen]

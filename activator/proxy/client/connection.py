@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast, final
 from activator.proxy.client.eviction import Evictable, EvictableQueue
 from activator.proxy.client.linger import MAX_SECONDS, Linger
 from activator.proxy.client.proxy import Proxy
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer
 
 #: When the ports close: seconds in which a connection that is new may still bring its first
@@ -157,8 +157,8 @@ class ClientConnection:
         self.transport = transport
         peer = transport.get_extra_info("peername")
         self.address = self.proxy.address(peer[0] if isinstance(peer, tuple) else "127.0.0.1")
-        self.secure = presence.is_tls(transport)
-        presence.notice_slow_reader(transport)
+        self.secure = peer_socket.is_tls(transport)
+        peer_socket.notice_slow_reader(transport)
         proxy = self.proxy
         if self.secure:
             proxy.handshakes -= 1
@@ -231,7 +231,7 @@ class ClientConnection:
     def watch_unsent(self) -> None:
         """Watch over the rest of a complete response, which no deadline does any more: the client
         may never take it."""
-        size = presence.count_unsent(self.transport)
+        size = peer_socket.count_unsent(self.transport)
         if not size:
             self._unsent = None
             return
@@ -248,7 +248,7 @@ class ClientConnection:
         Returns:
             When to look next.
         """
-        size = presence.count_unsent(self.transport)
+        size = peer_socket.count_unsent(self.transport)
         if not size:
             self._unsent = None
             if ended and self.secure:
@@ -267,7 +267,7 @@ class ClientConnection:
     def watch_all_unsent(self, *, ended: bool) -> None:
         """Watch over what waits for a client of HTTP/2 whose connection is full, or ends."""
         now = self.proxy.clock()
-        self._unsent = _Unsent(presence.count_unsent(self.transport), now)
+        self._unsent = _Unsent(peer_socket.count_unsent(self.transport), now)
         self.arm(now + (_END_SECONDS if ended else self.proxy.header_timeout))
 
     def watch_no_more(self) -> None:
@@ -280,7 +280,7 @@ class ClientConnection:
         unsent = self._unsent
         if unsent is None:
             return inf
-        size = presence.count_unsent(self.transport)
+        size = peer_socket.count_unsent(self.transport)
         if size < unsent.size:
             unsent.since = now
         unsent.size = size
@@ -294,7 +294,7 @@ class ClientConnection:
     def end_unread(self) -> tuple[Peer, str]:
         """Break the connection, with what the kernel has not sent; see unread.Reader."""
         peer = self.peer()
-        presence.reset(self.transport)
+        peer_socket.reset(self.transport)
         self.transport.abort()
         return Peer.CLIENT, peer
 
@@ -325,7 +325,7 @@ class ClientConnection:
     def is_awaited(self) -> bool:
         """Return whether a request may be on its way where the server stops; then look again."""
         now = self.proxy.clock()
-        if presence.count_unread(self.transport) or now < self.new_since + _NEW:
+        if peer_socket.count_unread(self.transport) or now < self.new_since + _NEW:
             self.arm(now + _NEW)  # it has come and is not read, or is still on the wire
             return True
         return False
@@ -336,7 +336,7 @@ class ClientConnection:
 
     def evict(self) -> bool:
         """See eviction.Evictable."""
-        return not presence.count_unread(self.transport) and self.handler.evict()
+        return not peer_socket.count_unread(self.transport) and self.handler.evict()
 
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops."""

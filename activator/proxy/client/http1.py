@@ -38,7 +38,7 @@ from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.problem import negotiated
 from activator.proxy.message.request import Request, body_of
 from activator.proxy.message.version import HTTP_1_0
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer
 from activator.tls import negotiated as agreed
 
@@ -108,7 +108,7 @@ class Http1Client(Http1Connection):
     def eof_received(self) -> bool:
         """See asyncio.Protocol. A client that ended its sending side may still want responses."""
         self._reader.eof = True
-        if presence.is_tls(self.base.transport):
+        if peer_socket.is_tls(self.base.transport):
             # The loop still sends what is written; it never sends the rest of a response.
             if self.exchange is not None:
                 self.base.transport.abort()
@@ -125,7 +125,7 @@ class Http1Client(Http1Connection):
         if self._side.version is HTTP_1_0:
             return False  # no 100 can be sent, see _look; no client of that age half-closes
         # Once a response has begun, no 100 can be sent: then the kernel asks.
-        presence.keep_asking(self.base.transport)
+        peer_socket.probe_half_closed(self.base.transport)
         self._watch().restart()
         self._look(self.base.proxy.clock())
         return True
@@ -133,7 +133,7 @@ class Http1Client(Http1Connection):
     def pause_writing(self) -> None:
         """See asyncio.Protocol: the client reads slower than the pod sends."""
         self.full = True
-        self.base.proxy.unread.hold(self, presence.count_held(self.base.transport))
+        self.base.proxy.unread.hold(self, peer_socket.count_held(self.base.transport))
         if self.exchange is not None:
             self.exchange.on_client_room(True)
 
@@ -294,7 +294,7 @@ class Http1Client(Http1Connection):
         self.exchange = None
         self._reader.state = CLOSED
         if self._side.version is HTTP_1_0:
-            presence.reset(self.base.transport)  # its end would pass for the response's
+            peer_socket.reset(self.base.transport)  # its end would pass for the response's
         self.base.transport.abort()
 
     # -- the end --------------------------------------------------------------------------------

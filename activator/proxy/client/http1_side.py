@@ -18,7 +18,7 @@ from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
 from activator.proxy.message.response_writer import ResponseWriter
 from activator.proxy.message.version import HTTP_1_0, HTTP_1_1, Version
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 
 
 @final
@@ -69,11 +69,11 @@ class Http1Side(ClientSide):
 
     def may_send(self, now: float) -> bool:
         """See ClientSide: look at the client right before a pod gets its request."""
-        return not presence.has_ended(self._base.transport) or self._connection.is_there(now)
+        return not peer_socket.has_ended(self._base.transport) or self._connection.is_there(now)
 
     def is_gone(self) -> bool:
         """See ClientSide."""
-        return presence.is_gone(self._base.transport)
+        return peer_socket.is_gone(self._base.transport)
 
     def drop(self) -> None:
         """See ClientSide."""

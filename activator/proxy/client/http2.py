@@ -119,7 +119,7 @@ class Http2Client(ConnectionSide):
 
     def _cancel_all(self) -> None:
         for stream in list(self.link.streams.values()):
-            self.link.forget(stream)
+            self.link.remove_stream(stream)
             self._cancel(stream)
 
     def on_full(self) -> None:
@@ -308,7 +308,7 @@ class Http2Client(ConnectionSide):
         if found is None:
             self._count_reset()
             return
-        self.link.forget(found)
+        self.link.remove_stream(found)
         self._on_ended_early(found)
 
     @staticmethod
@@ -348,7 +348,7 @@ class Http2Client(ConnectionSide):
 
     # -- the end --------------------------------------------------------------------------------
 
-    def on_forgotten(self, stream: Stream) -> None:
+    def on_stream_removed(self, stream: Stream) -> None:
         """See ConnectionSide."""
         if self._context.blocked.streams:
             self._context.blocked.forget(stream)
@@ -377,7 +377,7 @@ class Http2Client(ConnectionSide):
         when = min(when, link.late_at, blocked.next())
         return min(when, now + self.proxy.header_timeout) if link.queue.full else when
 
-    def on_unfinished(self, size: int) -> None:
+    def on_incomplete_head(self, size: int) -> None:
         """See ConnectionSide: a head has as long as in HTTP/1, however its pieces come. While
         ``last_stream`` is the same, so is the header block in progress."""
         link = self.link
@@ -391,7 +391,7 @@ class Http2Client(ConnectionSide):
         calm = ErrorCode.ENHANCE_YOUR_CALM
         link.fail(ConnectionFault(calm, "too many unfinished header blocks"))
 
-    def on_finished(self) -> None:
+    def on_complete_head(self) -> None:
         """See ConnectionSide."""
         self._block_share.end()
 

@@ -12,10 +12,10 @@ from typing import final
 from activator.proxy.client.connection import ClientConnection
 from activator.proxy.client.goaway import ANNOUNCED, DISMISSED, LAST_SENT, GoawaySteps
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import PART_SECONDS, Connection
+from activator.proxy.http2.connection import CLOSE_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.states import ENDING, GOAWAY_DUE, OPEN
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 
 
 @final
@@ -81,7 +81,7 @@ class Http2End:
         waits for the end of that, or for a second when the server stops.
         """
         self._link.move(OPEN)
-        if not presence.count_unread(self._link.transport):
+        if not peer_socket.count_unread(self._link.transport):
             self.announce_if_idle()
 
     def announce_if_idle(self) -> None:
@@ -134,7 +134,7 @@ class Http2End:
         """Close behind an error; what the client still sends must not lose it our GOAWAY."""
         self._base.watch_no_more()
         self._linger()
-        asyncio.get_running_loop().call_later(PART_SECONDS, self._link.transport.abort)
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._link.transport.abort)
 
     def _linger(self) -> None:
         if not self._link.transport.is_closing():

@@ -1,7 +1,7 @@
 """Whether a client is there that the loop does not report on.
 
 The loop reports nothing while we do not read from a client, or once the client has ended its
-sending side. Then we query the kernel now and then (``transport.presence``).
+sending side. Then we query the kernel now and then (``transport.peer_socket``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import inf
 from typing import final
 
 from activator.proxy.exchange.exchange import Exchange
-from activator.proxy.transport.presence import ANSWER_WITHIN, Inquiry, Presence
+from activator.proxy.transport.peer_socket import ACKNOWLEDGE_WITHIN, ClientCheck, ClientState
 
 
 @final
@@ -28,7 +28,7 @@ class Liveness:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._inquiry = Inquiry()
+        self._inquiry = ClientCheck()
         self.send_by = inf
 
     def restart(self) -> None:
@@ -51,12 +51,12 @@ class Liveness:
             Whether the client is there. If not and ``send_by`` is finite, ``look`` finds out.
         """
         found = self._inquiry.before_sending(self._transport, missing, ask, now)
-        if found is Presence.GONE:
+        if found is ClientState.GONE:
             self._transport.abort()
-        elif found is Presence.PENDING:
-            self.send_by = now + ANSWER_WITHIN
+        elif found is ClientState.PENDING:
+            self.send_by = now + ACKNOWLEDGE_WITHIN
             self._inquiry.hurry()
-        return found is Presence.HERE
+        return found is ClientState.HERE
 
     def look(
         self, exchange: Exchange, missing: int, ask: Callable[[], None] | None, now: float
@@ -74,7 +74,7 @@ class Liveness:
         if inquiry.is_over(transport, missing, ask, now):
             transport.abort()
             return inf
-        if self.send_by < inf and (now >= self.send_by or inquiry.is_answered(transport)):
+        if self.send_by < inf and (now >= self.send_by or inquiry.is_acknowledged(transport)):
             self.send_by = inf
             inquiry.restart()
             exchange.resume(now)

@@ -103,7 +103,7 @@ class Proxy:
 
     def _evict_one(self) -> bool:
         """Close an idle client; see files.FileBudget.idle."""
-        return self.connections.make_room(self.clock(), 1 + self.files.shares.door // 2)
+        return self.connections.make_room(self.clock(), 1 + self.files.shares.rejected // 2)
 
     def find_room(self) -> bool:
         """Return whether a new client may be served; what is idle is closed for it if need be."""
@@ -147,7 +147,7 @@ class Proxy:
             return False
         shares, files = self.files.shares, self.files
         here = len(self.connections) + len(self.arrivals) + files.pods
-        return here < shares.traffic + shares.door
+        return here < shares.traffic + shares.rejected
 
     def _too_many_handshakes(self) -> bool:
         return self.handshakes >= max(1, int(_SHARE_FOR_HANDSHAKES * self.max_connections))

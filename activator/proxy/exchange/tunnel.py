@@ -13,7 +13,7 @@ from typing import cast, final
 from activator.proxy.exchange.sides import ClientSide, PodSide, SwitchingSide
 from activator.proxy.message.request import Request
 from activator.proxy.message.response import Response
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, received
 from activator.proxy.transport.unread import Peer
 
@@ -70,7 +70,7 @@ class _End:
         self.ended = True
         peer = self.peer
         # TLS ends both directions at once: asyncio's and uvloop's TLS have no half-close.
-        if peer.ended or presence.is_tls(self.transport) or presence.is_tls(peer.transport):
+        if peer.ended or peer_socket.is_tls(self.transport) or peer_socket.is_tls(peer.transport):
             peer.transport.close()
             return False
         if not peer.transport.is_closing() and peer.transport.can_write_eof():
@@ -94,7 +94,7 @@ class _End:
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
-        self._unread.hold(self, presence.count_held(self.transport))
+        self._unread.hold(self, peer_socket.count_held(self.transport))
         if not self.peer.ended:
             self.peer.transport.pause_reading()
 

@@ -29,18 +29,18 @@ from activator.proxy.http2.states import (
     ConnectionState,
 )
 from activator.proxy.http2.stream import STREAM_WINDOW, SendQueue, Stream
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer, UnreadBytes
 
 #: Replies to PING and SETTINGS that may wait for a peer that reads nothing (CVE-2019-9512).
-_MAX_REPLIES: Final = 1000
+_MAX_UNREAD_RESPONSES: Final = 1000
 #: Frames without effect: at once, a second, and with each stream that is opened, which is far more
 #: work. Such are PRIORITY, empty DATA, unknown types, and what crosses a stream's end.
 _IDLE_FRAMES: Final = (10_000, 330.0, 8.0)
 #: Bytes that may wait for the kernel besides payload, which waits for its stream.
 MAX_BACKLOG: Final = 256 << 10
 #: Seconds for a peer that has broken a rule to read what is written.
-PART_SECONDS: Final = 5.0
+CLOSE_SECONDS: Final = 5.0
 
 
 @final
@@ -70,8 +70,8 @@ class Connection:
         "_front",
         "_idle_frames",
         "_reader",
-        "_replies",
         "_unread",
+        "_unread_responses",
         "decoder",
         "flow",
         "headers",
@@ -114,7 +114,7 @@ class Connection:
         self._unread = unread
         self._clock = clock
         self._idle_frames = Budget(*_IDLE_FRAMES)
-        self._replies = 0  # those that wait for the peer to read
+        self._unread_responses = 0  # those that wait for the peer to read
         self._front = NO_TABLE  # what the next header block begins with
 
     def begin(self, *values: tuple[int, int]) -> None:
@@ -138,7 +138,7 @@ class Connection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self.transport = cast(asyncio.Transport, transport)
-        presence.notice_slow_reader(self.transport)
+        peer_socket.notice_slow_reader(self.transport)
         self.side.made()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -171,11 +171,11 @@ class Connection:
             reader.feed(data)
         except ConnectionFault as fault:
             self.fail(fault)
-        if reader.unfinished:
-            self.side.on_unfinished(reader.block_size())
+        if reader.incomplete:
+            self.side.on_incomplete_head(reader.block_size())
         elif self.late_at != inf:
             self.late_at = inf
-            self.side.on_finished()
+            self.side.on_complete_head()
         queue.is_due = False
         if queue.frames or queue.passed:
             self.flush()
@@ -189,7 +189,7 @@ class Connection:
         """See asyncio.Protocol."""
         queue = self.queue
         queue.full = False
-        self._replies = 0
+        self._unread_responses = 0
         self._unread.hold(self, 0)
         queue.report_passed()
         queue.pump_all()
@@ -241,7 +241,7 @@ class Connection:
     def _is_full(self) -> None:
         """Count what waits for the kernel."""
         if not self.transport.is_closing():
-            self._unread.hold(self, presence.count_held(self.transport))
+            self._unread.hold(self, peer_socket.count_held(self.transport))
         if self.transport.get_write_buffer_size() > MAX_BACKLOG:
             self.side.on_backlog()
 
@@ -265,7 +265,7 @@ class Connection:
         elif stream.fault:
             self.end(stream, stream.fault)
         else:
-            self.forget(stream)
+            self.remove_stream(stream)
 
     def peer_ended(self, stream: Stream) -> None:
         """Close the peer's side of a stream."""
@@ -275,7 +275,7 @@ class Connection:
         if stream.fault:
             self.end(stream, stream.fault)
         else:
-            self.forget(stream)
+            self.remove_stream(stream)
 
     def reset(self, stream: int, code: int) -> None:
         """See FrameHandler."""
@@ -285,25 +285,25 @@ class Connection:
             return
         owner = found.owner
         found.peer_closed = True
-        self.forget(found)
+        self.remove_stream(found)
         self.side.on_reset(found, owner, code)
 
     def end(self, stream: Stream, code: int) -> None:
         """End a stream by RST_STREAM, unless it is over."""
         if stream.id in self.streams:
             self.queue.write(frames.rst_stream(stream.id, code))
-            self.forget(stream)
+            self.remove_stream(stream)
 
-    def forget(self, stream: Stream) -> None:
+    def remove_stream(self, stream: Stream) -> None:
         """Drop a stream that is over."""
         if not stream.peer_closed:
             self.expect_late(stream.allowed)
         stream.closed = stream.peer_closed = True
         if stream.unsent is not None or stream.ends is not None:
-            self.queue.forget(stream)
+            self.queue.discard(stream)
         if stream.id in self.streams:
             del self.streams[stream.id]
-        self.side.on_forgotten(stream)
+        self.side.on_stream_removed(stream)
 
     def expect_late(self, size: int) -> None:
         """Allow payload that the peer sends before it learns that its stream is over."""
@@ -379,7 +379,7 @@ class Connection:
             elif identifier == Setting.MAX_HEADER_LIST_SIZE:
                 self.side.on_max_header_list(value)
         self.idle_frame()
-        self._reply(frames.SETTINGS_ACK)
+        self._respond(frames.SETTINGS_ACK)
         self.queue.pump_all()
 
     def _resize(self, window: int) -> None:
@@ -397,12 +397,12 @@ class Connection:
         if self.flow.is_idle_ping() or ack:
             self.idle_frame()
         if not ack:
-            self._reply(frames.ping(opaque, ack=True))
+            self._respond(frames.ping(opaque, ack=True))
 
-    def _reply(self, data: bytes) -> None:
+    def _respond(self, data: bytes) -> None:
         if self.queue.full:
-            self._replies += 1
-            if self._replies > _MAX_REPLIES:
+            self._unread_responses += 1
+            if self._unread_responses > _MAX_UNREAD_RESPONSES:
                 raise ConnectionFault(
                     ErrorCode.ENHANCE_YOUR_CALM, "replies that the peer does not read"
                 )
@@ -417,7 +417,7 @@ class Connection:
         if found is None:
             self.idle_frame()
             return
-        if self.flow.is_crumb(1, increment):
+        if self.flow.is_too_small(1, increment):
             self.idle_frame()
         found.window += increment
         if found.window > frames.MAX_31_BITS:

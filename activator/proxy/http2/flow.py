@@ -11,8 +11,8 @@ from activator.proxy.http2.frames import DEFAULT_MAX_FRAME, DEFAULT_WINDOW, MAX_
 #: its own, so that one without a reader does not stop the others. This bounds one turn.
 CONNECTION_WINDOW: Final = 1 << 20
 #: Share of a window that is gone before its peer gets more room.
-TELL_AFTER: Final = 2
-LOW_WINDOW: Final = CONNECTION_WINDOW - CONNECTION_WINDOW // TELL_AFTER
+WINDOW_SHARE: Final = 2
+LOW_WINDOW: Final = CONNECTION_WINDOW - CONNECTION_WINDOW // WINDOW_SHARE
 #: Bytes of room below which an increment is more work than room: payload would go out in crumbs
 #: (CVE-2019-9511). A peer may return room for payload that it got in such pieces. Larger increments
 #: come as a client reads, and are less work than a request.
@@ -33,9 +33,9 @@ class Flow:
     """
 
     __slots__ = (
-        "_crumbs",
         "_granted",
         "_sent_at_ping",
+        "_small_increments",
         "allowed",
         "late",
         "max_frame",
@@ -50,7 +50,7 @@ class Flow:
         self.late = 0
         self.allowed = CONNECTION_WINDOW
         self._sent_at_ping = -1
-        self._crumbs = [0, 0]  # bytes of small increments: of the connection, of streams
+        self._small_increments = [0, 0]  # bytes of small increments: of the connection, of streams
 
     def grant(self) -> int:
         """Let the peer send a whole window again; return by how much its window widens.
@@ -77,14 +77,14 @@ class Flow:
         Raises:
             ConnectionFault: the window is too large.
         """
-        is_crumb = self.is_crumb(0, increment)
+        is_too_small = self.is_too_small(0, increment)
         self._granted += increment
         self.window += increment
         if self.window > MAX_31_BITS:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
-        return is_crumb
+        return is_too_small
 
-    def is_crumb(self, kind: int, size: int) -> bool:
+    def is_too_small(self, kind: int, size: int) -> bool:
         """Count an increment; return whether it is too small, and more than the peer got.
 
         Arguments:
@@ -92,8 +92,8 @@ class Flow:
         """
         if size >= _SMALL_INCREMENT:
             return False
-        self._crumbs[kind] += size
-        return self._crumbs[kind] > self._granted - self.window
+        self._small_increments[kind] += size
+        return self._small_increments[kind] > self._granted - self.window
 
     def is_idle_ping(self) -> bool:
         """Count a PING; return whether nothing was sent since the one before. gRPC finds out so

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Types, as they stand in a frame's head, of frames that are part of them.
-_UNFINISHED: Final = tuple(
+_INCOMPLETE_TYPES: Final = tuple(
     bytes((kind,)) for kind in (FrameType.HEADERS, FrameType.SETTINGS, FrameType.CONTINUATION)
 )
 _NUMBER: Final = struct.Struct(">L")
@@ -100,7 +100,7 @@ class FrameReader:
         "_max_frame",
         "_preface",
         "_settled",
-        "unfinished",
+        "incomplete",
     )
 
     def __init__(
@@ -116,7 +116,7 @@ class FrameReader:
         self._preface = preface
         self._settled = False  # whether the first frame has come
         self._held = b""
-        self.unfinished = True
+        self.incomplete = True
         self._block = HeaderBlock()
 
     def block_size(self) -> int:
@@ -182,10 +182,10 @@ class FrameReader:
                 take(self, flags, stream, data[start:at])  # ordered: as above
             else:
                 self._wrong_length(FrameType(kind), stream, length, spares)
-        self.unfinished = block.stream > 0 or not self._settled
+        self.incomplete = block.stream > 0 or not self._settled
         if at < end:
             self._held = data[at:]
-            self.unfinished = self.unfinished or self._held[3:4] in _UNFINISHED
+            self.incomplete = self.incomplete or self._held[3:4] in _INCOMPLETE_TYPES
 
     def _begin(self, data: bytes) -> int:
         """Check what a connection begins with (section 3.4): the preface, and settings.

@@ -61,7 +61,7 @@ class ConnectionSide(ABC):
         """See FrameHandler.stream_error."""
 
     @abstractmethod
-    def on_forgotten(self, stream: Stream) -> None:
+    def on_stream_removed(self, stream: Stream) -> None:
         """Handle the end of a stream, however it ended."""
 
     @abstractmethod
@@ -73,10 +73,10 @@ class ConnectionSide(ABC):
     def on_room(self) -> None:
         """Go on: the peer takes more again."""
 
-    def on_unfinished(self, size: int) -> None:
+    def on_incomplete_head(self, size: int) -> None:
         """Limit a header block that has begun, of so many bytes, or the connection's beginning."""
 
-    def on_finished(self) -> None:
+    def on_complete_head(self) -> None:
         """Forget the limit: the header block is whole."""
 
     def on_goaway_due(self) -> None:
@@ -147,7 +147,7 @@ class _Gone(ConnectionSide):
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """See ConnectionSide."""
 
-    def on_forgotten(self, stream: Stream) -> None:
+    def on_stream_removed(self, stream: Stream) -> None:
         """See ConnectionSide."""
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:

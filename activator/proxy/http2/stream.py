@@ -12,7 +12,7 @@ from typing import Final, final
 
 from activator.proxy.http2 import frames
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
-from activator.proxy.http2.flow import TELL_AFTER, Flow
+from activator.proxy.http2.flow import WINDOW_SHARE, Flow
 from activator.proxy.message.body import pile
 from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 
@@ -167,7 +167,7 @@ class SendQueue:
         self.blocked.pop(stream.id, None)
         self.pump(stream)
 
-    def forget(self, stream: Stream) -> None:
+    def discard(self, stream: Stream) -> None:
         """Drop what waits on a stream."""
         stream.unsent = stream.ends = None
         if stream.left:
@@ -298,7 +298,7 @@ class Stream:
         if self.queue.unread.scarce:
             # The window shrinks while bytes pass. Later credits restore it.
             room, window = room - (STREAM_WINDOW - SMALL_WINDOW), SMALL_WINDOW
-        if room * TELL_AFTER >= window:
+        if room * WINDOW_SHARE >= window:
             self.queue.write(frames.window_update(self.id, room))
             self.allowed += room
             self.owed -= room

@@ -19,19 +19,19 @@ class Capacity:
 
     Attributes:
         most: by its settings.
-        bearable: by its refusals: what a connection had left when it refused one more, and one
+        refusal_limit: by its refusals: what a connection had left when it refused one more, and one
             more at each response. Without this bound each response would cost every waiting
             request one more refusal. A pod that refuses all requests sets no bound.
         answers: how many responses it has given.
         closed_until: when the next connection may be opened, seconds, monotonic.
     """
 
-    __slots__ = ("_pause", "answers", "bearable", "closed_until", "most")
+    __slots__ = ("_pause", "closed_until", "max_streams", "refusal_limit", "responses")
 
     def __init__(self) -> None:
-        self.most = FIRST_STREAMS
-        self.bearable = inf
-        self.answers = 0
+        self.max_streams = FIRST_STREAMS
+        self.refusal_limit = inf
+        self.responses = 0
         self.closed_until = -inf
         self._pause = FIRST_PAUSE
 
@@ -40,7 +40,7 @@ class Capacity:
 
         A pod that takes none now may take as many as before later: only a new connection tells.
         """
-        self.most = streams or FIRST_STREAMS
+        self.max_streams = streams or FIRST_STREAMS
 
     def accepted_none(self, now: float) -> None:
         """Record a new connection on which the pod accepts no stream."""
@@ -53,4 +53,4 @@ class Capacity:
 
     def refused(self, left: int) -> None:
         """Record that a pod has refused a stream on a connection that has so many others."""
-        self.bearable = min(self.bearable, left) or inf
+        self.refusal_limit = min(self.refusal_limit, left) or inf

@@ -11,13 +11,13 @@ import socket
 import ssl
 from typing import NamedTuple
 
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 from activator.tls.certificates import reason
 from activator.tls.internal_encryption import PodTls
 from activator.tls.negotiated import HTTP2, protocol
 
 #: Errors of a connect that prove nothing about the pod: this machine lacks files, ports or memory.
-OUR_SHORTAGE = frozenset(
+LOCAL_SHORTAGE = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
 #: Seconds until a connect that failed with one of them is retried.
@@ -29,7 +29,7 @@ HANDSHAKE_TIMEOUT = 10.0
 SHUTDOWN_TIMEOUT = 5.0
 
 #: The error of a connection that a pod has accepted and closed at once.
-DROPPED = "the pod closed the new connection"
+CLOSED_AT_ONCE = "the pod closed the new connection"
 
 
 class TlsError(OSError):
@@ -110,7 +110,7 @@ async def connect_tls(
     except OSError as error:
         kind = OtherProtocolError if _is_other_protocol(error) else TlsError
         raise kind(connect_error(error)) from error
-    presence.bound_tls_buffer(transport)
+    peer_socket.limit_tls_buffer(transport)
     if problem := tls.check(transport.get_extra_info("ssl_object"), proof.namespace):
         transport.abort()
         raise TlsError(problem)

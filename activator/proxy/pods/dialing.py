@@ -13,8 +13,8 @@ from typing import Final, cast, final
 from activator.proxy.exchange.sides import Requester
 from activator.proxy.message.version import HTTP_1_1, HTTP_2
 from activator.proxy.pods.dial import (
-    DROPPED,
-    OUR_SHORTAGE,
+    CLOSED_AT_ONCE,
+    LOCAL_SHORTAGE,
     SHORTAGE_PAUSE,
     OtherProtocolError,
     connect_cause,
@@ -60,11 +60,11 @@ async def _open(pool: OwningPool, waiter: Waiter, within: float, *, http2: bool)
             await pool.target.connect(pod.protocol(), limit, within, http2=http2)
             return pod
         except OSError as error:
-            if error.errno not in OUR_SHORTAGE or not waiter.wants_connection:
+            if error.errno not in LOCAL_SHORTAGE or not waiter.wants_connection:
                 raise
         finally:
             if not pod.is_made():
-                files.give_back()  # else ``OwningPool.closed`` does
+                files.release()  # else ``OwningPool.closed`` does
                 if isinstance(pod, Http2Pod):
                     pod.link.release()
         await asyncio.sleep(SHORTAGE_PAUSE)
@@ -106,7 +106,7 @@ class Dial:
         elif pool.known_as is HTTP_2:
             requester.on_other_protocol("the pod speaks HTTP/2 alone")
         else:  # accepted and dropped at once: nothing would report that from here on
-            requester.on_dial_failed(pool.failed(DROPPED, HTTP_1_1), "connect-failed")
+            requester.on_dial_failed(pool.failed(CLOSED_AT_ONCE, HTTP_1_1), "connect-failed")
 
 
 @final
@@ -149,11 +149,11 @@ class SharedDial:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
-                await pod.begun.wait()
-        if pod.state is Http2State.FOREIGN:
+                await pod.settled.wait()
+        if pod.state is Http2State.OTHER_PROTOCOL:
             self._refuse()
-        elif pod.state is Http2State.DROPPED:
-            self._fail(DROPPED, "connect-failed")
+        elif pod.state is Http2State.CLOSED_EARLY:
+            self._fail(CLOSED_AT_ONCE, "connect-failed")
         else:
             self._share(pod)
 
@@ -169,7 +169,7 @@ class SharedDial:
             capacity.accepted_none(pool.resources.clock())
             self._report_refusal()
         if pool.gone:
-            pod.retire()
+            pod.drain()
 
     def _share_room(self, pod: Http2Pod) -> None:
         for requester in self.requesters:

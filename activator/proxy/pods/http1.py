@@ -25,7 +25,7 @@ from activator.proxy.message.version import HTTP_2
 from activator.proxy.pods.owning_pool import OwningPool
 from activator.proxy.pods.response_reader import ResponseReader, is_http2
 from activator.proxy.pods.states import BODY, CLOSED, HEAD, IDLE, OPENING, SENT, TUNNEL, Http1State
-from activator.proxy.transport import presence
+from activator.proxy.transport import peer_socket
 from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, read_left
 from activator.proxy.transport.unread import Peer, UnreadBytes
 
@@ -240,7 +240,7 @@ class Http1Pod(PodSide):
     def _read(self, data: bytes) -> None:
         state, reader, requester = self.state, self._reader, self.requester
         if requester is None:
-            self._on_unasked(data)
+            self._on_unexpected(data)
             return
         if state is BODY:
             self._read_body(requester, data)
@@ -288,7 +288,7 @@ class Http1Pod(PodSide):
             self._finish()
         requester.on_payload(payload, ended, trailers)
 
-    def _on_unasked(self, data: bytes) -> None:
+    def _on_unexpected(self, data: bytes) -> None:
         """Close a connection on which bytes came that belong to no request."""
         if self.state is IDLE and not self.reused and is_http2(data):
             self.pool.speaks(HTTP_2)  # its SETTINGS came before our request
@@ -373,7 +373,7 @@ class Http1Pod(PodSide):
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
         self.full = True
-        self._unread.hold(self, presence.count_held(self.transport))
+        self._unread.hold(self, peer_socket.count_held(self.transport))
         if self.requester is not None:
             self.requester.pause_sending()
 

@@ -10,7 +10,7 @@ from typing import Final, final
 
 from activator.proxy.exchange.sides import Requester
 from activator.proxy.http2 import frames
-from activator.proxy.http2.connection import PART_SECONDS, Connection
+from activator.proxy.http2.connection import CLOSE_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.fields import read_response, read_trailers
 from activator.proxy.http2.recurring import Recurring
@@ -32,8 +32,8 @@ OPENING: Final = Http2State.OPENING
 UNSETTLED: Final = Http2State.UNSETTLED
 OPEN: Final = Http2State.OPEN
 DRAINING: Final = Http2State.DRAINING
-FOREIGN: Final = Http2State.FOREIGN
-DROPPED: Final = Http2State.DROPPED
+OTHER_PROTOCOL: Final = Http2State.OTHER_PROTOCOL
+CLOSED_EARLY: Final = Http2State.CLOSED_EARLY
 CLOSED: Final = Http2State.CLOSED
 #: What a request learns that was sent in HTTP/2 to a pod that does not speak it.
 NOT_HTTP2: Final = "the pod does not speak HTTP/2"
@@ -63,14 +63,14 @@ class Http2Pod(ConnectionSide):
         "_clock",
         "_files",
         "_full_at",
-        "_most",
+        "_max_streams",
         "_responses",
         "_trailers",
-        "begun",
         "carrier",
         "idle_since",
         "link",
         "pool",
+        "settled",
         "state",
     )
 
@@ -79,12 +79,12 @@ class Http2Pod(ConnectionSide):
         link = self.link = Connection(self, resources.clock, resources.unread, server=False)
         self.pool = pool
         self.state: Http2State = OPENING
-        self.begun = asyncio.Event()
+        self.settled = asyncio.Event()
         self.carrier = Carrier(link, pool.target, pool.capacity)
         self._responses = Recurring(link.decoder, read_response)
         self._trailers = Recurring(link.decoder, read_trailers)
         self._capacity = pool.capacity
-        self._most = pool.capacity.most
+        self._max_streams = pool.capacity.max_streams
         self._files = resources.files
         self._clock = resources.clock
         self._full_at = 0
@@ -110,8 +110,8 @@ class Http2Pod(ConnectionSide):
         count = len(link.streams)
         return (
             (state is OPEN or state is UNSETTLED)
-            and count < self._most
-            and count < self._capacity.bearable
+            and count < self._max_streams
+            and count < self._capacity.refusal_limit
             and link.opened < _MOST_OPENED
             and not link.transport.is_closing()
         )
@@ -121,7 +121,7 @@ class Http2Pod(ConnectionSide):
         is_open = self.state is OPEN or self.state is UNSETTLED
         return is_open and not self.link.streams and self.idle_since < before
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """Take no more requests; close behind the last response."""
         if not self.link.streams:
             self.close()
@@ -141,12 +141,12 @@ class Http2Pod(ConnectionSide):
         """Enter the last state; return whether it is not there yet."""
         state = self.state
         if state is UNSETTLED:
-            self._enter(DROPPED)
+            self._enter(CLOSED_EARLY)
         elif state is OPEN or state is DRAINING:
             self._enter(CLOSED)
         else:
             return False
-        self.begun.set()
+        self.settled.set()
         return True
 
     # -- the connection's life ------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Http2Pod(ConnectionSide):
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
         """See ConnectionSide. The request is not sent again: its next pod would hold as much."""
-        requester = _leave(stream)
+        requester = _detach_requester(stream)
         self.link.end(stream, _CANCEL)
         if requester is not None:
             requester.on_lost("the pod did not read the request", True)
@@ -203,33 +203,33 @@ class Http2Pod(ConnectionSide):
     def on_failed(self, fault: ConnectionFault) -> None:
         """See ConnectionSide."""
         self.link.transport.close()
-        asyncio.get_running_loop().call_later(PART_SECONDS, self.link.transport.abort)
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.link.transport.abort)
         if self.state is not UNSETTLED:
             self._end()
             self._lose_all(f"malformed answer: {fault.reason}")
             return
-        self._enter(FOREIGN)
-        self.begun.set()
+        self._enter(OTHER_PROTOCOL)
+        self.settled.set()
         self.pool.speaks(HTTP_1_1)
         for owner in self._drop_all():
-            requester = owner.leave()
+            requester = owner.detach_requester()
             if requester is not None:
                 requester.on_other_protocol(NOT_HTTP2)
 
     def _lose_all(self, error: str) -> None:
         for owner in self._drop_all():
-            requester = owner.leave()
+            requester = owner.detach_requester()
             if requester is not None:
-                requester.on_lost(error, owner.answered)
+                requester.on_lost(error, owner.responded)
 
     def _drop_all(self) -> list[PodStream]:
         """Forget all streams; return their owners."""
         streams = list(self.link.streams.values())
         for stream in streams:
-            self.link.forget(stream)
+            self.link.remove_stream(stream)
         return [each.owner for each in streams if isinstance(each.owner, PodStream)]
 
-    def on_forgotten(self, stream: Stream) -> None:
+    def on_stream_removed(self, stream: Stream) -> None:
         """See ConnectionSide."""
         if not self.link.streams:
             self.idle_since = self._clock()
@@ -250,14 +250,14 @@ class Http2Pod(ConnectionSide):
         """See ConnectionSide."""
         if self.state is UNSETTLED:
             self._enter(OPEN)
-            self.begun.set()
+            self.settled.set()
 
     def on_max_streams(self, count: int) -> None:
         """See ConnectionSide."""
-        self._most = count
+        self._max_streams = count
         self._capacity.announced(count)
         if not count:
-            self.retire()
+            self.drain()
 
     def on_max_header_list(self, size: int) -> None:
         """See ConnectionSide."""
@@ -275,7 +275,7 @@ class Http2Pod(ConnectionSide):
                     link.idle_frame()
                 else:
                     self.on_stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
-            elif owner.answered:
+            elif owner.responded:
                 owner.on_trailers(self._trailers.read(block), ended)
             else:
                 owner.on_response(self._responses.read(block), ended)
@@ -287,7 +287,7 @@ class Http2Pod(ConnectionSide):
         owner = stream.owner
         if not isinstance(owner, PodStream):
             return
-        if owner.answered:
+        if owner.responded:
             owner.on_data(payload, trailers)
         elif owner.requester is not None:
             self.on_stream_error(stream.id, ErrorCode.PROTOCOL_ERROR, "DATA before the head")
@@ -298,17 +298,17 @@ class Http2Pod(ConnectionSide):
             self._capacity.refused(len(self.link.streams))
         if not isinstance(owner, PodStream):
             return
-        requester = owner.leave()
+        requester = owner.detach_requester()
         if requester is not None:
-            requester.on_reset(code, owner.answered)
+            requester.on_reset(code, owner.responded)
 
     def on_goaway(self, last_stream: int) -> None:
         """See ConnectionSide."""
         if self.state is OPEN:
             self._enter(DRAINING)
         for stream in [s for s in self.link.streams.values() if s.id > last_stream]:
-            requester = _leave(stream)
-            self.link.forget(stream)
+            requester = _detach_requester(stream)
+            self.link.remove_stream(stream)
             if requester is not None:
                 requester.on_refused("the pod ended the connection before it looked at the request")
         if not self.link.streams:
@@ -319,13 +319,13 @@ class Http2Pod(ConnectionSide):
         found = self.link.known(stream)
         if found is None:
             return
-        requester = _leave(found)
+        requester = _detach_requester(found)
         self.link.end(found, code)
         if requester is not None:
             requester.on_lost(f"malformed answer: {reason}", True)
 
 
-def _leave(stream: Stream) -> Requester | None:
+def _detach_requester(stream: Stream) -> Requester | None:
     """Release a stream before its response is complete; return who waits for the response."""
     owner = stream.owner
-    return owner.leave() if isinstance(owner, PodStream) else None
+    return owner.detach_requester() if isinstance(owner, PodStream) else None

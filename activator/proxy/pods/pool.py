@@ -100,7 +100,7 @@ class Pool(OwningPool):
 
     def count_responses(self) -> int:
         """See PodPool."""
-        return self.capacity.answers
+        return self.capacity.responses
 
     # -- connections in HTTP/1 ------------------------------------------------------------------
 
@@ -254,17 +254,17 @@ class Pool(OwningPool):
             self.idle.pop(0).transport.close()
             self.resources.idle -= 1
 
-    def retire_shared(self) -> None:
+    def drain_shared(self) -> None:
         """Send no more requests on connections in HTTP/2; what runs on them is finished."""
         for connection in list(self.shared):
-            connection.retire()
+            connection.drain()
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """Keep no connection: the pod is gone, or not trusted any more. What runs is finished."""
         self.gone = True
-        self.retire_shared()
+        self.drain_shared()
         self.close_idle()
-        self.resources.forget(self)
+        self.resources.remove(self)
 
 
 def _idle_since(connection: Http2Pod) -> float:

@@ -88,14 +88,14 @@ class ConnectionPools(PodPools):
         """Have requests go over TLS; from then on for ever."""
         self.tls = tls
         for pool in self._pools.values():
-            pool.retire_shared()
+            pool.drain_shared()
         self._plain, self._pools = self._pools, {}
 
     def distrust(self) -> None:
         """Close the connections over which a pod has proved itself by a root that may be trusted
         no more: idle ones now, busy ones when they are done."""
         for pod in list(self._pools):
-            self._pools.pop(pod).retire()
+            self._pools.pop(pod).drain()
 
     def set_passthrough(self, on: bool) -> None:
         """Record whether a mesh between us and the pods has to send each request to the pod whose
@@ -110,7 +110,7 @@ class ConnectionPools(PodPools):
         for pools in (self._pools, self._plain):
             pool = pools.pop(pod, None)
             if pool is not None:
-                pool.retire()
+                pool.drain()
 
     def close_expired(self) -> None:
         """Close connections that were idle for too long; to be called now and then."""

@@ -40,7 +40,7 @@ class Dialer(Protocol):
         """
 
 
-class Answered(Protocol):
+class ProbeOwner(Protocol):
     """A probe that takes the response."""
 
     def on_response(
@@ -115,7 +115,7 @@ class ProbeConnection(Requester):
         reused: whether it has carried a response before.
     """
 
-    __slots__ = ("_answered", "_dialer", "_plain", "_proving", "_within", "pod", "reused")
+    __slots__ = ("_dialer", "_owner", "_plain", "_proving", "_within", "pod", "reused")
 
     pod: Http1Pod
 
@@ -124,7 +124,7 @@ class ProbeConnection(Requester):
         self._dialer: Dialer | None = None
         self._within = 0.0
         self._proving = False  # what is opened is a connection for requests
-        self._answered: Answered | None = None
+        self._owner: ProbeOwner | None = None
         self.reused = False
 
     # -- for the pool of a probe ----------------------------------------------------------------
@@ -149,14 +149,14 @@ class ProbeConnection(Requester):
 
     # -- for the probe --------------------------------------------------------------------------
 
-    def send(self, owner: Answered, data: bytes) -> None:
+    def send(self, owner: ProbeOwner, data: bytes) -> None:
         """Begin a request; the response goes to ``owner``."""
-        self._answered = owner
+        self._owner = owner
         self.pod.send(self, data)
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         """End the request: its response is of no more use."""
-        self._answered = None
+        self._owner = None
         self.pod.cancel()
 
     def release(self) -> None:
@@ -209,17 +209,17 @@ class ProbeConnection(Requester):
         complete: bool,
     ) -> None:
         """See Requester."""
-        if self._answered is not None and isinstance(response, Response):
-            self._answered.on_response(response, raw, payload, complete)
+        if self._owner is not None and isinstance(response, Response):
+            self._owner.on_response(response, raw, payload, complete)
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
         """See Requester."""
-        if self._answered is not None:
-            self._answered.on_payload(payload, complete, trailers)
+        if self._owner is not None:
+            self._owner.on_payload(payload, complete, trailers)
 
     def on_lost(self, error: str, answered: bool) -> None:
         """See Requester."""
-        owner, self._answered = self._answered, None
+        owner, self._owner = self._owner, None
         if owner is not None:
             owner.on_lost(error, answered)
 
@@ -231,7 +231,7 @@ class ProbeConnection(Requester):
 
     def on_other_protocol(self, error: str) -> None:
         """See Requester: a probe is sent in HTTP/1 alone."""
-        if self._answered is None:
+        if self._owner is None:
             self.on_dial_failed(error, "bad-answer")
         else:
             self.on_lost(f"malformed answer: {error}", True)

@@ -50,18 +50,18 @@ class Resources:
     Attributes:
         files: the budget of open files.
         idle: how many connections in HTTP/1 are idle; connections: how many there are of all.
-        making_room: idle connections that are being closed, since a file is short.
+        closing: idle connections that are being closed, since a file is short.
         now: the time at the last search for expired connections, which is exact enough for them.
     """
 
     __slots__ = (
         "_with_idle",
         "clock",
+        "closing",
         "connections",
         "files",
         "idle",
         "limits",
-        "making_room",
         "now",
         "start",
         "unread",
@@ -83,24 +83,24 @@ class Resources:
         self.files.idle.append((self.close_one_idle, self._count_leaving))
         self.idle = 0
         self.connections = 0
-        self.making_room: set[object] = set()
+        self.closing: set[object] = set()
         self._with_idle: dict[IdlePool, None] = {}
 
     def _count_leaving(self) -> int:
-        return len(self.making_room)
+        return len(self.closing)
 
     def closed(self, connection: object) -> None:
         """Count a connection that has closed; its file is free."""
         self.connections -= 1
-        self.making_room.discard(connection)
-        self.files.give_back()
+        self.closing.discard(connection)
+        self.files.release()
 
     def with_idle(self, pool: IdlePool) -> None:
         """Remember that a pool has an idle connection, until a search finds none."""
         pool.may_have_idle = True
         self._with_idle[pool] = None
 
-    def forget(self, pool: IdlePool) -> None:
+    def remove(self, pool: IdlePool) -> None:
         """Search a pool no more: it keeps no connection."""
         pool.may_have_idle = False
         self._with_idle.pop(pool, None)
@@ -116,7 +116,7 @@ class Resources:
             connection = pool.close_oldest_idle()
             if connection is not None:
                 self._with_idle[pool] = None
-                self.making_room.add(connection)
+                self.closing.add(connection)
                 return True
             pool.may_have_idle = False
         return False

@@ -31,18 +31,18 @@ class Http1State(Enum):
 class Http2State(Enum):
     """Where a connection in HTTP/2 is.
 
-    OPENING: it is not connected yet. UNSETTLED: the pod has not sent its settings. OPEN: it takes
-    requests. DRAINING: it takes no more, and closes after the last response. FOREIGN: the pod does
-    not speak HTTP/2. DROPPED: it has closed before the pod sent its settings. CLOSED: it has closed
-    later. A connection whose pod is late with its settings takes requests after a while.
+    OPENING: it is not connected yet. UNSETTLED: the pod has not sent its settings. OPEN: it accepts
+    requests. DRAINING: it accepts no more, and closes after the last response. OTHER_PROTOCOL: the
+    pod does not speak HTTP/2. CLOSED_EARLY: it closed before the pod sent its settings. CLOSED: it
+    closed later. If the settings are late, the connection accepts requests after a while.
     """
 
     OPENING = "opening"
     UNSETTLED = "unsettled"
     OPEN = "open"
     DRAINING = "draining"
-    FOREIGN = "foreign"
-    DROPPED = "dropped"
+    OTHER_PROTOCOL = "other-protocol"
+    CLOSED_EARLY = "closed-early"
     CLOSED = "closed"
 
 
@@ -70,11 +70,11 @@ HTTP1_FOLLOWS: Final[dict[Http1State, frozenset[Http1State]]] = {
 HTTP2_FOLLOWS: Final[dict[Http2State, frozenset[Http2State]]] = {
     Http2State.OPENING: frozenset((Http2State.UNSETTLED,)),
     Http2State.UNSETTLED: frozenset(
-        (Http2State.OPEN, Http2State.DRAINING, Http2State.FOREIGN, Http2State.DROPPED)
+        (Http2State.OPEN, Http2State.DRAINING, Http2State.OTHER_PROTOCOL, Http2State.CLOSED_EARLY)
     ),
     Http2State.OPEN: frozenset((Http2State.DRAINING, Http2State.CLOSED)),
     Http2State.DRAINING: frozenset((Http2State.CLOSED,)),
-    Http2State.FOREIGN: frozenset(),
-    Http2State.DROPPED: frozenset(),
+    Http2State.OTHER_PROTOCOL: frozenset(),
+    Http2State.CLOSED_EARLY: frozenset(),
     Http2State.CLOSED: frozenset(),
 }

@@ -78,14 +78,14 @@ class PodStream(PodSide):
         to_head: whether the request is a HEAD: its response has no body.
     """
 
-    __slots__ = ("_carrier", "_interim", "_stream", "answered", "requester", "to_head")
+    __slots__ = ("_carrier", "_interim", "_stream", "requester", "responded", "to_head")
 
     _stream: Stream
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
         self.requester: Requester | None = None
-        self.answered = False
+        self.responded = False
         self.to_head = False
         self._interim = 0
 
@@ -162,10 +162,10 @@ class PodStream(PodSide):
 
     def cancel(self) -> None:
         """See PodSide."""
-        self.leave()
+        self.detach_requester()
         self._carrier.link.end(self._stream, _CANCEL)
 
-    def leave(self) -> Requester | None:
+    def detach_requester(self) -> Requester | None:
         """Release the stream, which is over, before its response is complete.
 
         The two refer to each other: nothing may be left for the garbage collector.
@@ -201,7 +201,7 @@ class PodStream(PodSide):
         if response.status < 200:
             self._on_interim(requester, response, ended)
             return
-        self.answered = True
+        self.responded = True
         if self.to_head or response.status in _NO_CONTENT:
             self._on_bare_response(requester, response, ended)
             return
@@ -269,6 +269,6 @@ class PodStream(PodSide):
         carrier = self._carrier
         carrier.used = True
         capacity = carrier.capacity
-        capacity.answers += 1
-        capacity.bearable += 1
+        capacity.responses += 1
+        capacity.refusal_limit += 1
         self._stream.owner = None

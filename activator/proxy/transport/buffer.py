@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from activator.proxy.transport.presence import is_tls
+from activator.proxy.transport.peer_socket import is_tls
 from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW
 
 _BYTES: Final = bytearray(WINDOW)

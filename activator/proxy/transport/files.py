@@ -43,18 +43,18 @@ class FileShares:
     Attributes:
         limit: open files that the process may have.
         reserve: for listeners, admin, metrics, discovery, logs and whatever else is no traffic.
-        asking: of these, connections that each port for admin, metrics and profiles may have.
+        admin: of these, connections that each port for admin, metrics and profiles may have.
         probes: of the reserve, for probes when traffic has used up its own.
-        door: for clients that are turned away, and for idle clients that are on their way out.
+        rejected: for clients that are turned away, and for idle clients that are on their way out.
         traffic: for clients that are served, and for connections to pods.
         clients: of these, at most for clients.
     """
 
     limit: int
     reserve: int
-    asking: int
+    admin: int
     probes: int
-    door: int
+    rejected: int
     traffic: int
     clients: int
 
@@ -66,7 +66,7 @@ class FileShares:
     def __str__(self) -> str:
         return (
             f"open files: limit {self.limit}, {self.traffic} for traffic (at most {self.clients} "
-            f"of them for clients), {self.door} for clients that are turned away, "
+            f"of them for clients), {self.rejected} for clients that are turned away, "
             f"{self.reserve} in reserve"
         )
 
@@ -74,14 +74,14 @@ class FileShares:
 def share_out(limit: int) -> FileShares:
     """Return the shares of a limit of open files."""
     reserve = 64 + limit // 8
-    door = max(limit // 16, 8)
-    traffic = max(limit - reserve - door, limit // 4, 4)
+    rejected = max(limit // 16, 8)
+    traffic = max(limit - reserve - rejected, limit // 4, 4)
     return FileShares(
         limit=limit,
         reserve=reserve,
-        asking=min(max(limit // 32, 16), 128),
+        admin=min(max(limit // 32, 16), 128),
         probes=min(max(limit // 32, 8), 256),
-        door=door,
+        rejected=rejected,
         traffic=traffic,
         clients=max(1, int(_SHARE_FOR_CLIENTS * traffic)),
     )
@@ -166,7 +166,7 @@ class FileBudget:
             probe: whether it may use the files that are kept for probes.
 
         Returns:
-            None when the caller may open a file, which it has to ``give_back``; else a connection
+            None when the caller may open a file, which it has to ``release``; else a connection
             of its pod that has become idle meanwhile.
 
         Raises:
@@ -185,10 +185,10 @@ class FileBudget:
             return await place.came
         except asyncio.CancelledError:
             if _is_granted(place.came):
-                self.give_back()
+                self.release()
             raise
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Return the file of a connection to a pod that is closed, or could not be opened."""
         self.pods -= 1
         self.freed()

@@ -303,7 +303,7 @@ async def test_abandoned_probe_says_nothing_and_closes_its_connection() -> None:
         probe.start(ProbePools(server.pools).of(server.pod))
         await until(0.1)
         assert len(server.heads) == 1
-        probe.abandon()
+        probe.cancel()
         await until(5.0)
         assert verdicts == []
         assert server.connections[0].transport.is_closing()
@@ -315,7 +315,7 @@ async def test_connection_that_comes_after_the_probe_was_abandoned_is_kept_for_a
         verdicts: list[str] = []
         probe = Probe(server.pod, TIMEOUT, lambda _, kind, text: verdicts.append(kind))
         probe.start(ProbePools(server.pools).of(server.pod))
-        probe.abandon()
+        probe.cancel()
         await until(0.1)
         assert verdicts == []
         assert server.heads == []

@@ -112,7 +112,7 @@ class FakeConnection:
         self._pod.idle.append(self)
         owner.on_response(answer, None, [answer.body], True)
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         self._pod.abandoned += 1
         if self._answering is not None:
             self._answering.cancel()

@@ -154,7 +154,7 @@ def test_a_stream_that_is_over_leaves_nothing_behind():
     line.queue.full = True
     stream = line.stream()
     stream.send(b"late", b"")
-    line.queue.forget(stream)
+    line.queue.discard(stream)
     line.queue.full = False
     line.queue.pump_all()
     assert (line.sent(), stream.left, line.queue.unread.bytes) == (b"", 0, 0)

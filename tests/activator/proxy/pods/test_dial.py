@@ -99,7 +99,7 @@ async def outcome(names: tuple[str, ...] = (), *, other_ca: bool = False, **how)
     dialer = await bench.dial()
     if dialer.upstream is not None:
         assert dialer.upstream.pod.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
-        dialer.upstream.abandon()
+        dialer.upstream.cancel()
     await bench.close()
     return dialer.failures[0] if dialer.failures else ("", "")
 

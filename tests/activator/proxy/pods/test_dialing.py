@@ -55,7 +55,7 @@ async def test_a_connect_that_succeeds_as_its_time_ends_leaves_no_connection(new
         world.loop.call_soon(threading.Event().wait, 0.1)
         await world.in_time(lambda dialer=dialer: dialer.failures or dialer.upstreams)
         for upstream in dialer.upstreams:
-            upstream.abandon()
+            upstream.cancel()
     await until(lambda: not world.pools.connections)
 
 
@@ -93,7 +93,7 @@ async def test_a_shortage_of_our_own_is_waited_out_and_says_nothing_of_the_pod(w
     if wanted:
         await until(lambda: dialer.upstreams)
         assert dialer.failures == []
-        dialer.upstreams[0].abandon()
+        dialer.upstreams[0].cancel()
     else:
         await world.in_time(lambda: dialer.failures)
         assert dialer.failures == [("too many open files", "connect-failed")]

@@ -70,7 +70,7 @@ async def test_the_connection_that_was_used_last_is_used_first(world):
     assert pool.take() is None
     assert world.pools.idle == 0
     for upstream in (first, second):
-        upstream.abandon()
+        upstream.cancel()
 
 
 async def test_a_request_goes_over_an_idle_connection_of_its_pod(world):
@@ -150,7 +150,7 @@ async def test_kernel_keep_alive_is_on(world):
     (upstream,) = await dialed(probes_of(world))
     sock = upstream.pod.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-    upstream.abandon()
+    upstream.cancel()
 
 
 def _answer_and_close(connection: PodConnection) -> None:

@@ -57,7 +57,7 @@ async def test_the_first_probe_opens_the_connection_of_the_first_request(anyio_b
     assert ready.transport.get_extra_info("sslcontext") is not None
     ready.cancel()
     assert (await bench.probe()).upstream.pod is first.upstream.pod
-    first.upstream.abandon()
+    first.upstream.cancel()
     assert (bench.plain, len(bench.pod.connections)) == (1, 1)
     await bench.end()
 
@@ -88,7 +88,7 @@ async def test_a_probe_asks_again_after_a_request_could_not_connect(anyio_backen
     await bench.pod.listen()
     again = await bench.probe()
     assert again.failures == []
-    again.upstream.abandon()
+    again.upstream.cancel()
     await bench.end()
 
 
@@ -99,5 +99,5 @@ async def test_without_tls_probes_and_requests_share_their_connections(anyio_bac
     probe = await bench.probe()
     probe.upstream.release()
     assert bench.pools.of(bench.tracked).take() is probe.upstream.pod
-    probe.upstream.abandon()
+    probe.upstream.cancel()
     await bench.end()

@@ -35,6 +35,8 @@ def test_no_head_follows_a_body() -> None:
     assert HTTP1_FOLLOWS[BODY] == {IDLE, CLOSED}
 
 
-@pytest.mark.parametrize("state", [Http2State.FOREIGN, Http2State.DROPPED, Http2State.CLOSED])
+@pytest.mark.parametrize(
+    "state", [Http2State.OTHER_PROTOCOL, Http2State.CLOSED_EARLY, Http2State.CLOSED]
+)
 def test_a_connection_in_http2_that_has_ended_stays_so(state: Http2State) -> None:
     assert not HTTP2_FOLLOWS[state]

@@ -31,11 +31,11 @@ KUBELET = b"GET / HTTP/1.1\r\nHost: x\r\nK-Kubelet-Probe: activator\r\n\r\n"
 def test_the_shares_of_a_limit_fit_into_it_and_none_is_empty(limit: int) -> None:
     shares = share_out(limit)
     if limit >= 256:
-        assert shares.reserve + shares.door + shares.traffic <= limit
+        assert shares.reserve + shares.rejected + shares.traffic <= limit
         # Listeners and the like take 32; three ports have connections of their own.
-        assert 32 + 3 * shares.asking + shares.probes <= shares.reserve
+        assert 32 + 3 * shares.admin + shares.probes <= shares.reserve
     assert shares.clients <= 3 * shares.traffic // 4
-    assert min(shares.door, shares.probes, shares.asking, shares.clients) > 0
+    assert min(shares.rejected, shares.probes, shares.admin, shares.clients) > 0
 
 
 def test_a_machine_without_a_limit_counts_as_roomy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +83,9 @@ async def test_who_waits_is_served_in_order_and_probes_first() -> None:
     await until(lambda: got == ["probe"])  # it has a file of its own
     assert budget.waiting == 3
     for expected in ("next probe", "first", "second"):
-        budget.give_back()
+        budget.release()
         if expected == "first":
-            budget.give_back()  # the file that probes alone may have
+            budget.release()  # the file that probes alone may have
         await until(lambda expected=expected: got[-1] == expected)
     assert budget.waiting == 0
     await asyncio.gather(*tasks)
@@ -99,7 +99,7 @@ async def test_who_wants_no_connection_any_more_gets_no_file() -> None:
     await until(lambda: budget.waiting == 3)
     gone.wants_connection = False
     tasks[1].cancel()
-    budget.give_back()
+    budget.release()
     assert await tasks[2] is None
     assert budget.pods == 1
     found = await asyncio.gather(*tasks[:2], return_exceptions=True)
@@ -111,7 +111,7 @@ async def test_who_is_cancelled_as_a_file_is_granted_gives_it_back() -> None:
     await budget.take(Waiter())
     task = asyncio.ensure_future(budget.take(Waiter()))
     await until(lambda: budget.waiting == 1)
-    budget.give_back()
+    budget.release()
     await until(lambda: budget.pods == 1)
     task.cancel()
     await asyncio.wait([task])
@@ -128,7 +128,7 @@ async def test_clients_that_come_and_leave_while_no_file_is_free_leave_nothing()
         await asyncio.sleep(0)
         waiter.wants_connection = False
     assert budget.waiting <= 1024
-    budget.give_back()
+    budget.release()
     assert len(await asyncio.gather(*tasks, return_exceptions=True)) == 5000
     assert budget.pods == 0
 
@@ -501,7 +501,7 @@ async def test_where_the_door_is_full_clients_wait_until_one_leaves(world):
     await world.serving()
     assert (await world.ask()).status == 200
     await until(lambda: not world.proxy.connections)
-    limit(world, traffic=1, door=2)  # one file is that of the idle connection to the pod
+    limit(world, traffic=1, rejected=2)  # one file is that of the idle connection to the pod
     world.pools.close()
     await until(lambda: not world.pools.connections)
     server = data_server(world.proxy)

@@ -44,7 +44,7 @@ _LOOK_AFTER_MAX: Final = 5.0
 _LOOK_SOON: Final = 0.001
 #: Seconds for which such a request waits at most, and for which an acknowledgement proves that the
 #: client is there: a round trip, and 40 ms for an acknowledgement that its kernel delays.
-ANSWER_WITHIN: Final = 0.2
+ACKNOWLEDGE_WITHIN: Final = 0.2
 
 
 def is_tls(transport: asyncio.Transport) -> bool:
@@ -53,7 +53,7 @@ def is_tls(transport: asyncio.Transport) -> bool:
     return transport.get_extra_info("sslcontext") is not None
 
 
-def bound_tls_buffer(transport: asyncio.Transport) -> None:
+def limit_tls_buffer(transport: asyncio.Transport) -> None:
     """Have a connection over TLS report a slow reader as soon as a plain one; asyncio lets 512 KiB
     wait in front of what waits for the kernel."""
     transport.set_write_buffer_limits(_TLS_BUFFER)
@@ -77,7 +77,7 @@ def count_held(transport: asyncio.Transport) -> int:
     return held + _BEHIND_TLS if is_tls(transport) else held
 
 
-def keep_asking(transport: asyncio.Transport) -> None:
+def probe_half_closed(transport: asyncio.Transport) -> None:
     """Have the kernel probe every few seconds whether the client is there."""
     find_dead(transport.get_extra_info("socket"), SocketKind.HALF_CLOSED)
 
@@ -126,7 +126,7 @@ def count_unread(transport: asyncio.Transport) -> int:
     return int.from_bytes(unread, sys.byteorder)
 
 
-class Presence(Enum):
+class ClientState(Enum):
     """What is known of a client whose request a pod is about to get."""
 
     HERE = "here"
@@ -134,7 +134,7 @@ class Presence(Enum):
     PENDING = "pending"
 
 
-class Inquiry:
+class ClientCheck:
     """Find out whether a client is there when the loop does not report it: the client has ended
     its sending side, or nothing reads from it while its request waits.
 
@@ -143,10 +143,10 @@ class Inquiry:
     (nginx takes one for the answer). Behind a window that is full no end is seen.
     """
 
-    __slots__ = ("_asked_at", "_wait")
+    __slots__ = ("_sent_at", "_wait")
 
     def __init__(self) -> None:
-        self._asked_at = -inf
+        self._sent_at = -inf
         self._wait = _LOOK_AFTER
 
     def restart(self) -> None:
@@ -180,14 +180,14 @@ class Inquiry:
             return state == _TCP_CLOSE
         if is_tls(transport) or (missing and count_unread(transport) < missing):
             return True
-        if ask is not None and self._asked_at == -inf:
-            self._asked_at = now
+        if ask is not None and self._sent_at == -inf:
+            self._sent_at = now
             ask()
         return False
 
     def before_sending(
         self, transport: asyncio.Transport, missing: int, ask: Callable[[], None] | None, now: float
-    ) -> Presence:
+    ) -> ClientState:
         """Look right before a pod gets the request; the arguments are those of ``is_over``.
 
         Returns:
@@ -195,19 +195,19 @@ class Inquiry:
             answered: a closed socket sends a reset, a half-closed one an acknowledgement.
         """
         if self.is_over(transport, missing, None, now):
-            return Presence.GONE
+            return ClientState.GONE
         if _state(transport) != _TCP_CLOSE_WAIT:
-            return Presence.HERE
+            return ClientState.HERE
         if ask is None:
-            return Presence.GONE
-        if now >= self._asked_at + ANSWER_WITHIN:  # an older answer proves nothing of now
-            self._asked_at = now
+            return ClientState.GONE
+        if now >= self._sent_at + ACKNOWLEDGE_WITHIN:  # an older answer proves nothing of now
+            self._sent_at = now
             ask()
-            return Presence.PENDING
-        return Presence.HERE if self.is_answered(transport) else Presence.PENDING
+            return ClientState.PENDING
+        return ClientState.HERE if self.is_acknowledged(transport) else ClientState.PENDING
 
     @staticmethod
-    def is_answered(transport: asyncio.Transport) -> bool:
+    def is_acknowledged(transport: asyncio.Transport) -> bool:
         """Return whether the client's kernel has acknowledged all that was sent."""
         return not transport.get_write_buffer_size() and not _unacknowledged(
             transport.get_extra_info("socket")
