@@ -1,9 +1,9 @@
 # syntax=docker/dockerfile:1
-# Two stages: the first installs what requirements.lock names and a compiled wheel of this project
-# into a virtual environment; the second holds an interpreter and that environment. `make image-proof`
-# follows these instructions without a container engine.
+# Two stages. The first installs the packages of requirements.lock and a compiled wheel of this
+# project into a virtual environment. The second has an interpreter and that environment.
+# `make image-proof` executes these instructions without a container engine.
 
-# A full version, so that a build tomorrow is this one. Who publishes the image pins it harder:
+# A full version, so that builds are repeatable. To publish the image, pin it by its digest:
 #   docker build --build-arg PYTHON_IMAGE=python@sha256:… .
 ARG PYTHON_IMAGE=python:3.13.7-slim-bookworm
 
@@ -11,7 +11,7 @@ FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY requirements.lock requirements-build.lock ./
-# Wheels only, and only those with a known hash. Of these, mypy and setuptools run while building.
+# Only wheels with a known hash. Of these, mypy and setuptools run during the build.
 RUN python3 -m venv --without-pip /opt/activator \
     && pip --python /opt/activator/bin/python3 install --only-binary :all: --require-hashes -r requirements.lock \
     && python3 -m venv --without-pip /opt/build \
@@ -33,11 +33,11 @@ LABEL org.opencontainers.image.title="activator" \
       org.opencontainers.image.description="The buffering load balancer in front of services that scale to zero" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/activator /opt/activator
-# Nothing is written at run time, so nothing is tried: modules were compiled by the first stage.
-# The user has no entry in /etc/passwd; HOME keeps Python from looking for one.
+# The first stage has compiled all modules to bytecode, so Python need not write any at run time.
+# The user has no entry in /etc/passwd; with HOME, Python does not look for one.
 ENV PATH=/opt/activator/bin:/usr/local/bin:/usr/bin:/bin \
     HOME=/nonexistent PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# By number, so that Kubernetes can tell that it is not root.
+# A number, so that Kubernetes can check that the user is not root.
 USER 65532:65532
 EXPOSE 8012 8013 8112 8008 9090
 STOPSIGNAL SIGTERM

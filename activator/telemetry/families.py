@@ -139,19 +139,12 @@ CONN_ERRORS = Family(
     "Connections to the autoscaler that were lost.",
     counts="error",
 )
-QUEUED = Family(
-    "activator_queued_requests",
-    _G,
-    REVISION,
-    "Requests that are queued because no pod can take them.",
-)
 WAITING = Family(
     "activator_waiting_requests",
     _G,
     (*REVISION, "reason"),
     "Requests that are queued, by the reason for the wait; absent while the queue is empty.",
 )
-ACTIVE = Family("activator_active_requests", _G, REVISION, "Requests that are in flight at pods.")
 WAIT = Family(
     "activator_request_wait_seconds",
     _H,
@@ -170,8 +163,8 @@ REQUEUES = Family(
     "activator_requeues_total",
     _C,
     (*REVISION, "cause"),
-    "Retries and requeues of requests that had a pod, by cause: connect-failed, connect- "
-    "timeout, tls-failed, connection-closed, connection-lost, untouched or application- "
+    "Retries and requeues of requests that had a pod, by cause: connect-failed, connect-"
+    "timeout, tls-failed, connection-closed, connection-lost, untouched or application-"
     "lost.",
 )
 OLDEST_WAITER = Family(
@@ -292,7 +285,7 @@ COLD_START_PHASES = Family(
     "activator_cold_start_phase_seconds",
     _H,
     ("phase",),
-    "Duration of each phase of served cold starts, by the event that ends the phase: stat- "
+    "Duration of each phase of served cold starts, by the event that ends the phase: stat-"
     "sent, address, probe, probe-passed, dispatched or first-byte.",
     WAIT_BOUNDS,
 )

@@ -1,1 +1,1 @@
-"""Grafana's dashboards, made from a list of panels; see ``__main__``."""
+"""The builder of Grafana's dashboards from lists of panels; see ``__main__``."""

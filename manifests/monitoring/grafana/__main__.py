@@ -1,4 +1,4 @@
-"""Writes the dashboards to manifests/monitoring/dashboards: ``make dashboards``."""
+"""Write the dashboards to manifests/monitoring/dashboards: ``make dashboards``."""
 
 from __future__ import annotations
 

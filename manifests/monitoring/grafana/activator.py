@@ -1,4 +1,4 @@
-"""The activator itself: what it uses, what it knows, what it asks of pods."""
+"""The dashboard of the activators themselves: process, limits, state of the cluster, probes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ _OF = 'instance=~"$instance"'
 
 
 def _each(title: str, description: str, metric: str, unit: str = "short", **more: float) -> Panel:
-    """A gauge of each activator."""
+    """Return a panel with one gauge of each activator."""
     query = Query(f"max by (instance) ({metric}{{{_OF}}})", "{{instance}}")
     return Panel(title, description, (query,), unit, **more)  # type: ignore[arg-type] # of Panel
 
 
 def _rates(title: str, description: str, *metrics: tuple[str, str], unit: str = "ops") -> Panel:
-    """Rates of counters; the second of a pair is the legend, by whose labels they are added up."""
+    """Return a panel with rates of counters.
+
+    Arguments:
+        metrics: name and legend; a legend ``{{label}}`` adds the series up by that label.
+    """
     queries = []
     for metric, legend in metrics:
         label = legend.strip("{}") if legend.startswith("{{") else ""
@@ -29,19 +33,20 @@ CONDITION = Row(
     (
         _each(
             "Ready",
-            "1: requests come. 0 while it starts, without an autoscaler, and when it ends.",
+            "1: the activator serves requests. 0 during the start, without an autoscaler, "
+            "and during shutdown.",
             "activator_ready",
         ),
         _each(
             "Memory",
-            "Resident. Beside it the bytes of waiting requests say whether queues are the cause.",
+            "Resident memory. The bytes of queued requests show whether queues are the cause.",
             "process_resident_memory_bytes",
             "bytes",
         ),
         Panel(
             "CPU",
-            "Cores. One process uses one at most; near that, or near the container's limit, the "
-            "event loop is late.",
+            "Cores. One process uses at most one. Near 1, or near the container's limit, "
+            "the event loop is late.",
             (
                 Query(
                     f"sum by (instance) (rate(process_cpu_seconds_total{{{_OF}}}"
@@ -54,8 +59,8 @@ CONDITION = Row(
         ),
         Panel(
             "Lag of the event loop",
-            "How late timers come, and so every request. Beyond 0.1 s the container has too little "
-            "CPU, or something holds the loop.",
+            "Delay of timers, which each request has too. Above 0.1 s the container has too "
+            "little CPU, or a long computation blocks the loop.",
             quantiles(
                 f"sum by (le) (rate(activator_event_loop_lag_seconds_bucket{{{_OF}}}"
                 "[$__rate_interval]))",
@@ -72,7 +77,7 @@ CONDITION = Row(
         ),
         Panel(
             "Version",
-            "Which version runs how often; two while a rollout lasts.",
+            "Number of activators by version; two versions during a rollout.",
             (Query(f"count by (version) (activator_build_info{{{_OF}}})", "{{version}}"),),
         ),
     ),
@@ -82,13 +87,14 @@ BUDGETS = Row(
     "Budgets",
     (
         Panel(
-            "Waiting requests, of what may wait",
-            "scope revision: the fullest queue, of its own limit. scope all: all together; a "
-            "quarter is kept for revisions that use little, so 75 % is full for others.",
+            "Queued requests, share of the limit",
+            "scope revision: the fullest queue, compared with its own limit. scope all: all "
+            "queues together. A quarter of that is reserved for revisions with few "
+            "requests, so 75 % is full for others.",
             (
                 Query(
                     "max by (instance, scope) "
-                    f"(activator:activator_queued_requests:limit_ratio{{{_OF}}})",
+                    f"(activator:kn_revision_request_queued:limit_ratio{{{_OF}}})",
                     "{{instance}} {{scope}}",
                 ),
             ),
@@ -97,8 +103,8 @@ BUDGETS = Row(
             alarm=0.8,
         ),
         Panel(
-            "Bytes of waiting requests, of what may be held",
-            "As beside it.",
+            "Bytes of queued requests, share of the limit",
+            "Scopes as in the panel of queued requests.",
             (
                 Query(
                     "max by (instance, scope) "
@@ -112,8 +118,8 @@ BUDGETS = Row(
         ),
         Panel(
             "Unread bytes, share of the limit",
-            "Responses that clients do not read and requests that pods do not read. Above 50 % "
-            "each may hold less; at 100 % the one without progress for longest ends.",
+            "Bytes that clients or pods do not read. Above 50 %, each connection may have "
+            "less. At 100 %, the one without progress for longest ends.",
             (
                 Query(
                     f"max by (instance) (activator_unread_bytes{{{_OF}}} "
@@ -143,7 +149,7 @@ BUDGETS = Row(
         ),
         Panel(
             "Connections to pods",
-            "Open ones, and those that no request uses at the moment.",
+            "Open connections, and open connections without a request.",
             (
                 Query(f"sum(activator_upstream_connections{{{_OF}}})", "open"),
                 Query(f"sum(activator_upstream_idle_connections{{{_OF}}})", "idle"),
@@ -152,13 +158,13 @@ BUDGETS = Row(
     ),
 )
 
-KNOWLEDGE = Row(
-    "What it knows",
+STATE = Row(
+    "State of the cluster",
     (
         Panel(
             "Autoscaler",
-            "Seconds since its last sign of life; about 4 at most while all is well. Without it "
-            "nothing that sleeps is woken.",
+            "Time since the autoscaler's last sign of life; normally at most 4 s. Without "
+            "the autoscaler, no revision scales up from zero.",
             (
                 Query(
                     f"max by (instance) (activator_autoscaler_link_age_seconds{{{_OF}}})",
@@ -171,7 +177,8 @@ KNOWLEDGE = Row(
         ),
         Panel(
             "Autoscaler connected",
-            "By activator, and how many connections were lost in a second. Knative's own metrics.",
+            "1 for each activator with a connection, and lost connections per second. "
+            "Knative's own metrics.",
             (
                 Query(
                     f"min by (instance) (kn_activator_stats_conn_reachable{{{_OF}}})",
@@ -185,16 +192,16 @@ KNOWLEDGE = Row(
         ),
         Panel(
             "Age of watches",
-            "Seconds since the API server last said anything; about 60 at most while all is well.",
+            "Time since the API server last sent anything; normally at most 60 s.",
             (Query(f"max by (kind) (activator_watch_age_seconds{{{_OF}}})", "{{kind}}"),),
             unit="s",
             warn=120,
             alarm=300,
         ),
         Panel(
-            "Lost changes",
-            "Objects of which a watch lost a change, found by comparing; and those that could not "
-            "be mended.",
+            "Missed events",
+            "Objects with a missed event, found by self-checks; left: objects that the last "
+            "self-check could not correct.",
             (
                 Query(f"sum by (kind) (increase(activator_drift_total{{{_OF}}}[1h]))", "{{kind}}"),
                 Query(f"sum(activator_drifted_objects{{{_OF}}})", "left"),
@@ -203,23 +210,23 @@ KNOWLEDGE = Row(
         ),
         Panel(
             "Objects",
-            "What is in force, by kind; of the activator that has most.",
+            "Objects in force, by kind, of the activator that has most.",
             (Query(f"max by (kind) (activator_objects{{{_OF}}})", "{{kind}}"),),
         ),
         Panel(
-            "Objects that cannot be used",
-            "By kind; the log says why.",
+            "Unusable objects",
+            "By kind; the log gives the errors.",
             (Query(f"max by (kind) (activator_rejected_objects{{{_OF}}})", "{{kind}}"),),
             warn=1,
         ),
         _rates(
-            "Comparisons with fresh lists",
-            "By result.",
+            "Self-checks",
+            "Comparisons with fresh lists of objects, by result.",
             ("activator_self_checks_total", "{{result}}"),
         ),
         _rates(
-            "Failures of the API server",
-            "Requests to it that failed, by kind.",
+            "Failed requests to the API server",
+            "By kind of the requested objects.",
             ("activator_watch_failures_total", "{{kind}}"),
         ),
     ),
@@ -230,29 +237,30 @@ PROBES = Row(
     (
         _rates(
             "Probes",
-            "Sent to pods, of all activators. Each pod is asked every few milliseconds while "
-            "somebody waits for it.",
+            "Probes to pods, of all activators. While requests wait, the activator probes "
+            "each pod every few milliseconds.",
             ("activator_probes_total", "probes"),
         ),
         _rates(
-            "Probes that failed",
-            "By reason. Refusals are what a starting pod does; time-outs are a black hole.",
+            "Failed probes",
+            "By reason. A starting pod refuses connections; time-outs mean that a pod or "
+            "the network is silent.",
             ("activator_probe_failures_total", "{{reason}}"),
         ),
         _each(
-            "Probes without an answer yet",
-            "At their most (--max-probes) others have to wait.",
+            "Probes in flight",
+            "Probes without a response yet. At the limit (--max-probes), further probes wait.",
             "activator_probes_in_flight",
         ),
     ),
 )
 
 REFUSED = Row(
-    "Refused and dropped",
+    "Refused requests, logs and traces",
     (
         _rates(
-            "Requests that belong to nobody",
-            "Answered 404, since no such revision is known, and 4xx, since they were malformed.",
+            "Refused requests",
+            "Requests that get 404 for an unknown revision, or 4xx because they are malformed.",
             ("activator_unknown_revision_requests_total", "unknown revision"),
             ("activator_bad_requests_total", "malformed"),
             unit="reqps",
@@ -265,7 +273,7 @@ REFUSED = Row(
         ),
         _rates(
             "Traces",
-            "Requests whose spans a collector has taken.",
+            "Traced requests whose spans a collector has accepted.",
             ("activator_traces_exported_total", "exported"),
         ),
     ),
@@ -274,7 +282,8 @@ REFUSED = Row(
 ACTIVATOR = Dashboard(
     "activator-self",
     "Activator / the activator itself",
-    "What activators use, know and ask of pods. docs/how-to/dashboards.md reads it.",
+    "Process, limits, state of the cluster and probes of activators. docs/how-to/dashboards.md "
+    "explains it.",
     (INSTANCES,),
-    (CONDITION, BUDGETS, KNOWLEDGE, PROBES, REFUSED),
+    (CONDITION, BUDGETS, STATE, PROBES, REFUSED),
 )

@@ -1,4 +1,4 @@
-"""Panels and dashboards → Grafana's JSON. Knows the format, not what is shown.
+"""Convert panels and dashboards to Grafana's JSON.
 
 Source: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/
 """
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Of Grafana 10, which later ones read as well.
+#: Grafana 10's schema, which later versions also read.
 SCHEMA = 39
-#: Grafana's grid has so many columns.
+#: Columns of Grafana's grid.
 COLUMNS = 24
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-#: What the sidecar's folder is searched by.
+#: The tag by which the dashboards link to each other.
 TAG = "activator"
 
 Json = dict[str, Any]
@@ -33,10 +33,10 @@ class Panel:
     """One panel.
 
     Attributes:
-        description: what it says, and what to look for.
-        unit: as Grafana names it: short, s, bytes, reqps, percentunit …
+        description: the meaning, and signs of a fault.
+        unit: Grafana's name of the unit: short, s, bytes, reqps, percentunit …
         kind: timeseries, stat, table or heatmap.
-        warn, alarm: from where on a value is yellow, and red; None for never.
+        warn, alarm: values from which the panel is yellow and red; None for never.
         stack: whether the series add up to something.
     """
 
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A choice at the top of a dashboard; ``query`` gives what there is to choose from."""
+    """A choice at the top of a dashboard; ``query`` returns the possible values."""
 
     name: str
     label: str
@@ -82,7 +82,7 @@ class Dashboard:
 
 
 def as_json(dashboard: Dashboard) -> Json:
-    """Return what Grafana imports."""
+    """Return the JSON object that Grafana imports."""
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,
@@ -119,7 +119,7 @@ def _source() -> Json:
 
 
 def _variable(variable: Variable) -> Json:
-    said: Json = {
+    found: Json = {
         "name": variable.name,
         "label": variable.label,
         "type": "query",
@@ -132,12 +132,12 @@ def _variable(variable: Variable) -> Json:
         "includeAll": variable.multiple,
     }
     if variable.multiple:
-        said |= {"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}}
-    return said
+        found |= {"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}}
+    return found
 
 
 def _panels(rows: Sequence[Row]) -> Iterator[Json]:
-    """Lay the panels out from left to right, as text."""
+    """Yield the panels with their positions, from left to right."""
     number = y = 0
     for row in rows:
         number += 1
@@ -156,7 +156,7 @@ def _panels(rows: Sequence[Row]) -> Iterator[Json]:
 
 
 def _panel(panel: Panel) -> Json:
-    said: Json = {
+    found: Json = {
         "type": panel.kind,
         "title": panel.title,
         "description": panel.description,
@@ -169,22 +169,22 @@ def _panel(panel: Panel) -> Json:
         "options": _OPTIONS[panel.kind],
     }
     if panel.kind == "table":
-        said["transformations"] = [
+        found["transformations"] = [
             {"id": "merge", "options": {}},
             {"id": "organize", "options": _columns(panel)},
         ]
-    return said
+    return found
 
 
 def _target(panel: Panel, ref: str, query: Query) -> Json:
-    said: Json = {"refId": ref, "datasource": SOURCE, "expr": query.expr}
+    found: Json = {"refId": ref, "datasource": SOURCE, "expr": query.expr}
     if panel.kind == "table":
-        return said | {"instant": True, "format": "table"}
+        return found | {"instant": True, "format": "table"}
     if panel.kind == "heatmap":
-        return said | {"legendFormat": "{{le}}", "format": "heatmap"}
+        return found | {"legendFormat": "{{le}}", "format": "heatmap"}
     if panel.kind == "stat":
-        return said | {"legendFormat": query.legend, "instant": True}
-    return said | {"legendFormat": query.legend}
+        return found | {"legendFormat": query.legend, "instant": True}
+    return found | {"legendFormat": query.legend}
 
 
 def _field(panel: Panel) -> Json:
@@ -192,14 +192,14 @@ def _field(panel: Panel) -> Json:
     for color, value in (("yellow", panel.warn), ("red", panel.alarm)):
         if value is not None:
             steps.append({"color": color, "value": value})
-    said: Json = {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": steps}}
+    found: Json = {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": steps}}
     if panel.kind == "timeseries":
         lines = {"mode": "line" if len(steps) > 1 else "off"}
         stacking = {"mode": "normal" if panel.stack else "none"}
         fill = 30 if panel.stack else 8
-        said["custom"] = {"fillOpacity": fill, "stacking": stacking, "thresholdsStyle": lines}
-        said["min"] = 0
-    return said
+        found["custom"] = {"fillOpacity": fill, "stacking": stacking, "thresholdsStyle": lines}
+        found["min"] = 0
+    return found
 
 
 def _columns(panel: Panel) -> Json:

@@ -1,10 +1,9 @@
-"""Whether requests wait, where, since when and why: of all revisions."""
+"""The dashboard of all revisions: which requests wait, where, since when and why."""
 
 from __future__ import annotations
 
 from manifests.monitoring.grafana.grafana import Dashboard, Panel, Query, Row
 from manifests.monitoring.grafana.words import (
-    ANSWERS,
     BY_REVISION,
     CHOSEN,
     COLD_STARTS_BY_OUTCOME,
@@ -13,6 +12,7 @@ from manifests.monitoring.grafana.words import (
     OUTCOMES,
     PODS,
     REQUEUES,
+    RESPONSES,
     REVISION_NAME,
     REVISIONS,
     WAITING_BY_REASON,
@@ -22,67 +22,56 @@ from manifests.monitoring.grafana.words import (
 
 _FAILED = f'{CHOSEN}, outcome!~"served|cancelled"'
 
+
+def _stat(title: str, description: str, expr: str, unit: str = "short", **more: float) -> Panel:
+    """Return a small panel with one number; ``more``: its thresholds."""
+    size = {"kind": "stat", "width": 4, "height": 4}
+    return Panel(title, description, (Query(expr),), unit, **size, **more)  # type: ignore[arg-type] # of Panel
+
+
 NOW = Row(
     "Now",
     (
-        Panel(
-            "Waiting",
+        _stat(
+            "Queued requests",
             "Requests that wait for a pod now.",
-            (Query(f"sum(kn_revision_request_queued{{{CHOSEN}}})"),),
-            kind="stat",
-            width=4,
-            height=4,
+            f"sum(kn_revision_request_queued{{{CHOSEN}}})",
             warn=1,
         ),
-        Panel(
-            "Oldest waiter",
-            "How long the first request in any queue has waited.",
-            (Query(f"max(activator_oldest_waiter_seconds{{{CHOSEN}}})"),),
-            unit="s",
-            kind="stat",
-            width=4,
-            height=4,
+        _stat(
+            "Oldest queued request",
+            "Time that the first request of any queue has waited.",
+            f"max(activator_oldest_waiter_seconds{{{CHOSEN}}})",
+            "s",
             warn=10,
             alarm=60,
         ),
-        Panel(
+        _stat(
             "Nearest to its time-out",
-            "How much of the time that it may take the request has used up that has used most. At "
-            "100 % it is answered 504.",
-            (Query(f"max(revision:activator_oldest_waiter:timeout_ratio{{{CHOSEN}}})"),),
-            unit="percentunit",
-            kind="stat",
-            width=4,
-            height=4,
+            "The largest part of its time-out that any queued request has used. At 100 % it gets "
+            "504.",
+            f"max(revision:activator_oldest_waiter:timeout_ratio{{{CHOSEN}}})",
+            "percentunit",
             warn=0.25,
             alarm=0.5,
         ),
-        Panel(
+        _stat(
             "Requests",
-            "All that end, in a second.",
-            (Query(f"sum(rate(activator_requests_total{{{CHOSEN}}}[$__rate_interval]))"),),
-            unit="reqps",
-            kind="stat",
-            width=4,
-            height=4,
+            "Requests that end, per second.",
+            f"sum(rate(activator_requests_total{{{CHOSEN}}}[$__rate_interval]))",
+            "reqps",
         ),
-        Panel(
-            "Not served",
-            "Those that the activator answered itself, 502 to 504, in a second.",
-            (Query(f"sum(rate(activator_requests_total{{{_FAILED}}}[$__rate_interval]))"),),
-            unit="reqps",
-            kind="stat",
-            width=4,
-            height=4,
+        _stat(
+            "Errors from the activator",
+            "Error responses of the activator itself, 502 to 504, per second.",
+            f"sum(rate(activator_requests_total{{{_FAILED}}}[$__rate_interval]))",
+            "reqps",
             alarm=0.001,
         ),
-        Panel(
+        _stat(
             "Activators ready",
-            "How many take requests.",
-            (Query("sum(activator_ready)"),),
-            kind="stat",
-            width=4,
-            height=4,
+            "Number of activators that report ready.",
+            "sum(activator_ready)",
         ),
     ),
 )
@@ -91,15 +80,15 @@ QUEUES = Row(
     "Queues",
     (
         Panel(
-            "Waiting, by revision",
-            "Whose requests wait.",
+            "Queued requests, by revision",
+            "Requests that wait for a pod, by revision.",
             (Query(f"{BY_REVISION} (kn_revision_request_queued{{{CHOSEN}}})", REVISION_NAME),),
             stack=True,
         ),
         WAITING_BY_REASON,
         Panel(
-            "Oldest waiter, by revision",
-            "A line that climbs without a fall is a queue that does not move.",
+            "Oldest queued request, by revision",
+            "A line that rises without a fall shows a queue that does not move.",
             (
                 Query(
                     "max by (k8s_namespace_name, kn_revision_name) "
@@ -110,15 +99,15 @@ QUEUES = Row(
             unit="s",
         ),
         Panel(
-            "Revisions that have requests",
-            "Those with most in the queue first.",
+            "Revisions with requests",
+            "The 20 revisions with most queued requests.",
             (
                 Query(
-                    f"topk(20, {BY_REVISION} (activator_queued_requests{{{CHOSEN}}}))", "waiting"
+                    f"topk(20, {BY_REVISION} (kn_revision_request_queued{{{CHOSEN}}}))", "queued"
                 ),
-                Query(f"{BY_REVISION} (activator_active_requests{{{CHOSEN}}})", "at pods"),
+                Query(f"{BY_REVISION} (kn_revision_request_active{{{CHOSEN}}})", "in flight"),
                 Query(f"{BY_REVISION} (activator_revision_capacity{{{CHOSEN}}})", "capacity"),
-                Query(f"{BY_REVISION} (activator_queue_bytes{{{CHOSEN}}})", "bytes held"),
+                Query(f"{BY_REVISION} (activator_queue_bytes{{{CHOSEN}}})", "bytes"),
             ),
             kind="table",
             width=24,
@@ -130,22 +119,22 @@ REQUESTS = Row(
     "Requests",
     (
         OUTCOMES,
-        ANSWERS,
+        RESPONSES,
         DURATIONS,
         WAITS,
         Panel(
-            "At pods",
-            "Requests that pods have now.",
+            "Requests in flight",
+            "Requests that are in flight at pods.",
             (Query(f"{BY_REVISION} (kn_revision_request_active{{{CHOSEN}}})", REVISION_NAME),),
             stack=True,
         ),
         Panel(
             "Capacity used",
-            "Requests at pods, of those that they may have at a time. At 100 % the next one waits; "
-            "without containerConcurrency it is always 0.",
+            "Requests in flight, as a share of the capacity. At 100 % the next request is "
+            "queued. Without containerConcurrency the share is always 0.",
             (
                 Query(
-                    f"{BY_REVISION} (activator_active_requests{{{CHOSEN}}}) / "
+                    f"{BY_REVISION} (kn_revision_request_active{{{CHOSEN}}}) / "
                     f"({BY_REVISION} (activator_revision_capacity{{{CHOSEN}}}) > 0)",
                     REVISION_NAME,
                 ),
@@ -164,10 +153,12 @@ COLD_STARTS = Row(
     (
         COLD_STARTS_BY_OUTCOME,
         Panel(
-            "Where their time goes",
-            "The mean of each phase, of all revisions, named by what it ended with. stat-sent: the "
-            "autoscaler was told. address: a pod was made and listed. probe, probe-passed: it was "
-            "asked, and answered. dispatched: it got a request. first-byte: it began to answer.",
+            "Phases of cold starts",
+            "Mean duration of each phase, over all revisions. The legend names the event "
+            "that ends a phase. stat-sent: the autoscaler got the report. address: "
+            "Kubernetes listed a pod. probe: the activator sent a probe. probe-passed: the "
+            "probe passed. dispatched: the pod got a request. first-byte: its response "
+            "began.",
             (
                 Query(
                     f"{rate('activator_cold_start_phase_seconds_sum', 'phase', '')} / "
@@ -179,9 +170,9 @@ COLD_STARTS = Row(
             stack=True,
         ),
         Panel(
-            "Won by our own probe",
-            "For how long pods were in use before Kubernetes listed them as ready, in the mean of "
-            "all revisions.",
+            "Lead of the activator's probe",
+            "Mean time for which the activator used a pod before Kubernetes listed it as "
+            "ready, over all revisions.",
             (
                 Query(
                     "sum(rate(activator_probe_ahead_seconds_sum[$__rate_interval])) / "
@@ -197,7 +188,7 @@ COLD_STARTS = Row(
 OVERVIEW = Dashboard(
     "activator-overview",
     "Activator / overview",
-    "Whether requests wait, where, since when and why. docs/how-to/dashboards.md reads it.",
+    "Which requests wait, where, since when and why. docs/how-to/dashboards.md explains it.",
     (NAMESPACES, REVISIONS),
     (NOW, QUEUES, REQUESTS, COLD_STARTS),
 )

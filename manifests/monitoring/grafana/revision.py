@@ -1,10 +1,9 @@
-"""One revision: its queue, its pods, its requests."""
+"""The dashboard of one revision: its queue, its pods, its requests."""
 
 from __future__ import annotations
 
 from manifests.monitoring.grafana.grafana import Dashboard, Panel, Query, Row
 from manifests.monitoring.grafana.words import (
-    ANSWERS,
     CHOSEN,
     COLD_STARTS_BY_OUTCOME,
     DURATIONS,
@@ -13,6 +12,7 @@ from manifests.monitoring.grafana.words import (
     OUTCOMES,
     PODS,
     REQUEUES,
+    RESPONSES,
     WAITING_BY_REASON,
     WAITS,
     quantiles,
@@ -24,32 +24,32 @@ QUEUE = Row(
     (
         WAITING_BY_REASON,
         Panel(
-            "Oldest waiter",
-            "Beside the time within which an answer must begin: where the two meet is a 504.",
+            "Oldest queued request",
+            "Compared with the time-out: a request that reaches the time-out gets 504.",
             (
-                Query(f"max(activator_oldest_waiter_seconds{{{CHOSEN}}})", "oldest waiter"),
+                Query(f"max(activator_oldest_waiter_seconds{{{CHOSEN}}})", "oldest queued request"),
                 Query(f"min(activator_revision_timeout_seconds{{{CHOSEN}}})", "time-out"),
             ),
             unit="s",
         ),
         Panel(
-            "Waiting, by activator",
-            "Each activator has a queue of its own.",
-            (Query(f"sum by (instance) (activator_queued_requests{{{CHOSEN}}})", "{{instance}}"),),
+            "Queued requests, by activator",
+            "Each activator has its own queue.",
+            (Query(f"sum by (instance) (kn_revision_request_queued{{{CHOSEN}}})", "{{instance}}"),),
             stack=True,
         ),
         WAITS,
         Panel(
-            "Waits as a heat map",
-            "How many requests left the queue after how long. Two bands are cold starts above the "
-            "moments of a busy revision.",
+            "Time in the queue, as a heat map",
+            "Number of requests by their time in the queue. Two bands mean cold starts "
+            "(long) and a busy revision (short).",
             (Query(rate("activator_request_wait_seconds_bucket", "le")),),
             kind="heatmap",
         ),
         Panel(
-            "Bytes held",
-            "Of waiting requests, in memory. Beyond the limit of one revision their bodies are no "
-            "longer read.",
+            "Bytes of queued requests",
+            "Bytes of queued requests in memory. Above the limit of a revision, the "
+            "activator reads no more of their bodies.",
             (
                 Query(f"sum by (instance) (activator_queue_bytes{{{CHOSEN}}})", "{{instance}}"),
                 Query('min(activator_queue_bytes_limit{scope="revision"})', "limit"),
@@ -65,17 +65,17 @@ PODS_ROW = Row(
         PODS,
         Panel(
             "Capacity",
-            "Requests at pods, and how many may be there at a time (none shown where there is no "
-            "limit). With room left nothing waits.",
+            "Requests in flight, and the capacity (absent without a limit). While a pod has "
+            "a free slot, no request is queued.",
             (
-                Query(f"sum(activator_active_requests{{{CHOSEN}}})", "at pods"),
+                Query(f"sum(kn_revision_request_active{{{CHOSEN}}})", "in flight"),
                 Query(f"sum(activator_revision_capacity{{{CHOSEN}}}) < +Inf", "capacity"),
-                Query(f"sum(activator_pods_with_room{{{CHOSEN}}})", "pods with room"),
+                Query(f"sum(activator_pods_with_room{{{CHOSEN}}})", "pods with a free slot"),
             ),
         ),
         Panel(
             "Requests, by pod",
-            "How evenly the load is spread.",
+            "Shows how evenly the load is spread.",
             (
                 Query(
                     rate(
@@ -87,8 +87,9 @@ PODS_ROW = Row(
             unit="reqps",
         ),
         Panel(
-            "Time to the head of the answer, by pod",
-            "95th percentile. One pod that is slower than the others is one to look at.",
+            "Time to the first byte, by pod",
+            "95th percentile of the time until a response begins. Examine a pod that is "
+            "slower than the others.",
             (
                 Query(
                     "histogram_quantile(0.95, "
@@ -104,8 +105,8 @@ PODS_ROW = Row(
         ),
         REQUEUES,
         Panel(
-            "By way of the ClusterIP",
-            "1 while pods cannot be reached by their own addresses.",
+            "Requests through the ClusterIP",
+            "1 while the activator cannot reach pods by their own addresses.",
             (Query(f"max(activator_cluster_ip_in_use{{{CHOSEN}}})", "ClusterIP in use"),),
         ),
     ),
@@ -115,18 +116,18 @@ REQUESTS = Row(
     "Requests",
     (
         OUTCOMES,
-        ANSWERS,
+        RESPONSES,
         DURATIONS,
         Panel(
-            "As the autoscaler is told",
-            "Concurrent requests, waiting and at pods: what the autoscaler scales by. Knative's "
-            "own metric.",
+            "Load reported to the autoscaler",
+            "Concurrent requests, queued and in flight. The autoscaler calculates the scale "
+            "from them. Knative's own metric.",
             (Query(f"sum(kn_revision_request_concurrency{{{CHOSEN}}})", "concurrency"),),
         ),
         COLD_STARTS_BY_OUTCOME,
         Panel(
-            "Time of the application",
-            "From sending a request to a pod to the head of its answer: what is left of the time "
+            "Response time of the application",
+            "Time from sending a request to a pod to the head of the response: the duration "
             "of requests without the activator's part.",
             quantiles(
                 rate("http_client_request_duration_seconds_bucket", "le"),
@@ -140,7 +141,7 @@ REQUESTS = Row(
 REVISION = Dashboard(
     "activator-revision",
     "Activator / one revision",
-    "One revision's queue, pods and requests. docs/how-to/dashboards.md reads it.",
+    "One revision's queue, pods and requests. docs/how-to/dashboards.md explains it.",
     (ONE_NAMESPACE, ONE_REVISION),
     (QUEUE, PODS_ROW, REQUESTS),
 )
