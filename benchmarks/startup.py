@@ -31,7 +31,7 @@ def measure(folder: Path, rounds: int) -> Iterator[Row]:
     pod = PodAddress(nginx.POD_IPS[0], nginx.POD_PORT, uid="uid-of-the-pod", ready=True)
     activator.write_revision(manifests, [pod])
     with nginx.pods(folder):
-        pairs = [(_first_answer(manifests), _yardstick()) for _ in range(rounds)]
+        pairs = [(_first_response(manifests), _yardstick()) for _ in range(rounds)]
         imported = _imports(manifests)
     took, beside = (middle([pair[i] for pair in pairs]) for i in (0, 1))
     yield Row(
@@ -51,7 +51,7 @@ def measure(folder: Path, rounds: int) -> Iterator[Row]:
     )
 
 
-def _first_answer(manifests: Path) -> float:
+def _first_response(manifests: Path) -> float:
     began = monotonic()
     with _answering(manifests, "activator"):
         return monotonic() - began

@@ -1,8 +1,7 @@
-"""Sends requests to an API server: connections, and credentials that are read again as they age.
+"""Sends requests to an API server, over connections whose credentials it reads again with age.
 
-It must not know what is asked for. Of kubernetes_asyncio, authentication, TLS and its connections
-are used.
-Counterpart: client-go's rest package.
+It must not know the meaning of the requests. It uses authentication, TLS and connections of
+kubernetes_asyncio. Counterpart: client-go's rest package.
 """
 
 from __future__ import annotations
@@ -28,9 +27,12 @@ logger = logging.getLogger(__name__)
 
 
 class ApiServer:
-    """Sends requests to an API server, with credentials that are read again as they age.
+    """Sends requests to an API server (wire.Cluster).
 
-    Implements ``wire.Cluster``.
+    Arguments:
+        kubeconfig: as for ``credentials.load``.
+        timings: of connections and credentials.
+        environ: environment variables.
     """
 
     def __init__(
@@ -40,39 +42,39 @@ class ApiServer:
         self._timings = timings
         self._environ = environ
         self._connection: _Connection | None = None
-        self._distrusted = False
+        self._is_expired = False
         self._read_at = 0.0
         self._lock = asyncio.Lock()
 
     @property
     def host(self) -> str:
-        """The server's address, for messages."""
+        """The server's address, for messages; a question mark before ``connect``."""
         return self._connection.host if self._connection else "?"
 
     async def connect(self) -> None:
-        """Reads the configuration. Raises ``ClusterConfigError``."""
+        """Read the configuration. Raises ``ClusterConfigError``."""
         async with self._lock:
             if self._connection is None:
                 await self._use(await self._configuration())
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
-    def distrust_credentials(self) -> None:
-        """Reads everything again before the next request, and opens new connections."""
-        self._distrusted = True
+    def renew_credentials(self) -> None:
+        """Read the configuration again before the next request, and open new connections."""
+        self._is_expired = True
 
     @asynccontextmanager
     async def get(
         self, path: str, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[Response]:
-        """Sends a GET and yields the answer when its head is there.
+        """Send a GET, and yield the response after its head.
 
         Raises:
-            ConnectionLostError: no connection, or it broke.
+            ConnectionLostError: there is no connection, or it is lost.
         """
         import aiohttp
 
@@ -88,14 +90,14 @@ class ApiServer:
                 params=params,
                 headers=headers,
                 timeout=timeout,
-                allow_redirects=False,  # they would carry the token somewhere else
+                allow_redirects=False,  # a redirect would send the token to another server
                 **connection.options,
             ) as response:
                 keep_alive(response)
                 yield AiohttpResponse(response)
         except aiohttp.ClientSSLError as error:
-            # The cluster's authority may have been renewed.
-            self.distrust_credentials()
+            # The cluster may have a new certificate authority.
+            self.renew_credentials()
             raise ConnectionLostError(describe(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionLostError(describe(error)) from error
@@ -104,12 +106,12 @@ class ApiServer:
             await connection.close_if_unused()
 
     async def _fresh_connection(self) -> _Connection:
-        """The connection, with credentials no older than the limit."""
+        """Return a connection whose credentials are not older than the limit."""
         async with self._lock:
             old = self._connection
             now = asyncio.get_running_loop().time()
             fresh_enough = now - self._read_at < self._timings.credentials
-            if old is not None and fresh_enough and not self._distrusted:
+            if old is not None and fresh_enough and not self._is_expired:
                 return old
             try:
                 configuration = await self._configuration()
@@ -119,9 +121,9 @@ class ApiServer:
                     raise
                 logger.warning("the old credentials stay in use: %s", error)
                 self._read_at = now
-                self._distrusted = False
+                self._is_expired = False
                 return old
-            if old is not None and not self._distrusted and old.same_transport(configuration):
+            if old is not None and not self._is_expired and old.same_transport(configuration):
                 self._read_at = now
                 old.authorization = await credentials.authorization(configuration)
                 return old
@@ -145,7 +147,7 @@ class ApiServer:
             await connection.close()
             raise
         self._connection = connection
-        self._distrusted = False
+        self._is_expired = False
         self._read_at = asyncio.get_running_loop().time()
         return connection
 
@@ -154,15 +156,20 @@ class ApiServer:
 
 
 class _Connection:
-    """One HTTP session, and what belongs into its requests."""
+    """One HTTP session, and the header and the options of its requests.
+
+    Attributes:
+        users: number of requests in flight.
+        retired: whether another connection has replaced this one.
+    """
 
     def __init__(self, configuration: Any) -> None:
         import aiohttp
 
         self.client = kubernetes_package.load().rest_client(configuration)
         self.host: str = configuration.host.rstrip("/")
-        # On the client's connector, for its TLS; but not its session, which would put a line of
-        # ~/.netrc into the place of our token and asks a thread for it on each request.
+        # The client's connector has the TLS settings. Its session is not used: that one would read
+        # ~/.netrc in a thread for each request, and replace the token by a line of that file.
         self.session = aiohttp.ClientSession(
             connector=self.client.pool_manager.connector, connector_owner=False
         )
@@ -178,15 +185,15 @@ class _Connection:
         self._transport = credentials.transport(configuration)
 
     def same_transport(self, configuration: Any) -> bool:
-        """Whether another reading of the configuration leads to the same place the same way."""
+        """Return whether a configuration has the same server, TLS files and proxy."""
         return self._transport == credentials.transport(configuration)
 
     async def close_if_unused(self) -> None:
-        """Closes a connection that was replaced once its last stream has ended."""
+        """Close a replaced connection after its last stream."""
         if self.retired and not self.users:
             await self.close()
 
     async def close(self) -> None:
-        """Closes all its connections."""
+        """Close the session and all its sockets."""
         await self.session.close()
         await self.client.close()

@@ -1,7 +1,7 @@
-"""Decides how long to wait: after a failure, for an answer, in silence.
+"""Decides how long to wait after a failure, for a response, and for a silent server.
 
-It must not know what failed.
-Counterpart: the backoff manager of client-go's tools/cache/reflector.go.
+It must not know the request that failed. Counterpart: the backoff manager of client-go's
+tools/cache/reflector.go.
 """
 
 from __future__ import annotations
@@ -16,29 +16,31 @@ class Timings:
     """All times, in seconds.
 
     Attributes:
-        backoff_first: pause after the first failure; doubled each time, plus up to as much again.
-        backoff_limit: no pause is longer, unless the server asks for it.
-        backoff_waiting: the same while requests wait for pods. A random pause of at least half of
-            this keeps one activator at one attempt per kind and second.
+        backoff_first: pause after the first failure. It doubles with each failure; a random part of
+            up to the same length is added.
+        backoff_limit: maximum of a pause, unless the server requests a longer one.
+        backoff_waiting: maximum of a pause while requests wait for pods. The pause is random, and
+            at least half of that. So an activator makes about one attempt per kind and second.
         backoff_spread: a pause that has lasted longer than that ends within this random time.
-        healthy_after: after this long without a failure the pauses start from the first again.
-        retry_after_limit: no ``Retry-After`` is obeyed beyond this.
-        connect: until a connection stands.
-        inactivity: silence after which a stream is taken for dead: one and a half times the
-            interval between bookmarks. The API server sends a bookmark after 60 s
-            (defaultBookmarkFrequency) and looks for due ones every 1 to 1.25 s, both in
-            k8s.io/apiserver/pkg/storage/cacher/cacher.go. Load and proxies add to that.
-        list_page: until a page of a list is complete.
-        watch_least, watch_most: how long the server is asked to keep a stream; random, so that
-            not all streams of all clients end together.
-        missing: until a resource that may be missing is asked for again.
+        healthy_after: time without a failure after which pauses start from the first one again.
+        retry_after_limit: maximum of ``Retry-After``.
+        connect: time-out of a connect.
+        inactivity: silence after which a stream counts as lost: one and a half times the interval
+            between bookmarks. The API server sends a bookmark after 60 s, and looks for due ones
+            every 1 to 1.25 s. Load and proxies add to that. Source: defaultBookmarkFrequency in
+            k8s.io/apiserver/pkg/storage/cacher/cacher.go.
+        list_page: time-out of a page of a list.
+        watch_least, watch_most: limits of the random time-out that a watch requests. So the
+            streams of different clients do not end together.
+        missing: time until another attempt to read an optional resource that is missing.
         watch_brief: a stream that ends sooner counts as a failure.
-        in_flight: in which a change that a list shows must have come by the watch as well: ten
-            times what a busy API server takes.
-        relist: until a list that was asked for because something was wrong is in force.
+        in_flight: time within which the watch must deliver a change that a list shows. It is ten
+            times the delay of a busy API server.
+        relist: time-out of a resync after a difference.
         credentials: age at which credentials are read again.
-        version_interval, version_limit: how often and for how long to ask for the version.
-        version_reminder: until the log says again that the version is still waited for.
+        version_interval, version_limit: time between two requests for the version, and the
+            time-out of all of them.
+        version_reminder: time between two log lines about the missing version.
     """
 
     backoff_first: float = 0.8
@@ -63,14 +65,14 @@ class Timings:
 
 
 class Pause(NamedTuple):
-    """Seconds until the next attempt, and the part of them that waiting requests do not cut."""
+    """Seconds until the next attempt, and the part that waiting requests do not shorten."""
 
     seconds: float
     minimum: float = 0.0
 
 
 def hurried(pause: Pause, lasted: float, timings: Timings) -> float:
-    """Return how much of a pause is left once requests wait.
+    """Return the rest of a pause when the first request begins to wait.
 
     Arguments:
         pause: the pause in progress.
@@ -78,7 +80,7 @@ def hurried(pause: Pause, lasted: float, timings: Timings) -> float:
         timings: the limit while requests wait.
 
     Returns:
-        Seconds; random, so that activators that lost one server together do not return together.
+        Seconds; random, so that activators that lost a server together do not return together.
     """
     limit = random.uniform(timings.backoff_waiting / 2, timings.backoff_waiting)
     spread = random.uniform(0.0, timings.backoff_spread)
@@ -86,7 +88,7 @@ def hurried(pause: Pause, lasted: float, timings: Timings) -> float:
 
 
 class Backoff:
-    """How long to pause after a failure. Doubles, and starts anew after a healthy time."""
+    """Pauses after failures: each is twice as long, until a time without failures resets it."""
 
     def __init__(self, timings: Timings) -> None:
         self._timings = timings
@@ -94,14 +96,11 @@ class Backoff:
         self._healthy_since = float("-inf")
 
     def pause(self, now: float, *, first_is_free: bool = False) -> float:
-        """Says how long to wait after a failure.
+        """Return the seconds to wait after a failure.
 
         Arguments:
             now: the loop's time.
-            first_is_free: whether the first failure after a healthy time costs no pause.
-
-        Returns:
-            Seconds.
+            first_is_free: whether there is no pause for the first failure after a time without.
         """
         if now - self._healthy_since > self._timings.healthy_after:
             self._exponent = 0

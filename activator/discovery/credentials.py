@@ -1,7 +1,7 @@
-"""Reads where the cluster is and which credentials lead there, as kubectl and client-go do.
+"""Finds the cluster's address and credentials, as kubectl and client-go do.
 
-It must not know what is sent. kubernetes_asyncio reads the files, and is imported in use.
-Counterpart: Knative's pkg/injection and client-go's clientcmd package.
+It must not know the requests. kubernetes_asyncio reads the files; it is imported only when it is
+needed. Counterpart: Knative's pkg/injection and client-go's clientcmd package.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ HOME_KUBECONFIG = "~/.kube/config"
 
 
 class ClusterConfigError(SourceError):
-    """No cluster can be reached with this configuration. Says what to set."""
+    """The configuration is unusable; the text says which setting to correct."""
 
 
 async def load(kubeconfig: str | None, environ: Mapping[str, str]) -> Any:
-    """Reads configuration and credentials.
+    """Read configuration and credentials.
 
     Arguments:
-        kubeconfig: path of a kubeconfig file, or several joined by ``:``; None or empty for the
-            cluster that this process runs in, or else ``~/.kube/config``.
-        environ: environment variables, which say whether this process runs in a cluster.
+        kubeconfig: path of a kubeconfig file, or several paths joined by ``:``. None or empty means
+            the service account of this pod; outside of a cluster ``~/.kube/config``.
+        environ: environment variables; they show whether this process runs in a cluster.
 
     Returns:
         kubernetes_asyncio's ``Configuration``, which has no types.
 
     Raises:
-        ClusterConfigError: there is none that can be used.
+        ClusterConfigError: there is no usable configuration.
     """
     package = kubernetes_package.load()
     config, configuration = package.config, package.configuration()
@@ -70,7 +70,7 @@ async def _load_kubeconfig(paths: str, configuration: Any) -> None:
     try:
         await config.load_kube_config(config_file=paths, client_configuration=configuration)
     except Exception as error:
-        # The loader takes the file for well-formed, and fails with whatever Python raises.
+        # The loader does not check the file, and fails with any exception.
         raise ClusterConfigError(
             f"the kubeconfig {paths} cannot be used: {describe(error)}; check it with `kubectl "
             "config view`, or set KUBECONFIG to another file"
@@ -90,15 +90,18 @@ def _is_folder(path: str) -> bool:
 
 
 async def authorization(configuration: Any) -> dict[str, str]:
-    """The request header that carries the token, if there is one."""
+    """Return the header field with the token; no field without a token."""
     settings = await configuration.auth_settings()
     value = settings.get("BearerToken", {}).get("value")
-    # Token files written by hand end with a line feed, which no header may hold.
+    # Handwritten token files end with a line feed, which no header field may contain.
     return {"Authorization": str(value).strip()} if value else {}
 
 
 def transport(configuration: Any) -> tuple[object, ...]:
-    """Where a configuration leads and how, without the token: what makes a connection another."""
+    """Return the values of a configuration that need a new connection if they change.
+
+    The token is not among them.
+    """
     files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
     return (
         configuration.host,

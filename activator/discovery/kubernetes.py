@@ -1,8 +1,7 @@
-"""Follows the resources of a cluster that matter, each by a reflector of its own.
+"""Follows the resources of a cluster, each by its own reflector.
 
-Decides which resources those are, and when each is followed. It must not know what objects mean,
-nor how requests are sent.
-Knative's counterpart: the informers that cmd/activator/main.go starts.
+Decides which resources to follow, and from when. It must not know the meaning of objects, nor how
+to send requests. Knative's counterpart: the informers that cmd/activator/main.go starts.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from activator.knative.labels import REVISIONS_PATH, SERVICE_TYPE_LABEL
 __all__ = ["ClusterConfigError", "ClusterVersionError", "KubernetesWatch", "resources"]
 from activator.records.source_status import SourceStatus, WatchCounters
 
-# What is read of Endpoints and EndpointSlices carries this label in any case, so the server need
-# not send the others: a cluster has as many of them as it has Services. Services and Revisions
-# are known by their names, and Knative asks for no label of theirs.
+# The activator uses only Endpoints and EndpointSlices with this label, so the server sends only
+# those. A cluster has as many of them as Services. The activator knows Services and Revisions by
+# their names; Knative requires no label of them.
 _OF_KNATIVE = MappingProxyType({"labelSelector": SERVICE_TYPE_LABEL})
 
 
 def resources(
     system_namespace: str, source: EndpointsSource = EndpointsSource.AUTO
 ) -> tuple[Resource, ...]:
-    """The resources that are always followed: all namespaces, but ConfigMaps of one only.
+    """Return the resources of all namespaces, and the ConfigMaps of one.
 
     Arguments:
-        system_namespace: where the ConfigMaps are.
-        source: which objects list the pods; the others are not read. With ``AUTO`` slices may be
-            missing: Knative's own ClusterRole does not allow to read them.
+        system_namespace: namespace of the ConfigMaps.
+        source: the kind of objects that list the pods. With ``AUTO`` slices are optional, since
+            Knative's own ClusterRole does not allow to read them.
     """
     slices = Resource(
         "EndpointSlice",
@@ -65,11 +64,10 @@ class KubernetesWatch:
 
     Arguments:
         inventory: takes every object.
-        system_namespace: where Knative Serving keeps its ConfigMaps and Secrets.
-        kubeconfig: path of a kubeconfig file, or several joined by ``:``; None or empty for the
-            cluster that this process runs in, or else ``~/.kube/config``.
+        system_namespace: namespace of Knative Serving's ConfigMaps and Secrets.
+        kubeconfig: as for ``credentials.load``.
         timings: all times.
-        environ: environment variables; None for those of the process.
+        environ: environment variables; None for the variables of the process.
         self_check_interval: seconds between two comparisons with fresh lists; 0 for none.
         requests_wait: returns whether any request waits for a pod. While one does, no pause after
             a failure is longer than ``Timings.backoff_waiting``.
@@ -130,17 +128,17 @@ class KubernetesWatch:
 
     @property
     def synced(self) -> bool:
-        """Whether every resource has been listed once that can be."""
+        """Whether every readable resource has been listed once."""
         return all(reflector.settled.is_set() for reflector in self._reflectors.values())
 
     @property
     def counters(self) -> Mapping[str, WatchCounters]:
-        """What happened on each watch, by kind."""
+        """The counters of each watch, by kind."""
         return {kind: reflector.counters for kind, reflector in self._reflectors.items()}
 
     @property
     def errors(self) -> Mapping[str, str]:
-        """Why a watch fails at present, by kind; those that do not fail are left out."""
+        """The present errors of failing watches, by kind."""
         return {
             kind: reflector.last_error
             for kind, reflector in self._reflectors.items()
@@ -148,30 +146,29 @@ class KubernetesWatch:
         }
 
     async def wait_synced(self, *kinds: str) -> None:
-        """Wait until resources have been listed once; ``run`` must be under way.
+        """Wait until resources have been listed once; ``run`` must be in progress.
 
         For an optional resource any first response is enough.
 
         Arguments:
-            kinds: which ones, as in ``ConfigMap``; none for all that are followed by now.
+            kinds: their kinds, such as ``ConfigMap``; none for all present resources.
         """
         for kind in kinds or tuple(self._reflectors):
             await self._reflectors[kind].settled.wait()
 
     def hurry(self) -> None:
-        """Cut all pauses after failures: a request has begun to wait."""
+        """Shorten all pauses after failures, since a request has begun to wait."""
         for reflector in self._reflectors.values():
             reflector.hurry()
 
     async def follow_secret(self, name: str) -> None:
-        """Follow one Secret of the system namespace from now on; no other Secret is ever read.
+        """Follow one Secret of the system namespace; the activator reads no other Secret.
 
-        Returns after one round trip, when the sink has taken the Secret or there is none yet. While
-        a Role does not allow the verbs list and watch for this name, this waits, and the log says
-        why.
+        Returns after one round trip: the sink has the Secret, or there is none yet. If no Role
+        allows the verbs list and watch for this name, the method waits, and the log has the reason.
 
         Arguments:
-            name: the Secret's name. Only one can be followed.
+            name: of the Secret. Only one can be followed.
         """
         if "Secret" in self._reflectors:
             raise RuntimeError("a Secret is followed already")
@@ -180,14 +177,14 @@ class KubernetesWatch:
         await self._follow(resource).settled.wait()
 
     def ages(self, now: float) -> Mapping[str, float]:
-        """How old the knowledge of each resource is.
+        """Return the age of the state of each resource.
 
         Arguments:
             now: the loop's time.
 
         Returns:
-            Seconds since the last sign of life (since the start if there was none), by kind.
-            What may be missing, and is, does not age.
+            Seconds since the server's last sign of life, or since the start, by kind. A missing
+            optional resource has no age.
         """
         return {
             kind: max(0.0, now - reflector.last_sign_of_life)
@@ -196,7 +193,7 @@ class KubernetesWatch:
         }
 
     async def run(self) -> None:
-        """Follows all resources until cancelled; no fault of the server ends it.
+        """Follow all resources until cancelled; no fault of the server ends this.
 
         Raises:
             ClusterConfigError: there is no usable configuration.
@@ -212,17 +209,17 @@ class KubernetesWatch:
             await self._api.close()
 
     async def check_version(self, minimum: str) -> str:
-        """Waits for the API server and checks its version; see ``version.check``.
+        """Wait for the API server and check its version; see ``version.check``.
 
         Arguments:
-            minimum: the oldest version that will do, as in ``1.34`` or ``v1.34.0``.
+            minimum: the oldest accepted version, as in ``1.34`` or ``v1.34.0``.
 
         Returns:
             The server's version, as in ``v1.35.2``.
 
         Raises:
             ClusterConfigError: there is no usable configuration.
-            ClusterVersionError: no answer in time, or the server is older.
+            ClusterVersionError: there is no response in time, or the server is older.
         """
         return await version.check(self._api, minimum, self._timings)
 
@@ -231,7 +228,7 @@ class KubernetesWatch:
         await self._api.close()
 
     def _follow(self, resource: Resource) -> Reflector:
-        """Adds a resource; it is followed at once if ``run`` is under way."""
+        """Add a resource, and follow it at once if ``run`` is in progress."""
         reflector = Reflector(
             resource, self._api, self._inventory, self._timings, self._requests_wait
         )

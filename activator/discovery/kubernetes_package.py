@@ -1,9 +1,9 @@
-"""Imports what is used of kubernetes_asyncio: credentials and TLS, without the generated API.
+"""Imports only credentials and TLS of kubernetes_asyncio, without its generated API.
 
-At its first name the package imports 600 generated modules: 35 MiB and half a second. Reading
-credentials uses none of them. So this module imports the few that it needs below empty packages,
-and then removes all of them from ``sys.modules``: others import the package as ever.
-It must not know what a configuration is for.
+The package itself imports 600 generated modules, which take 35 MiB and half a second. Credentials
+need none of them. So this module imports a few modules below empty packages. Then it removes them
+from ``sys.modules``, so that other programs in this process can import the whole package.
+It must not know the use of a configuration.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 
 _PACKAGE: Final = "kubernetes_asyncio"
 _CLIENT: Final = f"{_PACKAGE}.client"
-# client/configuration.py uses it for passwords of HTTP Basic alone; it brings zipfile and csv.
+# client/configuration.py needs it only for passwords of HTTP Basic; it imports zipfile and csv.
 _FOR_PASSWORDS: Final = "urllib3"
 
 
 class Package(NamedTuple):
-    """The parts of kubernetes_asyncio that are used; they have no types.
+    """The imported parts of kubernetes_asyncio; they have no types.
 
     Attributes:
         config: its module ``config``, which reads kubeconfig files and service accounts.
@@ -40,7 +40,7 @@ class Package(NamedTuple):
 
 @cache
 def load() -> Package:
-    """Import those parts; the whole package where that cannot be done in part.
+    """Import these parts; if that fails, the whole package.
 
     Raises:
         ImportError: the package is not installed.
@@ -51,13 +51,13 @@ def load() -> Package:
     try:
         return _light()
     except Exception as error:
-        _forget(before)
+        _remove_new(before)
         package = _whole()
         before = set(sys.modules)
         logger.info("%s is imported as a whole, which takes 35 MiB more: %r", _PACKAGE, error)
         return package
     finally:
-        _forget(before)
+        _remove_new(before)
 
 
 def _whole() -> Package:
@@ -75,7 +75,7 @@ def _light() -> Package:
     from kubernetes_asyncio.client.configuration import Configuration
     from kubernetes_asyncio.client.rest import RESTClientObject
 
-    # What config/ imports of the client; it calls the second in functions that are not used here.
+    # config/ imports both from the client. It calls ApiClient only in functions without use here.
     client.__dict__.update(Configuration=Configuration, ApiClient=_api_client)
     from kubernetes_asyncio import config
 
@@ -99,8 +99,8 @@ def _api_client(*args: Any, **kwargs: Any) -> Any:
     return import_module(_CLIENT).ApiClient(*args, **kwargs)
 
 
-def _forget(before: set[str]) -> None:
-    """Remove modules of the two packages that were not there before."""
+def _remove_new(before: set[str]) -> None:
+    """Remove the modules of the two packages that are new since ``before``."""
     for name in sys.modules.keys() - before:
         if name.partition(".")[0] in (_PACKAGE, _FOR_PASSWORDS):
             del sys.modules[name]

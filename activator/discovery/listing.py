@@ -1,7 +1,6 @@
 """Lists one kind of objects, page by page.
 
-Decides how a list is requested. Must not know its use.
-Counterpart: client-go's tools/pager.
+Decides how to request a list. Must not know its use. Counterpart: client-go's tools/pager.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from activator.discovery.backoff import Timings
 from activator.discovery.wire import Cluster, ConnectionLostError, Page, check, decode_page
 
-# client-go's page size; the answer to a smaller one is not noticeably quicker.
+# client-go's page size; a smaller page is not noticeably faster.
 PAGE_SIZE = 500
 
 
@@ -23,10 +22,10 @@ class Resource(NamedTuple):
 
     Attributes:
         kind: the kind of the objects.
-        path: where the server lists them.
-        selector: query parameters that choose among them, of lists and watches alike.
-        optional: whether the rest goes on without it where it cannot be read.
-        if_missing: a question for people where the server does not have the kind.
+        path: of the list at the server.
+        selector: query parameters of lists and watches that select objects.
+        optional: whether the activator starts without this resource if it cannot be read.
+        if_missing: a hint for people if the server does not have the kind.
     """
 
     kind: str
@@ -39,16 +38,17 @@ class Resource(NamedTuple):
 async def pages(
     cluster: Cluster, resource: Resource, timings: Timings, version: str = ""
 ) -> AsyncIterator[Page]:
-    """Yields the pages of one list, which is whole only when the last one has come.
+    """Yield the pages of one list. The list is complete only after the last page.
 
     Arguments:
         cluster: sends the requests.
-        timings: how long a page may take.
-        version: the list must be at least as fresh; ``0`` is whatever a server has cached, empty
-            is the truth, of etcd.
+        timings: the time-out of a page.
+        version: the oldest version of the list. ``0`` accepts the server's cache; empty reads
+            etcd.
 
     Raises:
-        ConnectionLostError, ServerAnswerError, GarbledError: what came so far is no list.
+        ConnectionLostError, ServerResponseError, GarbledError: the list is incomplete, and the
+            caller must not use it.
     """
     params = {"limit": str(PAGE_SIZE), **resource.selector}
     if version:
@@ -58,7 +58,7 @@ async def pages(
         yield page
         if not page.metadata.continue_:
             return
-        # The first page's version is part of the token, and may not be repeated.
+        # The token contains the version of the first page; a request must not repeat it.
         params.pop("resourceVersion", None)
         params["continue"] = page.metadata.continue_
 

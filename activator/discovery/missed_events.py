@@ -1,6 +1,6 @@
 """Compares a fresh list of one kind with the inventory, object by object, and counts differences.
 
-Pure. Must not know where a list comes from, nor what follows from a difference. Knative has no
+Pure. Must not know the origin of a list, nor the consequences of a difference. Knative has no
 counterpart: there only a restart finds a missed event (knative/serving #16679).
 """
 
@@ -18,7 +18,7 @@ from activator.records.source_status import MissedEvents
 
 
 class Difference(NamedTuple):
-    """Which version is in force, and which one is listed; None for none."""
+    """The version in force, and the version in the list; None for a missing object."""
 
     ours: Version | None
     listed: Version | None
@@ -34,14 +34,14 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """One list, compared as its objects come.
+    """Compares one list with the inventory, one object after the other.
 
     Arguments:
         kind: of all objects.
-        inventory: what is known.
+        inventory: the objects in force.
 
     Attributes:
-        differences: what was found; complete after ``finish``.
+        differences: by object; complete after ``finish``.
     """
 
     def __init__(self, kind: str, inventory: Inventory) -> None:
@@ -51,7 +51,7 @@ class Comparison:
         self._listed: set[ObjectKey] = set()
 
     def take(self, metadata: ListedMetadata) -> None:
-        """Compares one object of the list. What cannot be used has no version to compare."""
+        """Compare one object of the list; ignore an unusable one, which has no version in force."""
         try:
             named = {"name": metadata.name, "namespace": metadata.namespace}
             key = identify({"metadata": named}, self._kind)
@@ -66,7 +66,7 @@ class Comparison:
             self.differences[key] = Difference(ours, listed)
 
     def finish(self) -> Iterator[None]:
-        """Finds what is known and not listed, step by step; others may run between the steps."""
+        """Find the objects that are not in the list; other tasks may run between the steps."""
         for key in self._inventory.in_force:
             if key.kind == self._kind and key not in self._listed:
                 self.differences[key] = Difference(self._inventory.version_of(key), None)
@@ -79,7 +79,7 @@ def persistent(
     """Return the differences that no event in flight explains.
 
     Arguments:
-        first, second: what two lists showed, with time between them for events to come.
+        first, second: the differences of two lists, with enough time between them for events.
 
     Returns:
         The differences of the second list that the first one had too, without an event since.
@@ -93,7 +93,7 @@ def persistent(
 
 @dataclass(slots=True)
 class MissedEventCounters:
-    """Counts the results of self-checks; the attributes are those of MissedEvents."""
+    """Counts the results of self-checks; MissedEvents describes the attributes."""
 
     checks: Counter[str] = field(default_factory=Counter)
     found: Counter[str] = field(default_factory=Counter)

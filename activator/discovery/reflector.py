@@ -1,11 +1,13 @@
-"""Keeps the inventory equal to one kind of objects in a cluster: list, then watch, for ever.
+"""Keeps the inventory equal to one kind of objects in a cluster: it lists, then watches.
 
-Decides when a stream is to be trusted, when to list again and how long to wait. It must not know
-how requests are sent or authenticated, nor what objects mean.
-Three rules carry it: what is in force stays until a complete list replaces it; an answer that is
-not understood is never taken for an empty one; after anything that may have hidden a change, the
-watch starts again from the last version that is known to be good.
-Counterpart: client-go's tools/cache/reflector.go, whose constants are used where they fit.
+Decides whether a stream is valid, when to list again and how long to wait. It must not know how to
+send or authenticate requests, nor the meaning of objects. There are three rules:
+
+- The state in force stays until a complete list replaces it.
+- An invalid response never counts as an empty list.
+- After a fault that may hide a change, the watch starts again from the last good version.
+
+Counterpart: client-go's tools/cache/reflector.go; most constants are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from activator.discovery.wire import (
     Lines,
     Page,
     Response,
-    ServerAnswerError,
+    ServerResponseError,
     check,
     decode_event,
     decode_object,
@@ -36,17 +38,17 @@ from activator.records.source_status import WatchCounters
 
 logger = logging.getLogger(__name__)
 
-# etcd stores at most 1.5 MiB an object by default; the largest line seen held 25,000 addresses in
-# 4 MiB. Whatever is longer is not an event.
+# By default, an object in etcd has at most 1.5 MiB. The largest known line has 25,000 addresses in
+# 4 MiB. A longer line is no event.
 MAX_LINE_BYTES = 64 * 2**20
 
-# A watch that fails this often in a row without one event may hang on its version: list again.
+# Consecutive failures of a watch, without an event, after which its version may be the cause.
 RELIST_AFTER_FAILURES = 5
 
-# The log repeats a warning about the same failure no sooner.
+# Seconds between two warnings about the same failure.
 _SAME_WARNING_SECONDS = 10.0
 
-# After this long in one go, other tasks get a turn: requests pass through the same loop.
+# Seconds of work after which other tasks get a turn: requests run in the same loop.
 _TURN_SECONDS = 0.002
 
 _HTTP_UNAUTHORIZED = 401
@@ -55,10 +57,10 @@ _HTTP_NOT_FOUND = 404
 _HTTP_TOO_MANY_REQUESTS = 429
 _HTTP_GATEWAY_TIMEOUT = 504
 
-# What says that a resource cannot be read at all: a role, or the server, does not have it.
+# Statuses for a resource that no role allows to read, or that the server does not have.
 _MISSING = (_HTTP_FORBIDDEN, _HTTP_NOT_FOUND)
 
-# Refusals that a list would meet as well.
+# Statuses that a list would get as well, so that the version of the watch is not the cause.
 _NOT_ABOUT_THE_VERSION = (_HTTP_UNAUTHORIZED, _HTTP_FORBIDDEN, _HTTP_TOO_MANY_REQUESTS, 502, 503)
 
 
@@ -66,15 +68,15 @@ class Reflector:
     """Follows one resource.
 
     Arguments:
-        resource: which one.
+        resource: the kind of objects.
         cluster: sends the requests.
-        inventory: is told what there is.
+        inventory: takes the objects.
         timings: all times.
         requests_wait: returns whether any request waits for a pod.
 
     Attributes:
         synced: set when the resource has been listed once.
-        settled: set when it has been, or when it is known that an optional one cannot be so far.
+        settled: set when the resource has been listed once, or is optional and not readable.
     """
 
     def __init__(
@@ -95,30 +97,30 @@ class Reflector:
         self._inventory = inventory
         self._timings = timings
         self._backoff = Backoff(timings)
-        # Where the next watch starts; empty when a list must come first.
+        # The version from which the next watch starts; empty if a list must come first.
         self._version = ""
-        # From where the next list must be at least as fresh: "0" is whatever a server has cached.
+        # The oldest accepted version of the next list: "0" accepts the server's cache.
         self._list_version = "0"
         self._failures = 0
         self._suspicions = 0
         self._watching: asyncio.Timeout | None = None
         self._requests_wait = requests_wait
         self._warned_at = float("-inf")
-        # The pause in progress that waiting requests may cut, when it began, and its end.
+        # The pause in progress that waiting requests may shorten, its begin and its end.
         self._pausing: tuple[Pause, float, asyncio.Timeout] | None = None
-        # Whether to forget both before the next attempt, and what says that this has been done.
+        # Whether to discard both versions before the next attempt; set when the list is in force.
         self._relist = False
         self._relisted = asyncio.Event()
 
     async def run(self) -> None:
-        """Follows the resource until cancelled. No fault of the server ends it."""
+        """Follow the resource until cancelled. No fault of the server ends this."""
         while True:
             pause = await self._attempt()
             if pause.seconds:
                 await self._sleep(pause)
 
     async def _sleep(self, pause: Pause) -> None:
-        """Sleep until the next attempt; ``hurry`` may cut that."""
+        """Sleep until the next attempt; ``hurry`` may shorten that."""
         try:
             async with asyncio.timeout(pause.seconds) as end:
                 self._pausing = (pause, self._now(), end)
@@ -129,9 +131,9 @@ class Reflector:
             self._pausing = None
 
     def hurry(self) -> None:
-        """Cut the pause in progress, if there is one: a request has begun to wait.
+        """Shorten the pause in progress, since a request has begun to wait.
 
-        Counts once per pause, so that requests which come and go cannot cut it again.
+        A pause is shortened once: more requests have no effect on it.
         """
         if self._pausing is None:
             return
@@ -140,9 +142,9 @@ class Reflector:
         end.reschedule(now + hurried(pause, now - began, self._timings))
 
     async def relist(self) -> None:
-        """Lists anew, from etcd, and watches from there; what is in force stays until then.
+        """List again, from etcd, and watch from there; the state in force stays until then.
 
-        Returns when the list is in force, whatever that takes; ``run`` must be under way.
+        Returns when the list is in force, without a time-out; ``run`` must be in progress.
         """
         self._relisted.clear()
         self._relist = True
@@ -151,7 +153,7 @@ class Reflector:
         await self._relisted.wait()
 
     async def _attempt(self) -> Pause:
-        """Lists if need be, and watches until something ends that. Returns how long to pause."""
+        """List if needed, and watch until the stream ends. Return the pause after that."""
         if self._relist:
             self._relist = False
             self._version = self._list_version = ""
@@ -159,7 +161,7 @@ class Reflector:
             if not self._version:
                 await self._list()
             ended_early = await self._watch()
-        except ServerAnswerError as error:
+        except ServerResponseError as error:
             return self._refused(error)
         except ConnectionLostError as error:
             return self._failed(str(error))
@@ -167,7 +169,7 @@ class Reflector:
             self.counters.garbled += 1
             return self._failed(str(error), suspect=True)
         except Exception as error:
-            # A defect of ours must not silence a whole resource for good: begin with a list.
+            # A defect of this program must not stop a whole resource: begin again with a list.
             logger.exception("watch of %s: unexpected error", self.resource.path)
             self._version = ""
             return self._failed(repr(error))
@@ -176,13 +178,13 @@ class Reflector:
         self._well()
         return Pause(0.0)
 
-    def _refused(self, error: ServerAnswerError) -> Pause:
+    def _refused(self, error: ServerResponseError) -> Pause:
         if error.status == HTTP_GONE:
             return Pause(self._expired(str(error)))
         if error.status == _HTTP_UNAUTHORIZED:
-            self._cluster.distrust_credentials()
+            self._cluster.renew_credentials()
         if not self._version and error.status == _HTTP_GATEWAY_TIMEOUT:
-            # Among others: the server's cache is older than what we have seen. Ask etcd itself.
+            # The server's cache may be older than the last known version: list from etcd.
             self._list_version = ""
         if self.resource.optional and error.status in _MISSING and not self.synced.is_set():
             return Pause(self._missing(error), self._timings.missing)
@@ -191,12 +193,12 @@ class Reflector:
         pause = self._failed(f"{error}{self._advice(error.status)}", suspect=suspect)
         return Pause(max(pause.seconds, asked), asked)
 
-    def _missing(self, error: ServerAnswerError) -> float:
-        """Notes that a resource which may be missing is; says so once and asks seldom."""
+    def _missing(self, error: ServerResponseError) -> float:
+        """Record that an optional resource is missing: log that once, and pause for long."""
         self.counters.failures += 1
         if self.last_error != str(error):
             logger.info(
-                "%s are not read, which is no fault: %s%s; asked again every %.0f s",
+                "%s are not read, which is no fault: %s%s; next attempt every %.0f s",
                 self.resource.path,
                 error,
                 self._advice(error.status),
@@ -208,11 +210,11 @@ class Reflector:
         return self._timings.missing
 
     def _expired(self, reason: str) -> float:
-        """The version is too old for the server: what is in force stays until the next list."""
+        """Record that the server has removed the version. The state stays until the next list."""
         self.counters.expired += 1
         logger.info("watch of %s: %s; listing again", self.resource.path, reason)
         if not self._version:
-            # It was the list that expired: its version, or its second page.
+            # The list expired: its version, or the token for its next page.
             self._list_version = ""
         self._version = ""
         return self._back_off(first_is_free=True)
@@ -223,7 +225,7 @@ class Reflector:
         return hurried(Pause(pause), 0.0, self._timings) if self._requests_wait() else pause
 
     def _failed(self, reason: str, *, suspect: bool = False) -> Pause:
-        """Notes a failure. ``suspect``: the version that the watch starts from may be its cause."""
+        """Record a failure. ``suspect``: the version of the watch may be the cause."""
         self.counters.failures += 1
         self._failures += 1
         self._suspicions += suspect
@@ -234,7 +236,7 @@ class Reflector:
         pause = self._back_off()
         logger.log(
             self._level(reason),
-            "watch of %s: %s; again in %.1f s, the last state stays in force",
+            "watch of %s: %s; next attempt in %.1f s, the last state stays in force",
             self.resource.path,
             reason,
             pause,
@@ -244,11 +246,11 @@ class Reflector:
         return Pause(pause)
 
     def _level(self, reason: str) -> int:
-        """Return how loudly to log a failure: short pauses must not fill the log."""
+        """Return the log level of a failure: short pauses must not fill the log."""
         now = self._now()
         if reason == self.last_error and now - self._warned_at < _SAME_WARNING_SECONDS:
             return logging.DEBUG
-        # The first failure in a row is usually a server that restarts.
+        # The first failure in a row is usually a restart of the server.
         if self._failures == 1:
             return logging.INFO
         self._warned_at = now
@@ -261,7 +263,7 @@ class Reflector:
         self.last_sign_of_life = self._now()
 
     def _well(self) -> None:
-        """The server answered as it should."""
+        """Record a valid response."""
         self._failures = 0
         self._suspicions = 0
         self.last_error = ""
@@ -269,9 +271,9 @@ class Reflector:
     def _advice(self, status: int) -> str:
         name = self.resource.path.rpartition("/")[2]
         if status == _HTTP_UNAUTHORIZED:
-            return " (the credentials are read again)"
+            return " (the activator reads the credentials again)"
         if status == _HTTP_FORBIDDEN:
-            return f" (is a role that allows list and watch of {name} bound to our account?)"
+            return f" (does a role of its service account allow list and watch of {name}?)"
         if status == _HTTP_NOT_FOUND:
             return f" ({self.resource.if_missing})" if self.resource.if_missing else ""
         return ""
@@ -279,7 +281,7 @@ class Reflector:
     # --- list ---------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        """Lists all pages, and only then puts them in force. Raises if any page is not right."""
+        """List all pages, and put them in force after the last one. Raises for an invalid page."""
         self.counters.lists += 1
         objects: list[object] = []
         asked = self._list_version
@@ -298,21 +300,23 @@ class Reflector:
         self._relisted.set()
 
     def _check_age(self, version: str) -> None:
-        """Raises if a list is older than was asked for: a cache that lags must not bring back what
-        has changed since. The next list comes from etcd itself, and is taken as it is: where that
-        is older, too, it was restored."""
+        """Raise if a list is older than the last known version.
+
+        A stale cache must not undo changes. The next list comes from etcd, and is accepted. If that
+        one is older as well, etcd was restored.
+        """
         asked = self._list_version
         if version != asked and not_newer(version, asked):
             self._list_version = ""
-            raise ConnectionLostError(f"the list is of version {version}, {asked} was asked for")
+            raise ConnectionLostError(f"the list has version {version}, expected {asked} or newer")
 
     async def _put_in_force(self, objects: list[object]) -> None:
         known = self._inventory.counts[self.resource.kind]
         if not objects and known:
             self.counters.emptied += 1
             logger.warning(
-                "the list of %s is empty, %d objects were known: all of them are removed. If that "
-                "is not so in the cluster, look at its RBAC rules and at etcd",
+                "the list of %s is empty, %d objects were known: all of them are removed. If the "
+                "cluster has such objects, check its RBAC rules and etcd",
                 self.resource.path,
                 known,
             )
@@ -333,16 +337,16 @@ class Reflector:
     # --- watch --------------------------------------------------------------------------------
 
     async def _watch(self) -> bool:
-        """Watches from the last known version until the stream ends.
+        """Watch from the last known version until the stream ends.
 
         Returns:
-            Whether it ended so soon that watching again at once would be a storm.
+            Whether the stream was so short that there must be a pause before the next one.
         """
         self.counters.watches += 1
         try:
             async with asyncio.timeout(None) as self._watching:
                 return await self._stream()
-        except TimeoutError:  # that of relist; all others are ConnectionLostError here
+        except TimeoutError:  # from relist; other time-outs are ConnectionLostError here
             return False
         finally:
             self._watching = None
@@ -388,11 +392,11 @@ class Reflector:
             if lines.held > MAX_LINE_BYTES:
                 raise GarbledError(f"a line of more than {MAX_LINE_BYTES} bytes")
         if lines.held:
-            # Cut in mid-line: the next watch starts before this event and brings it again.
+            # The last line is incomplete. The next watch starts before this event.
             self.counters.garbled += 1
 
     def _take(self, line: bytes) -> None:
-        """Takes in one event. Raises what must end the stream."""
+        """Apply one event. Raises an error that must end the stream."""
         event_type, obj = decode_event(line)
         if event_type == "ERROR":
             raise status_error(obj)

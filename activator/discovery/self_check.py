@@ -2,8 +2,7 @@
 
 A watch may miss an event without a sign, by a faulty proxy or cache in front of etcd. The stale
 object would stay in force until the process ends. Decides when to compare and when to resync. Must
-not know what objects mean.
-Knative has no counterpart.
+not know the meaning of objects. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -27,36 +26,36 @@ from activator.discovery.wire import (
     Cluster,
     ConnectionLostError,
     GarbledError,
-    ServerAnswerError,
+    ServerResponseError,
     decode_listed,
 )
 from activator.objects.fields import ObjectKey
 
 logger = logging.getLogger(__name__)
 
-# The wait before each check is varied by up to this share, so that not all activators that were
-# started together ask etcd together.
+# Random part of the time between checks, so that activators that start together list at different
+# times.
 _JITTER = 0.2
 
-# Objects that are named in the log, of one kind and one check; the rest is counted.
+# Most objects of one kind that one check names in the log.
 _NAMED = 20
 
-# After this long in one go, other tasks get a turn: requests pass through the same loop.
+# Seconds of work after which other tasks get a turn: requests run in the same loop.
 _TURN_SECONDS = 0.002
 
 
 class SelfCheck:
-    """Checks all kinds that are followed, one after the other.
+    """Checks all followed kinds, one after the other.
 
     Arguments:
         cluster: sends the requests.
-        inventory: what is known.
-        reflectors: what follows the kinds; may grow.
-        timings: how long a page, an event, a list may take.
+        inventory: the objects in force.
+        reflectors: by kind; may grow.
+        timings: time-outs of a page, an event and a resync.
         interval: seconds between two checks; 0 for none.
 
     Attributes:
-        counters: what was found.
+        counters: the results.
     """
 
     def __init__(
@@ -75,21 +74,21 @@ class SelfCheck:
         self._interval = interval
 
     async def run(self) -> None:
-        """Checks now and then until cancelled; no fault ends it."""
+        """Check at intervals until cancelled; no fault ends this."""
         while self._interval:
             await asyncio.sleep(self._interval * random.uniform(1 - _JITTER, 1 + _JITTER))
             await self.check()
 
     async def check(self) -> None:
-        """Check everything once, and resync the kinds that differ."""
+        """Check each kind once, and resync the kinds that differ."""
         for reflector in list(self._reflectors.values()):
             try:
                 await self._check(reflector)
-            except (ConnectionLostError, ServerAnswerError, GarbledError) as error:
+            except (ConnectionLostError, ServerResponseError, GarbledError) as error:
                 self.counters.checks["failed"] += 1
                 self._log(logging.INFO, reflector, f"no list to compare with: {error}")
             except Exception:
-                # A defect of ours in here must not end the watches beside it.
+                # A defect of this check must not end the watches.
                 self.counters.checks["failed"] += 1
                 logger.exception("self-check of %s: unexpected error", reflector.resource.path)
 
@@ -103,7 +102,7 @@ class SelfCheck:
             await asyncio.sleep(self._timings.in_flight)
             missed = persistent(first, await self._compare(reflector))
         if not _follows(reflector) or reflector.counters.lists != lists:
-            # It failed or listed meanwhile: what differed was no secret, or is mended.
+            # The watch has failed or listed since: the difference is logged or corrected.
             self.counters.checks["skipped"] += 1
             return
         if missed:
@@ -113,7 +112,7 @@ class SelfCheck:
         self.counters.record(kind, len(missed), left)
 
     async def _compare(self, reflector: Reflector) -> dict[ObjectKey, Difference]:
-        """Lists a kind, from etcd: a cache might have lost what the watch that it feeds has."""
+        """Compare with a list from etcd: a cache may have lost the same event as its watch."""
         comparison = Comparison(reflector.resource.kind, self._inventory)
         now = asyncio.get_running_loop().time
         turn = now()
@@ -131,12 +130,12 @@ class SelfCheck:
         return comparison.differences
 
     async def _resync(self, reflector: Reflector) -> None:
-        """Have the kind listed again, which puts the whole list in force, as at the start."""
+        """List the kind again, which puts the whole list in force, as at the start."""
         try:
             async with asyncio.timeout(self._timings.relist):
                 await reflector.relist()
         except TimeoutError:
-            self._log(logging.WARNING, reflector, "the new list has not come yet")
+            self._log(logging.WARNING, reflector, "the new list is not complete yet")
 
     def _log_missed(self, reflector: Reflector, missed: Mapping[ObjectKey, Difference]) -> None:
         for key, found in list(missed.items())[:_NAMED]:
@@ -144,8 +143,8 @@ class SelfCheck:
         self._log(
             logging.WARNING,
             reflector,
-            f"{len(missed)} objects differ from the cluster's: the watch missed events without a "
-            f"sign; listing again",
+            f"{len(missed)} objects differ from the cluster's: the watch missed events; listing "
+            f"again",
         )
 
     @staticmethod
@@ -157,5 +156,5 @@ class SelfCheck:
 
 
 def _follows(reflector: Reflector) -> bool:
-    """Whether the watch is taken for a good one. One that fails says so itself, and its age."""
+    """Return whether a watch works. The log and the age of a failing one show that it fails."""
     return reflector.synced.is_set() and not reflector.last_error

@@ -1,7 +1,7 @@
-"""An answer of an API server as it comes out of aiohttp, and the socket below it.
+"""Adapts aiohttp's responses, sockets and proxies for requests to an API server.
 
-Turns aiohttp's many errors into one. It must not know what is asked, nor of whom.
-aiohttp comes with kubernetes_asyncio and is as costly to import, so it is only imported in use.
+Turns aiohttp's many errors into one. It must not know the requests, nor the server. Importing
+aiohttp costs as much as kubernetes_asyncio, so it is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AiohttpResponse:
     def retry_after(self) -> float:
         """See wire.Response."""
         value = self._response.headers.get("Retry-After", "")
-        # The other form, a date, is not used by API servers.
+        # API servers do not use the other form, a date.
         return float(value) if len(value) < 10 and value.isascii() and value.isdigit() else 0.0
 
     async def read(self, limit: int) -> bytes:
@@ -61,7 +61,10 @@ class AiohttpResponse:
 
 
 def keep_alive(response: aiohttp.ClientResponse) -> None:
-    """Lets the kernel find out that the peer is gone. A short answer has no socket any more."""
+    """Set the socket options by which the kernel finds a dead peer.
+
+    The socket of a short response may be closed already.
+    """
     connection = response.connection
     transport = connection.transport if connection else None
     sock = transport.get_extra_info("socket") if transport else None
@@ -70,20 +73,20 @@ def keep_alive(response: aiohttp.ClientResponse) -> None:
     try:
         find_dead(sock, SocketKind.API_SERVER)
     except OSError:
-        # The inactivity limit finds a dead peer too, only later.
-        logger.debug("no TCP keepalive on this connection", exc_info=True)
+        # The inactivity limit also finds a dead peer, but later.
+        logger.debug("no TCP keep-alive on this connection", exc_info=True)
 
 
 def environment_proxy(url: str) -> str | None:
-    """The proxy that ``HTTPS_PROXY`` and its like name for a URL, as Go reads them.
+    """Return the proxy for a URL by ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, as Go does.
 
-    Python's own reading knows no address ranges in ``NO_PROXY``, which clusters are full of.
+    Python itself knows no address ranges in ``NO_PROXY``, which are common in clusters.
 
     Arguments:
-        url: where requests go.
+        url: of the server.
 
     Returns:
-        The proxy's URL, or None where requests go directly; always so to loopback addresses.
+        The proxy's URL; None if requests go directly, always so for loopback addresses.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -106,11 +109,11 @@ def _is_in(host: str, ranges: list[str]) -> bool:
             if address in ipaddress.ip_network(text.strip(), strict=False):
                 return True
         except ValueError:
-            continue  # a name, which others judge
+            continue  # a name; proxy_bypass handles names
     return False
 
 
 def describe(error: BaseException) -> str:
-    """An error in a few words; some have no text of their own."""
+    """Return an error as text; some errors have no text of their own."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

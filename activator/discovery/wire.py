@@ -1,7 +1,7 @@
-"""What travels between an API server and us: requests, answers, pages of lists, lines of events.
+"""Decodes the responses of an API server: pages of lists, and lines of watches.
 
-Decides whether bytes are what was asked for. It must not know what is done about it.
-Counterpart: client-go's rest and watch packages.
+Decides whether bytes are a valid list or event. It must not know the consequences. Counterpart:
+client-go's rest and watch packages.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _STATUS_TEXT_BYTES = 4096
 
 
 class ConnectionLostError(Exception):
-    """No connection, or it broke, or nothing came for too long."""
+    """There is no connection, or it is lost, or the server was silent for too long."""
 
 
-class ServerAnswerError(Exception):
-    """The server answered something else than what was asked for.
+class ServerResponseError(Exception):
+    """The server sent an error response, or a Status object in a stream.
 
     Attributes:
-        status: the HTTP status, or the code of a Status object inside a stream.
-        retry_after: seconds that the server asks to wait; 0 if it does not.
+        status: the HTTP status, or the code of the Status object.
+        retry_after: seconds to wait, as the server requests; 0 without such a request.
     """
 
     def __init__(self, status: int, reason: str, retry_after: float = 0.0) -> None:
@@ -38,25 +38,25 @@ class ServerAnswerError(Exception):
 
 
 class GarbledError(Exception):
-    """What came is no list and no event. Nothing of it may be used."""
+    """The bytes are no list and no event. The caller must use no part of them."""
 
 
 class Response(Protocol):
-    """An answer whose head has arrived."""
+    """A response whose head has arrived."""
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """Return the HTTP status."""
 
     @property
     def retry_after(self) -> float:
-        """Seconds that the server asks to wait; 0 if it does not."""
+        """Return the seconds to wait, as the server requests; 0 without such a request."""
 
     async def read(self, limit: int) -> bytes:
-        """The body, or its first ``limit`` bytes. Raises ``ConnectionLostError``."""
+        """Return at most the first ``limit`` bytes of the body. Raises ``ConnectionLostError``."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises ``ConnectionLostError``."""
+        """Yield the body as it arrives. Raises ``ConnectionLostError``."""
 
 
 class Cluster(Protocol):
@@ -65,26 +65,32 @@ class Cluster(Protocol):
     def get(
         self, path: str, params: Mapping[str, str], silence: float
     ) -> AbstractAsyncContextManager[Response]:
-        """Sends a GET. ``silence``: seconds without a byte after which the connection is lost.
+        """Return a context that sends a GET and has the response.
 
-        Raises ``ConnectionLostError`` on entering.
+        Arguments:
+            path: of the resource; params: the query.
+            silence: seconds without a byte after which the connection counts as lost.
+
+        Raises:
+            ConnectionLostError: on entering.
         """
 
-    def distrust_credentials(self) -> None:
-        """The server refused the credentials: read them again before the next request."""
+    def renew_credentials(self) -> None:
+        """Read the credentials again before the next request: the server refused them."""
 
 
 class ListMetadata(msgspec.Struct):
-    """What is said of a list: its version, and where its next page begins."""
+    """The metadata of a list: its version, and the token for its next page."""
 
     resourceVersion: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Page(msgspec.Struct):
-    """A page of a list. ``items`` may be null, as Go writes an empty one, but not be missing.
+    """A page of a list.
 
-    The items stay undecoded: a page of 500 at once would stall the loop.
+    ``items`` may be null, as Go writes an empty list, but must not be missing. The items stay
+    undecoded: a page of 500 would block the loop.
     """
 
     kind: str
@@ -93,7 +99,7 @@ class Page(msgspec.Struct):
 
 
 class ListedMetadata(msgspec.Struct):
-    """What says which object it is, and which state of it; null where it is not said."""
+    """The identity and the version of an object; null for a missing field."""
 
     name: str | None = None
     namespace: str | None = None
@@ -102,13 +108,13 @@ class ListedMetadata(msgspec.Struct):
 
 
 class Listed(msgspec.Struct):
-    """An object of a list, of which only that much is read."""
+    """An object of a list; only its metadata is decoded."""
 
     metadata: ListedMetadata
 
 
 class Event(msgspec.Struct):
-    """One line of a watch; the object stays undecoded until its kind is known to matter."""
+    """One line of a watch; the object stays undecoded."""
 
     type: str
     object: msgspec.Raw
@@ -122,61 +128,62 @@ _OBJECT = msgspec.json.Decoder(dict[str, object])
 
 
 def decode_page(body: bytes, kind: str) -> Page:
-    """Reads a page of a list.
+    """Return a page of a list.
 
     Arguments:
-        body: what the server sent.
+        body: of the response.
         kind: the kind of the items; the list must be of exactly this kind, and have a version.
 
     Raises:
-        GarbledError: it is anything else; it must not be taken for an empty list.
+        GarbledError: the body is anything else. The caller must not treat it as an empty list.
     """
     try:
         page = _PAGE.decode(body)
     except _UNDECODABLE as error:
-        raise GarbledError(f"what came is no list: {error}") from None
+        raise GarbledError(f"the body is no list: {error}") from None
     if page.kind != f"{kind}List" or not page.metadata.resourceVersion:
-        raise GarbledError(f"what came is no {kind}List, or has no resourceVersion")
+        raise GarbledError(f"the body is no {kind}List, or has no resourceVersion")
     return page
 
 
 def decode_event(line: bytes) -> tuple[str, dict[str, object]]:
-    """Reads a line of a watch: the type of the event and its object. Raises ``GarbledError``."""
+    """Return the type of the event on a line, and its object. Raises ``GarbledError``."""
     try:
         event = _EVENT.decode(line)
     except _UNDECODABLE as error:
-        raise GarbledError(f"what came is no event: {error}") from None
+        raise GarbledError(f"the line is no event: {error}") from None
     return event.type, decode_object(event.object)
 
 
 def decode_object(raw: msgspec.Raw | bytes) -> dict[str, object]:
-    """Reads one object. Raises ``GarbledError``."""
+    """Return one object. Raises ``GarbledError``."""
     try:
         return _OBJECT.decode(raw)
     except _UNDECODABLE as error:
-        raise GarbledError(f"what came is no object: {error}") from None
+        raise GarbledError(f"the value is no object: {error}") from None
 
 
 def decode_listed(raw: msgspec.Raw | bytes) -> ListedMetadata:
-    """Reads which object it is, and no more of it. Raises ``GarbledError``."""
+    """Return only the metadata of an object. Raises ``GarbledError``."""
     try:
         return _LISTED.decode(raw).metadata
     except _UNDECODABLE as error:
-        raise GarbledError(f"what came is no object: {error}") from None
+        raise GarbledError(f"the value is no object: {error}") from None
 
 
 class Lines:
-    """Cuts a stream of bytes into lines."""
+    """Splits a stream of bytes into lines.
+
+    Attributes:
+        held: bytes of the incomplete last line.
+    """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self.held = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Takes in bytes; yields each line that is complete by them, without its end.
-
-        Empty lines are left out. ``held`` is how many bytes wait for the end of their line.
-        """
+        """Yield each line that these bytes complete, without its end; omit empty lines."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             line = b"".join((*self._parts, end)) if self._parts else end
@@ -190,7 +197,7 @@ class Lines:
 
 
 async def check(response: Response) -> None:
-    """Raises ``ServerAnswerError`` unless the answer is a good one; reads why it is not."""
+    """Raise ``ServerResponseError``, with the reason in the body, unless the status is 200."""
     if response.status == HTTP_OK:
         return
     body = await response.read(_STATUS_TEXT_BYTES)
@@ -199,13 +206,13 @@ async def check(response: Response) -> None:
     except _UNDECODABLE:
         message = body[:200].decode("utf-8", "replace")
     reason = ascii(message)[1:-1][:200] if isinstance(message, str) else ""
-    raise ServerAnswerError(response.status, reason, response.retry_after)
+    raise ServerResponseError(response.status, reason, response.retry_after)
 
 
-def status_error(status: Mapping[str, object]) -> ServerAnswerError:
-    """What a Status object inside a stream says, as an error to raise."""
+def status_error(status: Mapping[str, object]) -> ServerResponseError:
+    """Return the error that a Status object in a stream stands for."""
     code, reason, message = (status.get(key) for key in ("code", "reason", "message"))
     if reason in ("Expired", "Gone"):
         code = HTTP_GONE
     text = message if isinstance(message, str) else ""
-    return ServerAnswerError(code if type(code) is int else 0, ascii(text)[1:-1][:200])
+    return ServerResponseError(code if type(code) is int else 0, ascii(text)[1:-1][:200])

@@ -563,7 +563,7 @@ async def test_ctrl_c_in_the_demo_says_what_it_waits_for_and_a_second_one_ends(
         ports = (*("--http-port", "0", "--h2c-port", "0"), *("--admin-port", "0"))
         started = activator("demo", *ports, "--metrics-port", "0", stdout=stdout)
         async with started as running:
-            guided = partial(_has_printed, output, r"What happens:")
+            guided = partial(_has_printed, output, "Ctrl-C ends the demo")
             await until(guided, "the guide is printed")
             found = re.search(r"http://127\.0\.0\.1:(\d+)/\n", output.read_text())
             assert found is not None

@@ -230,7 +230,7 @@ async def test_slices_that_may_not_be_read_do_not_hold_up_the_start(
         assert [record.levelname for record in told] == ["INFO"]
         # An alert on old knowledge must not go off for what is nobody's fault.
         assert "EndpointSlice" not in watch.ages(0.0)
-        assert "a role that allows list and watch of endpointslices" in told[0].getMessage()
+        assert "allow list and watch of endpointslices" in told[0].getMessage()
         # As soon as the role allows it, they are read.
         server.put(truncated(private("10.0.0.1")))
         server.put(slice_of("10.0.0.1", "10.0.0.2"))
@@ -251,6 +251,9 @@ async def test_slices_that_must_be_read_hold_up_the_start_and_say_why(
         await server.asked("EndpointSlice", "list", 3)
         assert not watch.synced
         warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-        assert "endpointslices is forbidden (is a role that allows list" in warnings[0]
+        assert (
+            "endpointslices is forbidden (does a role of its service account allow list"
+            in warnings[0]
+        )
         del server.always["EndpointSlice", "list"]
         await watch.wait_synced()

@@ -9,7 +9,7 @@ import pytest
 from activator.discovery.api_server import ApiServer
 from activator.discovery.backoff import Timings
 from activator.discovery.listing import Resource, pages
-from activator.discovery.wire import ServerAnswerError
+from activator.discovery.wire import ServerResponseError
 from tests.activator.discovery.fake_api_server import Answer, FakeApiServer
 from tests.activator.discovery.recording import private
 
@@ -38,6 +38,6 @@ async def test_a_refusal_is_raised(server: FakeApiServer, tmp_path: Path) -> Non
     server.script["Endpoints", "list"].append(Answer(403))
     api = ApiServer(server.kubeconfig(tmp_path), Timings(), {})
     await api.connect()
-    with pytest.raises(ServerAnswerError, match="403"):
+    with pytest.raises(ServerResponseError, match="403"):
         _ = [page async for page in pages(api, ENDPOINTS, Timings())]
     await api.close()

@@ -473,7 +473,7 @@ class TestWithProductionsTimings:
             assert reflector.counters.failures > 25
         warned = [record.getMessage() for record in caplog.records]
         assert 5 <= len(warned) <= 8
-        assert re.search(r"again in [12]\.\d s", warned[-1])
+        assert re.search(r"next attempt in [12]\.\d s", warned[-1])
 
     async def test_a_request_that_begins_to_wait_cuts_the_pause_in_progress(
         self, server: FakeApiServer, inventory: Inventory, sink: Waiting, tmp_path: Path
