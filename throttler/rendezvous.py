@@ -13,8 +13,6 @@ name-based mappings to increase hit rates"; Appleton and O'Reilly, "Multi-probe 
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, insort
 from collections.abc import Iterable
 from hashlib import blake2b, shake_128
 from struct import unpack
@@ -23,24 +21,28 @@ from typing import Final, final
 from throttler.free_pods import FreePods
 from throttler.lb_policy import Policy
 from throttler.pod import PodTracker
+from throttler.ring import SIZE, Ring
 from throttler.ticket import Ticket
 
 #: Rings, and points of a pod on each. More make the shares of pods more equal, and cost time and
-#: memory. With these, each of 2 pods gets between 48 and 52 % of all keys, and each of 100 pods is
+#: memory. With these, each of 2 pods gets between 48 and 52 % of all keys. Each of 100 pods is
 #: within 20 % of its share.
 RINGS: Final = 8
 POINTS: Final = 16
 #: Keys in the memo of recent picks; a full memo is cleared. A key has at most 64 bytes.
 MEMO_KEYS: Final = 4096
+#: Pods that ``set_pods``, and after it each pick, adds to the rings or removes. So a change of
+#: 10,000 pods, which takes about two seconds in all, delays other requests only for milliseconds.
+AT_ONCE: Final = 32
+PER_PICK: Final = 8
 
-#: A ring has so many points. The lowest bits of a pod's point are the slot of the pod.
-_SIZE: Final = 1 << 62
+#: The lowest bits of a pod's point are the slot of the pod.
 _SLOT_BITS: Final = 20
 _SLOT: Final = (1 << _SLOT_BITS) - 1
+#: Removed pods on the rings for each other pod, at most: searches pass their points.
+_MOST_GONE: Final = 16
 #: Points that a search for a free pod examines on each ring.
 _STEPS: Final = 4
-#: New pods from which on a ring is sorted as a whole.
-_MANY: Final = 16
 
 
 @final
@@ -51,113 +53,116 @@ class Rendezvous(Policy):
         default: picks for requests without a key.
     """
 
-    __slots__ = ("_default", "_free", "_memo", "_owners", "_rings", "_slots")
+    __slots__ = ("_default", "_gone", "_memo", "_new", "_owners", "_rings", "_slots", "_unused")
 
     def __init__(self, default: Policy) -> None:
         super().__init__(spans=True)
         self._default = default
-        self._rings = [array("q") for _ in range(RINGS)]
-        # Pods by slot (the number in their points), the slots of removed pods, and the slot of each
-        # pod.
-        self._owners: list[PodTracker] = []
-        self._free: list[int] = []
-        self._slots: dict[PodTracker, int] = {}
+        self._new: list[PodTracker] = []  # pods that the rings still lack
+        self._clear()
+
+    def _clear(self) -> None:
         self._memo: dict[bytes, PodTracker] = {}
+        self._rings = [Ring() for _ in range(RINGS)]
+        # The slot of each pod on the rings, the pods by slot, and the slots without points.
+        self._slots: dict[PodTracker, int] = {}
+        self._owners: list[PodTracker | None] = []
+        self._unused: list[int] = []
+        # Removed pods whose points are still on the rings.
+        self._gone: list[tuple[PodTracker, int]] = []
 
     def pick(self, ticket: Ticket, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the pod for a request's key; O(1) for a recent key, else O(log pods)."""
         key = ticket.key
         if not key:
             return self._default.pick(ticket, pods, free_pods)
+        if self._new or self._gone:
+            self._update_rings(PER_PICK)
         pod = self._memo.get(key)
         if pod is None:
             pod = self._find(key)
         return pod if free_pods.has(pod.number) else self._next(key, pods, free_pods)
 
     def set_pods(self, pods: list[PodTracker]) -> None:
-        """See Policy; a pod that comes or goes moves 128 points in lists of all points."""
-        there = {pod for pod in pods if pod.free_pods is not None}
+        """See Policy. Later picks do the rest of a large change.
+
+        Until then, the keys of pods that the rings lack go to the other pods.
+        """
+        there = {pod: None for pod in pods if pod.free_pods is not None}
         gone = [pod for pod in self._slots if pod not in there]
-        new = [pod for pod in there if pod not in self._slots]
-        if gone or new:
-            self._memo.clear()
-            self._remove(gone)
-            self._add(new)
-
-    def _remove(self, pods: list[PodTracker]) -> None:
-        if len(pods) > _MANY:
-            gone = set(pods)
-            kept = [pod for pod in self._slots if pod not in gone]
-            self._rings = [array("q") for _ in range(RINGS)]
-            self._owners, self._free, self._slots = [], [], {}
-            self._add(kept)
-            return
-        for pod in pods:
+        if len(gone) + len(self._gone) > _MOST_GONE * (len(self._slots) - len(gone)):
+            self._clear()
+            gone = []
+        for pod in gone:
             slot = self._slots.pop(pod)
-            self._free.append(slot)
-            for ring, points in zip(self._rings, _points_of(pod, slot), strict=True):
-                for point in points:
-                    del ring[bisect_left(ring, point)]
+            self._owners[slot] = None
+            self._gone.append((pod, slot))
+        self._new = [pod for pod in there if pod not in self._slots]
+        if self._new or self._gone:
+            self._update_rings(AT_ONCE)
 
-    def _add(self, pods: list[PodTracker]) -> None:
-        new: list[list[int]] = [[] for _ in range(RINGS)]
-        for pod in pods:
-            slot = self._take_slot(pod)
-            for ring, points in zip(new, _points_of(pod, slot), strict=True):
-                ring += points
-        for number, points in enumerate(new):
-            if len(pods) > _MANY:
-                self._rings[number] = array("q", sorted((*self._rings[number], *points)))
+    def _update_rings(self, pods: int) -> None:
+        """Add so many pods to the rings; if fewer are new, remove points of removed pods."""
+        self._memo.clear()
+        for _ in range(pods):
+            if self._new:
+                self._add(self._new.pop())
+            elif self._gone:
+                self._remove(*self._gone.pop())
             else:
-                for point in points:
-                    insort(self._rings[number], point)
+                return
 
-    def _take_slot(self, pod: PodTracker) -> int:
-        if self._free:
-            slot = self._free.pop()
+    def _add(self, pod: PodTracker) -> None:
+        if self._unused:
+            slot = self._unused.pop()
             self._owners[slot] = pod
         else:
             slot = len(self._owners)
             self._owners.append(pod)
         self._slots[pod] = slot
-        return slot
+        for ring, points in zip(self._rings, _points_of(pod, slot), strict=True):
+            for point in points:
+                ring.add(point)
+
+    def _remove(self, pod: PodTracker, slot: int) -> None:
+        self._unused.append(slot)
+        for ring, points in zip(self._rings, _points_of(pod, slot), strict=True):
+            for point in points:
+                ring.remove(point)
 
     def _find(self, key: bytes) -> PodTracker:
         """Return the pod of the highest weight, free or full, and memorize it."""
-        least, slot = _SIZE, 0
+        least, slot = SIZE, 0
         for ring, point in zip(self._rings, _probes(key), strict=True):
-            index = bisect_left(ring, point)
-            if index == len(ring):
-                index = 0
-                point -= _SIZE
-            found = ring[index]
+            found = self._first_listed(ring, point) if self._gone else ring.first(point)
             if found - point < least:
                 least, slot = found - point, found & _SLOT
+        pod = self._owners[slot]
+        assert pod is not None
         if len(self._memo) >= MEMO_KEYS:
             self._memo.clear()
-        pod = self._memo[key] = self._owners[slot]
+        self._memo[key] = pod
         return pod
+
+    def _first_listed(self, ring: Ring, point: int) -> int:
+        """Return the first point on a ring that belongs to no removed pod."""
+        owners = self._owners
+        return next(found for found in ring.after(point) if owners[found & _SLOT] is not None)
 
     def _next(self, key: bytes, pods: list[PodTracker], free_pods: FreePods) -> PodTracker:
         """Return the free pod of the highest weight.
 
         If nearly all pods are full, return the next free one by address, which costs O(1).
         """
-        least, best = _SIZE, -1
+        least, best = SIZE, -1
         for ring, point in zip(self._rings, _probes(key), strict=True):
-            index = bisect_left(ring, point)
-            for _ in range(_STEPS):
-                if index == len(ring):
-                    index = 0
-                    point -= _SIZE
-                found = ring[index]
+            for found, _ in zip(ring.after(point), range(_STEPS), strict=False):
                 if found - point >= least:
                     break
-                number = self._owners[found & _SLOT].number
-                if free_pods.has(number):
-                    least, best = found - point, number
+                pod = self._owners[found & _SLOT]
+                if pod is not None and free_pods.has(pod.number):
+                    least, best = found - point, pod.number
                     break
-                index += 1
         return pods[free_pods.next(self._memo[key].number) if best < 0 else best]
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.throttler.test_complexity import instructions
 from tests.throttler.world import OWNER, One, addresses, revision, unhurried
 from throttler.capacity import ActivatorShare
-from throttler.model import HashKey, Policies
-from throttler.rendezvous import MEMO_KEYS
+from throttler.config import RevisionConfig
+from throttler.free_pods import FreePods
+from throttler.lb_policy import FirstAvailable
+from throttler.mesh import DEFAULT_REACH
+from throttler.model import Endpoint, HashKey, Policies
+from throttler.pod import PodTracker
+from throttler.rendezvous import AT_ONCE, MEMO_KEYS, PER_PICK, Rendezvous
 from throttler.ticket import Ticket
 
 POLICIES = Policies("hash", HashKey(b"x-user"))
@@ -174,3 +181,91 @@ def test_any_history_of_pods_ends_in_the_same_choice(history: list[set[int]]) ->
         assert set(pods_for(one, range(5))) <= {every[number] for number in numbers}
     fresh.healthy([every[number] for number in (3, 5, 7)])
     assert pods_for(one, range(100)) == pods_for(fresh, range(100))
+
+
+class Many:
+    """The policy alone, with pods by number: a throttler would add them one probe at a time."""
+
+    def __init__(self) -> None:
+        config = RevisionConfig(revision(), DEFAULT_REACH)
+        self.every = [PodTracker(config, Endpoint(a), True, 0.0) for a in addresses(150)]
+        self.policy = Rendezvous(FirstAvailable())
+        self.pods: list[PodTracker] = []
+        self.free = FreePods(0)
+
+    def set(self, numbers: Iterable[int]) -> None:
+        """Have these pods, all free."""
+        for pod in self.every:
+            pod.free_pods = None
+        self.pods = [self.every[number] for number in sorted(numbers)]
+        self.free = FreePods(len(self.pods))
+        for number, pod in enumerate(self.pods):
+            pod.number, pod.free_pods = number, self.free
+            self.free.add(number)
+        self.policy.set_pods(self.pods)
+
+    def pick(self, key: int) -> PodTracker:
+        ticket = Ticket(OWNER, 60.0)
+        ticket.key = b"user-%d" % key
+        return self.policy.pick(ticket, self.pods, self.free)
+
+    def settle(self) -> None:
+        """Pick as often as the rings may need to have all pods, and no others."""
+        for _ in range(2 * len(self.every) // PER_PICK + 1):
+            self.pick(0)
+
+
+ranges = st.tuples(st.integers(0, 140), st.integers(1, 150)).map(
+    lambda ends: range(ends[0], max(ends[0] + 1, ends[1]))
+)
+
+
+@settings(unhurried, max_examples=40)
+@given(st.lists(st.tuples(ranges, st.integers(0, 20)), max_size=4), ranges)
+def test_many_pods_at_a_time_end_in_the_same_choice(
+    history: list[tuple[range, int]], last: range
+) -> None:
+    """Whatever the rings still lack, each pick is one of the pods, and is free."""
+    world = Many()
+    for numbers, picks in (*history, (last, 0)):
+        world.set(numbers)
+        for key in range(picks):
+            pod = world.pick(key)
+            assert world.pods[pod.number] is pod
+            world.free.discard(pod.number)
+            assert len(world.pods) == 1 or world.pick(key) is not pod
+            world.free.add(pod.number)
+    world.settle()
+    fresh = Many()
+    fresh.set(last)
+    fresh.settle()
+    assert [world.pick(key).address for key in range(50)] == [
+        fresh.pick(key).address for key in range(50)
+    ]
+
+
+def test_some_pods_of_many_leave_and_no_other_key_moves() -> None:
+    """From the first pick on, since searches pass the points of removed pods."""
+    world = Many()
+    world.set(range(150))
+    world.settle()
+    before = [world.pick(key).address for key in range(1000)]
+    world.set(range(0, 150, 2))
+    left = {pod.address for pod in world.pods}
+    after = [world.pick(key).address for key in range(1000)]
+    assert set(after) <= left
+    assert all(now == was for was, now in zip(before, after, strict=True) if was in left)
+
+
+def test_a_change_of_many_pods_is_done_in_pieces() -> None:
+    """A pod on the rings costs thousands of instructions, and a pod that waits for it few."""
+
+    def cost(pods: int) -> int:
+        world = Many()
+        return instructions(lambda: world.set(range(pods)))
+
+    for_one = cost(AT_ONCE) / AT_ONCE
+    assert cost(150) <= cost(AT_ONCE) + (150 - AT_ONCE) * for_one / 20
+    world = Many()
+    world.set(range(150))
+    assert max(instructions(lambda: world.pick(1)) for _ in range(20)) < 2 * PER_PICK * for_one
