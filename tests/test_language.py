@@ -35,6 +35,8 @@ ROOMS: Final[tuple[str, ...]] = (
     *(f"activator/{name}.py" for name in ("__main__", "app", "build", "cli", "driver")),
     *(f"activator/{name}.py" for name in ("runtime", "servers")),
     "activator/objects/*.py",
+    "activator/probing/*.py",
+    "activator/proxy/transport/*.py",
     "activator/records/*.py",
     "activator/settings/*.py",
     "activator/telemetry/*.py",

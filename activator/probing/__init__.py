@@ -1,1 +1,1 @@
-"""Our own probe of each pod: ``probe`` is one question and its answer, ``prober`` says when."""
+"""Probes pods: ``probe`` is one request and its response, ``prober`` decides when."""

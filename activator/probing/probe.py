@@ -1,8 +1,8 @@
-"""One probe of one pod, as its revision's ``ProbeSpec`` describes it.
+"""Probes one pod once, as the ``ProbeSpec`` of its revision describes.
 
-Uses the connections of requests, so that the connection that passed the probe carries the first
-request. Decides nothing about the pod. Knative's counterpart: the prober of
-pkg/activator/net/revision_backends.go.
+A probe uses the connections of requests. So the connection that passed the probe carries the
+first request. The throttler decides what the result means for the pod. Knative's counterpart: the
+prober of pkg/activator/net/revision_backends.go.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Protocol
 from throttler.pod import PodTracker
 from throttler.probe_spec import ProbeKind, ProbeSpec
 
-#: Bytes of a response's body that are read: a pod is not trusted.
+#: Most bytes of a response's body that a probe reads: a pod is not trusted.
 MAX_BODY = 1024
-#: The kinds of failure in which the pod responded, but not as a ready pod does.
+#: The kinds of failure in which the pod responded, but not as a ready pod.
 NOT_READY = ("bad-status", "bad-answer")
 
 
 class ResponseHead(Protocol):
-    """The head of a pod's answer."""
+    """The head of a pod's response."""
 
     status: int
 
@@ -30,26 +30,31 @@ class Connection(Protocol):
     """A connection to a pod.
 
     Attributes:
-        reused: whether it has carried an answer before.
+        reused: whether it has carried a response before.
     """
 
     reused: bool
 
     def send(self, owner: Probe, data: bytes) -> None:
-        """Begin a request whose answer goes to ``owner``."""
+        """Send a request. ``owner`` gets the response.
+
+        Arguments:
+            owner: its ``on_…`` methods are called.
+            data: the whole request.
+        """
 
     def cancel(self) -> None:
-        """End it: its answer is of no more use."""
+        """End the request, and close the connection."""
 
     def release(self) -> None:
-        """Keep it for somebody else; nothing was sent on it."""
+        """Return the connection to its pool. The caller has sent nothing on it."""
 
 
 class Pool(Protocol):
     """The connections to one pod.
 
     Attributes:
-        probe_lines: the request fields that say which pod is asked, each with its CRLF.
+        probe_lines: the request fields that name the pod, each with its CRLF.
     """
 
     @property
@@ -57,22 +62,26 @@ class Pool(Protocol):
         """See the class."""
 
     def take(self) -> Connection | None:
-        """Return an idle one."""
+        """Return an idle connection, or None."""
 
     def dial(self, dialer: Probe, within: float) -> None:
-        """Open one, and call ``on_dialed`` or ``on_dial_failed`` of ``dialer``."""
+        """Open a connection, then call ``on_dialed`` or ``on_dial_failed`` of ``dialer``.
+
+        Arguments:
+            within: seconds.
+        """
 
 
 class Probe:
-    """One probe. ``done`` is called once, unless it is abandoned.
+    """One probe. It calls ``done`` once, unless it is cancelled.
 
     Arguments:
-        pod: the pod; its revision says how to ask it.
-        timeout: seconds for the connection, and again for the answer on it.
-        done: called with the kind of failure (empty if it passed) and its text.
+        pod: the pod; its revision describes the probe.
+        timeout: seconds for the connection, and again for the response on it.
+        done: called with the probe, the kind of failure (empty if it passed), and a text.
 
     Attributes:
-        responded: whether any byte of a response came, be it in HTTP/2 or malformed.
+        responded: whether any byte of a response arrived, also in HTTP/2 or malformed.
     """
 
     __slots__ = (
@@ -90,7 +99,7 @@ class Probe:
     )
 
     _pool: Pool
-    #: See proxy.upstream.Answered: the request is a GET.
+    #: See probe_pool.ProbeOwner: the request is a GET.
     to_head = False
 
     def __init__(
@@ -109,13 +118,13 @@ class Probe:
 
     @property
     def status(self) -> int | None:
-        """The status of the answer; None if there was none."""
+        """The status of the response; None if there was none."""
         return self._response.status if self._response is not None else None
 
     def start(self, pool: Pool) -> None:
         """Send the probe."""
         self._pool = pool
-        # An open connection says nothing to a TCP probe.
+        # A TCP probe needs a new connection: an open one proves nothing.
         connection = None if self._spec.kind is ProbeKind.TCP else pool.take()
         if connection is None:
             pool.dial(self, self._timeout)
@@ -123,21 +132,21 @@ class Probe:
             self._send(connection)
 
     def cancel(self) -> None:
-        """Forget it: the answer is of no more use."""
+        """End the probe without a result."""
         self._done = None
         self._stop_timer()
         if self._connection is not None:
             self._connection.cancel()
 
-    # -- dialing (proxy.pool.Dialer) ------------------------------------------------------------
+    # -- dialing (probe_pool.Dialer) -------------------------------------------------------------
 
     @property
     def wants_connection(self) -> bool:
-        """Whether the probe still wants an answer."""
+        """Whether the probe has not ended."""
         return self._done is not None
 
     def on_dialed(self, connection: Connection) -> None:
-        """The connection is there."""
+        """Send the probe on a new connection. A TCP probe passes."""
         if self._done is None:
             connection.release()
         elif self._spec.kind is ProbeKind.TCP:
@@ -147,7 +156,7 @@ class Probe:
             self._send(connection)
 
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """There is none."""
+        """Fail: no connection could be opened. See probe_pool.Dialer."""
         self.responded = cause in NOT_READY
         self._finish(cause, error)
 
@@ -159,23 +168,23 @@ class Probe:
     def _on_timeout(self) -> None:
         assert self._connection is not None
         self._connection.cancel()
-        self._finish("timeout", f"no answer in {self._timeout:.3g} s")
+        self._finish("timeout", f"no response in {self._timeout:.3g} s")
 
-    # -- the answer (proxy.upstream.Answered) ---------------------------------------------------
+    # -- the response (probe_pool.ProbeOwner) ---------------------------------------------------
 
     def on_interim(self, response: ResponseHead) -> None:
-        """A 1xx says nothing. (101 leaves the connection without an answer until the timeout.)"""
+        """Ignore a 1xx. After a 101 no response follows, so the probe times out."""
 
     def on_response(
         self, response: ResponseHead, raw: bytes | None, payload: list[bytes], complete: bool
     ) -> None:
-        """The head, and what came with it."""
+        """Handle the head, and the first part of the body."""
         self._response = response
         self.responded = True
         self.on_payload(payload, complete, b"")
 
     def on_payload(self, payload: list[bytes], complete: bool, trailers: bytes) -> None:
-        """More of the body."""
+        """Read more of the body; judge the response at its end."""
         self._body += b"".join(payload)[: MAX_BODY + 1]
         if complete:
             self._judge()
@@ -197,8 +206,10 @@ class Probe:
             self._finish("bad-answer", f"body {self._body[:20]!r} instead of {expected!r}")
 
     def on_lost(self, error: str, answered: bool) -> None:
-        """The connection broke. A pod may close one that was idle at any time, which says nothing
-        against it: then a new one is asked."""
+        """Handle the end of the connection.
+
+        A pod may close an idle connection at any time. So the probe is sent again on a new one.
+        """
         connection, self._connection = self._connection, None
         assert connection is not None
         if connection.reused and not answered:
@@ -209,7 +220,7 @@ class Probe:
             self._finish("connection-lost", error)
 
     def pause_sending(self) -> None:
-        """A probe is smaller than any buffer."""
+        """Do nothing: a probe is smaller than any buffer."""
 
     def resume_sending(self) -> None:
         """See pause_sending."""

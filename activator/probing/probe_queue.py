@@ -1,9 +1,9 @@
-"""Whose turn it is when more probes are due than may be sent.
+"""Orders the probes that are due when the limits allow no more.
 
-Pods that a request waits for go first, and among them those that have failed least: black holes
-stand behind pods that were never asked. All others have a small share, so that a revision whose
-pods all refuse never keeps the rest from being looked at. Decides nothing but the order; each
-operation takes the same time however many stand here, and whoever is discarded is gone at once.
+Pods of revisions with queued requests are first. Among them, pods with fewer failures are first:
+an unreachable pod is behind a pod without a probe so far. All other pods have a small share of the
+turns. So a revision whose pods all refuse does not delay the probes of other pods without end. Each
+operation is O(1) in the length of the queue.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: Ranks double: 0, 1, 2-3, 4-7, ... failures. Within one rank it is first come, first served.
+#: Ranks double: 0, 1, 2-3, 4-7, ... failures. Each rank is first in, first out.
 _RANKS: Final = 17
-#: One turn of so many belongs to those that nobody waits for, while somebody waits for others.
+#: One turn in so many is for pods without queued requests, while other pods have some.
 SHARE: Final = 8
 
 
 class ProbeQueue(Generic[Key]):
-    """What is due, in the order in which it is to be probed."""
+    """The keys of due probes, in the order in which they are sent."""
 
     def __init__(self) -> None:
-        # One lane a rank; the fewest failures first.
+        # One lane per rank; the fewest failures first.
         self._wanted = [OrderedDict[Key, None]() for _ in range(_RANKS)]
         self._others = [OrderedDict[Key, None]() for _ in range(_RANKS)]
         self._lane: dict[Key, OrderedDict[Key, None]] = {}
@@ -37,14 +37,14 @@ class ProbeQueue(Generic[Key]):
         return key in self._lane
 
     def put(self, key: Key, *, wanted: bool, failures: int) -> bool:
-        """Have it stand where it belongs; it keeps its turn where it stands there already.
+        """Queue a key. A key that is already in the right lane keeps its turn.
 
         Arguments:
             wanted: whether a request waits for it.
-            failures: in a row, so far.
+            failures: consecutive failures so far.
 
         Returns:
-            Whether it was put there now.
+            Whether the key entered the lane now.
         """
         lanes = self._wanted if wanted else self._others
         lane = lanes[min(failures.bit_length(), _RANKS - 1)]
@@ -56,17 +56,17 @@ class ProbeQueue(Generic[Key]):
         return True
 
     def discard(self, key: Key) -> None:
-        """Have it stand here no more; no error if it does not."""
+        """Remove a key, if it is in the queue."""
         if (lane := self._lane.pop(key, None)) is not None:
             del lane[key]
 
     def clear(self) -> None:
-        """Have nothing stand here."""
+        """Remove all keys."""
         for key in list(self._lane):
             self.discard(key)
 
     def first(self) -> Key | None:
-        """Return whose turn it is; None if nobody stands here."""
+        """Return the key whose turn it is; None if the queue is empty."""
         both = (self._wanted, self._others)
         for lanes in both[::-1] if self._turns % SHARE == SHARE - 1 else both:
             for lane in lanes:
@@ -75,7 +75,7 @@ class ProbeQueue(Generic[Key]):
         return None
 
     def take(self) -> None:
-        """Use up the turn of the one that is ``first``."""
+        """Remove the key that is ``first``, and count its turn."""
         if (key := self.first()) is not None:
             self.discard(key)
             self._turns += 1

@@ -1,9 +1,9 @@
-"""When each pod is probed: every pod on its own, as soon as somebody has a use for the answer.
+"""Decides when each pod is probed: each pod has a schedule of its own.
 
-No round and no common deadline: a pod that does not answer delays no other. The number of probes
-at a time and in time is bounded; when that is reached, ``probe_queue`` says whose turn it is. How
-soon is ``throttler.health.probe_delay``. The ``delay_after_…`` functions there return pauses that
-waiting requests do not shorten.
+There are no rounds and no common deadline, so a pod that does not respond delays no other pod. Two
+limits hold: probes in flight, and probes per second. At a limit, ``probe_queue`` orders the probes
+that are due. ``throttler.health.probe_delay`` gives the pause between two probes of a pod. Queued
+requests do not shorten the pauses of its ``delay_after_…`` functions.
 """
 
 from __future__ import annotations
@@ -29,46 +29,47 @@ from throttler.health import (
 from throttler.pod import PodTracker
 from throttler.revision import RevisionThrottler
 
-#: Seconds that a slow pod may be given to answer in the end. queue-proxy holds a probe for up to
-#: 10 s while it polls its container; a longer wait for each answer means fewer questions.
+#: The longest time-out of a slow pod's probe, in seconds. queue-proxy delays its response for up to
+#: 10 s while it polls its container. A longer time-out means fewer probes.
 MAX_TIMEOUT = 5.0
 #: The least time-out, in seconds, for a healthy pod with requests. It responds more slowly than the
 #: idle pod on which its time-out was measured, and a failed probe ejects it.
 MIN_TIMEOUT_BUSY = 1.0
-#: An answer is late after this many round trips as they were observed.
+#: A response is late after so many times the mean observed round trip.
 ROUND_TRIPS = 4.0
-#: Probes per second in the long run, and at once. One costs about 70 us: without this bound 500
-#: pods that refuse, and one request that waits for them, took 64 % of a core.
+#: Probes per second in the long run, and in one burst. A probe costs about 0.07 ms. Without
+#: this limit, one queued request for 500 pods that refuse took 64 % of a core.
 MAX_RATE = 1000.0
 BURST = 256.0
-#: Seconds between two looks whether the rate allows more.
+#: Seconds until the prober checks again whether the rate allows more probes.
 REFILL = 0.005
-#: Seconds after a request for which a revision counts as busy. Most requests are shorter
-#: than the time between two: whether one is under way at this moment says little.
+#: Seconds after a request for which a revision counts as busy. Most requests are shorter than the
+#: time between two requests, so the number in flight at one moment proves little.
 BUSY_FOR = 30.0
-#: Share of a healthy pod's interval by which it is varied, so that probes spread out.
+#: Share of a healthy pod's interval by which the prober varies it, so that probes spread out.
 JITTER = 0.2
 
 
 class Pools(Protocol):
-    """Where connections to pods come from."""
+    """The connections to all pods."""
 
     def of(self, pod: PodTracker) -> Pool:
         """Return the pool of a pod."""
 
 
 class _Schedule:
-    """What is known about the probing of one pod (activator.process.timers.Timed).
+    """The probes of one pod, past and next (activator.process.timers.Timed).
 
     Arguments:
-        come_due: is called when the next probe is due.
+        timeout: of the first probe, in seconds.
+        come_due: called when the next probe is due.
 
     Attributes:
-        due: when that is; infinite if it is not known.
-        tls_failures: probes in a row that failed because the pod's TLS was wrong.
-        not_ready: probes in a row with a "not ready" response, since the last call of ``probe`` for
-            this pod.
-        quiet_until: time before which the pod is not probed, even if requests wait.
+        due: when the next probe is due; infinite if that is not known.
+        tls_failures: consecutive probes that failed because the pod's TLS was wrong.
+        not_ready: consecutive probes with a "not ready" response, since the last call of ``probe``
+            for this pod.
+        quiet_until: time before which the prober does not probe the pod, even if requests wait.
     """
 
     __slots__ = (
@@ -111,13 +112,13 @@ class PodProber:
     """Probes all pods (activator.driver.Prober).
 
     Arguments:
-        timeout: seconds that a pod's answer may take at first; adapts to what is observed.
-        max_in_flight: probes at a time.
+        timeout: seconds until a pod's first response is late; later it follows the round trips.
+        max_in_flight: most probes at a time.
         random: returns numbers in [0, 1).
         frequency: seconds between the first probes of a pod for which no request waits.
 
     Attributes:
-        attempts: probes that were sent; failures: those that failed, by kind.
+        attempts: number of probes sent; failures: number of failed probes, by kind.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class PodProber:
             if schedule is None or schedule.probe is not None:
                 continue
             if schedule in self._queue:
-                self._enqueue(schedule)  # among those that somebody waits for
+                self._enqueue(schedule)  # among the pods that requests wait for
                 continue
             when = max(schedule.quiet_until, pod.ejection.until)
             if pod.is_service:
@@ -195,17 +196,17 @@ class PodProber:
             self._cancel(schedule)
 
     def hold(self) -> None:
-        """Have all probes wait until ``go_on``: it is not known yet how pods are to be asked."""
+        """Send no probes until ``go_on``, because it is not known yet how to probe pods."""
         self._held = True
 
     def go_on(self) -> None:
-        """Send the probes that wait since ``hold``."""
+        """Send the probes that are queued since ``hold``."""
         self._held = False
         self._start_queued()
 
     def close(self) -> None:
         """Stop probing."""
-        self._queue.clear()  # else each probe that is abandoned makes way for another
+        self._queue.clear()  # else each cancelled probe would start another
         for pod in list(self._schedules):
             self.forget(pod)
         self._timers.close()
@@ -216,7 +217,7 @@ class PodProber:
     # -- one probe ------------------------------------------------------------------------------
 
     def _probe_now(self, schedule: _Schedule) -> None:
-        """Probe now, or as soon as there is a place."""
+        """Send a probe now, or as soon as the limits allow one."""
         schedule.due = inf
         if not self._queue and schedule.pod.wants_probe and self._may_start():
             self._start(schedule)
@@ -225,14 +226,14 @@ class PodProber:
         self._start_queued()
 
     def _enqueue(self, schedule: _Schedule) -> bool:
-        """Have it wait for its turn; return whether that is another turn than it had."""
+        """Queue a probe; return whether its place in the queue changed."""
         pod = schedule.pod
         throttler = self._driver.throttler.of(pod.config)
         wanted = throttler is not None and throttler.breaker.waiting > 0
         return self._queue.put(schedule, wanted=wanted, failures=pod.probe.failures)
 
     def _may_start(self) -> bool:
-        """Take a place among the probes in flight, and in the rate, if there is one."""
+        """Return whether the limits allow one more probe; if so, count it against the rate."""
         if self._held or self.in_flight >= self._max_in_flight:
             return False
         now = self._driver.clock()
@@ -244,8 +245,8 @@ class PodProber:
         self._tokens -= 1
         return True
 
-    def _await_place(self) -> None:
-        """Where the rate alone holds probes back, go on when it allows the next few."""
+    def _await_rate(self) -> None:
+        """If only the rate delays probes, continue when it allows the next few."""
         if self._held or self._refill is not None:
             return
         if self._queue and self.in_flight < self._max_in_flight:
@@ -271,7 +272,7 @@ class PodProber:
             self._release_place()
 
     def _release_place(self) -> None:
-        """A place is free: give it to the next that is queued."""
+        """Count the end of a probe in flight; start the next one in the queue."""
         self.in_flight -= 1
         self._start_queued()
 
@@ -280,12 +281,12 @@ class PodProber:
         while (schedule := queue.first()) is not None:
             if not schedule.pod.wants_probe:
                 queue.discard(schedule)
-            elif not self._enqueue(schedule):  # it stands where it belongs
+            elif not self._enqueue(schedule):  # it is in the right lane
                 if not self._may_start():
                     break
                 queue.take()
                 self._start(schedule)
-        self._await_place()
+        self._await_rate()
 
     def _done(self, probe: Probe, kind: str, text: str) -> None:
         pod = probe.pod
@@ -299,16 +300,16 @@ class PodProber:
             self._driver.probe_failed(pod, probe.epoch, text, probe.status, probe.responded)
         else:
             self._driver.probe_passed(pod, probe.epoch)
-        # What followed may have asked for another probe already, or forgotten the pod.
+        # The driver may have called ``probe`` or ``forget`` for this pod meanwhile.
         if not self._is_pending(schedule) and pod in self._schedules:
             self._plan(schedule, kind)
 
     def _is_pending(self, schedule: _Schedule) -> bool:
-        """Whether a probe is under way, or waits for its turn."""
+        """Return whether a probe is in flight or queued."""
         return schedule.probe is not None or schedule in self._queue
 
     def _adapt(self, schedule: _Schedule, kind: str) -> None:
-        """Give a pod that is far away, or slow, the time it needs."""
+        """Adapt the time-out to the round trips of a slow or distant pod."""
         if not kind:
             seen = self._driver.clock() - schedule.started
             before = schedule.round_trip or seen
@@ -337,7 +338,7 @@ class PodProber:
     # -- the schedule ---------------------------------------------------------------------------
 
     def _plan(self, schedule: _Schedule, kind: str) -> None:
-        """Decide when this pod is probed again."""
+        """Set when the pod is probed again; ``kind`` is empty if its last probe passed."""
         pod = schedule.pod
         if not pod.wants_probe:
             return
@@ -360,8 +361,8 @@ class PodProber:
         )
         if healthy:
             delay *= 1 + JITTER * (self._random() - 0.5)
-        # While a request waits, the delay counts from the start of the last probe: else each probe
-        # would be late by the time that a refusal takes.
+        # While a request waits, the delay counts from the start of the last probe. Else the time
+        # that a refusal takes would delay each probe.
         since = schedule.started if oldest and not timed_out else now
         self._at(schedule, max(since + delay, now, schedule.quiet_until, pod.ejection.until))
 
@@ -371,7 +372,7 @@ class PodProber:
             self._timers.arm(schedule, when)
 
     def _come_due(self, schedule: _Schedule, now: float) -> None:
-        """Probe, unless traffic has proved the pod well lately."""
+        """Probe the pod, unless responses to requests have proved it healthy since."""
         pod = schedule.pod
         if not pod.wants_probe:
             schedule.due = inf
@@ -384,7 +385,7 @@ class PodProber:
 
 
 def _is_busy(revision: RevisionThrottler, now: float) -> bool:
-    """Whether pods of the revision are at work, or were a moment ago."""
+    """Return whether the revision has requests in flight, or had some in the last 30 s."""
     return revision.in_flight > 0 or now - revision.last_release < BUSY_FOR
 
 

@@ -39,7 +39,7 @@ async def test_a_pod_that_hangs_gets_nothing_new_until_it_goes_on(tmp_path: Path
         assert "begun no response for" in silent
         (row,) = [row for row in page.splitlines() if row.startswith(stuck.options.address)]
         assert "wait" in row
-        assert "no answer in" in row
+        assert "no response in" in row
 
         stuck.process.send_signal(signal.SIGCONT)
         assert {reply.status for reply in await asyncio.gather(*held)} == {200}

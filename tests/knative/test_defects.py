@@ -254,7 +254,7 @@ async def test_a_pod_that_hangs_gets_no_more_requests(
     before = len(stuck.traffic)
     assert await used(world, 30) == {well.name: 30}
     assert len(stuck.traffic) == before
-    why = "its probe failed: no answer in * s, after * s without a response to 1 request; no *"
+    why = "its probe failed: no response in * s, after * s without a response to 1 request; no *"
     assert [fnmatch(line, f"pod {stuck.host}:*: {why}") for line in caplog.messages].count(
         True
     ) == 1

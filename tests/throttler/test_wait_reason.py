@@ -79,8 +79,8 @@ def test_a_pod_that_kubernetes_calls_ready_fails_our_probe() -> None:
     one = One()
     one.set_endpoints([A])
     pod = one.pod(A)
-    one.throttler.probe_failed(pod, pod.epoch, "no answer in 0.3 s", 1.0)
-    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: no answer in 0.3 s")
+    one.throttler.probe_failed(pod, pod.epoch, "no response in 0.3 s", 1.0)
+    assert waiting_reason(one.throttler) == (Reason.PROBE_FAILING, f"{A}: no response in 0.3 s")
 
 
 def test_our_probe_passed_but_kubernetes_has_the_last_word() -> None:

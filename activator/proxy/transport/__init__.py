@@ -1,1 +1,1 @@
-"""What all connections share below HTTP: the kernel's view of a peer, unread bytes, open files."""
+"""Parts of all connections below HTTP: the kernel's view of a peer, unread bytes, open files."""

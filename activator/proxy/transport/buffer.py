@@ -1,8 +1,8 @@
-"""The buffer that connections to pods read into, and what a broken connection has left.
+"""Holds the buffer for reads from pods, and reads the rest of a broken connection.
 
-What pods send is copied out of it before the next read: a loop's own buffer takes 250 KiB at a
-time, all of which stays where a client does not read. Large pieces also cost more than small ones,
-whose memory is still in the processor's cache.
+Each connection copies the bytes out of the buffer before the next read. A loop's own buffer takes
+250 KiB at a time, and all of it stays in memory while a client does not read. Large pieces also
+cost more than small ones, because the memory of small ones is still in the processor's cache.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW
 
 _BYTES: Final = bytearray(WINDOW)
 BUFFER: Final = memoryview(_BYTES)
-#: The same while room for bytes that clients do not read is scarce.
+#: The part of it that is in use while the budget of unread bytes is scarce.
 SMALL_BUFFER: Final = BUFFER[:SMALL_WINDOW]
-#: Reads of what a broken connection has left: more than its client could hold at once.
+#: Most reads from a broken connection: more than its client could accept at once.
 _MOST_LEFT: Final = 64
 
 
 def received(nbytes: int) -> bytes:
-    """Return so many bytes, which the loop has just read into the buffer."""
+    """Return a copy of the first ``nbytes`` bytes, which the loop has just read."""
     return BUFFER[:nbytes].tobytes()
 
 
 def read_left(transport: asyncio.Transport) -> Iterator[bytes]:
-    """Return what the peer of a broken connection sent before it broke it, piece by piece.
+    """Yield the bytes that the peer sent before it broke the connection.
 
-    A write fails as soon as the peer has reset the connection, and the loop then reads no more.
-    The kernel still has what came before: a response that a pod gave without reading its request
-    to the end, or a GOAWAY. Over TLS, only the loop could decrypt it.
+    A write fails as soon as the peer has reset the connection. Then the loop reads no more, but
+    the kernel still has bytes from before the reset. They may be a GOAWAY, or the response of a pod
+    that did not read its request to the end. Over TLS, only the loop could decrypt them.
     """
     if is_tls(transport):
         return

@@ -1,9 +1,9 @@
-"""The budget of open files: which connection gets one, waits for one, or closes for another.
+"""Shares out open files: a connection gets one, waits for one, or closes for another.
 
-Each client and each connection to a pod is an open file, so a request in flight has two. The kernel
-gives the process a fixed number. A process that spends all of them on traffic cannot accept the
-request for its metrics, probe a pod or read a manifest. So traffic has a budget, and the rest is
-kept. Counts only; it knows no HTTP and no socket. Knative has no counterpart.
+Each client and each connection to a pod is an open file, so a request in flight uses two. The
+kernel gives the process a fixed number. If traffic used all of them, the process could not serve
+metrics, probe a pod or read a manifest. So traffic has a budget, and the rest is a reserve. This
+module only counts. It uses no HTTP and no socket. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from activator.process.logs import Repeats
 
 logger = logging.getLogger(__name__)
 
-#: What counts as the limit where the kernel has none.
+#: The limit if the kernel has none.
 _UNLIMITED: Final = 1 << 20
-#: Share of the files of traffic that clients may have. The rest is left for pods, so that a queue
-#: full of waiting clients can always be served.
+#: Share of traffic's files for clients. The rest is for connections to pods, so that a full queue
+#: can always be served.
 _SHARE_FOR_CLIENTS: Final = 0.75
-#: From this limit on the reserve and the door hold what uvloop accepts in one turn (4,096 on each
-#: of two ports) and what silent clients that are turned away take up, at 10,000 a second.
+#: From this limit on, the reserve and the share for rejected clients suffice for two peaks. uvloop
+#: accepts 4,096 connections on each of two ports in one turn. Rejected clients may stay silent, at
+#: 10,000 new ones a second.
 _ROOMY: Final = 1 << 18
-#: Seconds until those that wait are looked at again, whatever happens meanwhile.
-_AGAIN: Final = 0.25
-#: Requests in the queue from which on those of clients that have left are looked for.
-_TIDY_AT: Final = 1024
-#: Below this limit the shares are too small for more than a handful of requests.
+#: Seconds until the budget serves its queues again without an event.
+_SERVE_EVERY: Final = 0.25
+#: Length of the queue from which on the budget removes requests of clients that have left.
+_CLEAN_AT: Final = 1024
+#: Below this limit the shares suffice for only a few requests.
 LOW_LIMIT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class FileShares:
-    """How the files of the process are shared out.
+    """The shares of the process's open files.
 
     Attributes:
         limit: open files that the process may have.
-        reserve: for listeners, admin, metrics, discovery, logs and whatever else is no traffic.
-        admin: of these, connections that each port for admin, metrics and profiles may have.
-        probes: of the reserve, for probes when traffic has used up its own.
-        rejected: for clients that are turned away, and for idle clients that are on their way out.
+        reserve: for listeners, admin, metrics, discovery, logs and all else that is not traffic.
+        admin: part of the reserve: most connections of each port for admin, metrics and profiles.
+        probes: part of the reserve for probes, when traffic has used all of its own files.
+        rejected: for clients that get an error response at once, and for idle clients that close.
         traffic: for clients that are served, and for connections to pods.
-        clients: of these, at most for clients.
+        clients: most of traffic's files that clients may have.
     """
 
     limit: int
@@ -60,13 +61,13 @@ class FileShares:
 
     @property
     def roomy(self) -> bool:
-        """Whether a listener need not pause: all connections of one turn fit in any case."""
+        """Whether all connections of one turn of the loop fit, so that no listener has to pause."""
         return self.limit >= _ROOMY
 
     def __str__(self) -> str:
         return (
             f"open files: limit {self.limit}, {self.traffic} for traffic (at most {self.clients} "
-            f"of them for clients), {self.rejected} for clients that are turned away, "
+            f"of them for clients), {self.rejected} for clients that are rejected, "
             f"{self.reserve} in reserve"
         )
 
@@ -98,33 +99,33 @@ class Waiter(Protocol):
 
     @property
     def wants_connection(self) -> bool:
-        """Whether it still needs the connection."""
+        """Whether it still needs a connection."""
 
     def take_idle(self) -> object | None:
-        """Take a connection of its own pod that has become idle, if there is one."""
+        """Return a connection of its own pod that has become idle; None without one."""
 
 
-class _Place:
-    """One waiter's place in the queue."""
+class _Entry:
+    """The entry of one waiter in a queue."""
 
-    __slots__ = ("came", "waiter")
+    __slots__ = ("granted", "waiter")
 
     def __init__(self, waiter: Waiter) -> None:
         self.waiter = waiter
-        self.came: asyncio.Future[object | None] = asyncio.get_running_loop().create_future()
+        self.granted: asyncio.Future[object | None] = asyncio.get_running_loop().create_future()
 
 
 class FileBudget:
-    """Counts the files of traffic, and queues the connections for which there is none.
+    """Counts the files of traffic, and queues connections to pods while there is no free file.
 
     Arguments:
-        shares: how many there are of each kind.
+        shares: the number of files of each kind; by default from the limit of the process.
 
     Attributes:
-        pods: connections to pods that are open, or being opened.
-        waiting: how many connections to pods wait for a file. Each response looks at it.
-        clients: returns how many files clients have.
-        on_room: called when a file may have become free; listeners that pause wait for that.
+        pods: number of connections to pods that are open, or being opened.
+        waiting: number of connections to pods that wait for a file. Each response reads it.
+        clients: returns the number of files that clients have.
+        on_room: called when a file may be free; paused listeners resume then.
     """
 
     def __init__(self, shares: FileShares | None = None) -> None:
@@ -133,23 +134,28 @@ class FileBudget:
         self.waiting = 0
         self.clients: Callable[[], int] = lambda: 0
         self.on_room: set[Callable[[], None]] = set()
-        #: Pairs of functions, the cheapest loss first. The first closes one idle connection and
-        #: returns whether there was one. The second returns how many of these are still open.
+        #: Pairs of functions, the cheapest loss first. The first function closes one idle
+        #: connection, and returns whether there was one. The second returns how many connections
+        #: that the first closed are still open.
         self.idle: list[tuple[Callable[[], bool], Callable[[], int]]] = []
-        self._probes: deque[_Place] = deque()
-        self._requests: deque[_Place] = deque()
-        self._looking = False
-        self._again: asyncio.TimerHandle | None = None
-        self._tidy_at = _TIDY_AT
+        self._probes: deque[_Entry] = deque()
+        self._requests: deque[_Entry] = deque()
+        self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._clean_at = _CLEAN_AT
         self._repeats = Repeats()
 
     @property
     def used(self) -> int:
-        """How many files traffic has."""
+        """The number of files that traffic has."""
         return self.clients() + self.pods
 
     def has_room(self, *, probe: bool = False) -> bool:
-        """Return whether a connection to a pod may be opened."""
+        """Return whether the budget has a file for a connection to a pod.
+
+        Arguments:
+            probe: whether the connection may use the files for probes.
+        """
         shares = self.shares
         return self.used < shares.traffic + (shares.probes if probe else 0)
 
@@ -160,96 +166,97 @@ class FileBudget:
     # -- connections to pods ---------------------------------------------------------------------
 
     async def take(self, waiter: Waiter, *, probe: bool = False) -> object | None:
-        """Wait for a file to connect to a pod with.
+        """Wait for a file for a connection to a pod.
 
         Arguments:
-            probe: whether it may use the files that are kept for probes.
+            waiter: the request or probe that needs the connection.
+            probe: whether it may use the files for probes.
 
         Returns:
-            None when the caller may open a file, which it has to ``release``; else a connection
-            of its pod that has become idle meanwhile.
+            None if the caller may open a file; it calls ``release`` when the file is closed. Else
+            a connection of its pod that has become idle meanwhile.
 
         Raises:
-            ConnectionAbortedError: the waiter does not need the connection any more.
+            ConnectionAbortedError: the waiter no longer needs the connection.
         """
         if not self.waiting and self.has_room(probe=probe):
             self.pods += 1
             return None
-        place = _Place(waiter)
-        (self._probes if probe else self._requests).append(place)
+        entry = _Entry(waiter)
+        (self._probes if probe else self._requests).append(entry)
         self.waiting += 1
-        self._look()
+        self._serve_soon()
         if not probe:
-            self._tidy()
+            self._remove_cancelled()
         try:
-            return await place.came
+            return await entry.granted
         except asyncio.CancelledError:
-            if _is_granted(place.came):
+            if _is_granted(entry.granted):
                 self.release()
             raise
 
     def release(self) -> None:
-        """Return the file of a connection to a pod that is closed, or could not be opened."""
+        """Release the file of a connection to a pod that closed, or that could not be opened."""
         self.pods -= 1
         self.freed()
 
     def freed(self) -> None:
-        """Serve those that wait: a file, or a connection to a pod, may have become free."""
+        """Serve the queues: a file, or a connection to a pod, may have become free."""
         if self._requests or self._probes or self.on_room:
-            self._look()
+            self._serve_soon()
 
-    def _look(self) -> None:
+    def _serve_soon(self) -> None:
         """Serve the queues in the next turn of the loop, when the caller's step is complete."""
-        if not self._looking:
-            self._looking = True
+        if not self._is_due:
+            self._is_due = True
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
-        self._looking = False
+        self._is_due = False
         for queue, probe in ((self._probes, True), (self._requests, False)):
             while queue and self._serve_first(queue[0], probe=probe):
                 queue.popleft()
                 self.waiting -= 1
-        leaving = sum(count() for _, count in self.idle)
-        while leaving < self.waiting and self.make_room():
-            leaving += 1
-        if leaving < len(self._requests):
+        closing = sum(count() for _, count in self.idle)
+        while closing < self.waiting and self.make_room():
+            closing += 1
+        if closing < len(self._requests):
             self._warn(len(self._requests))
-        if self.waiting and self._again is None:
-            self._again = asyncio.get_running_loop().call_later(_AGAIN, self._serve_again)
-        for wake in list(self.on_room):
-            wake()
+        if self.waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SERVE_EVERY, self._serve_again)
+        for resume in list(self.on_room):
+            resume()
 
     def _serve_again(self) -> None:
-        """Look again: a client counts as idle only after a while, and no event marks that."""
-        self._again = None
+        """Serve the queues again: no event marks the moment at which a client counts as idle."""
+        self._timer = None
         self._serve()
 
-    def _serve_first(self, place: _Place, *, probe: bool) -> bool:
-        """Return whether the first in a queue waits no more."""
-        if place.came.done():
+    def _serve_first(self, entry: _Entry, *, probe: bool) -> bool:
+        """Serve the first entry of a queue if possible; return whether it no longer waits."""
+        if entry.granted.done():
             return True
-        if not place.waiter.wants_connection:
-            place.came.set_exception(ConnectionAbortedError("the request has ended"))
+        if not entry.waiter.wants_connection:
+            entry.granted.set_exception(ConnectionAbortedError("the request has ended"))
             return True
-        connection = place.waiter.take_idle()
+        connection = entry.waiter.take_idle()
         if connection is None:
             if not self.has_room(probe=probe):
                 return False
             self.pods += 1
-        place.came.set_result(connection)
+        entry.granted.set_result(connection)
         return True
 
-    def _tidy(self) -> None:
-        """Remove requests whose clients have left from the queue, when they may be many."""
+    def _remove_cancelled(self) -> None:
+        """Remove requests whose clients have left from a long queue."""
         queue = self._requests
-        if len(queue) < self._tidy_at:
+        if len(queue) < self._clean_at:
             return
-        for place in [each for each in queue if not each.waiter.wants_connection]:
-            self._serve_first(place, probe=False)
-        self._requests = deque(place for place in queue if not place.came.done())
+        for entry in [each for each in queue if not each.waiter.wants_connection]:
+            self._serve_first(entry, probe=False)
+        self._requests = deque(entry for entry in queue if not entry.granted.done())
         self.waiting = len(self._requests) + len(self._probes)
-        self._tidy_at = max(_TIDY_AT, 2 * len(self._requests))
+        self._clean_at = max(_CLEAN_AT, 2 * len(self._requests))
 
     def _warn(self, count: int) -> None:
         if self._repeats.admit("waiting", asyncio.get_running_loop().time()) is not None:
@@ -260,7 +267,7 @@ class FileBudget:
             )
 
 
-def _is_granted(came: asyncio.Future[object | None]) -> bool:
-    """Whether a file was granted; not so where the wait was cancelled, or ended otherwise."""
-    over = not came.done() or came.cancelled() or came.exception() is not None
-    return not over and came.result() is None
+def _is_granted(granted: asyncio.Future[object | None]) -> bool:
+    """Return whether the wait ended with a file: not by an error or a cancellation."""
+    over = not granted.done() or granted.cancelled() or granted.exception() is not None
+    return not over and granted.result() is None

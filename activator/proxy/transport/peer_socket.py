@@ -1,7 +1,7 @@
-"""What the kernel knows of a client: whether it is there, and what it has not taken yet.
+"""Reads from the kernel whether a peer is connected, and how many bytes it has not received.
 
-Linux answers exactly. Elsewhere (macOS) a half-closed client behind unread bytes counts as open.
-Knows no HTTP and no protocol object.
+Linux gives exact results. On other systems (macOS), a half-closed client with unread bytes counts
+as open. This module uses no HTTP and no protocol object.
 """
 
 from __future__ import annotations
@@ -22,76 +22,89 @@ from typing import Final
 
 from activator.process.keepalive import SocketKind, find_dead
 
-#: Bytes that may wait to be encrypted for a pod (asyncio's bound for plain connections).
+#: Bytes that may wait for encryption for a pod (asyncio's limit for plain connections).
 _TLS_BUFFER: Final = 64 << 10
-#: Bytes that may wait to be encrypted for a client: more than the last ones of a handshake.
+#: Bytes that may wait for encryption for a client: more than the last bytes of a handshake.
 _TLS_BUFFER_TO_CLIENT: Final = 16 << 10
-#: Bytes that may wait for the kernel behind a TLS connection before those to encrypt wait as well
-#: (uvloop's bound, which is not ours to set), with the piece that exceeds it.
+#: Encrypted bytes that may wait for the kernel on a TLS connection, before plain bytes wait too.
+#: It is uvloop's fixed limit, with the piece that exceeds it.
 _BEHIND_TLS: Final = 128 << 10
 _TCP_ESTABLISHED, _TCP_CLOSE, _TCP_CLOSE_WAIT = 1, 7, 8  # include/net/tcp_states.h
-#: Linux alone has these two; macOS has the third in their stead (sys/socket.h).
+#: Only Linux has the first two; macOS has the third instead (sys/socket.h).
 # Not Final: mypyc 2.4 writes C that does not compile for a Final of an optional number.
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _TIOCOUTQ: int | None = getattr(termios, "TIOCOUTQ", None)
 _SO_NWRITE: Final = 0x1024
-#: The end of the client's side; what breaks a connection is always reported (macOS: that alone).
+#: The event for the end of the client's side. macOS reports only a broken connection, which every
+#: poll reports.
 _END: Final = getattr(select, "POLLRDHUP", 0)
-#: Seconds until the first and between later looks at a client that the loop tells nothing of.
-_LOOK_AFTER: Final = 0.05
-_LOOK_AFTER_MAX: Final = 5.0
-#: Seconds until the first look at a client that gets a 100 right before its request is sent.
-_LOOK_SOON: Final = 0.001
-#: Seconds for which such a request waits at most, and for which an acknowledgement proves that the
-#: client is there: a round trip, and 40 ms for an acknowledgement that its kernel delays.
+#: Seconds until the first check of a client that the loop does not watch, and most seconds between
+#: two checks.
+_CHECK_AFTER: Final = 0.05
+_CHECK_AFTER_MAX: Final = 5.0
+#: Seconds until the first check of a client that gets a 100 right before its request is sent.
+_CHECK_SOON: Final = 0.001
+#: Most seconds that such a request waits for the acknowledgement: a round trip, and 40 ms by which
+#: a kernel delays it. An acknowledgement proves for as long that the client is connected.
 ACKNOWLEDGE_WITHIN: Final = 0.2
 
 
 def is_tls(transport: asyncio.Transport) -> bool:
-    """Whether the connection is encrypted. Then the loop ends both directions when the client
-    ends its own, whatever the protocol object says."""
+    """Return whether the connection is encrypted.
+
+    The loop then ends both directions when the client ends one, whatever the protocol returns.
+    """
     return transport.get_extra_info("sslcontext") is not None
 
 
 def limit_tls_buffer(transport: asyncio.Transport) -> None:
-    """Have a connection over TLS report a slow reader as soon as a plain one; asyncio lets 512 KiB
-    wait in front of what waits for the kernel."""
+    """Make a TLS connection report a slow reader as early as a plain one.
+
+    asyncio lets 512 KiB wait for encryption, besides the bytes that wait for the kernel.
+    """
     transport.set_write_buffer_limits(_TLS_BUFFER)
 
 
 def notice_slow_reader(transport: asyncio.Transport) -> None:
-    """Have the transport call ``pause_writing`` as soon as the kernel does not take all of a write.
+    """Make the transport call ``pause_writing`` as soon as the kernel rejects part of a write.
 
-    The kernel's buffer is the pipeline; what waits in front of it only takes memory. By default
-    64 KiB may wait there, and 512 KiB where the connection is over TLS.
+    The kernel's buffer is large enough for speed. Bytes that wait before it only use memory. By
+    default, 64 KiB may wait there, or 512 KiB on a TLS connection.
     """
     transport.set_write_buffer_limits(_TLS_BUFFER_TO_CLIENT if is_tls(transport) else 1)
 
 
 def count_held(transport: asyncio.Transport) -> int:
-    """Return how many bytes this process holds for a peer that does not take them; at least 1.
+    """Return how many bytes this process holds for a peer that does not read; at least 1.
 
-    Over TLS the loop does not count what is encrypted and waits for the kernel: as much as may be.
+    Over TLS the loop does not count encrypted bytes that wait for the kernel. They count as their
+    limit here.
     """
     held = max(1, transport.get_write_buffer_size())
     return held + _BEHIND_TLS if is_tls(transport) else held
 
 
 def probe_half_closed(transport: asyncio.Transport) -> None:
-    """Have the kernel probe every few seconds whether the client is there."""
+    """Make the kernel check every few seconds whether a half-closed client is still connected."""
     find_dead(transport.get_extra_info("socket"), SocketKind.HALF_CLOSED)
 
 
 def is_gone(transport: asyncio.Transport) -> bool:
-    """Whether the connection is broken; the loop does not say so once the client has ended its
-    sending side, or while it is not read from."""
+    """Return whether the connection is broken.
+
+    The loop does not report that after the client has ended its sending side, nor while reading is
+    paused.
+    """
     return _state(transport) == _TCP_CLOSE
 
 
 def has_ended(transport: asyncio.Transport) -> bool:
-    """Return whether the connection is broken or the client has ended its sending side; the loop
-    may not know yet. Costs a quarter of ``_state``, where uvloop duplicates the socket."""
-    if not hasattr(select, "poll"):  # not every system has it
+    """Return whether the connection is broken, or the client has ended its sending side.
+
+    The loop may learn that later. This costs a quarter of ``_state``, for which uvloop duplicates
+    the socket.
+    """
+    if not hasattr(select, "poll"):  # some systems have none
         return _state(transport) != _TCP_ESTABLISHED
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), _END)
@@ -101,16 +114,16 @@ def has_ended(transport: asyncio.Transport) -> bool:
 def _state(transport: asyncio.Transport) -> int:
     sock = transport.get_extra_info("socket")
     if _TCP_INFO is None:
-        return _state_by_looking(sock.fileno())
+        return _state_by_peek(sock.fileno())
     state: int = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0]
     return state
 
 
-def _state_by_looking(fd: int) -> int:
-    """Return the state that a look at the next byte shows; nothing is read."""
+def _state_by_peek(fd: int) -> int:
+    """Return the state that a peek at the next byte shows; read nothing."""
     try:
         with socket.socket(fileno=os.dup(fd)) as sock:
-            sock.getpeername()  # a connection that is broken has none
+            sock.getpeername()  # a broken connection has no peer
             ended = not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return _TCP_ESTABLISHED
@@ -120,14 +133,14 @@ def _state_by_looking(fd: int) -> int:
 
 
 def count_unread(transport: asyncio.Transport) -> int:
-    """Return how many bytes of the client the kernel has and we have not read."""
+    """Return how many bytes of the client are in the kernel, not read yet."""
     unread = bytearray(4)
     fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, unread)
     return int.from_bytes(unread, sys.byteorder)
 
 
 class ClientState(Enum):
-    """What is known of a client whose request a pod is about to get."""
+    """Whether a client is still connected when a pod is about to get its request."""
 
     HERE = "here"
     GONE = "gone"
@@ -135,74 +148,82 @@ class ClientState(Enum):
 
 
 class ClientCheck:
-    """Find out whether a client is there when the loop does not report it: the client has ended
-    its sending side, or nothing reads from it while its request waits.
+    """Finds out whether a client is connected while the loop cannot report its end.
 
-    A closed and a half-closed socket look the same until something is sent: to a closed one the
-    answer is a reset. Only who has ended its side is asked: to others a 100 may be unexpected
-    (nginx takes one for the answer). Behind a window that is full no end is seen.
+    That is so after the client has ended its sending side, and while its request is queued and
+    nothing reads from it. A closed and a half-closed socket look the same until a byte is sent: a
+    closed one sends a reset. Only a half-closed client gets a 100 for this check. Others may not
+    expect a 100 (nginx takes one for the response). A full receive window hides the client's end.
     """
 
     __slots__ = ("_sent_at", "_wait")
 
     def __init__(self) -> None:
         self._sent_at = -inf
-        self._wait = _LOOK_AFTER
+        self._wait = _CHECK_AFTER
 
     def restart(self) -> None:
-        """The next looks are soon."""
-        self._wait = _LOOK_AFTER
+        """Make the next checks soon."""
+        self._wait = _CHECK_AFTER
 
     def hurry(self) -> None:
-        """Look at once the next times: a request is ready to be sent."""
-        self._wait = _LOOK_SOON
+        """Make the next checks at once: a request is ready to be sent."""
+        self._wait = _CHECK_SOON
 
     def next(self, now: float) -> float:
-        """Return when to look next, each time a bit later."""
-        wait, self._wait = self._wait, min(2 * self._wait, _LOOK_AFTER_MAX)
+        """Return when to check next, each time after a longer pause."""
+        wait, self._wait = self._wait, min(2 * self._wait, _CHECK_AFTER_MAX)
         return now + wait
 
     def is_over(
-        self, transport: asyncio.Transport, missing: int, ask: Callable[[], None] | None, now: float
+        self,
+        transport: asyncio.Transport,
+        missing: int,
+        send: Callable[[], None] | None,
+        now: float,
     ) -> bool:
-        """Look once.
+        """Check once.
 
         Arguments:
-            missing: bytes of the request that were announced and that we have not read.
-            ask: sends the client something harmless; None where nothing can be sent.
-            now: the time, seconds.
+            missing: announced bytes of the request that the activator has not read.
+            send: sends the client a harmless response; None if none may be sent.
+            now: seconds, monotonic.
 
         Returns:
-            Whether the client has gone, or cannot complete its request any more.
+            Whether the client has gone, or can no longer complete its request.
         """
         state = _state(transport)
         if state != _TCP_CLOSE_WAIT:
             return state == _TCP_CLOSE
         if is_tls(transport) or (missing and count_unread(transport) < missing):
             return True
-        if ask is not None and self._sent_at == -inf:
+        if send is not None and self._sent_at == -inf:
             self._sent_at = now
-            ask()
+            send()
         return False
 
     def before_sending(
-        self, transport: asyncio.Transport, missing: int, ask: Callable[[], None] | None, now: float
+        self,
+        transport: asyncio.Transport,
+        missing: int,
+        send: Callable[[], None] | None,
+        now: float,
     ) -> ClientState:
-        """Look right before a pod gets the request; the arguments are those of ``is_over``.
+        """Check right before a pod gets the request; see ``is_over`` for the arguments.
 
         Returns:
-            HERE where the client reads, GONE where it does not. PENDING while its kernel has not
-            answered: a closed socket sends a reset, a half-closed one an acknowledgement.
+            HERE if the client reads, GONE if it does not. PENDING until its kernel has responded:
+            a closed socket sends a reset, a half-closed one an acknowledgement.
         """
         if self.is_over(transport, missing, None, now):
             return ClientState.GONE
         if _state(transport) != _TCP_CLOSE_WAIT:
             return ClientState.HERE
-        if ask is None:
+        if send is None:
             return ClientState.GONE
-        if now >= self._sent_at + ACKNOWLEDGE_WITHIN:  # an older answer proves nothing of now
+        if now >= self._sent_at + ACKNOWLEDGE_WITHIN:  # an older acknowledgement proves nothing now
             self._sent_at = now
-            ask()
+            send()
             return ClientState.PENDING
         return ClientState.HERE if self.is_acknowledged(transport) else ClientState.PENDING
 
@@ -215,29 +236,32 @@ class ClientCheck:
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """Have the kernel break the connection when it is closed next, rather than end it: what a
-    reader takes for the end of an answer is then none."""
+    """Make the kernel reset the connection when it is closed, rather than end it.
+
+    Else a client could take the end of the connection for the end of its response.
+    """
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def count_unsent(transport: asyncio.Transport) -> int:
-    """Return how many bytes the client has not taken; 0 once the kernel has them all.
+    """Return how many bytes the client has not received; 0 once the kernel has them all.
 
-    The kernel asks us for more in large steps only, so its own count shows progress. Over
-    TLS the loop does not count what is encrypted and waits for the kernel; then that is full.
+    The kernel accepts more bytes only in large steps, so its own count shows progress. Over TLS
+    the loop does not count encrypted bytes that wait for the kernel. The kernel's buffer is then
+    full, so its count is enough.
     """
-    ours = transport.get_write_buffer_size()
-    if not ours and not is_tls(transport):
+    buffered = transport.get_write_buffer_size()
+    if not buffered and not is_tls(transport):
         return 0
-    return ours + _unacknowledged(transport.get_extra_info("socket"))
+    return buffered + _unacknowledged(transport.get_extra_info("socket"))
 
 
 def _unacknowledged(sock: socket.socket) -> int:
-    """Return how many bytes the kernel has sent without acknowledgement, or not sent yet."""
+    """Return how many bytes in the kernel have no acknowledgement, sent or not."""
     queued = bytearray(4)
     if _TIOCOUTQ is not None:
-        with suppress(OSError):  # macOS knows it of terminals alone
+        with suppress(OSError):  # macOS has it only for terminals
             fcntl.ioctl(sock.fileno(), _TIOCOUTQ, queued)
             return int.from_bytes(queued, sys.byteorder)
     with suppress(OSError):

@@ -1,9 +1,9 @@
-"""Bytes that wait for peers that do not read: of all clients and pods together, within one bound.
+"""Limits the bytes in memory that clients and pods do not read, of all of them together.
 
-A response waits here when its client does not read it, a request when its pod does not. Each may
-hold little by itself; nothing else bounds how many there are. Under pressure each new one gets
-less. At the bound the one that has waited longest without progress is ended. A peer that reads
-holds nothing, and is never stopped. Knows no connection. Knative has no counterpart.
+A response waits in memory while its client does not read it, a request while its pod does not. Each
+alone is small, but nothing else limits their number. Above half of the limit, each new one gets a
+smaller window. At the limit, the one without progress for longest is ended. A peer that reads has
+no bytes here, and is never ended. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
-#: Share of the bound beyond which room is scarce: from there on each peer gets a quarter.
+#: The budget is scarce above the limit divided by this; then each peer gets a quarter.
 _SCARCE: Final = 2
 #: The limit where none is set: a whole number, as every limit is in the metrics.
 UNLIMITED: Final = sys.maxsize
-#: Bytes that may wait for one peer, and that may while room is scarce.
+#: Bytes that may wait for one peer, usually and while the budget is scarce.
 WINDOW: Final = 64 << 10
 SMALL_WINDOW: Final = WINDOW // 4
 
@@ -34,20 +34,21 @@ class Reader(Protocol):
     """A connection or a stream whose peer does not read."""
 
     def end_unread(self) -> tuple[Peer, str]:
-        """End it, because others need its room; return the side and the address of its peer."""
+        """End it to free its bytes; return the side and the address of its peer."""
 
 
 class UnreadBytes:
-    """The bytes of all of them.
+    """The budget of unread bytes.
 
     Arguments:
-        most: how many there may be.
+        most: the limit, in bytes.
 
     Attributes:
-        bytes: how many there are; most: see the argument.
-        scarce: whether more than half of the room is taken.
-        ended: how many connections and streams were ended for want of room, by side.
-        on_ended: called with the side and the address of each peer that was ended.
+        bytes: bytes in use; most: see the argument.
+        scarce: whether more than half of the limit is in use.
+        ended: number of connections and streams that ended at the limit, by side.
+        on_ended: called with the side and the address of each peer whose connection or stream
+            ended.
     """
 
     __slots__ = ("_ending", "_held", "bytes", "ended", "most", "on_ended", "scarce")
@@ -58,14 +59,15 @@ class UnreadBytes:
         self.scarce = False
         self.ended = dict.fromkeys((peer.value for peer in Peer), 0)
         self.on_ended: Callable[[Peer, str], None] = _ignore
-        self._held: dict[Reader, int] = {}  # the one that has waited longest is first
+        self._held: dict[Reader, int] = {}  # the one without progress for longest is first
         self._ending = False
 
     def hold(self, reader: Reader, size: int) -> None:
-        """Record that so many bytes wait for a peer now; O(1).
+        """Record how many bytes wait for a peer now; O(1).
 
         Arguments:
-            size: bytes; fewer than before are progress, 0 is the end of its wait.
+            reader: the connection or stream of the peer.
+            size: bytes; fewer than before are progress, and 0 ends the wait.
         """
         held = self._held
         before = held.get(reader, 0)
@@ -76,7 +78,7 @@ class UnreadBytes:
         self.bytes += size - before
         self.scarce = self.bytes * _SCARCE > self.most
         if self.bytes > self.most and not self._ending:
-            # Not now: the caller is in the middle of a write.
+            # Not at once, because the caller is inside a write.
             self._ending = True
             asyncio.get_running_loop().call_soon(self._end_oldest)
 

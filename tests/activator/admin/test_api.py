@@ -113,7 +113,7 @@ def test_a_pod_that_has_requests_and_begins_no_response(world):
     assert pod_view(world, throttler)["silentSeconds"] is None
     world.clock.now += 3.4567
     assert pod_view(world, throttler)["silentSeconds"] == 8.357
-    world.driver.probe_failed(pod, pod.epoch, "no answer in 1 s")
+    world.driver.probe_failed(pod, pod.epoch, "no response in 1 s")
     seen = pod_view(world, throttler)
     assert (seen["silentSeconds"], seen["decision"]) == (8.357, "wait")
     world.driver.release(world.driver.throttler.of(ticket.config), ticket, world.clock.now)

@@ -258,7 +258,7 @@ async def test_refused_connection_says_so() -> None:
 
 async def test_pod_that_takes_the_question_and_is_silent_times_out_after_its_time() -> None:
     async with serving(None) as server:
-        assert await server.probe() == ("timeout", "no answer in 0.5 s")
+        assert await server.probe() == ("timeout", "no response in 0.5 s")
         assert asyncio.get_running_loop().time() == TIMEOUT
         # A late answer on that connection reaches nobody: the next probe has its own.
         server.answer = ok(b"queue")

@@ -528,7 +528,7 @@ async def test_refused_and_timed_out_are_told_apart() -> None:
     assert [world.tracker(address).probe.error for address in (A, B, C, D)] == [
         "connection refused",
         "connect timed out after 0.3 s",
-        "no answer in 0.3 s",
+        "no response in 0.3 s",
         "status 503",
     ]
     # Those that answer at once have been asked a second time, 0.2 s later.

@@ -50,7 +50,7 @@ def test_a_machine_without_a_limit_counts_as_roomy(monkeypatch: pytest.MonkeyPat
 def test_the_shares_can_be_read(caplog: pytest.LogCaptureFixture) -> None:
     assert str(share_out(256)) == (
         "open files: limit 256, 144 for traffic (at most 108 of them for clients), "
-        "16 for clients that are turned away, 96 in reserve"
+        "16 for clients that are rejected, 96 in reserve"
     )
 
 
