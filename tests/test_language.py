@@ -46,6 +46,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/knative/*.py",
     "activator/lab/*.py",
     "activator/proxy/__init__.py",
+    "activator/proxy/client/*.py",
     "activator/proxy/exchange/*.py",
     "activator/proxy/message/*.py",
     "activator/autoscaler/*.py",

@@ -1,1 +1,1 @@
-"""Connections of clients: listeners, HTTP/1 and HTTP/2, and which idle one closes for others."""
+"""Connections of clients: listeners, HTTP/1, HTTP/2, and the eviction of idle connections."""

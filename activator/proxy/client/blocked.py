@@ -1,8 +1,7 @@
-"""Streams of a client in HTTP/2 that have their response and do not end.
+"""Finds HTTP/2 streams of a client that have their response and do not end in time.
 
-Either flow control blocks the rest of a response, since the client does not take it; or the
-client has the whole response and does not end its request. Each stream has a time for that. Sends
-nothing and reads no clock.
+Flow control may block the rest of a response, because the client does not read it. Or the client
+has the whole response, and does not end its request. Each has a time-out. Pure.
 """
 
 from __future__ import annotations
@@ -19,29 +18,30 @@ class BlockedStreams:
     """The streams of one connection.
 
     Arguments:
-        patience: seconds for a client to take a part of a response.
+        timeout: seconds within which a client must accept a part of a response.
 
     Attributes:
-        streams: by stream: bytes of its response that were left at the last look, and since when.
+        streams: by stream: the unsent bytes of its response at the last check, and the time since
+            when that number is unchanged.
     """
 
-    __slots__ = ("_patience", "streams")
+    __slots__ = ("_timeout", "streams")
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
         self.streams: dict[Stream, tuple[int, float]] = {}
 
     def watch(self, stream: Stream, now: float) -> float:
-        """Watch a stream from now on; return when it is late."""
+        """Watch a stream from now on; return when it expires, seconds."""
         self.streams[stream] = (stream.left, now)
         return now + self._limit(stream)
 
-    def forget(self, stream: Stream) -> None:
+    def remove(self, stream: Stream) -> None:
         """Watch a stream no more."""
         self.streams.pop(stream, None)
 
     def late(self, now: float) -> list[Stream]:
-        """Return streams whose client read nothing for too long, or that do not end."""
+        """Return the expired streams: their clients read nothing, or did not end them."""
         found = []
         for stream, (left, since) in self.streams.items():
             if stream.left < left:
@@ -51,10 +51,10 @@ class BlockedStreams:
         return found
 
     def next(self) -> float:
-        """Return when the next stream is late; infinite for none."""
+        """Return when the next stream expires, seconds; infinite for none."""
         return min(
             [since + self._limit(each) for each, (_, since) in self.streams.items()] or [inf]
         )
 
     def _limit(self, stream: Stream) -> float:
-        return MAX_SECONDS if stream.closed else self._patience
+        return MAX_SECONDS if stream.closed else self._timeout

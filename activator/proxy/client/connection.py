@@ -1,7 +1,7 @@
-"""What every client connection has in either version: its place among the others, and its end.
+"""Implements what HTTP/1 and HTTP/2 connections of clients share: admission, time-outs and the end.
 
-Knows no HTTP. Its handler reads and writes: ``proxy.client.http1``, or ``proxy.client.http2`` once
-the client turns out to speak that.
+It has no HTTP. Its handler reads and writes: ``client.http1``, or ``client.http2`` from the
+client's preface on.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from activator.proxy.client.proxy import Proxy
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer
 
-#: When the ports close: seconds in which a connection that is new may still bring its first
-#: request, which is on its way (Go: the same).
-_NEW = 5.0
-#: Seconds for a client for which there is no room to bring its request.
-_TURNED_AWAY = 2.0
-#: Seconds for a client to end TLS after we did.
-_TLS_END = 1.0
-#: Seconds for a client of HTTP/2 to close when its connection has ended and it has taken all.
+#: Seconds for the first request of a new connection after the ports close (Go: the same). The
+#: request may be on its way.
+_NEW_SECONDS = 5.0
+#: Seconds for the request of a client beyond the limit of connections.
+_TURNED_AWAY_SECONDS = 2.0
+#: Seconds for a client to end TLS after the activator ended it.
+_TLS_END_SECONDS = 1.0
+#: Seconds for a client of HTTP/2 to close, once the connection has ended and it has read all.
 _END_SECONDS: Final = MAX_SECONDS + 1.0
-#: Long ago: one object for all connections.
+#: A time before all others. One object for all connections.
 _NEVER: Final = -inf
 
 
 class HttpHandler(Protocol):
-    """What is spoken on a connection."""
+    """The object that reads and writes a connection in its version of HTTP."""
 
     def on_time(self, now: float) -> float:
-        """Do what is due; return when to look again, infinite for not before it is armed."""
+        """Enforce the deadlines that have passed; return when to call this again, seconds.
+
+        Infinite means: not before ``ClientConnection.arm``.
+        """
 
     def may_be_evicted(self) -> bool:
         """See eviction.Evictable."""
@@ -42,16 +45,16 @@ class HttpHandler(Protocol):
         """See eviction.Evictable."""
 
     def shutdown(self) -> None:
-        """Respond to the present requests, and to no more: the server stops."""
+        """Finish the current requests and accept no others, because the server stops."""
 
     def drain(self) -> None:
-        """Respond to requests that have no pod: the time to wait is over."""
+        """Respond to requests without a pod, because the time to wait for one is over."""
 
     def force_end(self) -> None:
-        """End each request that runs: the time to finish is over."""
+        """End every request, because the drain time is over."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection; see asyncio.Protocol."""
+        """Release the connection; see asyncio.Protocol."""
 
 
 @final
@@ -88,11 +91,11 @@ _LOST: Final[HttpHandler] = _LostHandler()
 
 @final
 class _Unsent:
-    """What a client does not take: few connections need this.
+    """The bytes that a client has not read. Few connections have this record.
 
     Attributes:
-        size: bytes that it had not taken at the last look.
-        since: when it took some for the last time, seconds.
+        size: how many, at the last check.
+        since: when the client last read some, seconds.
     """
 
     __slots__ = ("since", "size")
@@ -104,14 +107,20 @@ class _Unsent:
 
 @final
 class ClientConnection:
-    """One connection of a client: a timers.Timed, an eviction.Evictable, and one of the server's.
+    """One connection of a client: a timers.Timed, an eviction.Evictable, and shut down by uvicorn.
+
+    Arguments:
+        proxy: the objects that all connections share.
+        handler: reads and writes.
 
     Attributes:
-        address: the client's IP address; secure: whether the connection is encrypted.
-        turned_away: there is no room for the client; it gets one response.
+        address: the client's IP address.
+        secure: whether the connection is encrypted.
+        turned_away: the connection is beyond the limit; it gets one response.
         idle_since, queue, before, after: see eviction.Evictable.
-        new_since: while no request has come: when the connection was made; else -inf.
-        stopping: the server stops: no request follows the present one.
+        new_since: when the connection was opened, until its first request; after that -inf.
+        stopping: the server stops, so no request may follow the current one.
+        transport: the transport; set by ``made``.
     """
 
     __slots__ = (
@@ -151,9 +160,12 @@ class ClientConnection:
     # -- the beginning --------------------------------------------------------------------------
 
     def made(self, transport: asyncio.Transport) -> None:
-        """Take a place. A client for which there is no room may bring one request. It gets 503,
-        unless it is a probe. A response before the request would be lost, since a close with
-        unread input resets the connection."""
+        """Begin a connection, and evict an idle one if files run short.
+
+        Beyond the limit of connections a client may send one request. It gets 503, unless the
+        request is a probe. A response before the request would be lost, since a close with unread
+        input resets the connection.
+        """
         self.transport = transport
         peer = transport.get_extra_info("peername")
         self.address = self.proxy.address(peer[0] if isinstance(peer, tuple) else "127.0.0.1")
@@ -171,7 +183,7 @@ class ClientConnection:
         proxy.timers.arm(self, now + self.head_timeout())
 
     def switch_to_http2(self, handler: HttpHandler) -> None:
-        """Leave the connection to another handler, from before the first request."""
+        """Replace the handler before the first request."""
         connections = self.proxy.connections
         self.handler = handler
         self.new_since = _NEVER
@@ -188,16 +200,16 @@ class ClientConnection:
     def head_timeout(self) -> float:
         """Return the seconds for a request head to arrive."""
         timeout = self.proxy.header_timeout
-        return min(timeout, _TURNED_AWAY) if self.turned_away else timeout
+        return min(timeout, _TURNED_AWAY_SECONDS) if self.turned_away else timeout
 
     def lost(self) -> None:
-        """Free the place of a connection that is closed."""
+        """Release the place of a closed connection."""
         self.proxy.timers.disarm(self)
         self.proxy.remove(self)
         self.handler = _LOST  # breaks the cycle: nothing is left for the garbage collector
 
     def peer(self) -> str:
-        """Return the client's ``ip:port``; the port is 0 where there is none."""
+        """Return the client's ``ip:port``; the port is 0 for a client without one."""
         peer = self.transport.get_extra_info("peername")
         if not isinstance(peer, tuple):
             return "127.0.0.1:0"
@@ -207,7 +219,7 @@ class ClientConnection:
     # -- time -----------------------------------------------------------------------------------
 
     def arm(self, when: float) -> None:
-        """Look at the connection by then."""
+        """Call ``on_time`` at ``when`` or earlier, seconds."""
         if self.armed > when:
             self.proxy.timers.arm(self, when)
 
@@ -216,21 +228,23 @@ class ClientConnection:
         return self.handler.on_time(now)
 
     def unused_until(self, now: float) -> float:
-        """Return when to close the connection if no request begins; ``now`` for at once.
+        """Return when to close the connection if no request begins, seconds.
 
-        A connection ends in the time for its first head, as in Go; where the server stops, an idle
-        one ends at once. Infinite for any other.
+        A new connection closes after the header timeout, as in Go. While the server stops, an idle
+        one closes ``now``. All others stay open: infinite.
         """
         if self.stopping:
             return now
         late_at = self.new_since + self.head_timeout()
         return max(late_at, now) if late_at > -inf else inf
 
-    # -- what the client does not take ----------------------------------------------------------
+    # -- bytes that the client does not read ----------------------------------------------------
 
     def watch_unsent(self) -> None:
-        """Watch over the rest of a complete response, which no deadline does any more: the client
-        may never take it."""
+        """Watch the unsent rest of a complete response.
+
+        The request's deadline has ended with the response, and the client may never read the rest.
+        """
         size = peer_socket.count_unsent(self.transport)
         if not size:
             self._unsent = None
@@ -240,13 +254,14 @@ class ClientConnection:
         self.arm(now + self.proxy.header_timeout)
 
     def expire_unsent(self, now: float, *, ended: bool) -> float:
-        """Drop a client that has taken nothing for too long, or that has all and does not close.
+        """Abort the connection of a client that reads nothing, or does not close, for too long.
 
         Arguments:
+            now: seconds.
             ended: whether the last response has been written.
 
         Returns:
-            When to look next.
+            When to call this again, seconds.
         """
         size = peer_socket.count_unsent(self.transport)
         if not size:
@@ -262,21 +277,32 @@ class ClientConnection:
         if now >= late_at:
             self.transport.abort()
             return inf
-        return min(now + _TLS_END, late_at) if self.secure else late_at
+        return min(now + _TLS_END_SECONDS, late_at) if self.secure else late_at
 
     def watch_all_unsent(self, *, ended: bool) -> None:
-        """Watch over what waits for a client of HTTP/2 whose connection is full, or ends."""
+        """Watch the bytes that wait for a client of HTTP/2.
+
+        Arguments:
+            ended: whether the connection ends; else the client does not read.
+        """
         now = self.proxy.clock()
         self._unsent = _Unsent(peer_socket.count_unsent(self.transport), now)
         self.arm(now + (_END_SECONDS if ended else self.proxy.header_timeout))
 
-    def watch_no_more(self) -> None:
-        """The client takes what is written, or has another limit."""
+    def stop_watching(self) -> None:
+        """Watch no more: the client reads, or something else limits its time."""
         self._unsent = None
 
     def expire_all_unsent(self, now: float, *, ended: bool) -> float:
-        """Drop a client of HTTP/2 that has taken nothing for too long, or that has all and does
-        not close; return when to look next."""
+        """Abort the connection of a client of HTTP/2 that reads nothing, or does not close.
+
+        Arguments:
+            now: seconds.
+            ended: whether the connection ends.
+
+        Returns:
+            When to call this again, seconds.
+        """
         unsent = self._unsent
         if unsent is None:
             return inf
@@ -292,7 +318,7 @@ class ClientConnection:
         return min(unsent.since + patience, now + _END_SECONDS)
 
     def end_unread(self) -> tuple[Peer, str]:
-        """Break the connection, with what the kernel has not sent; see unread.Reader."""
+        """Abort the connection, and discard the bytes in the kernel; see unread.Reader."""
         peer = self.peer()
         peer_socket.reset(self.transport)
         self.transport.abort()
@@ -301,32 +327,40 @@ class ClientConnection:
     # -- the end --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Close. The loop waits a minute for the client's end of TLS; a client that has taken all
-        we sent need not be waited for."""
+        """Close the connection.
+
+        With TLS the loop waits up to a minute for the client's end of TLS. ``on_time`` aborts
+        earlier, once the client has read all bytes.
+        """
         self.transport.close()
         if self.secure:
             now = self.proxy.clock()
             if self._unsent is not None:
                 self._unsent.since = now
-            self.arm(now + _TLS_END)
+            self.arm(now + _TLS_END_SECONDS)
 
     def linger(self) -> None:
-        """Close when the client has read the last response, although it has sent more than we
-        read: else the kernel would reset the connection, and the response with it."""
+        """Close after the client has read the last response, and discard its input until then.
+
+        Unread input would make the kernel reset the connection, and the response would be lost.
+        """
         lingering = Linger(self.handler, self.transport)
-        # The loops look methods up by name: a compiled class has no base of theirs.
+        # A compiled class cannot inherit from asyncio's. The loops look methods up by name.
         self.transport.set_protocol(cast(asyncio.BaseProtocol, lingering))
 
     def await_tls_end(self) -> None:
-        """Drop a client that does not end TLS behind its last bytes."""
+        """Limit the time for the client's end of TLS."""
         if self.secure:
-            self.arm(self.proxy.clock() + MAX_SECONDS + _TLS_END)
+            self.arm(self.proxy.clock() + MAX_SECONDS + _TLS_END_SECONDS)
 
-    def is_awaited(self) -> bool:
-        """Return whether a request may be on its way where the server stops; then look again."""
+    def may_get_request(self) -> bool:
+        """Return whether a request may be on its way while the server stops.
+
+        If so, ``on_time`` closes the connection later, unless the request arrives.
+        """
         now = self.proxy.clock()
-        if peer_socket.count_unread(self.transport) or now < self.new_since + _NEW:
-            self.arm(now + _NEW)  # it has come and is not read, or is still on the wire
+        if peer_socket.count_unread(self.transport) or now < self.new_since + _NEW_SECONDS:
+            self.arm(now + _NEW_SECONDS)
             return True
         return False
 
@@ -339,7 +373,7 @@ class ClientConnection:
         return not peer_socket.count_unread(self.transport) and self.handler.evict()
 
     def shutdown(self) -> None:
-        """Called by uvicorn when the server stops."""
+        """Finish the current requests; uvicorn calls this when the server stops."""
         self.stopping = True
         self.handler.shutdown()
 

@@ -1,12 +1,12 @@
-"""All connections of clients; which idle one is closed where there is no place for one more.
+"""Lists all connections of clients, and chooses the idle one to close when files run short.
 
-Idle connections stay open as long as there is room, as Knative's do. Where one more client comes
-than there are places, one of them is evicted: first of those without any request, then of those in
-HTTP/2, since GOAWAY loses no request, then of all. Of a few, the one that has been idle longest is
-closed. Knows no HTTP and no socket.
+Idle connections stay open while files are free, as in Knative. Beyond that a new client evicts an
+idle connection. Connections without any request go first. Then HTTP/2 connections, since GOAWAY
+loses no request, and at last all others. Of a few candidates, the one that has been idle longest is
+closed. Pure.
 
-Each connection has two references to its neighbours and one to its queue. An entry in a set and
-one in an OrderedDict, which do the same, take 140 bytes.
+Each connection refers to its two neighbours and to its queue. An entry in a set and one in an
+OrderedDict would do the same, and take 140 bytes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol, final
 
-#: Connections that are looked at in one turn. They move to the end, so that the rest comes later.
+#: Candidates of one eviction. They move to the end of their queue, so the next one sees others.
 _SAMPLE: Final = 16
-#: Seconds of silence before which none is closed: its next request may be on its way.
-_SILENCE: Final = 1.0
+#: Seconds that a connection must have been idle, since its next request may be on its way.
+_MIN_IDLE_SECONDS: Final = 1.0
 
 
 class Evictable(Protocol):
-    """A client's connection.
+    """A client's connection, as eviction and drain use it.
 
     Attributes:
-        idle_since: when its last request ended, or when it was made.
-        queue: where it is; before, after: its neighbours there. Only this module sets these.
+        idle_since: when its last request ended, or when it was opened; seconds.
+        queue: the queue that it is in; only this module sets it.
+        before, after: its neighbours in the queue; only this module sets them.
     """
 
     idle_since: float
@@ -34,24 +35,24 @@ class Evictable(Protocol):
     after: Evictable | None
 
     def may_be_evicted(self) -> bool:
-        """Return whether nothing runs on it, and nothing of a request has been read."""
+        """Return whether no request is in progress, and no byte of one has been read."""
 
     def evict(self) -> bool:
         """Close, unless unread bytes have arrived; return whether it closes."""
 
     def drain(self) -> None:
-        """Respond to requests that have no pod: the time to wait is over."""
+        """Respond to requests without a pod, because the time to wait for one is over."""
 
     def force_end(self) -> None:
-        """End each request that runs: the time to finish is over."""
+        """End every request, because the drain time is over."""
 
     def shutdown(self) -> None:
-        """Respond to the present requests, and to no more: the server stops."""
+        """Finish the current requests and accept no others, because the server stops."""
 
 
 @final
 class EvictableQueue:
-    """Connections in the order in which they are looked at; each step is O(1)."""
+    """Connections in the order in which they become candidates; each step is O(1)."""
 
     __slots__ = ("_first", "_last", "_size")
 
@@ -64,7 +65,7 @@ class EvictableQueue:
         return self._size
 
     def first(self, most: int) -> list[Evictable]:
-        """Return the first so many."""
+        """Return at most ``most`` connections from the front."""
         found: list[Evictable] = []
         connection = self._first
         while connection is not None and len(found) < most:
@@ -73,7 +74,7 @@ class EvictableQueue:
         return found
 
     def append(self, connection: Evictable) -> None:
-        """Add one that is in no queue."""
+        """Append a connection that is in no queue."""
         last = self._last
         connection.queue, connection.before, connection.after = self, last, None
         if last is None:
@@ -84,7 +85,7 @@ class EvictableQueue:
         self._size += 1
 
     def remove(self, connection: Evictable) -> None:
-        """Remove one that is in this queue."""
+        """Remove a connection that is in this queue."""
         before, after = connection.before, connection.after
         if before is None:
             self._first = after
@@ -100,10 +101,10 @@ class EvictableQueue:
 
 @final
 class Eviction:
-    """The connections of all clients, by how little is lost with them.
+    """The connections of all clients, in the order in which they are evicted.
 
     Attributes:
-        turned_away: those for which there is no room; each gets one response.
+        turned_away: the connections beyond the limit; each gets one response.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ class Eviction:
         return sum(map(len, self._queues()))
 
     def __iter__(self) -> Iterator[Evictable]:
-        """Return all, as they are now: they may close meanwhile."""
+        """Iterate over a copy, since connections may close meanwhile."""
         return iter(
             [connection for queue in self._queues() for connection in queue.first(len(queue))]
         )
@@ -126,11 +127,11 @@ class Eviction:
         return self._silent, self._http2, self._http1, self._evicted, self.turned_away
 
     def add(self, connection: Evictable, *, http2: bool = False) -> None:
-        """Add a new connection, or one that speaks HTTP/2 from now on and was removed."""
+        """Add a new connection, or one that was removed because it changes to HTTP/2."""
         (self._http2 if http2 else self._silent).append(connection)
 
     def turn_away(self, connection: Evictable) -> None:
-        """Add a new connection for which there is no room."""
+        """Add a new connection beyond the limit."""
         self.turned_away.append(connection)
 
     def on_first_request(self, connection: Evictable) -> None:
@@ -138,20 +139,24 @@ class Eviction:
         _move(connection, self._http1)
 
     def remove(self, connection: Evictable) -> None:
-        """Remove a connection that is closed; does nothing the second time."""
+        """Remove a closed connection; do nothing the second time."""
         if connection.queue is not None:
             connection.queue.remove(connection)
 
     @property
     def evicted(self) -> int:
-        """How many have been evicted and are not closed yet."""
+        """The number of evicted connections that are not closed yet."""
         return len(self._evicted)
 
     def make_room(self, now: float, most: int) -> bool:
-        """Evict one client; return whether one closes.
+        """Evict one idle connection.
 
         Arguments:
-            now: seconds; most: how many may be closing at a time.
+            now: seconds.
+            most: how many evicted connections may be closing at a time.
+
+        Returns:
+            Whether a connection closes.
         """
         if len(self._evicted) >= most:
             return False
@@ -164,17 +169,17 @@ class Eviction:
 
 
 def _move(connection: Evictable, to: EvictableQueue) -> None:
-    """Move a connection to the end of a queue, out of the one that it is in."""
+    """Move a connection from its queue to the end of another."""
     if connection.queue is not None:
         connection.queue.remove(connection)
     to.append(connection)
 
 
 def _longest_idle(connections: EvictableQueue, now: float) -> list[Evictable]:
-    """Return those of the next few that may be evicted, the longest idle first."""
+    """Return the next few connections that may be evicted, the longest idle first."""
     found = []
     for connection in connections.first(_SAMPLE):
         _move(connection, connections)
-        if connection.may_be_evicted() and connection.idle_since + _SILENCE <= now:
+        if connection.may_be_evicted() and connection.idle_since + _MIN_IDLE_SECONDS <= now:
             found.append(connection)
     return sorted(found, key=lambda connection: connection.idle_since)

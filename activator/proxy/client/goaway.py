@@ -1,9 +1,9 @@
-"""Which GOAWAY a client of HTTP/2 gets, and when (RFC 9113 section 6.8): a state machine.
+"""Decides which GOAWAY a client of HTTP/2 gets, and when (RFC 9113 section 6.8): a state machine.
 
-A client first learns that it is to open no more streams, and a second later which stream was the
-last one: so no stream is lost that crosses the first GOAWAY. A PING would show when the client
-knows; but for the library h2 each frame but GOAWAY behind a GOAWAY is an error, by which it loses
-all that came with it. Decides; knows no connection and no clock.
+The first GOAWAY asks the client to open no more streams. A second later, another one names the last
+stream. So no stream that crosses the first GOAWAY is lost. A PING would show when the client has
+read the first one. But after a GOAWAY the library h2 treats each frame except GOAWAY as an error,
+and drops all data that it read with that frame. Pure.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ from enum import Enum
 from math import inf
 from typing import Final, final
 
-#: Seconds for a client to learn that it is to open no more streams (Go: the same).
+#: Seconds between the two GOAWAY frames (Go: the same).
 LEAVE_SECONDS: Final = 1.0
 
 
 class Goaway(Enum):
-    """What a client knows of the end of its connection.
+    """The GOAWAY frames that a client has got.
 
-    NOT_SENT: nothing. DISMISSED: nothing yet, but there is no room for it: GOAWAY follows soon.
-    ANNOUNCED: it is to open no more streams. LAST_SENT: and which stream was the last.
+    NOT_SENT: none.
+    CLOSE_PLANNED: none yet. The connection is beyond the limit, and GOAWAY follows soon.
+    ANNOUNCED: the one that asks it to open no more streams.
+    LAST_SENT: the one that names the last stream.
     """
 
     NOT_SENT = "not-sent"
-    DISMISSED = "dismissed"
+    CLOSE_PLANNED = "close-planned"
     ANNOUNCED = "announced"
     LAST_SENT = "last-sent"
 
 
-#: The same as plain names: Python looks a member of an enum up by a function of its class.
+#: Module names for the members, for speed: see version.HTTP_1_1.
 NOT_SENT: Final = Goaway.NOT_SENT
-DISMISSED: Final = Goaway.DISMISSED
+CLOSE_PLANNED: Final = Goaway.CLOSE_PLANNED
 ANNOUNCED: Final = Goaway.ANNOUNCED
 LAST_SENT: Final = Goaway.LAST_SENT
 
 #: Which state may follow which. No step leads back.
 FOLLOWS: Final[dict[Goaway, frozenset[Goaway]]] = {
-    NOT_SENT: frozenset((DISMISSED, ANNOUNCED, LAST_SENT)),
-    DISMISSED: frozenset((ANNOUNCED, LAST_SENT)),
+    NOT_SENT: frozenset((CLOSE_PLANNED, ANNOUNCED, LAST_SENT)),
+    CLOSE_PLANNED: frozenset((ANNOUNCED, LAST_SENT)),
     ANNOUNCED: frozenset((LAST_SENT,)),
     LAST_SENT: frozenset(),
 }
@@ -46,12 +48,12 @@ FOLLOWS: Final[dict[Goaway, frozenset[Goaway]]] = {
 
 @final
 class GoawaySteps:
-    """The steps on one connection.
+    """The GOAWAY frames of one connection.
 
     Attributes:
-        state: changes by ``advance`` alone.
-        due_at: when to look for the next step, seconds; infinite while none is due.
-        multiplexed: two streams have been open at a time.
+        state: the frames so far; only ``advance`` changes it.
+        due_at: when to call ``due``, seconds; infinite while no frame is planned.
+        multiplexed: whether two streams have been open at the same time.
     """
 
     __slots__ = ("due_at", "multiplexed", "state")
@@ -62,10 +64,14 @@ class GoawaySteps:
         self.multiplexed = False
 
     def advance(self, state: Goaway, now: float) -> bool:
-        """Take a step if it leads on.
+        """Enter a state if it may follow the current one.
+
+        Arguments:
+            state: the new state.
+            now: seconds.
 
         Returns:
-            Whether it does. Then the caller sends the GOAWAY of that state, if it has one.
+            Whether the state changed. Then the caller sends the GOAWAY of the state, if any.
         """
         if state not in FOLLOWS[self.state]:
             return False
@@ -74,13 +80,14 @@ class GoawaySteps:
         return True
 
     def wait_for_request(self, now: float) -> None:
-        """The last stream has ended where the server stops: the client has a second to read it."""
+        """Delay GOAWAY by a second after the last stream, so that the client reads its response."""
         self.due_at = min(self.due_at, now + LEAVE_SECONDS)
 
     def due(self, now: float, *, idle: bool) -> Goaway | None:
-        """Return the step that is due now; None for none.
+        """Return the state to enter now; None for no change.
 
         Arguments:
+            now: seconds.
             idle: whether no stream is open.
         """
         if now < self.due_at:
@@ -88,6 +95,6 @@ class GoawaySteps:
         self.due_at = inf
         if self.state is ANNOUNCED:
             return LAST_SENT
-        if self.state is DISMISSED or (idle and self.state is NOT_SENT):
+        if self.state is CLOSE_PLANNED or (idle and self.state is NOT_SENT):
             return ANNOUNCED
         return None

@@ -1,8 +1,8 @@
-"""How many bytes of in-progress request heads there may be, of all clients together.
+"""Limits the bytes of in-progress request heads of all clients together.
 
-Each head has bounds of its own (``request.RequestLimits``); nothing else bounds their number.
-A head that arrives whole, as nearly all do, is not counted: it does not stay. Counts, and knows no
-connection. Knative has no counterpart.
+Each head has limits of its own (``request.RequestLimits``), but nothing else limits how many heads
+are in progress. A head that arrives in one piece is not counted, since it does not stay in memory.
+Nearly all do. Pure. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from typing import Final, final
 
 from throttler.budget import RESERVED
 
-#: Bytes of a head that counts as small: the last part of the bound, as much as throttler.budget
-#: reserves, is open only to such. Most are, and those that have all of one line in other servers
-#: (nginx, Apache: 8 KiB); to use up the reserve of the default takes 1,024 clients.
+#: Bytes of a small head. The last part of the budget, of the size that throttler.budget reserves,
+#: is only for small heads. nginx and Apache limit one line to 8 KiB. At the default setting it
+#: takes 1,024 clients to use up this reserve.
 SMALL: Final = 8 << 10
 
 
 @final
 class HeadBudget:
-    """The bytes of all of them.
+    """The bytes of all in-progress heads.
 
     Attributes:
-        bytes: how many there are; most: how many there may be.
+        bytes: the current number.
+        most: the limit.
     """
 
     __slots__ = ("bytes", "most")
@@ -32,11 +33,11 @@ class HeadBudget:
         self.most = most
 
     def grow(self, before: int, now: int) -> bool:
-        """Count a head that had ``before`` bytes and has ``now``.
+        """Count a head that had ``before`` bytes and has ``now`` bytes.
 
         Returns:
-            Whether there is room. If not, nothing has changed, and the caller is to refuse the
-            head; ``end`` takes back what was counted of it.
+            Whether the budget has space. If not, nothing has changed. The caller then refuses the
+            head, and calls ``release``.
         """
         room = self.most if now <= SMALL else self.most - self.most // RESERVED
         total = self.bytes - before + now
@@ -45,14 +46,18 @@ class HeadBudget:
         self.bytes = total
         return True
 
-    def end(self, counted: int) -> None:
-        """Remove a head that was counted with so many bytes."""
+    def release(self, counted: int) -> None:
+        """Release the bytes of a head.
+
+        Arguments:
+            counted: how many were counted.
+        """
         self.bytes -= counted
 
 
 @final
 class HeadCharge:
-    """One connection's in-progress head, as HeadBudget counts it."""
+    """The part of a HeadBudget that one connection uses."""
 
     __slots__ = ("_counted", "_heads")
 
@@ -61,7 +66,7 @@ class HeadCharge:
         self._counted = 0
 
     def grow(self, size: int) -> bool:
-        """Count a head of so many bytes; return whether there is room. See HeadBudget."""
+        """Count a head of ``size`` bytes; return whether the budget has space. See HeadBudget."""
         if size == self._counted:
             return True
         if not self._heads.grow(self._counted, size):
@@ -69,8 +74,8 @@ class HeadCharge:
         self._counted = size
         return True
 
-    def end(self) -> None:
-        """Remove what was counted; does nothing the second time."""
+    def release(self) -> None:
+        """Release all bytes; do nothing the second time."""
         if self._counted:
-            self._heads.end(self._counted)
+            self._heads.release(self._counted)
             self._counted = 0

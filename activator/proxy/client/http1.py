@@ -1,9 +1,9 @@
-"""A client's connection in HTTP/1: its requests are served in order, one at a time.
+"""Serves a client's HTTP/1 connection: its requests in order, one at a time.
 
-ConnectionOwner HTTP/1.1 and HTTP/1.0. Requests are read by ``http1_reader``, responses written by
-``http1_side``; what every client connection has is in ``connection``. Knative's counterpart: the
+It supports HTTP/1.1 and HTTP/1.0. ``http1_reader`` reads requests, and ``http1_side`` writes
+responses. ``connection`` has the part that HTTP/1 and HTTP/2 share. Knative's counterpart is the
 handler chain of cmd/activator/main.go, in this order: kubelet's probe, ingress's probe,
-activator's probe, revision.
+autoscaler's probe, revision.
 """
 
 from __future__ import annotations
@@ -45,10 +45,13 @@ from activator.tls import negotiated as agreed
 
 @final
 class Http1Client(Http1Connection):
-    """A client's connection in HTTP/1, or one that may come to speak HTTP/2.
+    """A client's HTTP/1 connection, or one that may change to HTTP/2.
+
+    Arguments:
+        proxy: the objects that all connections share.
 
     Attributes:
-        base: what every client connection has.
+        base: the common part of all client connections.
         exchange, full: see Http1Connection.
     """
 
@@ -88,7 +91,7 @@ class Http1Client(Http1Connection):
         self._break_cycles()
 
     def _break_cycles(self) -> None:
-        """Release what refers back to this connection, so that no garbage is left to collect."""
+        """Release the objects that refer back to this one, so that no reference cycle remains."""
         del self._reader
         del self._side
 
@@ -109,29 +112,29 @@ class Http1Client(Http1Connection):
         """See asyncio.Protocol. A client that ended its sending side may still want responses."""
         self._reader.eof = True
         if peer_socket.is_tls(self.base.transport):
-            # The loop still sends what is written; it never sends the rest of a response.
+            # The loop sends the bytes that are written, and would drop the rest of a response.
             if self.exchange is not None:
                 self.base.transport.abort()
             return False
         return self._half_closed()
 
     def _half_closed(self) -> bool:
-        """Go on after the client ended its sending side; return whether it awaits a response."""
+        """Handle the end of the client's sending side; return whether it waits for a response."""
         if self.exchange is None:
             return self.full and self._reader.ahead != b""
         if self._reader.state is READING_BODY:
             self.refuse(FramingError("the body is shorter than announced"))
             return True
         if self._side.version is HTTP_1_0:
-            return False  # no 100 can be sent, see _look; no client of that age half-closes
-        # Once a response has begun, no 100 can be sent: then the kernel asks.
+            return False  # it understands no 100, see _check_client, and does not half-close
+        # Once a response has begun, no 100 may be sent. Then TCP keep-alive finds a lost client.
         peer_socket.probe_half_closed(self.base.transport)
-        self._watch().restart()
-        self._look(self.base.proxy.clock())
+        self._client_check().restart()
+        self._check_client(self.base.proxy.clock())
         return True
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol: the client reads slower than the pod sends."""
+        """See asyncio.Protocol: the client reads more slowly than the pod sends."""
         self.full = True
         self.base.proxy.unread.hold(self, peer_socket.count_held(self.base.transport))
         if self.exchange is not None:
@@ -148,13 +151,13 @@ class Http1Client(Http1Connection):
             self._read_ahead()
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader; what the kernel has not sent is dropped as well."""
+        """See unread.Reader. The bytes in the kernel are discarded too."""
         self._reader.state = CLOSED
         self._cancel()
         return self.base.end_unread()
 
     def _cancel(self) -> None:
-        """Cancel the exchange that runs, if any: its client is gone."""
+        """Cancel the current exchange, if any, because its client has left."""
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.on_client_gone()
@@ -172,7 +175,7 @@ class Http1Client(Http1Connection):
         side.writer = None
         if request.has_body:
             reader.body = body_of(request)
-        # Nearly no request is for us; these tests cost next to nothing.
+        # Few requests get an own response, so these tests are cheap ones.
         if request.fields or base.turned_away or head.find(KUBELET_AGENT) >= 0:
             response = self._own_response(request)
             if response is not None:
@@ -198,7 +201,7 @@ class Http1Client(Http1Connection):
             reader.regulate()
 
     def _own_response(self, request: Request) -> own_responses.OwnResponse | None:
-        """Return our own response to a probe, or to a client for which there is no room."""
+        """Return the response to a probe, or to a client beyond the limit; None for others."""
         response = probe_response(request, self.base.proxy.unhealthy)
         if response is not None:
             self.base.idle_since = self.base.proxy.clock()
@@ -233,7 +236,7 @@ class Http1Client(Http1Connection):
     def on_paused(self) -> None:
         """See Http1Connection."""
         if self.exchange is not None:
-            liveness = self._watch()
+            liveness = self._client_check()
             liveness.restart()
             self.base.arm(liveness.next(self.base.proxy.clock()))
 
@@ -251,7 +254,7 @@ class Http1Client(Http1Connection):
         ):
             self._close()
             return
-        began = reader.state is not BEGINNING  # else the reader goes on by itself
+        began = reader.state is not BEGINNING  # else ``Http1Reader.read`` continues by itself
         reader.state = READING_HEAD
         if self._liveness is not None:
             self._liveness.send_by = inf
@@ -263,7 +266,7 @@ class Http1Client(Http1Connection):
             self._read_ahead()
 
     def _read_ahead(self) -> None:
-        """Read what the client has sent ahead, unless it has to take its responses first."""
+        """Read the bytes that the client has sent ahead, unless it must read responses first."""
         reader = self._reader
         if not reader.ahead or self.full:
             return
@@ -294,14 +297,17 @@ class Http1Client(Http1Connection):
         self.exchange = None
         self._reader.state = CLOSED
         if self._side.version is HTTP_1_0:
-            peer_socket.reset(self.base.transport)  # its end would pass for the response's
+            peer_socket.reset(self.base.transport)  # a plain close would seem to end the response
         self.base.transport.abort()
 
     # -- the end --------------------------------------------------------------------------------
 
     def _close(self) -> None:
-        """Close behind the last response. Unread input is discarded first: else the kernel would
-        reset the connection before the client has read the response."""
+        """Close the connection after the last response.
+
+        Unread input is discarded first. Otherwise the kernel would reset the connection before the
+        client has read the response.
+        """
         reader = self._reader
         state = reader.state
         if state is LINGERING or state is CLOSED or self.base.transport.is_closing():
@@ -321,13 +327,13 @@ class Http1Client(Http1Connection):
         self.base.end()
 
     def shutdown(self) -> None:
-        """See HttpHandler: finish the present request, and begin no other.
+        """See HttpHandler.
 
-        A request whose head is in progress counts as present, and so does one that the client has
+        A request whose head is in progress counts as current, and so does one that the client has
         sent ahead.
         """
         idle = self._reader.state is READING_HEAD and not self._reader.ahead
-        if idle and not self.base.transport.is_closing() and not self.base.is_awaited():
+        if idle and not self.base.transport.is_closing() and not self.base.may_get_request():
             self._end()
 
     def drain(self) -> None:
@@ -349,7 +355,7 @@ class Http1Client(Http1Connection):
         if exchange.state is not TUNNEL:
             exchange.force_end()
             return
-        # With an end of the stream where nothing is left to send, or it seems a fault.
+        # A tunnel without unsent bytes gets an orderly end; a reset would look like an error.
         transport.abort() if transport.get_write_buffer_size() else transport.close()
 
     def may_be_evicted(self) -> bool:
@@ -376,7 +382,7 @@ class Http1Client(Http1Connection):
             return inf
         if exchange is not None:
             later = exchange.on_time(now)
-            return min(later, self._look(now)) if self._is_unseen() else later
+            return min(later, self._check_client(now)) if self._is_unseen() else later
         head = reader.head
         late_at = base.unused_until(now) if head is None else head.since + base.head_timeout()
         if now < late_at:
@@ -393,8 +399,8 @@ class Http1Client(Http1Connection):
             return True
         return self._liveness is not None and self._liveness.send_by < inf
 
-    def _watch(self) -> Liveness:
-        """Return what looks at the client; few connections need it."""
+    def _client_check(self) -> Liveness:
+        """Return the check of the client; the first call makes it, and few connections need it."""
         liveness = self._liveness
         if liveness is None:
             liveness = self._liveness = Liveness(self.base.transport)
@@ -402,20 +408,20 @@ class Http1Client(Http1Connection):
 
     def is_there(self, now: float) -> bool:
         """See Http1Connection."""
-        liveness = self._watch()
-        ask = None if self._side.version is HTTP_1_0 else self._side.send_continue
-        is_there = liveness.may_send(self._reader.missing(), ask, now)
+        liveness = self._client_check()
+        send_interim = None if self._side.version is HTTP_1_0 else self._side.send_continue
+        is_there = liveness.may_send(self._reader.missing(), send_interim, now)
         if liveness.send_by < inf and not is_there:
             self.base.arm(liveness.next(now))
         return is_there
 
-    def _look(self, now: float) -> float:
-        """Look at the client while an exchange runs; return when to look next."""
+    def _check_client(self, now: float) -> float:
+        """Check the client during an exchange; return when to check next, seconds."""
         exchange = self.exchange
         if exchange is None or self.base.transport.is_closing():
             return inf
-        mute = exchange.state in RESPONSE_BEGUN or self._side.version is HTTP_1_0
-        ask = None if mute else self._side.send_continue
-        when = self._watch().look(exchange, self._reader.missing(), ask, now)
+        no_interim = exchange.state in RESPONSE_BEGUN or self._side.version is HTTP_1_0
+        send_interim = None if no_interim else self._side.send_continue
+        when = self._client_check().check(exchange, self._reader.missing(), send_interim, now)
         self.base.arm(when)
         return when

@@ -1,4 +1,4 @@
-"""An HTTP/1 connection of a client, as its pieces use it: its reader and its side of exchanges."""
+"""Declares the methods of a client's HTTP/1 connection that its reader and its side call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from activator.proxy.message.request import Request
 
 
 class Http1Connection(ABC):
-    """The connection.
+    """A client's HTTP/1 connection; ``http1.Http1Client`` implements it.
 
     Attributes:
-        exchange: the one that runs; None while none runs.
-        full: the client does not read what was written.
+        exchange: the current exchange; None between requests.
+        full: whether bytes wait because the client does not read.
     """
 
     __slots__ = ()
@@ -27,37 +27,50 @@ class Http1Connection(ABC):
 
     @abstractmethod
     def begin(self, request: Request, head: bytes) -> None:
-        """Begin a request whose head is complete; what came behind it waits in the reader."""
+        """Begin a request.
+
+        Arguments:
+            request: the parsed head.
+            head: the bytes of the head. Bytes behind it wait in the reader.
+        """
 
     @abstractmethod
     def refuse(self, error: FramingError) -> None:
-        """Respond to what is no request, and close."""
+        """Respond to malformed or unsupported input, and close."""
 
     @abstractmethod
     def refuse_head(self, response: OwnResponse) -> None:
-        """Respond in the middle of a request head, and close."""
+        """Respond before a request head is complete, and close."""
 
     @abstractmethod
     def switch_to_http2(self, data: bytes) -> None:
-        """Leave the connection to HTTP/2 (RFC 9113 section 3.4)."""
+        """Pass the connection to HTTP/2 (RFC 9113 section 3.4).
+
+        Arguments:
+            data: the bytes so far, from the preface on.
+        """
 
     @abstractmethod
     def on_paused(self) -> None:
-        """Nothing is read from the client any more, so the loop does not report when it leaves."""
+        """Check the client now and then, since the loop reports nothing while reading pauses."""
 
     # -- for the side ---------------------------------------------------------------------------
 
     @abstractmethod
     def exchange_done(self, keep_alive: bool) -> None:
-        """Close behind the present response, or go on with the next request."""
+        """End the current exchange: close the connection, or read the next request.
+
+        Arguments:
+            keep_alive: whether another request may follow the response.
+        """
 
     @abstractmethod
     def may_keep_alive(self) -> bool:
-        """Return whether another request may follow a response of our own."""
+        """Return whether another request may follow the activator's own response."""
 
     @abstractmethod
     def regulate(self) -> None:
-        """Read from the client as long as what it sends can be used."""
+        """Pause or resume reading, by whether the input can be used."""
 
     @abstractmethod
     def is_there(self, now: float) -> bool:
@@ -65,12 +78,12 @@ class Http1Connection(ABC):
 
     @abstractmethod
     def take_ahead(self) -> bytes:
-        """Return what the client sent behind its request; from now on the tunnel reads."""
+        """Return the bytes behind the request. From now on the tunnel reads."""
 
     @abstractmethod
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection; see asyncio.Protocol."""
+        """Release the connection; see asyncio.Protocol."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Break the connection: its response is not complete."""
+        """Abort the connection, because the response is incomplete."""

@@ -1,7 +1,7 @@
-"""Cuts requests out of the bytes of a client's connection in HTTP/1.
+"""Splits the bytes of a client's HTTP/1 connection into requests.
 
-What a client sends ahead of its turn stays unread, or in one bounded buffer. Knows where a request
-ends, and no response.
+A client may send the next request before the current one has its response. Such bytes stay unread,
+or in one bounded buffer. The reader knows nothing of responses.
 """
 
 from __future__ import annotations
@@ -27,23 +27,27 @@ from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import read_request
 from activator.tls import negotiated as agreed
 
-#: Bytes that a client may send ahead of its turn before we stop reading.
+#: Bytes of further requests that are buffered before reading pauses.
 MAX_AHEAD: Final = 64 << 10
-#: The preface of HTTP/2 up to its first empty line: no request in HTTP/1 begins like this.
+#: The preface of HTTP/2 up to its first empty line. No HTTP/1 request begins like this.
 _HTTP2_HEAD: Final = PREFACE[:18]
 
 
 @final
 class Http1Reader:
-    """What has arrived on one connection.
+    """The reader of one connection.
+
+    Arguments:
+        connection: the connection, which begins requests.
+        base: the common part of all client connections.
 
     Attributes:
-        state: what the next bytes are; see ``states``.
-        ahead: what the client sent behind the present request.
-        body: the framing of a body that has not come to its end; None for no such body.
-        head: the request head that is in progress, if any.
-        eof: the client has ended its sending side.
-        paused: nothing is read from the transport.
+        state: decides what the next bytes are; see ``states``.
+        ahead: bytes that the client sent behind the current request.
+        body: the framing of the current body; None if it is complete or there is none.
+        head: the in-progress request head; None without one.
+        eof: whether the client has ended its sending side.
+        paused: whether reading from the transport pauses.
     """
 
     __slots__ = (
@@ -68,14 +72,17 @@ class Http1Reader:
         self.paused = False
 
     def enter(self, state: Http1State) -> None:
-        """Change the state. What each request changes is assigned instead, for speed."""
-        assert state in FOLLOWS[self.state], f"{state} behind {self.state}"
+        """Enter a state, and check it. The changes of every request are assigned, for speed."""
+        assert state in FOLLOWS[self.state], f"{state} after {self.state}"
         self.state = state
 
     # -- heads ----------------------------------------------------------------------------------
 
     def read(self, data: bytes) -> None:
-        """Begin each request once the one before has its response; keep the rest."""
+        """Begin a request for each complete head, and keep the bytes behind it.
+
+        A request begins once the previous one has its response.
+        """
         connection = self._connection
         while data:
             end = data.find(b"\r\n\r\n") + 4
@@ -104,13 +111,18 @@ class Http1Reader:
             self.regulate()
 
     def _may_be_http2(self) -> bool:
-        """Return whether this is the first request, and no handshake has settled on HTTP/1."""
+        """Return whether this is the first request, and no TLS handshake has chosen HTTP/1."""
         base = self._base
         return base.new_since > -inf and not (base.secure and agreed.protocol(base.transport))
 
     def _read_odd_beginning(self, data: bytes) -> bytes:
-        """Skip an empty line before a request (RFC 9112 section 2.2), or begin to collect a head
-        that is not complete; return what is left to read."""
+        """Skip an empty line before a request, or begin to collect an incomplete head.
+
+        RFC 9112 section 2.2 allows the empty line.
+
+        Returns:
+            The bytes that are left to read.
+        """
         if data[:2] == b"\r\n" and len(data) > 2:
             if data[2:4] == b"\r\n":
                 self._connection.refuse(FramingError("more than one empty line before the request"))
@@ -125,7 +137,7 @@ class Http1Reader:
         return b""
 
     def read_in_head(self, data: bytes) -> None:
-        """Add to a head that is in progress."""
+        """Add bytes to the in-progress request head."""
         head = self.head
         assert head is not None
         try:
@@ -141,13 +153,13 @@ class Http1Reader:
             self._connection.refuse_head(self._base.proxy.too_many_heads())
 
     def end_head(self) -> None:
-        """Forget a head that was in progress, and is complete or of no use."""
+        """Release the in-progress request head, if any: it is complete or not needed."""
         head, self.head = self.head, None
         if head is not None:
-            head.end()
+            head.release()
 
     def discard(self) -> None:
-        """Drop all input from now on: where a request begins is unknown."""
+        """Discard all input from now on, because the next request could begin anywhere."""
         self.end_head()
         self.enter(DISCARDING)
         self.ahead = b""
@@ -155,7 +167,7 @@ class Http1Reader:
     # -- bodies ---------------------------------------------------------------------------------
 
     def read_body(self, data: bytes) -> None:
-        """Pass on a piece of the present request's body; keep what follows the body."""
+        """Pass on a piece of the current request's body; keep the bytes behind the body."""
         body, exchange = self.body, self._connection.exchange
         assert body is not None
         assert exchange is not None
@@ -175,18 +187,18 @@ class Http1Reader:
         self.regulate()
 
     def missing(self) -> int:
-        """Return how many bytes of the body were announced and not read."""
+        """Return how many bytes of the body are announced and not read."""
         return self.body.remaining if isinstance(self.body, LengthBody) else 0
 
     # -- back-pressure --------------------------------------------------------------------------
 
     def keep(self, data: bytes) -> None:
-        """Keep what the client sent ahead of its turn."""
+        """Buffer bytes behind the current request."""
         self.ahead += data
         self.regulate()
 
     def regulate(self) -> None:
-        """Read from the client as long as what it sends can be used."""
+        """Pause or resume reading, by whether the input can be used."""
         state, exchange = self.state, self._connection.exchange
         if state is READING_BODY:
             wanted = exchange is not None and exchange.wants_body()

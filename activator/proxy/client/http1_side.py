@@ -1,6 +1,6 @@
-"""A client's connection in HTTP/1, as the client's side of each exchange on it.
+"""Writes responses to a client's HTTP/1 connection, as the client's side of its exchanges.
 
-Writes responses. Reading requests, and the order of both, is up to ``proxy.client.http1``.
+``client.http1`` decides when a request begins and ends.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from activator.proxy.transport import peer_socket
 class Http1Side(ClientSide):
     """The client's side of the exchanges on one connection, one at a time.
 
+    Arguments:
+        connection: the connection.
+        base: the common part of all client connections.
+
     Attributes:
-        services: what all exchanges share.
-        version: of HTTP, as the last request has it.
-        keep_alive: whether another request may follow the present one.
-        writer: how the present response goes out; None where it passes unchanged.
+        services: the objects that all exchanges share.
+        version: the HTTP version of the last request.
+        keep_alive: whether another request may follow the current one.
+        writer: writes the current response; None if it passes unchanged.
     """
 
     __slots__ = (
@@ -68,7 +72,7 @@ class Http1Side(ClientSide):
         return self._connection.full
 
     def may_send(self, now: float) -> bool:
-        """See ClientSide: look at the client right before a pod gets its request."""
+        """See ClientSide. Called right before a pod gets the request."""
         return not peer_socket.has_ended(self._base.transport) or self._connection.is_there(now)
 
     def is_gone(self) -> bool:
@@ -100,7 +104,7 @@ class Http1Side(ClientSide):
     # -- the response ---------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the client; ``connection_lost`` follows where the client has left."""
+        """Send bytes to the client, unless the connection is closing."""
         transport = self._base.transport
         if not transport.is_closing():
             transport.write(data)
@@ -121,7 +125,7 @@ class Http1Side(ClientSide):
             self.keep_alive = False
         elif not exchange.body.complete:
             revision = exchange.entry.throttler.revision
-            # The rest of the request is unread: what follows on this connection is its body.
+            # The next bytes on this connection are the rest of the request's body.
             self.keep_alive = self.keep_alive and not ended and revision.full_duplex
         if (
             raw is not None
@@ -132,12 +136,12 @@ class Http1Side(ClientSide):
         ):
             data = response.unchanged(raw)
         else:
-            data = self._reframe(response, exchange.notes, payload, ended, trailers)
+            data = self._write_head(response, exchange.notes, payload, ended, trailers)
         transport = self._base.transport
         if not transport.is_closing():
             transport.write(data)
 
-    def _reframe(
+    def _write_head(
         self,
         response: Response,
         notes: bytes,
@@ -145,7 +149,7 @@ class Http1Side(ClientSide):
         ended: bool,
         trailers: bytes,
     ) -> bytes:
-        """Return a head that differs from the pod's, and the payload that came with it."""
+        """Return the head, which differs from the pod's, and the payload that came with it."""
         writer = self.writer = ResponseWriter(response, self.version, notes)
         if writer.ends_connection:
             self.keep_alive = False
@@ -173,8 +177,10 @@ class Http1Side(ClientSide):
         self.write(interim_head(response))
 
     def send_continue(self) -> None:
-        """See ClientSide; a 100 may be sent at any time (RFC 9110 section 15.2), and costs a
-        living client nothing."""
+        """See ClientSide. A 100 may be sent at any time, and a client ignores an extra one.
+
+        RFC 9110 section 15.2.
+        """
         self.write(own_responses.CONTINUE)
 
     def send_own_response(self, response: own_responses.OwnResponse) -> None:
@@ -186,10 +192,11 @@ class Http1Side(ClientSide):
     def end_request(
         self, response: own_responses.OwnResponse, request: Request | None, *, keep_alive: bool
     ) -> None:
-        """Respond ourselves, and end the present request.
+        """Send the activator's own response, and end the current request.
 
         Arguments:
-            request: None where what arrived is no request.
+            response: the response.
+            request: the request; None if the input was not a complete request head.
             keep_alive: whether the client keeps its connection for another request.
         """
         keep_alive = keep_alive and self._connection.may_keep_alive()

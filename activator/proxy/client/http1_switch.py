@@ -1,4 +1,4 @@
-"""A client's connection in HTTP/1 whose protocol changes: the tunnel takes it over."""
+"""Hands a client's HTTP/1 connection over to a tunnel when its protocol changes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from activator.proxy.transport.unread import Peer, UnreadBytes
 
 
 class Switched(Protocol):
-    """The connection that the tunnel takes over."""
+    """The client's connection."""
 
     def write(self, data: bytes) -> None:
         """Send bytes to the client."""
 
     def take_ahead(self) -> bytes:
-        """Return what the client sent behind its request; from now on the tunnel reads."""
+        """Return the bytes behind the request. From now on the tunnel reads."""
 
     def is_full(self) -> bool:
-        """Return whether the client does not read what was written."""
+        """Return whether bytes wait because the client does not read."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection; see asyncio.Protocol."""
+        """Release the connection; see asyncio.Protocol."""
 
 
 @final
 class Http1Switch:
-    """A sides.SwitchingSide.
+    """The client's sides.SwitchingSide.
 
     Arguments:
+        client: the connection.
+        transport: its transport.
+        unread: the count of bytes that peers do not read.
         peer: the client's ``ip:port``.
     """
 

@@ -1,8 +1,8 @@
-"""A client's connection in HTTP/2: each stream of it is a request.
+"""Serves a client's HTTP/2 connection: each stream is a request.
 
-Takes the place of ``proxy.client.http1`` once the preface has come. A client that breaks a rule on
-a stream loses that stream. A flood costs the connection; GOAWAY then names the last stream that
-was served, so that an ingress may send the rest again. How connections end is in ``http2_end``.
+It replaces ``client.http1`` when the preface arrives. An error on a stream resets that stream. A
+flood closes the connection: GOAWAY then names the last stream that is served, so that an ingress
+may retry the others. ``http2_end`` ends connections.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import inf
 from typing import Final, cast, final
 
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.goaway import DISMISSED, LAST_SENT, NOT_SENT
+from activator.proxy.client.goaway import CLOSE_PLANNED, LAST_SENT, NOT_SENT
 from activator.proxy.client.head_budget import HeadCharge
 from activator.proxy.client.http2_end import Http2End
 from activator.proxy.client.http2_own_responses import send_own_response, send_refusal
@@ -38,28 +38,30 @@ from activator.tls import negotiated as agreed
 
 #: Streams that a client may have open (Go: 250).
 MAX_STREAMS: Final = 250
-#: Streams that a client, or we for its errors, may reset while they are young: all that may be
-#: open, so many a second, and half of what it opens (CVE-2023-44487, CVE-2025-8671).
+#: The budget of resets of young streams, by the client or because of its errors (CVE-2023-44487,
+#: CVE-2025-8671): a burst, a number per second, and a part of the streams that it opens.
 _RESETS: Final = (MAX_STREAMS, 100.0, 0.5)
-#: Seconds for which a stream is young. MAX_STREAMS limits resets of older streams to 2,500 a
-#: second, as many requests as any client may send. So a mass timeout is no flood.
+#: Seconds for which a stream is young. MAX_STREAMS limits resets of older streams to 2,500 per
+#: second, and a client may send as many requests. So many time-outs at once are no flood.
 _YOUNG: Final = 0.1
 
 
 @final
 class Http2Client(ConnectionSide):
-    """One connection of a client.
+    """A client's HTTP/2 connection.
 
     Arguments:
-        full: the client does not read what was written, such as the end of a handshake.
+        base: the common part of all client connections.
+        full: whether bytes wait already because the client does not read.
 
     Attributes:
-        base: what every client connection has; link: what every HTTP/2 connection has.
+        base: as above.
+        link: the common part of all HTTP/2 connections.
+        proxy: the objects that all connections share.
     """
 
     __slots__ = (
-        "_block_behind",
-        "_block_share",
+        "_block_charge",
         "_context",
         "_end",
         "_goaway",
@@ -67,6 +69,7 @@ class Http2Client(ConnectionSide):
         "_paused",
         "_requests",
         "_resets",
+        "_stream_before_block",
         "base",
         "link",
         "proxy",
@@ -83,18 +86,22 @@ class Http2Client(ConnectionSide):
         self._goaway = self._end.goaway
         self._requests = Recurring(link.decoder, read_request)
         self._ordinary: Request | None = None  # the last recurring request that was no probe
-        self._block_behind = 0  # the stream before the header block in progress
-        self._block_share = HeadCharge(proxy.head_budget)
-        self._paused = False  # nothing is read, since the client takes no responses
+        self._stream_before_block = 0  # the last stream before the header block in progress
+        self._block_charge = HeadCharge(proxy.head_budget)
+        self._paused = False  # whether reading pauses, because the client reads no responses
         self._resets = Budget(*_RESETS)
 
     def take_over(self, data: bytes) -> None:
-        """Speak from now on; ``data`` is what has arrived of it."""
+        """Replace the HTTP/1 connection.
+
+        Arguments:
+            data: the bytes so far, from the preface on.
+        """
         base, link = self.base, self.link
         base.switch_to_http2(self)
-        # The loops look methods up by name: a compiled class has no base of theirs.
+        # A compiled class cannot inherit from asyncio's. The loops look methods up by name.
         base.transport.set_protocol(cast(asyncio.BaseProtocol, link))
-        # The first header block has as long as in HTTP/1.
+        # The first header block has the same time-out as an HTTP/1 head.
         link.late_at = base.idle_since + base.head_timeout()
         base.arm(link.late_at)
         link.begin((Setting.MAX_CONCURRENT_STREAMS, MAX_STREAMS))
@@ -114,7 +121,7 @@ class Http2Client(ConnectionSide):
     def lost(self, exc: Exception | None) -> None:
         """See ConnectionSide."""
         self.base.lost()
-        self._block_share.end()
+        self._block_charge.release()
         self._cancel_all()
 
     def _cancel_all(self) -> None:
@@ -127,14 +134,14 @@ class Http2Client(ConnectionSide):
         self._end.watch_unsent()
 
     def on_backlog(self) -> None:
-        """See ConnectionSide: read no more requests of a client that takes no responses."""
+        """See ConnectionSide: pause reading from a client that reads no responses."""
         if not self._paused and not self.link.is_ending():
             self._paused = True
             self.link.transport.pause_reading()
 
     def on_room(self) -> None:
         """See ConnectionSide."""
-        self.base.watch_no_more()
+        self.base.stop_watching()
         if self._paused:
             self._paused = False
             if not self.link.transport.is_closing():
@@ -161,7 +168,7 @@ class Http2Client(ConnectionSide):
     # -- frames ---------------------------------------------------------------------------------
 
     def is_idle(self, stream: int) -> bool:
-        """See ConnectionSide. A client may have begun streams behind the last that is served."""
+        """See ConnectionSide. After the last GOAWAY a client may still open streams."""
         return not stream & 1 or (
             stream > self.link.last_stream and self._goaway.state is not LAST_SENT
         )
@@ -174,7 +181,7 @@ class Http2Client(ConnectionSide):
             return
         try:
             fields = self._requests.read(block)
-            request = fields.bodiless if ended else None  # made before, where a block recurs
+            request = fields.bodiless if ended else None  # exists already if the block recurs
             if request is None:
                 request = request_of(fields, self.base.address, ended=ended)
         except FramingError as error:
@@ -187,9 +194,9 @@ class Http2Client(ConnectionSide):
             self._begin(stream, request, ended)
 
     def _backwards(self) -> ConnectionFault:
-        """Return the error for a request on a stream number at or below the last one.
+        """Return the error for a request whose stream number is not above the last one.
 
-        The stream is over, and begins again (RFC 9113 section 5.1), or the client has skipped its
+        Either the stream is closed already (RFC 9113 section 5.1), or the client has skipped its
         number (section 5.1.1). A client that has used each odd number has skipped none.
         """
         if self.link.last_stream == 2 * self.link.opened - 1:
@@ -197,13 +204,20 @@ class Http2Client(ConnectionSide):
         return ConnectionFault(ErrorCode.PROTOCOL_ERROR, "stream numbers go backwards")
 
     def on_stray(self, stream: int) -> None:
-        """See ConnectionSide. Frames that crossed our own RST_STREAM are ignored, as are those for
-        streams behind the last one that is served."""
+        """See ConnectionSide.
+
+        Frames that crossed the activator's RST_STREAM are ignored. So are frames for streams behind
+        the last one that is served.
+        """
         if not self.link.flow.late and stream <= self.link.last_stream:
             self.link.write(frames.rst_stream(stream, ErrorCode.STREAM_CLOSED))
 
     def _opens(self, stream: int) -> bool:
-        """Return whether a stream begins here that is to be served."""
+        """Return whether a new stream is served; if not, ignore or refuse it.
+
+        Raises:
+            ConnectionFault: the stream number is even.
+        """
         link, goaway = self.link, self._goaway
         if not stream & 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's stream is odd")
@@ -217,17 +231,17 @@ class Http2Client(ConnectionSide):
         if link.streams:
             goaway.multiplexed = True
         if len(link.streams) >= MAX_STREAMS:
-            link.expect_late(STREAM_WINDOW)  # it may know neither our settings nor this
+            link.expect_late(STREAM_WINDOW)  # data may be on its way before the client learns this
             link.write(frames.rst_stream(stream, ErrorCode.REFUSED_STREAM))
             return False
         return True
 
     def _refuse(self, number: int, error: FramingError, *, ended: bool) -> None:
-        """Respond to what is malformed or refused."""
+        """Respond to a malformed or refused request."""
         self.proxy.counters.bad_requests += 1
         send_refusal(self._context, self._stream(number, ended=ended), error)
         if error.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-            self._count_reset()  # of a small block may come megabytes; others cost as much as a 404
+            self._count_reset()  # a small block can expand to megabytes; others cost as a 404 does
 
     def _stream(self, number: int, *, ended: bool) -> Stream:
         link = self.link
@@ -251,13 +265,13 @@ class Http2Client(ConnectionSide):
         exchange.begin()
 
     def _respond_early(self, stream: Stream, request: Request) -> bool:
-        """Respond ourselves to a probe, or to a client for which there is no room.
+        """Respond to a probe, or to a client beyond the limit of connections.
 
         Returns:
-            Whether the request was one of these.
+            Whether it was one of these.
         """
         if self.base.turned_away:
-            self._end.dismiss()
+            self._end.plan_close()
             send_own_response(self._context, stream, request, self.proxy.too_many_connections())
             return True
         response = probe_response(request, self.proxy.unhealthy)
@@ -287,11 +301,11 @@ class Http2Client(ConnectionSide):
             stream.credit(len(payload))
 
     def on_half_closed(self, stream: Stream) -> None:
-        """See ConnectionSide: the response is complete, the rest of the request of no use.
+        """See ConnectionSide: the response is complete, and the rest of the request not needed.
 
-        RFC 9113 section 8.1 lets us reset the stream at once. But clients lose responses by a reset
-        that comes with them (curl 7.88 does, one in six of small POSTs), as they do by TCP's in
-        HTTP/1. So the request may end by itself, in as much time and room as there, see linger.
+        RFC 9113 section 8.1 allows to reset the stream at once. But a client may lose a response if
+        the reset arrives with it. curl 7.88 loses one in six with small POSTs. A TCP reset does the
+        same in HTTP/1. So the request may end by itself, within the limits of ``linger``.
         """
         self.base.arm(self._context.blocked.watch(stream, self.proxy.clock()))
 
@@ -302,7 +316,7 @@ class Http2Client(ConnectionSide):
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
         """See ConnectionSide."""
         if self.is_idle(stream):
-            raise ConnectionFault(code, reason)  # RST_STREAM would be wrong on it itself
+            raise ConnectionFault(code, reason)  # an idle stream must not get RST_STREAM
         self.link.write(frames.rst_stream(stream, code))
         found = self.link.streams.get(stream)
         if found is None:
@@ -318,10 +332,10 @@ class Http2Client(ConnectionSide):
             owner.cancel()
 
     def _on_ended_early(self, stream: Stream) -> None:
-        """Cancel the request of a stream that was reset, and count it if it had hardly begun.
+        """Cancel the request of a stream that was reset, and count the reset of a young stream.
 
-        Else work could be requested faster than MAX_STREAMS allows. A stream that has its response
-        has cost what any request does.
+        Without the count a client could request work faster than MAX_STREAMS allows. A stream that
+        has its response has cost as much as any request.
         """
         owner, young = stream.owner, False
         if isinstance(owner, ClientStream):
@@ -331,9 +345,13 @@ class Http2Client(ConnectionSide):
             self._count_reset()
 
     def _count_reset(self) -> None:
-        """Serve no more streams of a client that has too many of them reset.
+        """Count a reset; serve no more streams of a client with too many resets.
 
-        An ingress sends requests of others on the same connection: those that run are finished.
+        The open streams are finished, since an ingress sends requests of many clients on one
+        connection.
+
+        Raises:
+            ConnectionFault: the client has too many resets, and no stream is open.
         """
         link = self.link
         if self._resets.take(self.proxy.clock(), link.opened):
@@ -351,18 +369,21 @@ class Http2Client(ConnectionSide):
     def on_stream_removed(self, stream: Stream) -> None:
         """See ConnectionSide."""
         if self._context.blocked.streams:
-            self._context.blocked.forget(stream)
+            self._context.blocked.remove(stream)
         if self.link.streams:
             return
         goaway, ends = self._goaway.state, self.base.stopping or self.proxy.services.draining
         if goaway is LAST_SENT:
             self._end.close()
-        elif ends and (goaway is NOT_SENT or goaway is DISMISSED) and not self.link.is_ending():
+        elif ends and (goaway is NOT_SENT or goaway is CLOSE_PLANNED) and not self.link.is_ending():
             self._end.on_last_stream_ended()
 
     def on_time(self, now: float) -> float:
-        """See timers.Timed. One entry serves all requests of the connection: nearly all end long
-        before their deadlines, and each deadline is later than the one before."""
+        """See timers.Timed.
+
+        One timer serves all requests of the connection. Nearly all end long before their deadlines,
+        and each deadline is later than the previous one.
+        """
         link, exchanges = self.link, self._exchanges()
         when = self._end.on_time(now)
         if link.is_ending() or (link.queue.full and not exchanges):
@@ -378,22 +399,25 @@ class Http2Client(ConnectionSide):
         return min(when, now + self.proxy.header_timeout) if link.queue.full else when
 
     def on_incomplete_head(self, size: int) -> None:
-        """See ConnectionSide: a head has as long as in HTTP/1, however its pieces come. While
-        ``last_stream`` is the same, so is the header block in progress."""
+        """See ConnectionSide.
+
+        A header block has the same time-out as an HTTP/1 head, however its pieces arrive. While
+        ``last_stream`` is unchanged, the block in progress is the same one.
+        """
         link = self.link
-        if self._block_behind != link.last_stream or link.late_at == inf:
-            self._block_behind = link.last_stream
+        if self._stream_before_block != link.last_stream or link.late_at == inf:
+            self._stream_before_block = link.last_stream
             link.late_at = self.proxy.clock() + self.proxy.header_timeout
             self.base.arm(link.late_at)
-        if link.is_ending() or self._block_share.grow(size):
+        if link.is_ending() or self._block_charge.grow(size):
             return
         self.proxy.log_too_many_heads()
         calm = ErrorCode.ENHANCE_YOUR_CALM
-        link.fail(ConnectionFault(calm, "too many unfinished header blocks"))
+        link.fail(ConnectionFault(calm, "too many header blocks in progress"))
 
     def on_complete_head(self) -> None:
         """See ConnectionSide."""
-        self._block_share.end()
+        self._block_charge.release()
 
     def shutdown(self) -> None:
         """See HttpHandler."""
@@ -416,7 +440,7 @@ class Http2Client(ConnectionSide):
         )
 
     def evict(self) -> bool:
-        """See eviction.Evictable: a request that crosses the GOAWAY may be sent again elsewhere."""
+        """See eviction.Evictable. The client may retry a request that crosses the GOAWAY."""
         self.shutdown()
         return True
 

@@ -1,6 +1,6 @@
-"""How a client's HTTP/2 connection ends: GOAWAY, then its last bytes, then the close.
+"""Ends a client's HTTP/2 connection: GOAWAY, then its last bytes, then the close.
 
-Sends what ``proxy.client.goaway`` decides.
+``client.goaway`` decides which GOAWAY is due.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from math import inf
 from typing import final
 
 from activator.proxy.client.connection import ClientConnection
-from activator.proxy.client.goaway import ANNOUNCED, DISMISSED, LAST_SENT, GoawaySteps
+from activator.proxy.client.goaway import ANNOUNCED, CLOSE_PLANNED, LAST_SENT, GoawaySteps
 from activator.proxy.http2 import frames
 from activator.proxy.http2.connection import CLOSE_SECONDS, Connection
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
@@ -23,10 +23,11 @@ class Http2End:
     """The end of one connection.
 
     Arguments:
-        base: what every client connection has; link: what every HTTP/2 connection has.
+        base: the common part of all client connections.
+        link: the common part of all HTTP/2 connections.
 
     Attributes:
-        goaway: which GOAWAY is due, and what the client knows.
+        goaway: which GOAWAY frames the client has got, and which is due.
     """
 
     __slots__ = ("_base", "_clock", "_link", "goaway")
@@ -39,34 +40,34 @@ class Http2End:
 
     # -- GOAWAY ---------------------------------------------------------------------------------
 
-    def dismiss(self) -> None:
-        """Close, before long, the connection of a client for which there is no room.
+    def plan_close(self) -> None:
+        """Close the connection of a client beyond the limit soon.
 
-        A client that has sent one request gets GOAWAY in one write with its response, so that it
-        begins no other request. A client that has sent more gets each response first, and GOAWAY
-        within a second, even if it begins more until then.
+        A client that has sent one request gets GOAWAY in one write with its response, before it
+        can begin another one. A client that has sent several gets each response first. It gets
+        GOAWAY within a second, even if it begins more requests until then.
         """
         steps = self.goaway
-        self._link.move(GOAWAY_DUE if steps.advance(DISMISSED, self._clock()) else OPEN)
+        self._link.move(GOAWAY_DUE if steps.advance(CLOSE_PLANNED, self._clock()) else OPEN)
         self._base.arm(steps.due_at)
 
     def shutdown(self) -> None:
-        """The server stops: finish the streams that are open.
+        """Finish the open streams, because the server stops.
 
-        GOAWAY waits for the end of the last stream, or for a client that begins another one. To
-        some clients (the Python library h2, and so httpx) GOAWAY is the end of the connection:
-        they lose each response that is not complete by then.
+        GOAWAY waits until the last stream ends, or until the client begins another one. The
+        Python library h2, and so httpx, treats GOAWAY as the end of the connection, and loses each
+        incomplete response.
         """
         self._base.stopping = True
         self.announce_if_idle()
 
     def on_last_stream_ended(self) -> None:
-        """The last stream has ended while the server drains or stops.
+        """Plan GOAWAY after the last stream has ended, while the server drains or stops.
 
-        A client that has one stream at a time gets GOAWAY in one write with the end of that stream:
-        it knows before its next request. httpx loses responses to concurrent requests by a GOAWAY
-        that it reads together with them. It has a second to read them, and while the ports are
-        open its connection goes on.
+        A client with one stream at a time gets GOAWAY before its next request, in one write with
+        the end of that stream. httpx loses responses to concurrent requests if it reads a GOAWAY
+        together with them. So a client with concurrent requests has a second to read them. It keeps
+        its connection while the ports are open.
         """
         if not self.goaway.multiplexed:
             self._link.move(GOAWAY_DUE)
@@ -75,10 +76,10 @@ class Http2End:
             self._base.arm(self.goaway.due_at)
 
     def on_goaway_due(self) -> None:
-        """Send GOAWAY with what is about to be written.
+        """Send GOAWAY in the write that is about to happen.
 
-        If bytes of the client are not read yet, its next request may be among them. Then GOAWAY
-        waits for the end of that, or for a second when the server stops.
+        Unread bytes of the client may contain its next request. Then GOAWAY waits for the end of
+        that request, or for a second when the server stops.
         """
         self._link.move(OPEN)
         if not peer_socket.count_unread(self._link.transport):
@@ -90,18 +91,23 @@ class Http2End:
             self.announce()
 
     def announce(self) -> None:
-        """Have the client open no more streams."""
+        """Ask the client to open no more streams."""
         if not self._link.is_ending() and self.goaway.advance(ANNOUNCED, self._clock()):
             self._link.write(frames.goaway(frames.MAX_31_BITS, ErrorCode.NO_ERROR))
             self._base.arm(self.goaway.due_at)
 
     def send_last(self, code: ErrorCode = ErrorCode.NO_ERROR, reason: bytes = b"") -> None:
-        """Send the number of the last stream that is served, and why."""
+        """Send the GOAWAY that names the last stream.
+
+        Arguments:
+            code: the error code.
+            reason: the debug data, for people.
+        """
         if not self._link.is_ending() and self.goaway.advance(LAST_SENT, self._clock()):
             self._link.write(frames.goaway(self._link.last_stream, code, reason))
 
     def on_time(self, now: float) -> float:
-        """Take the step that is due; return when to look again."""
+        """Send the GOAWAY that is due; return when to call this again, seconds."""
         step = self.goaway.due(now, idle=not self._link.streams)
         if self._link.is_ending():
             return inf
@@ -116,23 +122,23 @@ class Http2End:
     # -- the close ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close behind what this turn of the loop still writes."""
+        """Close at the end of this turn of the loop, behind its last bytes."""
         self._link.move(ENDING)
         asyncio.get_running_loop().call_soon(self.flush_and_close)
 
     def flush_and_close(self) -> None:
-        """Write what is to be sent, and close."""
+        """Write all bytes that wait, and close."""
         self._link.flush()
         self.watch_unsent()
         self._linger()
 
     def watch_unsent(self) -> None:
-        """Watch over what waits for a client that does not take it, or whose connection ends."""
+        """Watch the bytes that wait for a client that does not read, or whose connection ends."""
         self._base.watch_all_unsent(ended=self._link.is_ending())
 
     def fail(self, fault: ConnectionFault) -> None:
-        """Close behind an error; what the client still sends must not lose it our GOAWAY."""
-        self._base.watch_no_more()
+        """Close after an error. Input is discarded first, so that the client gets the GOAWAY."""
+        self._base.stop_watching()
         self._linger()
         asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._link.transport.abort)
 

@@ -1,4 +1,4 @@
-"""Responses of our own to requests in HTTP/2 that are for no revision."""
+"""Sends the activator's own responses to HTTP/2 requests that reach no revision."""
 
 from __future__ import annotations
 
@@ -18,16 +18,28 @@ from activator.proxy.message.request import Request
 def send_own_response(
     context: StreamContext, stream: Stream, request: Request, response: OwnResponse
 ) -> None:
-    """Respond to a probe, or to a client for which there is no room."""
+    """Respond to a probe, or to a client beyond the limit of connections.
+
+    Arguments:
+        context: the context of the connection's streams.
+        stream: the stream of the request.
+        request: the request.
+        response: the response as plain text.
+    """
     response = negotiated(response, request.lines)
     _send(context, stream, response, bodiless=request.method == b"HEAD" or not response.body)
 
 
 def send_refusal(context: StreamContext, stream: Stream, error: FramingError) -> None:
-    """Respond to what is malformed or refused as in HTTP/1: the response says what is wrong.
+    """Respond to a malformed or refused request; the response names the error, as in HTTP/1.
 
-    Behind the response to a malformed request RST_STREAM follows (RFC 9113 section 8.1.1), and
-    behind the request if that ends soon, see ``Http2Client.on_half_closed``.
+    RST_STREAM follows the response to a malformed request (RFC 9113 section 8.1.1). It waits for
+    the end of the request if that comes soon, see ``Http2Client.on_half_closed``.
+
+    Arguments:
+        context: the context of the connection's streams.
+        stream: the stream of the request.
+        error: the error; it decides the status.
     """
     if error.status == HTTPStatus.BAD_REQUEST:
         stream.fault = ErrorCode.PROTOCOL_ERROR

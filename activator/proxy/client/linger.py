@@ -1,9 +1,10 @@
-"""The end of a connection whose request was not read to its end (RFC 9112 section 9.6).
+"""Closes a connection whose request was not read completely (RFC 9112 section 9.6).
 
-Closing at once makes the kernel reset the connection because of unread bytes. The reset may destroy
-the response before the client has read it. So the sending side is closed, and input is discarded
-for a short time. Beyond a bounded number of bytes it stays unread: the client can send no more,
-and turns to the response (Go's server waits so too: rstAvoidanceDelay in net/http/server.go).
+If the activator closed it at once, the kernel would reset the connection because of unread bytes.
+The reset may destroy the response before the client has read it. So the activator closes only its
+sending side, and discards input for a short time. Beyond a limit it stops reading: the client
+cannot send more, and reads the response. Go's server waits too (rstAvoidanceDelay in
+net/http/server.go).
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, final
 
-#: Bytes beyond which nothing is read.
+#: Bytes that are read and discarded at most.
 MAX_BYTES: Final = 64 << 10
-#: Seconds after which the connection is closed in any case.
+#: Seconds after which the connection closes in any case.
 MAX_SECONDS: Final = 2.0
 
 
 class ConnectionOwner(Protocol):
-    """What spoke on a connection before."""
+    """The object that handled the connection before."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -26,7 +27,7 @@ class ConnectionOwner(Protocol):
 
 @final
 class Linger:
-    """Reads and discards.
+    """A protocol that reads and discards input until the connection closes.
 
     Arguments:
         handler: its ``connection_lost`` is called when the connection is lost.
@@ -42,7 +43,7 @@ class Linger:
         self._timer = asyncio.get_running_loop().call_later(MAX_SECONDS, transport.close)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol; not called, since the connection was made before."""
+        """See asyncio.Protocol; never called, since the connection exists already."""
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""

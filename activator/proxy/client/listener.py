@@ -1,7 +1,7 @@
-"""The data ports: uvicorn's server with our protocol.
+"""Opens the data ports: uvicorn's server with the activator's own protocol.
 
-uvicorn owns sockets and connections' life; this module gives it the protocol class, and nothing
-else of HTTP is uvicorn's.
+uvicorn owns the sockets and ends connections. HTTP is the activator's: this module gives uvicorn
+the protocol class.
 """
 
 from __future__ import annotations
@@ -21,25 +21,28 @@ from activator.proxy.client.http1 import Http1Client
 from activator.proxy.client.proxy import Proxy
 from activator.proxy.client.tls_listener import Gate, Listener
 
-#: Connections that the kernel keeps for us until they are accepted.
+#: Connections that the kernel queues until they are accepted.
 BACKLOG = 4096
-#: Seconds for handshakes that are under way when the ports close.
+#: Seconds for handshakes that are in progress when the ports close.
 _LAST_HANDSHAKES = 1.0
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the process has one, in ``app``; with listeners
-    that pause; and with a certificate for some of its sockets, where uvicorn has one for all or
-    none. The connections of all sockets end together.
+    """uvicorn's server with three differences.
+
+    It has no signal handlers, since ``app`` has them for the process. Its listeners can pause. Some
+    of its sockets may have a certificate, where uvicorn has one for all or none. The connections of
+    all sockets end together.
 
     Arguments:
+        config: uvicorn's configuration.
         gate: decides when to accept.
-        arrivals: holds what has been accepted and is no connection yet.
-        pausing: whether ports without TLS need listeners that pause. The loop's own cannot, and
-            take half the time per connection (measured: 57 and 115 us).
+        arrivals: the tasks of accepted sockets that are no connections yet.
+        pausing: whether ports without TLS need listeners that pause. The loop's own cannot pause,
+            and take half the time per connection (measured: 57 µs instead of 115 µs).
 
     Attributes:
-        secure: by listening socket, what its clients are shown.
+        secure: the TLS context of each listening socket that has one.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class QuietServer(uvicorn.Server):
 
     @property
     def should_exit(self) -> bool:
-        """Whether the server is to stop; setting it stops the server at once."""
+        """Whether the server stops; setting it to True wakes ``main_loop`` at once."""
         return self._stop.is_set()
 
     @should_exit.setter
@@ -70,10 +73,10 @@ class QuietServer(uvicorn.Server):
             self._stop.clear()
 
     async def main_loop(self) -> None:
-        """Wait until the server is to stop.
+        """Wait until the server stops.
 
-        uvicorn wakes ten times a second for each server, to see whether it is to stop and to renew
-        the Date field. Protocols of this server renew that field themselves.
+        uvicorn's own loop runs ten times a second for each server. It checks whether to stop, and
+        renews the Date field. ``Services.date`` renews that field here.
         """
         await self._stop.wait()
 
@@ -84,11 +87,11 @@ class QuietServer(uvicorn.Server):
         for sock in ours:
             context = self.secure.get(sock)
             listener = Listener(sock, self._protocol, self._gate, self._arrivals, context)
-            # It has the two methods that uvicorn calls.
+            # A Listener has the two methods that uvicorn calls.
             self.servers.append(listener)  # type: ignore[arg-type] # see above
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn.Server. Who is in the middle of a handshake may bring one request."""
+        """See uvicorn.Server. A client in the middle of a TLS handshake may send one request."""
         for server in self.servers:
             server.close()
         await self._arrivals.finish(_LAST_HANDSHAKES)
@@ -96,7 +99,7 @@ class QuietServer(uvicorn.Server):
 
     def _protocol(self) -> asyncio.Protocol:
         """Return the protocol object of a new connection."""
-        # A class, but for the data ports a callable.
+        # uvicorn declares a class; the data ports have a function.
         make = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
         return make(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
@@ -104,19 +107,25 @@ class QuietServer(uvicorn.Server):
 
 
 def data_server(proxy: Proxy) -> QuietServer:
-    """Return the server for the data ports; ``serve(sockets=…)`` runs it until ``should_exit``,
-    and then until its last connection has ended, or ``force_exit``."""
+    """Return the server for the data ports.
+
+    ``serve(sockets=…)`` runs it until ``should_exit`` is set. After that it runs until the last
+    connection has ended, or ``force_exit`` is set.
+
+    Arguments:
+        proxy: the objects that all connections share.
+    """
 
     def protocol(
         config: Any, server_state: Any, app_state: Any, _loop: object = None
     ) -> Http1Client:
-        # In place of uvicorn's set: uvicorn shuts these down, and waits until none is left.
+        # Replaces uvicorn's set. uvicorn shuts these connections down, and waits for their end.
         server_state.connections = proxy.connections
         return Http1Client(proxy)
 
     config = uvicorn.Config(
         app=_no_application,
-        # uvicorn wants a class; it calls it and no more.
+        # uvicorn declares a class, and only calls it.
         http=protocol,  # type: ignore[arg-type] # see above
         ws="none",
         lifespan="off",
@@ -129,25 +138,27 @@ def data_server(proxy: Proxy) -> QuietServer:
 
 
 async def _no_application(scope: Any, receive: Any, send: Any) -> None:
-    """uvicorn's configuration demands one; our protocol calls none."""
+    """Satisfy uvicorn's configuration; the activator's protocol never calls an application."""
     raise RuntimeError("the data ports have no ASGI application")
 
 
 class ListenError(Exception):
-    """An address cannot be had; the text says which, why, and which setting names it."""
+    """An address cannot be bound. The text names the address, the cause and the setting."""
 
 
 def listen(host: str, port: int, setting: str) -> socket.socket:
     """Return a listening socket.
 
     Arguments:
-        setting: where the port comes from, to name it in an error.
+        host: the address.
+        port: the port; 0 for any free one.
+        setting: the setting of the port, for the error.
 
     Raises:
-        ListenError: the address cannot be had.
+        ListenError: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol's number, or asyncio would leave Nagle's algorithm on.
+    # Without the protocol's number, asyncio would leave Nagle's algorithm on.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
-"""Whether a client is there that the loop does not report on.
+"""Finds out whether a client is still there while the loop cannot report it.
 
-The loop reports nothing while we do not read from a client, or once the client has ended its
-sending side. Then we query the kernel now and then (``transport.peer_socket``).
+The loop reports nothing while reading pauses, or once the client has ended its sending side. Then
+this module queries the kernel now and then (``transport.peer_socket``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from activator.proxy.transport.peer_socket import ACKNOWLEDGE_WITHIN, ClientChec
 
 @final
 class Liveness:
-    """Looks at the client of one connection in HTTP/1.
+    """The check of the client of one HTTP/1 connection.
 
     Attributes:
-        send_by: when a request is sent at the latest that waits for the client's kernel, seconds;
+        send_by: the latest time to send a request that waits for the client's kernel, seconds;
             infinite while none waits.
     """
 
@@ -32,25 +32,27 @@ class Liveness:
         self.send_by = inf
 
     def restart(self) -> None:
-        """Make the next looks soon."""
+        """Begin again with short pauses between checks."""
         self._inquiry.restart()
 
     def next(self, now: float) -> float:
-        """Return when to look next."""
+        """Return when to check next, seconds."""
         return self._inquiry.next(now)
 
-    def may_send(self, missing: int, ask: Callable[[], None] | None, now: float) -> bool:
-        """Look right before a pod gets the request; abort the connection of a client that has left.
+    def may_send(self, missing: int, send_interim: Callable[[], None] | None, now: float) -> bool:
+        """Check the client right before a pod gets the request; abort if the client has left.
 
         Arguments:
-            missing: bytes of the request that were announced and not read.
-            ask: sends the client something harmless; None where nothing can be sent.
-            now: the time, seconds.
+            missing: bytes of the request's body that were announced and not read.
+            send_interim: sends the client an interim response, which a closed client rejects; None
+                if none may be sent.
+            now: seconds.
 
         Returns:
-            Whether the client is there. If not and ``send_by`` is finite, ``look`` finds out.
+            Whether the client is known to be there. If not and ``send_by`` is finite, ``check``
+            finds out later.
         """
-        found = self._inquiry.before_sending(self._transport, missing, ask, now)
+        found = self._inquiry.before_sending(self._transport, missing, send_interim, now)
         if found is ClientState.GONE:
             self._transport.abort()
         elif found is ClientState.PENDING:
@@ -58,20 +60,20 @@ class Liveness:
             self._inquiry.hurry()
         return found is ClientState.HERE
 
-    def look(
-        self, exchange: Exchange, missing: int, ask: Callable[[], None] | None, now: float
+    def check(
+        self, exchange: Exchange, missing: int, send_interim: Callable[[], None] | None, now: float
     ) -> float:
-        """Look once: abort the connection of a client that has left, or resume a request that
-        waited for the client's kernel.
+        """Check the client: abort if it has left, or resume a request that waits for its kernel.
 
         Arguments:
-            exchange: the one that runs; the others are those of ``may_send``.
+            exchange: the current exchange.
+            missing, send_interim, now: as for ``may_send``.
 
         Returns:
-            When to look next.
+            When to check next, seconds.
         """
         inquiry, transport = self._inquiry, self._transport
-        if inquiry.is_over(transport, missing, ask, now):
+        if inquiry.is_over(transport, missing, send_interim, now):
             transport.abort()
             return inf
         if self.send_by < inf and (now >= self.send_by or inquiry.is_acknowledged(transport)):

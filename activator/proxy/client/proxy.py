@@ -1,4 +1,4 @@
-"""What all connections of clients share: settings, bounds, counters, and log lines about them."""
+"""Holds the objects that all connections of clients share: settings, limits, counters, warnings."""
 
 from __future__ import annotations
 
@@ -21,30 +21,38 @@ from activator.proxy.transport.unread import Peer
 
 logger = logging.getLogger(__name__)
 
-#: What is ended where a peer does not read.
+#: The message that ends because its receiver does not read.
 _NOT_READ = {Peer.CLIENT: "a response to client", Peer.POD: "a request to pod"}
-#: Share of the clients' files for those whose TLS has not begun, so that a client that sends
-#: nothing takes no place from those on other ports.
+#: The part of the clients' files for clients in a TLS handshake. So clients that send nothing
+#: cannot use the files of clients on other ports.
 _SHARE_FOR_HANDSHAKES = 0.5
-#: Addresses of clients that are remembered: an ingress has many connections from a few addresses.
+#: Addresses of clients in the memo. An ingress has many connections from a few addresses.
 _MOST_ADDRESSES: Final = 256
 
 
 class Proxy:
-    """What all connections share.
+    """The objects and settings that all connections share.
 
     Arguments:
-        hold_bytes: bytes of a body that are read while its request waits, or kept to repeat it.
+        driver: decides which pod gets a request.
+        pools: the connections to all pods.
+        request_limits: the limits of a request head.
+        hold_bytes: bytes of a body that are buffered while its request waits, or for a retry.
         header_timeout: seconds for a request head to arrive.
-        unfinished_header_bytes: bytes of all in-progress request heads.
+        unfinished_header_bytes: limit of the bytes of all in-progress request heads.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
-        unhealthy: says why we are not ready, or nothing.
-        server_timing: whether responses that waited say for how long, in ``Server-Timing``.
-        cold_start_header: whether responses say whether they waited for a pod to start.
+        unhealthy: returns why the activator is not ready; empty while it is ready.
+        server_timing: whether a response that waited gets the field ``Server-Timing``.
+        cold_start_header: whether each response states whether it waited for a cold start.
 
     Attributes:
-        services: what exchanges use, and what may change at any time: tracer, request log,
+        services: the objects of exchanges. Some may change at any time: tracer, request log,
             draining.
+        max_connections: connections beyond this number get 503.
+        connections: all connections of clients.
+        turned_away: the connections beyond the limit; each gets one response.
+        arrivals: the tasks of accepted sockets that are no connections yet.
+        handshakes: how many of these are in a TLS handshake.
     """
 
     def __init__(
@@ -83,13 +91,10 @@ class Proxy:
         self.files = files = pools.files
         files.clients = self._places
         files.idle.append((self._evict_one, lambda: self.connections.evicted))
-        #: Connections of clients beyond this are turned away.
         self.max_connections = files.shares.clients
         self.connections = Eviction()
-        #: Connections for which there is no room; each gets one response.
         self.turned_away = self.connections.turned_away
         self._addresses: dict[str, bytes] = {}
-        #: Clients that are no connections yet; and how many of them are in a TLS handshake.
         self.arrivals = Tasks()
         self.handshakes = 0
         self._repeats: Repeats = self.services.repeats
@@ -97,7 +102,7 @@ class Proxy:
     # -- room ------------------------------------------------------------------------------------
 
     def _places(self) -> int:
-        """Return how many files clients have that are served, or are to be."""
+        """Return how many files belong to clients that are served, or that may be."""
         away = len(self.turned_away) + self.connections.evicted
         return len(self.connections) + self.handshakes - away
 
@@ -106,7 +111,7 @@ class Proxy:
         return self.connections.make_room(self.clock(), 1 + self.files.shares.rejected // 2)
 
     def find_room(self) -> bool:
-        """Return whether a new client may be served; what is idle is closed for it if need be."""
+        """Return whether a new client may be served; evict an idle one if files run short."""
         files, places = self.files, self._places()
         if places >= self.max_connections:
             return self._evict_one()
@@ -115,7 +120,7 @@ class Proxy:
         return files.make_room()
 
     def turn_away(self, client: Evictable) -> None:
-        """Record that there is no room for a new client, and log it now and then."""
+        """Record a new client beyond the limit, and log a warning now and then."""
         self.connections.turn_away(client)
         self.counters.turned_away += 1
         if self._repeats.admit("turned away", self.clock()) is not None:
@@ -127,12 +132,12 @@ class Proxy:
             )
 
     def remove(self, client: Evictable) -> None:
-        """Remove a connection that is closed; its file is free."""
+        """Remove a closed connection; its file is free."""
         self.connections.remove(client)
         self.files.freed()
 
     def address(self, peer: str) -> bytes:
-        """Return an IP address as requests name it: one object for all connections of a client."""
+        """Return an IP address as bytes; all connections of a client share one object."""
         known = self._addresses
         address = known.get(peer)
         if address is None:
@@ -161,34 +166,34 @@ class Proxy:
         self.handshakes -= 1
         self.files.freed()
 
-    def on_room(self, wake: Callable[[], None], *, wanted: bool) -> None:
-        """See listener.Gate."""
-        (self.files.on_room.add if wanted else self.files.on_room.discard)(wake)
+    def on_room(self, notify: Callable[[], None], *, wanted: bool) -> None:
+        """See tls_listener.Gate."""
+        (self.files.on_room.add if wanted else self.files.on_room.discard)(notify)
         if not wanted or not self._too_many_handshakes():
             return
         if self._repeats.admit("handshakes", self.clock()) is not None:
             logger.warning(
-                "%d clients have not ended their TLS handshakes: more wait to be accepted",
+                "%d TLS handshakes are in progress: further clients wait to be accepted",
                 self.handshakes,
             )
 
     def too_many_connections(self) -> OwnResponse:
-        """Return the response to a client for which there is no room."""
+        """Return the response to a client beyond the limit of connections."""
         return too_many_connections(self.services.retry_after())
 
     def too_many_heads(self) -> OwnResponse:
-        """Return the response to a head that has no room, and log it now and then."""
+        """Return the response to a head beyond the budget, and log a warning now and then."""
         self.log_too_many_heads()
         return too_many_heads(self.services.retry_after())
 
     def log_too_many_heads(self) -> None:
-        """Log now and then that an in-progress head was refused for want of room."""
+        """Log now and then that in-progress heads have used up their budget."""
         if self._repeats.admit("unfinished heads", self.clock()) is not None:
             used = self.head_budget.bytes
             logger.warning("%d bytes of in-progress request heads, more are refused", used)
 
     def _log_ended(self, peer: Peer, address: str) -> None:
-        """Log now and then that a peer which does not read was ended; see unread."""
+        """Log now and then that a peer's message ended because the peer did not read."""
         more = self._repeats.admit(("unread", peer), self.clock())
         if more is not None:
             logger.warning(
@@ -198,12 +203,12 @@ class Proxy:
             )
 
     def drain(self) -> None:
-        """Respond to what still waits for a pod: the time to wait is over."""
+        """Respond to requests without a pod, because the time to wait for one is over."""
         for downstream in self.connections:
             downstream.drain()
 
     def force_end(self) -> int:
-        """End every request: the time to finish is over. Return how many connections there are."""
+        """End every request, because the drain time is over; return the number of connections."""
         connections = list(self.connections)
         for downstream in connections:
             downstream.force_end()

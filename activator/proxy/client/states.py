@@ -1,4 +1,4 @@
-"""The states of a client's connection in HTTP/1, and which may follow which."""
+"""Defines the states of a client's HTTP/1 connection, and which state may follow which."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 
 
 class Http1State(Enum):
-    """What bytes from the client mean, and how far its request is.
+    """The state of a connection: it decides what the next bytes of the client are.
 
-    READING_HEAD: no request runs; the next bytes begin a request head.
+    READING_HEAD: no request is in progress. The next bytes begin a request head.
     HEAD_IN_PROGRESS: a part of a request head has arrived.
-    BEGINNING: a request head is complete; its exchange is being started.
-    READING_BODY: an exchange runs; the rest of the request's body is still to come.
-    RESPONDING: an exchange runs; its request is complete. Further bytes wait for their turn.
-    DISCARDING: what arrived is no request; an error response is the last one.
-    LINGERING: the last response is written; unread input is discarded until the client closes.
-    CLOSED: the connection is closed or broken by our side, or lost.
+    BEGINNING: a request head is complete, and its exchange begins.
+    READING_BODY: an exchange is in progress. The next bytes belong to the request's body.
+    RESPONDING: an exchange is in progress, and its request is complete. Further bytes wait.
+    DISCARDING: the input was malformed or refused. An error response is the last response.
+    LINGERING: the last response is written. Input is discarded until the client closes.
+    CLOSED: the activator has closed or aborted the connection, or it is lost.
     """
 
     READING_HEAD = "reading-head"
@@ -29,7 +29,7 @@ class Http1State(Enum):
     CLOSED = "closed"
 
 
-#: The same as plain names: Python looks a member of an enum up by a function of its class.
+#: Module names for the members, for speed: see version.HTTP_1_1.
 READING_HEAD: Final = Http1State.READING_HEAD
 HEAD_IN_PROGRESS: Final = Http1State.HEAD_IN_PROGRESS
 BEGINNING: Final = Http1State.BEGINNING

@@ -1,4 +1,4 @@
-"""One request of a client in HTTP/2: its stream, as the client's side of an exchange."""
+"""Implements the client's side of an exchange as a stream of an HTTP/2 connection."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
     """Return the request of a header section.
 
     Arguments:
-        client: the client's IP address; ended: whether nothing follows on its stream.
+        fields: the parsed header section.
+        client: the client's IP address.
+        ended: whether the stream ends with the header section.
 
     Raises:
-        FramingError: then something should (RFC 9113 section 8.1.1).
+        FramingError: the stream ends, but Content-Length announces a body (RFC 9113 section 8.1.1).
     """
     by_name = fields.fields
     if not fields.forwarded:
@@ -61,13 +63,17 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
 
 @final
 class StreamContext:
-    """What all streams of one connection use of it.
+    """The objects that all streams of one connection share.
 
     Arguments:
-        base: what every client connection has; link: what every HTTP/2 connection has.
+        base: the common part of all client connections.
+        link: the common part of all HTTP/2 connections.
 
     Attributes:
         blocked: streams that have their response and do not end.
+        clock: returns the time, seconds.
+        services: the objects that all exchanges share.
+        timers: the timers of all connections.
     """
 
     __slots__ = ("base", "blocked", "clock", "link", "services", "timers")
@@ -82,7 +88,7 @@ class StreamContext:
         self.timers = proxy.timers
 
     def exchange_done(self, stream: Stream) -> None:
-        """Watch over a stream whose response is written, unless the stream is over."""
+        """Watch a stream whose response is written, unless the stream has ended."""
         stream.owner = None
         if stream.id in self.link.streams:
             self.base.arm(self.blocked.watch(stream, self.clock()))
@@ -90,7 +96,15 @@ class StreamContext:
 
 @final
 class ClientStream(ClientSide):
-    """One request of a client."""
+    """One request of a client, as the client's side of its exchange.
+
+    Arguments:
+        context: the objects that all streams share.
+        stream: the stream.
+
+    Attributes:
+        exchange: the exchange, until it ends.
+    """
 
     __slots__ = ("_context", "_stream", "_uncredited", "exchange")
     __deletable__ = ("exchange",)  # read by mypyc
@@ -100,7 +114,7 @@ class ClientStream(ClientSide):
     def __init__(self, context: StreamContext, stream: Stream) -> None:
         self._context = context
         self._stream = stream
-        self._uncredited = 0  # bytes of the request's body that no pod has taken
+        self._uncredited = 0  # bytes of the request's body that no pod has accepted
 
     # -- the client -----------------------------------------------------------------------------
 
@@ -121,7 +135,7 @@ class ClientStream(ClientSide):
         return bool(self._stream.unsent)
 
     def may_send(self, now: float) -> bool:
-        """See ClientSide: we read from a client of HTTP/2, so the loop reports when it leaves."""
+        """See ClientSide. Reading goes on in HTTP/2, so the loop reports when a client leaves."""
         return True
 
     def is_gone(self) -> bool:
@@ -145,7 +159,12 @@ class ClientStream(ClientSide):
     # -- the request ----------------------------------------------------------------------------
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
-        """Handle what the client sent; ``trailers`` is None as long as more is to come."""
+        """Handle a part of the request's body.
+
+        Arguments:
+            payload: the bytes.
+            trailers: None while the request goes on; else its trailers.
+        """
         self._uncredited += len(payload)
         ended = trailers is not None
         self.exchange.on_request_body([payload] if payload else [], ended, trailers or b"")
@@ -157,7 +176,7 @@ class ClientStream(ClientSide):
         self._stream.credit(size)
 
     def regulate(self) -> None:
-        """See ClientSide: its window holds the client back."""
+        """See ClientSide. The window of the stream limits the client."""
 
     # -- the response ---------------------------------------------------------------------------
 
@@ -188,13 +207,13 @@ class ClientStream(ClientSide):
     def send_body(self, payload: list[bytes], ended: bool, trailers: bytes) -> None:
         """See ClientSide."""
         if ended:
-            # Release the slot now; unsent payload stays queued in the stream.
+            # The exchange may end now; unsent payload stays queued in the stream.
             self._stream.on_sent = None
         data = payload[0] if len(payload) == 1 else b"".join(payload)
         self._stream.send(data, trailers if ended else None)
 
     def interim(self, response: Response | ResponseFields) -> None:
-        """See ClientSide. It is only advice, and does not wait for a client that reads nothing."""
+        """See ClientSide. A client that does not read gets no interim response: it is optional."""
         assert isinstance(response, ResponseFields)
         link = self._context.link
         if not link.queue.full:
@@ -218,7 +237,7 @@ class ClientStream(ClientSide):
         self._done()
 
     def body_of(self, response: OwnResponse) -> bytes:
-        """See ClientSide: a gRPC client gets all in the head."""
+        """See ClientSide. A gRPC client gets the error in the head, without a body."""
         request = self.exchange.request
         no_body = request.method == b"HEAD" or grpc.is_grpc(request.fields)
         return b"" if no_body else response.body
@@ -231,14 +250,14 @@ class ClientStream(ClientSide):
         """See ClientSide."""
         self._context.base.idle_since = now
         stream = self._stream
-        if stream.closed and stream.peer_closed:  # as nearly always: it is over
+        if stream.closed and stream.peer_closed:  # nearly always
             stream.owner = stream.on_sent = None
             del self.exchange  # see cancel
         else:
             self._done()
 
     def break_off(self, outcome: str, code: int) -> None:
-        """See ClientSide: as the pod did it, where it did; a gRPC client gets trailers of ours."""
+        """See ClientSide. The client gets the pod's error code, and gRPC trailers without one."""
         if not code and grpc.is_grpc(self.exchange.request.fields):
             self._stream.send(b"", section.grpc_status(*grpc.broken_off(outcome)))
         else:
@@ -246,7 +265,7 @@ class ClientStream(ClientSide):
         self._done()
 
     def cancel(self) -> None:
-        """End the exchange: the client takes no more of the stream."""
+        """Cancel the exchange, because the stream was reset or the connection lost."""
         exchange = self.exchange
         del self.exchange  # breaks the cycle: nothing is left for the garbage collector
         self._stream.on_sent = None
@@ -254,7 +273,7 @@ class ClientStream(ClientSide):
 
     def _done(self) -> None:
         stream = self._stream
-        if not stream.closed:  # it takes its response later, perhaps when it has sent all
+        if not stream.closed:  # the client may read the response only after sending its request
             stream.credit(self._uncredited)
             self._uncredited = 0
         stream.on_sent = None

@@ -1,9 +1,9 @@
-"""A listening port: accepts connections as long as there are files for them, with or without TLS.
+"""Accepts connections on one port while files are free for them, with or without TLS.
 
-The loop's own listeners cannot be paused. uvloop's accepts whatever has come in one turn, and
-closes without a word what comes when the process has no file left; and it names no connection of
-TLS before its handshake is over. This one leaves connections to the kernel, which queues them,
-until there is room. Knows no HTTP and no proxy.
+The loop's own listeners cannot pause. uvloop's accepts all connections in one turn, and silently
+closes those beyond the limit of open files. Also, it reports a TLS connection only after the
+handshake. This listener leaves connections in the kernel's queue until files are free. It knows
+neither HTTP nor the proxy.
 """
 
 from __future__ import annotations
@@ -21,43 +21,52 @@ from activator.process.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-#: Connections that are accepted in one turn of the loop; the rest is in the next.
+#: Connections that are accepted in one turn of the loop; others wait for the next turn.
 _PER_TURN: Final = 16
-#: Seconds until a listener that pauses looks again, with or without a notification.
+#: Seconds until a paused listener checks again, with or without a notification.
 _PAUSE: Final = 0.1
-#: Seconds for a TLS handshake with a client; a client that sends nothing holds no file for longer.
+#: Seconds for a TLS handshake with a client. A client that sends nothing uses a file for this long.
 _HANDSHAKE_TIMEOUT = 10.0
-#: Seconds for a client to take the rest of its last answer, and to answer the end of TLS.
+#: Seconds for a client to read the rest of its last response, and to confirm the end of TLS.
 _SHUTDOWN_TIMEOUT: Final = 60.0
 
 
 class Gate(Protocol):
-    """Decides whether there is room for one more connection."""
+    """The object that decides whether a listener may accept one more connection."""
 
     def may_accept(self, *, secure: bool) -> bool:
-        """Return whether one may be accepted now; if not, the kernel keeps it."""
+        """Return whether a connection may be accepted now; if not, the kernel keeps it.
+
+        Arguments:
+            secure: whether a TLS handshake follows.
+        """
 
     def handshake_began(self) -> None:
-        """A connection has been accepted whose TLS handshake is still to come."""
+        """Count an accepted connection whose TLS handshake begins."""
 
     def handshake_failed(self) -> None:
-        """It came to no connection."""
+        """Count no more a connection whose TLS handshake has failed."""
 
-    def on_room(self, wake: Callable[[], None], *, wanted: bool) -> None:
-        """A connection waits: call ``wake`` whenever there may be room; or it waits no more."""
+    def on_room(self, notify: Callable[[], None], *, wanted: bool) -> None:
+        """Start or stop to notify a listener whenever a file may be free.
+
+        Arguments:
+            notify: called each time.
+            wanted: True to start, False to stop.
+        """
 
 
 class Listener:
-    """A listening socket of the running loop, as much of a server as uvicorn has a use for.
+    """A listening socket of the running loop, with the two methods of a server that uvicorn calls.
 
     Arguments:
-        sock: listens, and does not block; closed by ``close``.
-        make: returns the protocol object of a connection. Over TLS its ``connection_made`` is
-            called when the handshake is over.
+        sock: a listening, non-blocking socket; ``close`` closes it.
+        make: returns the protocol object of a connection. With TLS, its ``connection_made`` is
+            called after the handshake.
         gate: decides when to accept.
-        arrivals: holds what has been accepted and is no connection yet. They outlive ``close``;
-            the caller ends them.
-        context: the certificate that clients are shown; None without TLS.
+        arrivals: the tasks of accepted sockets that are no connections yet. ``close`` does not end
+            them; the caller does.
+        context: has the certificate for clients; None without TLS.
     """
 
     def __init__(
@@ -79,11 +88,11 @@ class Listener:
         self._loop.add_reader(self._sock, self._accept)
 
     def close(self) -> None:
-        """Accept no more; does nothing the second time."""
+        """Accept no more connections; do nothing the second time."""
         if self._paused is not None:
             self._paused.cancel()
             self._paused = None
-            self._gate.on_room(self._look, wanted=False)
+            self._gate.on_room(self._check, wanted=False)
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
             self._sock.close()
@@ -95,7 +104,7 @@ class Listener:
         secure = self._context is not None
         for accepted in range(_PER_TURN):
             if not self._gate.may_accept(secure=secure):
-                # The loop calls again at once, if more clients wait behind those of this turn.
+                # After an accepted client the loop calls again at once, if more clients wait.
                 if not accepted:
                     self._pause()
                 return
@@ -114,22 +123,22 @@ class Listener:
             self._arrivals.start(self._shake(client) if secure else self._join(client))
 
     def _pause(self) -> None:
-        """Leave connections to the kernel until there may be room, or for a while."""
+        """Leave connections to the kernel until a file may be free, or for a while."""
         self._loop.remove_reader(self._sock)
-        self._paused = self._loop.call_later(_PAUSE, self._look)
-        self._gate.on_room(self._look, wanted=True)
+        self._paused = self._loop.call_later(_PAUSE, self._check)
+        self._gate.on_room(self._check, wanted=True)
 
-    def _look(self) -> None:
-        """Go on if there is room."""
+    def _check(self) -> None:
+        """Accept again if the gate allows it."""
         if self._paused is None:
             return
         self._paused.cancel()
         if self._gate.may_accept(secure=self._context is not None):
             self._paused = None
-            self._gate.on_room(self._look, wanted=False)
+            self._gate.on_room(self._check, wanted=False)
             self._loop.add_reader(self._sock, self._accept)
         else:
-            self._paused = self._loop.call_later(_PAUSE, self._look)
+            self._paused = self._loop.call_later(_PAUSE, self._check)
 
     async def _join(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the client has left: the loop has closed it
@@ -146,6 +155,6 @@ class Listener:
             )
         except BaseException as error:
             self._gate.handshake_failed()
-            # It is no TLS, or not ours, or late, or the client has left: the loop has closed it.
+            # An OSError is a failed handshake: the loop has closed the socket.
             if not isinstance(error, OSError):
                 raise

@@ -47,6 +47,6 @@ def test_a_stream_that_is_over_is_watched_no_more():
     blocked = BlockedStreams(PATIENCE)
     slow = stream(left=1)
     blocked.watch(slow, NOW)
-    blocked.forget(slow)
-    blocked.forget(slow)
+    blocked.remove(slow)
+    blocked.remove(slow)
     assert (blocked.late(inf), blocked.next()) == ([], inf)

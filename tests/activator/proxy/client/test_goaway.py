@@ -9,7 +9,7 @@ import pytest
 
 from activator.proxy.client.goaway import (
     ANNOUNCED,
-    DISMISSED,
+    CLOSE_PLANNED,
     FOLLOWS,
     LAST_SENT,
     LEAVE_SECONDS,
@@ -51,8 +51,8 @@ def test_the_last_stream_is_named_a_second_after_the_announcement(idle):
 @pytest.mark.parametrize("idle", [True, False])
 def test_a_client_without_a_place_has_a_second_whatever_it_begins(idle):
     steps = GoawaySteps()
-    assert steps.advance(DISMISSED, NOW)
-    assert not steps.advance(DISMISSED, NOW + 0.5)
+    assert steps.advance(CLOSE_PLANNED, NOW)
+    assert not steps.advance(CLOSE_PLANNED, NOW + 0.5)
     assert steps.due(NOW + 0.5, idle=idle) is None
     assert steps.due(LATER, idle=idle) is ANNOUNCED
 

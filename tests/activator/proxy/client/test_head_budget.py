@@ -38,7 +38,7 @@ def test_the_sum_is_that_of_the_heads_and_never_beyond_the_bound(steps):
     counted = [0] * 10
     for head, size in steps:
         if size < 0:
-            heads.end(counted[head])
+            heads.release(counted[head])
             counted[head] = 0
         elif heads.grow(counted[head], size):
             counted[head] = size

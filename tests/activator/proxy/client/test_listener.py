@@ -131,7 +131,7 @@ async def test_a_new_connection_may_bring_its_first_request_while_the_server_sto
     world, monkeypatch
 ):
     """An ingress that was told to close opens one for each request, and may repeat no POST."""
-    monkeypatch.setattr(client_connection, "_NEW", 1.0)
+    monkeypatch.setattr(client_connection, "_NEW_SECONDS", 1.0)
     pod = await world.serving()
     server, port, task = await _served(world)
     new, silent = await _connected(world, port), await _connected(world, port)

@@ -77,7 +77,7 @@ async def test_handshakes_beyond_their_share_wait_until_one_ends(world, caplog):
     await until(lambda: caplog.messages)
     await world.clock_moves(0.5)
     assert caplog.messages == [
-        "2 clients have not ended their TLS handshakes: more wait to be accepted"
+        "2 TLS handshakes are in progress: further clients wait to be accepted"
     ]
     assert not third.eof
     clients[0].abort()
