@@ -44,6 +44,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/console/*.py",
     "activator/process/*.py",
     "activator/knative/*.py",
+    "activator/discovery/*.py",
     "activator/lab/*.py",
     "activator/proxy/__init__.py",
     "activator/proxy/client/*.py",

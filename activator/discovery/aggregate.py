@@ -1,6 +1,6 @@
-"""Sums up the objects of each revision, and passes a sum to its sink when it changes.
+"""Sums up the objects of each revision, and passes a changed sum to its sink.
 
-Must not know how objects are written, nor which of them are in force: the inventory does.
+Must not know the form of objects, nor which of them are in force: the inventory knows that.
 """
 
 from __future__ import annotations
@@ -149,20 +149,20 @@ class EndpointsByRevision:
         self._truncated[revision_id] = complete
         if complete:
             logger.info(
-                "revision %s: Endpoints are cut off after 1000 pods, EndpointSlices are read "
+                "revision %s: Endpoints are truncated at 1000 pods, EndpointSlices are read "
                 "instead",
                 revision_id,
             )
         else:
             logger.warning(
-                "revision %s: Endpoints are cut off after 1000 pods and there are no "
-                "EndpointSlices to read instead: the other pods get no traffic from here",
+                "revision %s: Endpoints are truncated at 1000 pods, and there are no "
+                "EndpointSlices: this activator sends no traffic to the other pods",
                 revision_id,
             )
 
 
 class ServicesByRevision:
-    """Private Services of all revisions, which are known by their names alone.
+    """Private Services of all revisions. Only its name shows the revision of a Service.
 
     Arguments:
         sink: takes the address of a revision's Service.
@@ -210,10 +210,10 @@ class ServicesByRevision:
 
 
 class TrustBundles:
-    """ConfigMaps whose texts are certificates to trust.
+    """ConfigMaps that contain certificates to trust.
 
     Arguments:
-        sink: takes all of them together.
+        sink: takes the certificates of all ConfigMaps together.
     """
 
     def __init__(self, sink: SystemSink) -> None:

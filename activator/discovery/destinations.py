@@ -1,8 +1,8 @@
-"""What Endpoints and EndpointSlices say, in one form, and which of them count.
+"""Chooses between the Endpoints and the EndpointSlices of a revision, and merges their addresses.
 
-Pure. It must not know how either kind is written, nor what was there before.
-Knative's counterpart: pkg/activator/net/helpers.go (endpointsToDests). It reads Endpoints alone,
-of which Kubernetes cuts off all beyond 1,000 addresses.
+Pure. It must not know the form of either kind, nor the previous state. Knative's counterpart:
+pkg/activator/net/helpers.go (endpointsToDests). It reads only Endpoints, which Kubernetes truncates
+at 1,000 addresses.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from throttler.model import AppProtocol, Endpoint, ListedEndpoints, RevisionID
 
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 
-# Kubernetes sets this annotation where it left out addresses beyond 1,000. Its copies of Endpoints
-# to slices take annotations along.
+# Kubernetes sets this annotation on truncated Endpoints, and copies it to the slices that it makes
+# of Endpoints.
 OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity"
 
 # The controller of Kubernetes that copies Endpoints of Services without a selector to slices.
@@ -26,7 +26,7 @@ _COPIES = "endpointslicemirroring-controller.k8s.io"
 
 
 class EndpointsSource(Enum):
-    """Which kind of objects says where pods are."""
+    """The kind of objects that lists pods; AUTO chooses for each revision."""
 
     AUTO = "auto"
     ENDPOINTS = "endpoints"
@@ -34,7 +34,7 @@ class EndpointsSource(Enum):
 
 
 class Family(Enum):
-    """Which addresses an object lists; Endpoints are of the family that Kubernetes has chosen."""
+    """The family of an object's addresses. Kubernetes chooses the family of Endpoints: ANY."""
 
     ANY = ""
     IPV4 = "IPv4"
@@ -46,9 +46,9 @@ class PrivateEndpoints:
     """Pods of a revision.
 
     Attributes:
-        dests: for every protocol the pods under the port of that protocol.
-        truncated: Kubernetes left out pods because there were too many for one object.
-        family: slices list each family on its own; a pod with two addresses is in two of them.
+        endpoints: by protocol, the pods with the port of that protocol.
+        truncated: whether Kubernetes left out pods, because one object cannot list them all.
+        family: a slice lists one family; a pod with two addresses is in two slices.
     """
 
     revision_id: RevisionID
@@ -58,7 +58,7 @@ class PrivateEndpoints:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is listed."""
+        """Whether the object lists no pod."""
         return not any(
             endpoints.ready or endpoints.not_ready for endpoints in self.endpoints.values()
         )
@@ -66,13 +66,13 @@ class PrivateEndpoints:
 
 @dataclass(frozen=True, slots=True)
 class PublicEndpoints:
-    """IP addresses that the revision's public name leads to: activators, or pods.
+    """IP addresses of the revision's public Service: activators, or pods.
 
     Attributes:
-        addresses: for every protocol the addresses whose port is of that protocol.
+        addresses: by protocol, the addresses with a port of that protocol.
         truncated: as for pods.
         family: as for pods.
-        original: a slice that Knative wrote, and that Kubernetes did not copy from Endpoints.
+        original: whether Knative wrote this slice; False for Kubernetes' copy of Endpoints.
     """
 
     revision_id: RevisionID
@@ -83,7 +83,7 @@ class PublicEndpoints:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is listed."""
+        """Whether the object lists no address."""
         return not any(self.addresses.values())
 
 
@@ -91,20 +91,20 @@ Part = TypeVar("Part", PrivateEndpoints, PublicEndpoints)
 
 
 def is_truncated(obj: Field) -> bool:
-    """Return whether Kubernetes left out addresses of an object, or of what it copied."""
+    """Return whether Kubernetes left out addresses of an object, or of the Endpoints it copied."""
     annotations = obj["metadata"]["annotations"].mapping()
     return annotations.get(OVER_CAPACITY_ANNOTATION) == "truncated"
 
 
 def is_original(slice_: Field) -> bool:
-    """Return whether a slice of a Service without a selector is no copy of Endpoints."""
+    """Return whether a slice of a Service without a selector is not a copy of Endpoints."""
     return slice_["metadata"]["labels"].mapping().get(MANAGED_BY_LABEL) != _COPIES
 
 
-def without_doubles(
+def without_duplicates(
     ready: Mapping[str, Endpoint], not_ready: Mapping[str, Endpoint]
 ) -> ListedEndpoints:
-    """Pods by their address, each in one set only; ready wins."""
+    """Return each pod in one of the two sets; a pod in both is ready."""
     waiting = (endpoint for address, endpoint in not_ready.items() if address not in ready)
     return ListedEndpoints(ready=frozenset(ready.values()), not_ready=frozenset(waiting))
 
@@ -112,17 +112,17 @@ def without_doubles(
 def choose(
     endpoints: Sequence[Part], slices: Sequence[Part], source: EndpointsSource, family: Family
 ) -> Sequence[Part]:
-    """Picks which objects count for one revision.
+    """Return the objects that count for one revision.
 
     Arguments:
-        endpoints: what its Endpoints say.
-        slices: what its EndpointSlices say.
-        source: which of the two is wanted; with ``AUTO`` slices count where Endpoints lack pods:
-            where they are truncated and slices are not, or where they are not there.
-        family: which addresses to use where slices list both, so that no pod counts twice.
+        endpoints: the parsed Endpoints.
+        slices: the parsed EndpointSlices.
+        source: the kind that counts. With ``AUTO``, slices count if there are no Endpoints, or if
+            only the Endpoints are truncated.
+        family: the family that counts if slices list both, so that no pod counts twice.
 
     Returns:
-        All of the one kind, or those of the other.
+        Objects of one kind.
     """
     if source is EndpointsSource.ENDPOINTS:
         return endpoints
@@ -142,11 +142,11 @@ def originals(
 ) -> Mapping[ObjectKey, PublicEndpoints]:
     """Return the slices that Knative wrote for a public Service; all objects if there are none.
 
-    Once Knative writes slices, Endpoints of that Service may be what an older version left behind.
+    Endpoints beside such slices may be left over from an older version of Knative.
 
     Arguments:
-        parts: what each object lists.
-        source: which kind is wanted; with ``ENDPOINTS`` all objects are returned.
+        parts: the parsed objects.
+        source: the kind that counts; with ``ENDPOINTS`` the result has all objects.
     """
     if source is EndpointsSource.ENDPOINTS:
         return parts
@@ -156,13 +156,13 @@ def originals(
 def join_endpoints(
     parts: Iterable[Mapping[AppProtocol, ListedEndpoints]],
 ) -> Mapping[AppProtocol, ListedEndpoints]:
-    """Merges what several objects say of the pods of one revision.
+    """Return the pods that several objects list for one revision.
 
     Arguments:
-        parts: what each object says; none at all means that the revision has no pods.
+        parts: the endpoints of each object; no part means that the revision has no pods.
 
     Returns:
-        For every protocol the union. An address is in one set only, once; ready wins.
+        The union by protocol. An address is in one set only, once; ready wins.
     """
     parts = list(parts)
     if len(parts) == 1:
@@ -175,12 +175,12 @@ def join_endpoints(
             endpoints = part.get(protocol, ListedEndpoints())
             _add(endpoints.ready, ready)
             _add(endpoints.not_ready, not_ready)
-        merged[protocol] = without_doubles(ready, not_ready)
+        merged[protocol] = without_duplicates(ready, not_ready)
     return merged
 
 
 def _add(endpoints: Iterable[Endpoint], into: dict[str, Endpoint]) -> None:
-    """Of two uids under one address always the same is taken, whichever comes first."""
+    """Add endpoints. Of two uids with one address the smaller one counts, in any order."""
     for endpoint in endpoints:
         known = into.setdefault(endpoint.address, endpoint)
         if endpoint < known:
@@ -190,7 +190,7 @@ def _add(endpoints: Iterable[Endpoint], into: dict[str, Endpoint]) -> None:
 def join_addresses(
     parts: Iterable[Mapping[AppProtocol, frozenset[str]]],
 ) -> Mapping[AppProtocol, frozenset[str]]:
-    """Merges what several objects say of the public name of one revision."""
+    """Return the addresses that several objects list for a public Service."""
     parts = list(parts)
     return {
         protocol: frozenset[str]().union(*(part[protocol] for part in parts))

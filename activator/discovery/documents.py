@@ -1,10 +1,13 @@
-"""Turns the bytes of one YAML or JSON file into documents, and says where a file is broken.
+"""Parses the bytes of one YAML or JSON file into documents; errors name the line and the column.
 
-Pure: bytes go in, documents or ``DocumentError`` come out. It must not know what the documents
-mean. It defends against files that are small and make much of themselves: nesting (PyYAML's C
-composer recurses without limit and crashes the process), aliases that multiply, and duplicate
-keys, of which YAML and JSON libraries silently take the last.
-Knative has no counterpart; ``kubectl`` does this for a cluster.
+Pure: the result is documents or ``DocumentError``. It must not know the meaning of the documents.
+It refuses small files with huge or ambiguous contents:
+
+- deep nesting: PyYAML's C composer recurses without limit, which crashes the process;
+- aliases that multiply;
+- duplicate keys: YAML and JSON libraries silently use the last one.
+
+Knative has no counterpart; in a cluster, ``kubectl`` parses files.
 """
 
 from __future__ import annotations
@@ -19,20 +22,20 @@ import yaml
 # Objects of Kubernetes nest about 15 levels; Python's own recursion limit must stay far away.
 MAX_DEPTH = 100
 
-# What a document may be made of, with each alias counted as all that it stands for. An Endpoints
-# object of 1,000 addresses has about 20,000 nodes.
+# Most nodes of a document; an alias counts as the nodes that it stands for. An Endpoints object
+# with 1,000 addresses has about 20,000 nodes.
 MAX_NODES = 2_000_000
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class DocumentError(ValueError):
-    """A file that cannot be read.
+    """A file is broken.
 
     Attributes:
-        line: where, counted from 1.
-        column: where, counted from 1.
-        reason: what is wrong there.
+        line: of the error, counted from 1.
+        column: of the error, counted from 1.
+        reason: the error.
     """
 
     def __init__(self, line: int, column: int, reason: str) -> None:
@@ -51,17 +54,17 @@ class Document:
 
 
 def parse(data: bytes, *, is_json: bool) -> list[Document]:
-    """Reads all documents of a file.
+    """Return all documents of a file.
 
     Arguments:
         data: the content of the file.
-        is_json: whether it is JSON; several documents may follow each other in it, too.
+        is_json: whether it is JSON, which may also have several documents.
 
     Returns:
-        The documents in their order, empty ones left out.
+        The documents in their order, without empty ones.
 
     Raises:
-        DocumentError: the file cannot be read; nothing of it may be used.
+        DocumentError: the file is broken; the caller must use no part of it.
     """
     text = _decode(data)
     found = _json_documents(text) if is_json else _yaml_documents(text)
@@ -110,7 +113,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.CSafeLoader):
-    """The C parser with the safe tags, except that times stay the text that Kubernetes has."""
+    """The C parser with the safe tags; times stay texts, as in Kubernetes."""
 
     yaml_implicit_resolvers: ClassVar[Any] = {  # type: ignore[misc] # where PyYAML looks
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
@@ -152,7 +155,7 @@ def _construct(loader: _Loader, node: yaml.Node) -> object:
     try:
         return loader.construct_document(node)
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        # PyYAML's constructors let Python's own errors through: int() of 5,000 digits, say.
+        # PyYAML's constructors do not catch Python's own errors, such as int() of 5,000 digits.
         mark = node.start_mark
         reason = f"in the document that starts here: {error}"
         raise DocumentError(mark.line + 1, mark.column + 1, reason) from None
@@ -160,7 +163,7 @@ def _construct(loader: _Loader, node: yaml.Node) -> object:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not been seen yet."""
+    """A list or mapping before its end."""
 
     node: yaml.Node
     anchor: str | None
@@ -170,9 +173,9 @@ class _Open:
 
 
 class _Composer:
-    """Builds the nodes of one document from its events, on a stack of its own.
+    """Builds the nodes of one document from its events, with an explicit stack.
 
-    PyYAML's composer does the same by recursion in C, unchecked.
+    PyYAML's composer recurses in C instead, without a limit.
     """
 
     def __init__(self, loader: _Loader) -> None:
@@ -180,14 +183,14 @@ class _Composer:
         self.start()
 
     def start(self) -> None:
-        """Begins the next document; anchors do not outlive one."""
+        """Begin the next document; anchors end with a document."""
         self.root: yaml.Node | None = None
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[yaml.Node, int]] = {}
         self._weight = 0
 
     def take(self, event: Any) -> None:
-        """Takes in one event. Raises ``DocumentError``."""
+        """Process one event. Raises ``DocumentError``."""
         if isinstance(event, yaml.AliasEvent):
             self._alias(event)
         elif isinstance(event, yaml.ScalarEvent):
@@ -215,20 +218,20 @@ class _Composer:
         node_class = yaml.SequenceNode if is_list else yaml.MappingNode
         node = node_class(self._tag(node_class, event, None), [], event.start_mark, event.end_mark)
         if event.anchor is not None:
-            # Until its end is seen, an alias to it would be a list that contains itself.
+            # Before its end, an alias to it would make a list that contains itself.
             self._anchors.pop(event.anchor, None)
         self._stack.append(_Open(node, event.anchor))
 
     def _close(self) -> None:
         done = self._stack.pop()
         self._remember(done.anchor, done.node, done.weight)
-        # The contents have been counted one by one already.
+        # The contents are already counted.
         self._place(done.node, done.weight, counted=done.weight - 1)
 
     def _alias(self, event: Any) -> None:
         known = self._anchors.get(event.anchor)
         if known is None:
-            _fail(event, f"alias *{event.anchor} refers to nothing, or to what it is part of")
+            _fail(event, f"alias *{event.anchor} refers to nothing, or to a value that contains it")
         self._place(known[0], known[1])
 
     def _remember(self, anchor: str | None, node: yaml.Node, weight: int) -> None:

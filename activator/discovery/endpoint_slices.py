@@ -1,10 +1,8 @@
-"""Turns a discovery.k8s.io/v1 EndpointSlice into some of the pods, or activators, of one revision.
+"""Parses a discovery.k8s.io/v1 EndpointSlice: some of the pods, or activators, of one revision.
 
-Pure: an object goes in, a value or ``ManifestError`` comes out. It must not know the other slices
-of the same Service.
-Slices are known by the labels that Kubernetes copies: from the Service to the slices that it
-fills itself, and from Endpoints to the slices that mirror them.
-Knative has no counterpart: it reads Endpoints alone. Source of the meanings:
+Pure: the result is a value or ``ManifestError``. It must not know the other slices of the same
+Service. A slice has the labels that Kubernetes copies: those on the Service, or on the Endpoints
+that the slice mirrors. Knative has no counterpart: it reads only Endpoints. Source:
 https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/ and the API reference.
 """
 
@@ -19,7 +17,7 @@ from activator.discovery.destinations import (
     PublicEndpoints,
     is_original,
     is_truncated,
-    without_doubles,
+    without_duplicates,
 )
 from activator.knative.labels import is_private, is_public, revision_of
 from activator.objects.addresses import host, ip_of, port_named
@@ -28,14 +26,14 @@ from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
-    """Reads an EndpointSlice.
+    """Return the addresses of an EndpointSlice.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:
-        Pods of a revision, activators of a revision, or None where the object is neither and is
-        to be ignored.
+        Pods or activators of a revision; None if the labels name neither, and the caller must
+        ignore the object.
 
     Raises:
         ManifestError: the object belongs to a revision and a field of it is wrong.
@@ -57,7 +55,7 @@ def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
     )
 
 
-class _Endpoint(NamedTuple):
+class _Entry(NamedTuple):
     ip: str
     uid: str
     ready: bool
@@ -67,52 +65,51 @@ def _family(field: Field) -> Family:
     for family in (Family.IPV4, Family.IPV6):
         if field.value == family.value:
             return family
-    # The third type, FQDN, is filled by no controller of Kubernetes.
+    # No controller of Kubernetes uses the third type, FQDN.
     field.expected("IPv4 or IPv6")
 
 
-def _endpoints(present: Iterable[_Endpoint], port: int) -> ListedEndpoints:
+def _endpoints(present: Iterable[_Entry], port: int) -> ListedEndpoints:
     ready: dict[str, Endpoint] = {}
     not_ready: dict[str, Endpoint] = {}
     for each in present if port else ():
         address = f"{host(each.ip)}:{port}"
         (ready if each.ready else not_ready).setdefault(address, Endpoint(address, each.uid))
-    return without_doubles(ready, not_ready)
+    return without_duplicates(ready, not_ready)
 
 
-def _present(endpoints: Field) -> Iterator[_Endpoint]:
-    """The endpoints that are not about to go.
+def _present(endpoints: Field) -> Iterator[_Entry]:
+    """Yield the endpoints that do not terminate.
 
-    A pod that terminates is left out, as Kubernetes leaves it out of Endpoints: its queue-proxy
-    has been told to finish what it has, so neither new requests nor probes are for it. What runs
-    there finishes, since a pod that is listed no more is drained. Kubernetes' last resort, a
-    terminating pod that still serves while there is no other, is for traffic that would be lost;
-    here it waits, and the autoscaler hears of it.
-    Because of this ``serving`` says nothing new: it differs from ``ready`` for such pods alone.
+    Kubernetes leaves terminating pods out of Endpoints as well. The queue-proxy of such a pod
+    finishes its requests, and must get no new request and no probe. The activator drains a delisted
+    pod, so requests in flight finish. kube-proxy sends traffic to a terminating pod if there is no
+    other, since the traffic would be lost. Here the request waits, and the autoscaler gets a
+    report. So ``serving`` does not matter: it differs from ``ready`` only for terminating pods.
     """
     for index, value in enumerate(endpoints.sequence()):
         match value:
-            # As Kubernetes writes nearly all of them: fields cost more than the rest together.
+            # The form of almost all entries. Reading it by Field would cost more than the rest.
             case {
                 "addresses": [str(ip), *_],
                 "conditions": {"ready": bool(ready), "terminating": False},
                 "targetRef": {"uid": str(uid)},
             } if host(ip):
-                yield _Endpoint(ip, uid, ready)
+                yield _Entry(ip, uid, ready)
             case _:
                 yield from _one(endpoints.item(index, value))
 
 
-def _one(entry: Field) -> Iterator[_Endpoint]:
+def _one(entry: Field) -> Iterator[_Entry]:
     conditions = entry["conditions"]
-    # Unknown is ready, and stays: so says the API.
+    # By the API, an entry without a condition is ready and does not terminate.
     ready = conditions["ready"].boolean(default=True)
     if not conditions["terminating"].boolean(default=False):
-        yield _Endpoint(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), ready)
+        yield _Entry(_ip(entry["addresses"]), entry["targetRef"]["uid"].text(), ready)
 
 
 def _ip(addresses: Field) -> str:
-    """The first address; the API tells its readers to leave further ones alone."""
+    """Return the first address; by the API, clients ignore further ones."""
     for address in addresses.items():
         return ip_of(address)
     addresses.expected("at least one address")

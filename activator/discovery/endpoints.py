@@ -1,7 +1,7 @@
-"""Turns a core/v1 Endpoints object into the pods, or the activators, of one revision.
+"""Parses a core/v1 Endpoints object: the pods, or the activators, of one revision.
 
-Pure: an object goes in, a value or ``ManifestError`` comes out. It must not know whether the
-revision exists, nor what was there before.
+Pure: the result is a value or ``ManifestError``. It must not know whether the revision exists, nor
+the previous state.
 Knative's counterpart: pkg/activator/net/helpers.go (endpointsToDests) and the two Endpoints
 handlers of pkg/activator/net/revision_backends.go and throttler.go.
 """
@@ -14,7 +14,7 @@ from activator.discovery.destinations import (
     PrivateEndpoints,
     PublicEndpoints,
     is_truncated,
-    without_doubles,
+    without_duplicates,
 )
 from activator.knative.labels import is_private, is_public, revision_of
 from activator.objects.addresses import host, ip_of, port_named
@@ -23,14 +23,14 @@ from throttler.model import AppProtocol, Endpoint, ListedEndpoints
 
 
 def parse(obj: object) -> PrivateEndpoints | PublicEndpoints | None:
-    """Reads an Endpoints object.
+    """Return the addresses of an Endpoints object.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:
-        The pods of a revision, the activators of a revision, or None where the object is neither
-        and is to be ignored.
+        The pods or the activators of a revision; None if the labels name neither, and the caller
+        must ignore the object.
 
     Raises:
         ManifestError: the object belongs to a revision and a field of it is wrong.
@@ -53,7 +53,7 @@ def _endpoints(endpoints: Field, protocol: AppProtocol) -> ListedEndpoints:
         if port:
             _collect(subset["addresses"], port, ready)
             _collect(subset["notReadyAddresses"], port, not_ready)
-    return without_doubles(ready, not_ready)
+    return without_duplicates(ready, not_ready)
 
 
 def _public(endpoints: Field, protocol: AppProtocol) -> frozenset[str]:
@@ -65,9 +65,9 @@ def _public(endpoints: Field, protocol: AppProtocol) -> frozenset[str]:
 
 
 def _collect(addresses: Field, port: int, into: dict[str, Endpoint]) -> None:
-    """Adds each pod under its ``ip:port``; of two entries for one address the first stays."""
+    """Add each pod by its ``ip:port``; of two entries for one address the first stays."""
     for index, entry in enumerate(addresses.sequence()):
-        # Objects of 1,000 addresses are common: fields are only built to report what is wrong.
+        # Objects with 1,000 addresses are common: only an error needs the slow Field.
         if not isinstance(entry, dict):
             addresses.item(index, entry).expected("an object")
         ip = entry.get("ip")

@@ -1,11 +1,12 @@
-"""Turns raw objects, in any order, into the calls of the two sinks.
+"""Applies raw objects, in any order, to the two sinks.
 
-Decides whether an object is new, changed, outdated or broken; ``kinds`` says what it means. Must
-not know where objects come from, and keeps no clock. A broken object is reported and keeps its
-last good state; it never stops the others.
+Decides whether an object is new, changed, outdated or broken; ``kinds`` knows its meaning. Must not
+know where objects come from, and reads no clock. A broken object is reported, keeps its last good
+state, and never stops other objects.
+
 Knative's counterparts: the informer handlers of pkg/activator/net/throttler.go and
-revision_backends.go. Unlike there, Endpoints may arrive before their Revision, since the sink
-joins them. Deleted Endpoints leave no destination behind.
+revision_backends.go. Unlike there, Endpoints may arrive before their Revision, since the sink joins
+them. Deleted Endpoints leave no pods behind.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Inventory:
     Arguments:
         sink: takes changes of revisions and their pods.
         system: takes changes of ConfigMaps, Secrets and trust bundles.
-        report: called with each object that cannot be used.
+        report: called with each unusable object.
         scope: which objects count.
 
     Attributes:
@@ -71,17 +72,17 @@ class Inventory:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many objects of each kind are in force."""
+        """The number of objects in force, by kind."""
         return {kind: self._counts[kind] for kind in KINDS}
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """How many objects of each kind cannot be used at present."""
+        """The present number of unusable objects, by kind."""
         found = Counter(key.kind for key in self.stats.rejected)
         return {kind: found[kind] for kind in KINDS}
 
     def status(self) -> dict[str, KindStatus]:
-        """Return the state of each kind, as far as it is known without its source."""
+        """Return the numbers of each kind; the source adds the rest of the status."""
         rejected = self.rejected
         return {kind: KindStatus(n, rejected[kind]) for kind, n in self.counts.items()}
 
@@ -89,23 +90,23 @@ class Inventory:
         return key in self._entries
 
     def version_of(self, key: ObjectKey) -> Version | None:
-        """Which version of an object is in force; None if none is."""
+        """Return the version of an object in force; None if the object is not in force."""
         entry = self._entries.get(key)
         return None if entry is None else Version(entry.uid, entry.version)
 
     @property
     def in_force(self) -> list[ObjectKey]:
-        """All objects that are in force now."""
+        """The keys of all objects in force."""
         return list(self._entries)
 
     def apply(self, obj: object) -> str | None:
-        """Take an object that is new, changed or repeated.
+        """Apply an object that may be new, changed or unchanged.
 
         Arguments:
             obj: the object as decoded from JSON or YAML.
 
         Returns:
-            Why the object was rejected; None if it was not. A rejection has been reported.
+            Why the object is unusable, which is already reported; None if it is usable.
         """
         kind = kind_of(obj)
         if kind is None:
@@ -118,14 +119,14 @@ class Inventory:
         return reason
 
     def remove(self, kind: str, namespace: str, name: str, uid: str = "") -> None:
-        """Delete an object; an unknown one is no error.
+        """Remove a deleted object; an unknown one is no error.
 
         Arguments:
             kind: its kind.
             namespace: its namespace.
             name: its name.
-            uid: the uid of the deleted object. If the known object has another uid, the name was
-                given to a new object, and the deletion is outdated.
+            uid: the uid of the deleted object. If the known object has another uid, it is a new
+                object with the same name, and the deletion is outdated.
         """
         key = ObjectKey(kind, namespace, name)
         entry = self._entries.get(key)
@@ -136,26 +137,26 @@ class Inventory:
         self._publish()
 
     def replace(self, kind: str, objects: Iterable[object]) -> None:
-        """Take the complete list of a kind; an object that is not in it is deleted.
+        """Apply the complete list of a kind; remove the objects that are not in it.
 
-        An object that is in force before and after stays in force in between: the sink takes the
-        sum of the whole list. A broken object in the list keeps its last good state.
-        A list counts even if its versions are lower than the known ones: versions go back when
-        etcd is restored from a backup. client-go's Reflector does the same.
+        The sink gets the sum of the whole list, so an object in force before and after is never
+        missing. A broken object in the list keeps its last good state. A list may have lower
+        versions than the known ones: after a restore of etcd from a backup. client-go's Reflector
+        accepts that as well.
 
         Arguments:
-            kind: the kind of all objects; list items do not repeat it.
+            kind: the kind of all objects, which the items of a list do not have.
             objects: all objects of that kind.
         """
         for _ in self.replacing(kind, objects):
             pass
 
     def replacing(self, kind: str, objects: Iterable[object]) -> Iterator[None]:
-        """Do the same as ``replace`` step by step; other tasks may run between the steps.
+        """Apply a list as ``replace`` does, in steps; other tasks may run between the steps.
 
-        All objects are replaced in one step, so that a pod that moves between objects is never
-        missing. Then each step passes one revision to the sink. A caller that stops early changes
-        nothing, or leaves the rest to the next change.
+        One step replaces all objects, so that a pod that moves between objects is never missing.
+        Then each step passes one revision to the sink. If the caller stops before, nothing has
+        changed. If it stops later, the next change passes the rest.
 
         Arguments:
             kind: as for ``replace``; no other caller may change objects of this kind meanwhile.
@@ -180,8 +181,7 @@ class Inventory:
     def _read(
         self, kind: str, obj: object, *, listed: bool = False
     ) -> tuple[ObjectKey, _Entry | None, str | None]:
-        """Return the key, as far as it can be read; the entry if it may be new; and the reason of
-        a rejection."""
+        """Return the key as far as it is readable, the entry if it may be new, and the error."""
         key = ObjectKey(kind, "?", "?")
         try:
             key = identify(obj, kind)
@@ -193,7 +193,7 @@ class Inventory:
         metadata = root(obj, key.kind)["metadata"]
         uid, version = metadata["uid"].text(), metadata["resourceVersion"].text()
         old = self._entries.get(key)
-        # After a restore, a list may have the known version for another state.
+        # After a restore of etcd, a list may have another state with the known version.
         if not listed and old and old.uid == uid and not_newer(version, old.version):
             self.stats.outdated += version != old.version
             return None
@@ -208,7 +208,7 @@ class Inventory:
         old = self._entries.get(key)
         if old is None or old.parsed != entry.parsed:
             self._replace(key, old.parsed if old else None, entry.parsed)
-        # Only now: after a failure of the sink the object must not look unchanged.
+        # Only after that: if the sink fails, the object must not look unchanged.
         self._entries[key] = entry
         self._counts[key.kind] += old is None
 
@@ -241,15 +241,14 @@ class Inventory:
 
 
 def not_newer(version: str, known: str) -> bool:
-    """Whether a version is none that follows on another of the same object, or of its lists.
+    """Return whether a version is equal to a known one, or older.
 
-    Versions are opaque by contract; in practice, and by contract since Kubernetes 1.35, those of
-    one kind are decimal numbers that grow, unless etcd is restored. Anything else is taken as
-    newer.
+    The versions of one kind are decimal numbers that grow, unless etcd is restored. Kubernetes
+    guarantees that since 1.35; before, they were opaque. A version of another form counts as newer.
 
     Args:
-        version: a ``resourceVersion`` that was just read; empty for none.
-        known: the one to compare it with.
+        version: a ``resourceVersion`` of an object or a list; empty for none.
+        known: the known one of the same object, or of lists of the same kind.
     """
     if not version or not known:
         return False
@@ -259,5 +258,5 @@ def not_newer(version: str, known: str) -> bool:
 
 
 def _is_number(version: str) -> bool:
-    # int() takes more than digits, and refuses beyond 4,300 of them.
+    # int() accepts other characters as well, and refuses more than 4,300 digits.
     return len(version) < 40 and version.isascii() and version.isdigit()

@@ -1,6 +1,6 @@
-"""The kinds of objects that are read: one row each, with its parser and its place in the state.
+"""Lists the kinds of objects in a table: the parser of each, and the function that applies it.
 
-A further kind is a further row. Must not know where objects come from, nor which are in force.
+A further kind needs a further row. Must not know where objects come from, nor which are in force.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which objects count, and how they are read.
+    """Which objects count, and how to read them.
 
     Attributes:
-        system_namespace: the one namespace whose ConfigMaps and Secrets count; None for every
-            namespace.
+        system_namespace: the namespace whose ConfigMaps and Secrets count; None for all namespaces.
         endpoints: whether Endpoints or EndpointSlices list the pods.
-        family: the addresses to use where slices list both families: the one of this process.
+        family: the family of this process, which counts if slices list both families.
         readiness_policy: the policy of Revisions without the annotation, see revisions.parse.
     """
 
@@ -54,11 +53,11 @@ class Kind(Generic[T]):
     """One kind of objects.
 
     Attributes:
-        group: its API group; empty for the core group. ``Service`` shows why the kind alone is
-            not enough: serving.knative.dev has one too.
-        parse: returns the value of an object; None if the object is of no use here. Raises
+        group: its API group; empty for the core group. The kind alone is not enough: Knative has
+            another kind ``Service``.
+        parse: returns the value of an object; None if the object has no effect. Raises
             ``ManifestError``.
-        put: replaces an object's value in the state. None stands for no object, or one of no use.
+        put: replaces an object's value in the state. None stands for no object, or no effect.
         warning: returns which part of an object has no effect; empty if each part has one.
     """
 
@@ -69,14 +68,14 @@ class Kind(Generic[T]):
 
 
 def kind_of(obj: object) -> str | None:
-    """Return the kind of an object if it is one of the table.
+    """Return the kind of an object if it is in the table.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:
-        A key of ``KINDS``, or None for any other object. An object without ``apiVersion`` is
-        judged by its kind alone.
+        A key of ``KINDS``; None for other objects. If ``apiVersion`` is missing, only the kind
+        counts.
     """
     if not isinstance(obj, dict):
         return None
@@ -173,7 +172,7 @@ def _put_secret(state: Aggregates, key: ObjectKey, old: Secret | None, new: Secr
         state.system.set_secret(key.name, new.data if new is not None else {})
 
 
-#: All kinds. A row's types agree with each other, which no type of the table can say.
+#: All kinds. The types within a row agree, which the type of the table cannot express.
 KINDS: Final[Mapping[str, Kind[Any]]] = {
     "Revision": Kind(SERVING_GROUP, _parse_revision, _put_revision, object_warnings.of_revision),
     "Service": Kind("", _parse_service, _put_service),

@@ -1,8 +1,8 @@
-"""Says that something in a folder has changed, as soon as the kernel does.
+"""Calls a function as soon as the kernel reports a change in a folder.
 
-Decides nothing about files. inotify's descriptor is read by the loop itself: a watcher in a
-thread wakes every few milliseconds for its own queue, which costs an idle process 1 % of a core
-and, through the interpreter's lock, a busy one 8 us per request (measured with watchfiles 1.3).
+Decides nothing about files. The loop itself reads inotify's descriptor. A thread would poll its own
+queue every few milliseconds. That costs an idle process 1 % of a core. It costs a busy process 8 µs
+per request, through the interpreter's lock (measured with watchfiles 1.3).
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Listener:
-    """Calls back as soon as something changes in a folder, for as long as it runs.
+    """Calls a function after each change in a folder, while ``run`` is in progress.
 
     Arguments:
         path: the folder.
-        retry: seconds until a folder that cannot be watched is tried again, unless
-            ``renew_if_replaced`` finds it first.
-        changed: what to call; also once whenever watching begins, for what came before that.
+        retry: seconds until the next attempt to watch the folder, unless ``renew_if_replaced``
+            comes first.
+        changed: the function. It is also called when a watch begins, since changes before that are
+            unknown.
     """
 
     def __init__(self, path: Path, retry: float, changed: Callable[[], None]) -> None:
@@ -35,7 +36,7 @@ class Listener:
         self._replaced = asyncio.Event()
 
     def renew_if_replaced(self) -> None:
-        """Watch the folder that has the name now: the kernel still reports the former one."""
+        """Watch the new folder if the path has one: the kernel still reports the old one."""
         if _identity(self._path) != self._identity:
             self._replaced.set()
 
@@ -47,7 +48,7 @@ class Listener:
             try:
                 await self._until_replaced()
             except* OSError as errors:
-                self._complain(errors.exceptions[0])
+                self._log(errors.exceptions[0])
                 await self._wait_to_retry()
 
     async def _wait_to_retry(self) -> None:
@@ -65,7 +66,7 @@ class Listener:
 
     async def _listen(self) -> None:
         if sys.platform != "linux":
-            await asyncio.Event().wait()  # no inotify: whoever follows the folder looks by itself
+            await asyncio.Event().wait()  # there is no inotify; ManifestFolder scans instead
         from asyncinotify import Inotify, Mask
 
         mask = (
@@ -81,8 +82,8 @@ class Listener:
             async for _ in inotify:
                 self._changed()
 
-    def _complain(self, error: Exception) -> None:
-        # The folder being away is told by whoever looks into it.
+    def _log(self, error: Exception) -> None:
+        # ManifestFolder reports a missing folder.
         if self._identity is not None:
             logger.warning(
                 "cannot watch %s, trying again in %g s: %s", self._path, self._retry, error

@@ -1,8 +1,6 @@
-"""One file of manifests: what a look at it gives.
+"""Reads one file of manifests: its objects, or its error.
 
-Decides which objects a file holds, or why none can be told. It must not know which other files
-there are, nor what objects mean.
-Knative has no counterpart.
+It must not know the other files, nor the meaning of objects. Knative has no counterpart.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from activator.discovery.documents import Document, DocumentError
 from activator.discovery.kinds import kind_of
 from activator.objects.fields import ManifestError, ObjectKey, identify
 
-# A cluster stores objects of at most 1.5 MiB; a file may hold many, and is read into memory.
+# A cluster stores objects of at most 1.5 MiB. A file may have many, and is read into memory.
 MAX_FILE_BYTES = 16 * 2**20
 
-# The kernel dates files by its tick, up to 10 ms: a file that was written just before it was read
-# may be written again under the same date.
+# The kernel's file times have a resolution of up to 10 ms. A file that was written just before the
+# read may change again without a new time.
 _RACY_NS = 50_000_000
 
 Signature = tuple[int, int, int, int, int]
@@ -32,12 +30,14 @@ Objects = dict[ObjectKey, Document]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one look at a file gave: its objects, or why there are none.
+    """The result of one read of a file: its objects, or an error.
 
     Attributes:
-        signature: where it was, how long, of when; None where there was no file.
-        racy: whether the file may be another one under the same signature.
-        doubles: what is said of objects that are in it more than once.
+        signature: its place, size and times; None if there is no file.
+        racy: whether the file may change without a new signature.
+        objects: empty after an error.
+        error: empty for a valid file.
+        duplicates: texts about objects that are in the file more than once.
         digest: of its bytes.
     """
 
@@ -45,12 +45,12 @@ class Reading:
     racy: bool = False
     objects: Objects = field(default_factory=dict)
     error: str = ""
-    doubles: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
     digest: bytes = b""
 
 
 def signature_of(status: os.stat_result) -> Signature:
-    """Returns what tells one state of a file from another without reading it."""
+    """Return values that differ between two states of a file, without reading it."""
     return (
         status.st_dev,
         status.st_ino,
@@ -61,10 +61,10 @@ def signature_of(status: os.stat_result) -> Signature:
 
 
 def read(path: Path) -> Reading:
-    """Looks at a file. Never raises: what is wrong is in the reading. Safe in a thread."""
+    """Read a file. Never raises: the result has the error. May run in a thread."""
     try:
         with open(path, "rb") as file:
-            # Taken before reading: a change meanwhile gives another signature next time.
+            # Before the read: a change during the read gives another signature next time.
             status = os.fstat(file.fileno())
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
@@ -78,14 +78,14 @@ def read(path: Path) -> Reading:
         why = f"larger than {MAX_FILE_BYTES} bytes: split it"
         return Reading(signature, racy, error=why, digest=digest)
     try:
-        objects, doubles = _objects(documents.parse(data, is_json=path.suffix == ".json"))
+        objects, duplicates = _objects(documents.parse(data, is_json=path.suffix == ".json"))
     except DocumentError as error:
         return Reading(signature, racy, error=str(error), digest=digest)
-    return Reading(signature, racy, objects, doubles=tuple(doubles), digest=digest)
+    return Reading(signature, racy, objects, duplicates=tuple(duplicates), digest=digest)
 
 
 def digest_of(path: Path) -> bytes:
-    """Returns the digest of a file as it is now; of one that cannot be read, nothing."""
+    """Return the digest of a file; empty if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             return _digest(file.read(MAX_FILE_BYTES + 1))
@@ -99,7 +99,7 @@ def _digest(data: bytes) -> bytes:
 
 def _objects(found: list[Document]) -> tuple[Objects, list[str]]:
     objects: Objects = {}
-    doubles = []
+    duplicates = []
     for document in _flattened(found):
         kind = kind_of(document.value)
         if kind is None:
@@ -107,18 +107,20 @@ def _objects(found: list[Document]) -> tuple[Objects, list[str]]:
         try:
             key = identify(document.value, kind)
         except ManifestError as error:
-            # Which object was meant cannot be told, so no state of the file is safe but the last.
+            # The object is unknown, so the whole file keeps its last state.
             raise DocumentError(document.line, 1, str(error)) from None
         if key in objects:
             first = objects[key].line
-            doubles.append(f"line {document.line}: {key} is already on line {first}, which stays")
+            duplicates.append(
+                f"line {document.line}: {key} is already on line {first}, which stays"
+            )
         else:
             objects[key] = Document(_without_version(document.value), document.line)
-    return objects, doubles
+    return objects, duplicates
 
 
 def _flattened(found: list[Document]) -> Iterator[Document]:
-    """The objects of all documents, those inside of lists too."""
+    """Yield the objects of all documents, also from lists."""
     for document in found:
         value = document.value
         kind = value.get("kind") if isinstance(value, dict) else None
@@ -133,13 +135,13 @@ def _flattened(found: list[Document]) -> Iterator[Document]:
         for item in items or ():
             if not isinstance(item, dict):
                 raise DocumentError(document.line, 1, f"an item of this {kind} is no object")
-            # Lists of one kind do not repeat it in their items.
+            # The items of a list of one kind do not have the kind.
             inherited = {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")}
             yield Document(item if "kind" in item else {**inherited, **item}, document.line)
 
 
 def _without_version(obj: object) -> object:
-    """The object without ``resourceVersion``: here the file is right, however old its dump is."""
+    """Return the object without ``resourceVersion``: a file may contain an old dump."""
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(obj, dict) or not isinstance(metadata, dict):
         return obj

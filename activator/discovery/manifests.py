@@ -1,9 +1,8 @@
-"""Keeps the inventory equal to a folder of YAML and JSON files, for work without a cluster.
+"""Keeps the inventory equal to a folder of YAML and JSON files, for use without a cluster.
 
-Decides which files count, which of two files an object belongs to, and when a file that became
-shorter is believed. It must not know what objects mean.
-A file that cannot be read keeps its last good state, and all other files go on.
-Knative has no counterpart: there, the API server plays this part.
+Decides which files count, to which of two files an object belongs, and when a removal counts. It
+must not know the meaning of objects. A broken file keeps its last good state, and does not affect
+other files. Knative has no counterpart: it always has an API server.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ logger = logging.getLogger(__name__)
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
-# Larger files are parsed in a thread: the C parser needs about 1 ms for 2 KiB of YAML, and the loop
-# must not stand still for 5.
+# A thread parses larger files. The C parser takes about 1 ms for 2 KiB of YAML, and the loop must
+# not stop for 5 ms.
 _PARSE_IN_THREAD_BYTES = 8 * 2**10
 
-# Seconds of work after which other tasks of the loop get a turn. One request needs about six.
+# Seconds of work after which other tasks of the loop get a turn. One request needs about six turns.
 _PIECE = 0.002
 
 
 class ManifestFolderError(SourceError):
-    """The folder cannot be used at all. Says which folder, why, and what to do."""
+    """The folder is unusable; the text has its path, the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How quickly changes are noticed and believed.
+    """Times between scans, and before a change counts.
 
     Attributes:
-        settle: seconds that a file which vanished, broke or lost objects must stay as it is until
-            that is believed. Editors truncate or remove a file just before they write it anew.
-        settle_limit: seconds after which a file that keeps changing is read anyway.
-        rescan: seconds between scans without a reported change, for file systems that report
-            none and for links that lead out of the folder. Without inotify, only scans find
-            changes.
-        rescan_share: the largest share of one CPU for these scans. A folder whose scan takes
-            longer is scanned less often.
-        rescan_limit: the most seconds between scans, whatever a scan costs.
+        settle: seconds that a file must stay unchanged before the loss of objects counts: the file
+            is missing, broken or shorter. Editors truncate or remove a file before they write it.
+        settle_limit: seconds after which the present state of a changing file counts.
+        rescan: seconds between scans without a reported change. Some file systems report no
+            changes, and the kernel reports none behind links that lead out of the folder. Without
+            inotify, only scans find changes.
+        rescan_share: the largest share of one CPU for these scans. If a scan takes longer, scans
+            are rarer.
+        rescan_limit: the most seconds between scans.
         missing: seconds between scans while the folder cannot be read. The kernel reports
             nothing about a folder that is missing.
     """
@@ -82,21 +81,21 @@ class Timings:
 
 
 class _Turns:
-    """Divides long work into pieces, so that requests are served between them."""
+    """Divides long work into pieces, so that other tasks serve requests between them."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
 
     async def pause(self) -> None:
-        """Give other tasks a turn if the current piece has lasted long enough."""
+        """Let other tasks run if the current piece has lasted long enough."""
         if time.monotonic() - self._since >= _PIECE:
             await asyncio.sleep(0)
             self._since = time.monotonic()
 
 
 @dataclass(slots=True)
-class _Doubt:
-    """A look at a file that is not believed yet."""
+class _Unconfirmed:
+    """A state of a file that does not count yet."""
 
     signature: Signature | None
     seen_at: float
@@ -107,11 +106,11 @@ class _Doubt:
 class _File:
     reading: Reading
     objects: Objects
-    doubt: _Doubt | None = None
+    unconfirmed: _Unconfirmed | None = None
 
     @property
     def vanished(self) -> bool:
-        return self.doubt is not None and self.doubt.signature is None
+        return self.unconfirmed is not None and self.unconfirmed.signature is None
 
 
 class ManifestFolder:
@@ -120,9 +119,9 @@ class ManifestFolder:
     Arguments:
         path: the folder. Its subfolders are not read.
         inventory: takes every object.
-        timings: how quickly changes are noticed and believed.
-        self_check_interval: seconds after which all files are read again although they seem
-            unchanged; 0 for never.
+        timings: times between scans, and before a change counts.
+        self_check_interval: seconds after which all files are read again, also unchanged ones; 0
+            for never.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class ManifestFolder:
         self._checked_at = self._looked_at = self._changed_at = time.monotonic()
 
     def status(self, now: float) -> SourceStatus:
-        """See Source; the kind of a missed change is ``file``."""
+        """See Source; missed changes have the kind ``file``."""
         path = str(self._path)
         return SourceStatus(
             kind="folder",
@@ -162,7 +161,7 @@ class ManifestFolder:
 
     @property
     def errors(self) -> Mapping[str, str]:
-        """What is wrong at present: path of a file (or of the folder) -> reason."""
+        """The present errors by path of a file, or of the folder."""
         return MappingProxyType(self._errors)
 
     async def start(self) -> None:
@@ -182,12 +181,12 @@ class ManifestFolder:
         """See Source: nothing is open."""
 
     def load(self) -> None:
-        """Reads the folder once, before traffic is accepted.
+        """Read the folder once, before the activator accepts traffic.
 
-        Broken files are reported in ``errors`` and do not stop the others.
+        ``errors`` has the broken files, which do not affect other files.
 
         Raises:
-            ManifestFolderError: there is no such folder, or it may not be read.
+            ManifestFolderError: there is no such folder, or it is not readable.
         """
         try:
             names = self._names()
@@ -200,9 +199,9 @@ class ManifestFolder:
             pass  # there is no traffic yet
 
     async def run(self) -> None:
-        """Follows changes until cancelled; call ``load`` first.
+        """Follow changes until cancelled; call ``load`` first.
 
-        No bad file and no loss of the folder ends it.
+        Neither a broken file nor a missing folder ends this.
         """
         changed = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -213,10 +212,10 @@ class ManifestFolder:
     async def _follow(self, listener: Listener, changed: asyncio.Event) -> None:
         while True:
             began = time.thread_time()
-            doubtful = await self._scan()
+            must_repeat = await self._scan()
             cost = time.thread_time() - began
             listener.renew_if_replaced()
-            pause = self._timings.settle if doubtful else self._timings.next_scan(cost)
+            pause = self._timings.settle if must_repeat else self._timings.next_scan(cost)
             if self._folder_error:
                 pause = self._timings.missing
             try:
@@ -227,7 +226,7 @@ class ManifestFolder:
             changed.clear()
 
     async def _scan(self) -> bool:
-        """Read what changed. Return whether a file must be read again soon.
+        """Read changed files. Return whether a file must be read again soon.
 
         Other tasks get turns between files and between objects.
         """
@@ -235,7 +234,7 @@ class ManifestFolder:
         try:
             names = self._names()
         except OSError as error:
-            # Nothing is taken away: an unmounted folder says nothing about its objects.
+            # No object is removed: the folder may be unmounted.
             explained = f"{self._explain(error)}; the last state stays in force"
             if explained != self._folder_error:
                 self._folder_error = explained
@@ -255,16 +254,16 @@ class ManifestFolder:
         if self._check_after and time.monotonic() - self._checked_at >= self._check_after:
             changed |= await self._check(names)
         self._looked_at = time.monotonic()
-        if not changed:  # almost always; a doubtful file counts as changed
+        if not changed:  # almost always; an unconfirmed file counts as changed
             return False
         for _ in self._resolve():
             await turns.pause()
-        return any(file.doubt for file in self._files.values())
+        return any(file.unconfirmed for file in self._files.values())
 
     async def _check(self, names: Mapping[str, os.stat_result]) -> bool:
-        """Read all files again: a file system may change one under the same date and size.
+        """Read all files again: a file may have changed without a new time and size.
 
-        Return whether one differs from what was read before.
+        Return whether a file differs from its last read.
         """
         found = 0
         for name, status in names.items():
@@ -274,11 +273,11 @@ class ManifestFolder:
                 continue
             reading = await self._look(name, status)
             if reading.signature != known.reading.signature:
-                continue  # it has just been changed, which the next look takes in
+                continue  # it has just changed, and the next scan reads it
             found += 1
             logger.warning(
-                "self-check: %s is not what was read, under the same date and size; it is taken "
-                "in now",
+                "self-check: %s has changed without a new time or size; the new content is now in "
+                "force",
                 self._path / name,
             )
             self._consider(name, reading)
@@ -307,23 +306,23 @@ class ManifestFolder:
                 try:
                     status = entry.stat()
                 except OSError:
-                    continue  # the file was removed meanwhile, or the link is broken
+                    continue  # the file has just been removed, or the link is broken
                 if stat.S_ISREG(status.st_mode):
                     found[name] = status
         return dict(sorted(found.items()))
 
     def _is_stale(self, name: str, status: os.stat_result) -> bool:
         file = self._files.get(name)
-        if file is None or file.doubt or file.reading.racy:
+        if file is None or file.unconfirmed or file.reading.racy:
             return True
         return file.reading.signature != signature_of(status)
 
     def _consider(self, name: str, reading: Reading) -> None:
-        """Takes a look at a file for true, or waits for a second one that says the same."""
+        """Apply a reading of a file, or wait for a second one that confirms it."""
         if name not in self._files:
             self._files[name] = _File(Reading(None), {})
         file = self._files[name]
-        if not self._is_believable(file, reading):
+        if not self._is_confirmed(file, reading):
             return
         if reading.signature is None:
             del self._files[name]
@@ -331,17 +330,17 @@ class ManifestFolder:
             objects = file.objects if reading.error else reading.objects
             self._files[name] = _File(reading, objects)
 
-    def _is_believable(self, file: _File, reading: Reading) -> bool:
+    def _is_confirmed(self, file: _File, reading: Reading) -> bool:
         if not reading.error and reading.objects.keys() >= file.objects.keys():
             return True
         now = time.monotonic()
-        doubt = file.doubt
-        if doubt is None or doubt.signature != reading.signature:
-            since = doubt.since if doubt else now
-            file.doubt = _Doubt(reading.signature, now, since)
+        unconfirmed = file.unconfirmed
+        if unconfirmed is None or unconfirmed.signature != reading.signature:
+            since = unconfirmed.since if unconfirmed else now
+            file.unconfirmed = _Unconfirmed(reading.signature, now, since)
             return now - since > self._timings.settle_limit
-        # A timer may fire a little early; that must not cost a second round.
-        return now - doubt.seen_at >= 0.9 * self._timings.settle
+        # A timer may fire a little early; that must not need a further reading.
+        return now - unconfirmed.seen_at >= 0.9 * self._timings.settle
 
     def _resolve(self) -> Iterator[None]:
         """Assign each object to one file, and pass the changes to the inventory.
@@ -372,7 +371,7 @@ class ManifestFolder:
         return holders
 
     def _choose(self, key: ObjectKey, names: list[str]) -> str:
-        """The file that had the object first; a renamed file hands it over."""
+        """Return the file to which an object belongs: the first one that had it and still does."""
         present = [name for name in names if not self._files[name].vanished] or names
         owner = self._owners.get(key)
         return owner if owner in present else present[0]
@@ -404,17 +403,17 @@ class ManifestFolder:
                 yield
         for path in known.keys() - errors.keys():
             is_there = path == str(self._path) or Path(path).name in self._files
-            how = "in order again" if is_there else "deleted, no longer an error"
+            how = "valid again" if is_there else "deleted, no longer an error"
             logger.info("%s: %s", path, how, extra={"path": path})
             yield
 
     def _problems(self, name: str, file: _File) -> Iterator[str]:
         if file.reading.error:
-            # What was wrong with its objects is said with lines that it has no more.
-            kept = "the last good state of this file stays" if file.objects else "nothing of it is"
-            yield f"{file.reading.error}; {kept} in force"
+            # The errors of its objects name lines that the file may not have any more.
+            kept = "the last good state of this file stays in force"
+            yield f"{file.reading.error}; {kept if file.objects else 'the file has no effect'}"
             return
-        yield from file.reading.doubles
+        yield from file.reading.duplicates
         for key, document in file.objects.items():
             owner = self._owners.get(key)
             if owner == name:
@@ -432,5 +431,5 @@ class ManifestFolder:
         if isinstance(error, FileNotFoundError):
             return f"{where} does not exist: create it or name another one"
         if isinstance(error, NotADirectoryError):
-            return f"{where} is no folder: name the folder that holds the files"
+            return f"{where} is no folder: name the folder that contains the files"
         return f"{where} cannot be read: {error.strerror or error}"

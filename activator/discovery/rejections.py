@@ -1,6 +1,6 @@
-"""Objects that cannot be used: the record of them, and their log line.
+"""Records and logs unusable objects.
 
-Must not know why an object is refused; the parsers give the reason.
+Must not know the reasons; the parsers give them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An object that could not be used, and why.
+    """An unusable object, and the reason.
 
     Attributes:
         kept: whether an earlier state of the object stays in force.
@@ -48,10 +48,11 @@ class Stats:
     """Counts of the inventory, for metrics and the admin pages.
 
     Attributes:
-        rejections: how often an object was rejected since the start.
-        rejected: the objects that are rejected at present, each with its reason.
-        outdated: events that were ignored because something newer was known.
-        ignored: objects of kinds that are not understood, since the start.
+        rejections: number of rejected objects since the start.
+        rejected: the present unusable objects, each with the reason.
+        last_rejection: the last reason.
+        outdated: number of ignored events of an older version than the version in force.
+        ignored: number of objects of unknown kinds since the start.
     """
 
     rejections: int = 0

@@ -1,7 +1,7 @@
-"""Turns the private Service of a revision into the address under which all its pods are reached.
+"""Parses the private Service of a revision: its ClusterIP, which leads to all its pods.
 
-Pure: an object goes in, a value or ``ManifestError`` comes out. It must not know which revisions
-exist, nor when a Service is used in place of pods.
+Pure: the result is a value or ``ManifestError``. It must not know which revisions exist, nor when
+requests go to a Service.
 Knative's counterpart: getPrivateServiceDest of pkg/activator/net/revision_backends.go.
 """
 
@@ -15,14 +15,14 @@ from throttler.model import AppProtocol
 
 
 def parse(obj: object) -> Mapping[AppProtocol, str]:
-    """Reads a private Service.
+    """Return the addresses of a private Service.
 
     Arguments:
         obj: the object as decoded from JSON or YAML.
 
     Returns:
-        ``ip:port`` for each protocol that has a port of its name. Empty where the Service has no
-        ClusterIP: it is headless, or an alias for a name.
+        ``ip:port`` by protocol, for the protocols whose port has their name. Empty for a Service
+        without ClusterIP: it is headless, or an alias for a name.
 
     Raises:
         ManifestError: a field of it is wrong.
@@ -31,7 +31,7 @@ def parse(obj: object) -> Mapping[AppProtocol, str]:
     cluster_ip = spec["clusterIP"]
     if cluster_ip.text() in ("", "None"):
         return {}
-    # Of two families this is the first one, which is the cluster's own.
+    # If there are two families, this field has the first one, which is the cluster's own.
     ip = host(ip_of(cluster_ip))
     ports = {p: port_named(spec["ports"], p.port_name) for p in AppProtocol}
     return {protocol: f"{ip}:{port}" for protocol, port in ports.items() if port}

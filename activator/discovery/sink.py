@@ -1,6 +1,6 @@
-"""The calls that objects of all kinds become: of revisions and their pods, and of the system.
+"""Declares the receivers of objects: one for revisions and pods, one for ConfigMaps and Secrets.
 
-Must not know which objects cause a call, nor who takes it. The driver is the ``Sink``,
+Must not know the objects behind a call, nor the effects. The driver is the ``Sink``,
 ``activator.knative.system_objects`` is the ``SystemSink``.
 """
 
@@ -13,39 +13,39 @@ from throttler.model import AppProtocol, ListedEndpoints, Revision, RevisionID
 
 
 class Sink(Protocol):
-    """Takes revisions and their pods. Each call replaces the one before for the same revision.
+    """Takes revisions and their pods. Each call replaces the previous one for the same revision.
 
-    Dests may come before their revision and outlive it; the sink joins the two.
+    The endpoints of a revision may arrive before it, and stay after it; the sink joins the two.
     """
 
     def set_revision(self, revision: Revision) -> None:
-        """The revision is new or has changed; another uid means another revision."""
+        """Add or replace a revision; another uid means another revision."""
 
     def delete_revision(self, revision_id: RevisionID) -> None:
-        """The revision is gone."""
+        """Remove a deleted revision."""
 
     def set_endpoints(
         self, revision_id: RevisionID, endpoints: Mapping[AppProtocol, ListedEndpoints]
     ) -> None:
-        """These are all pods of the revision, for every protocol."""
+        """Replace all pods of a revision, by protocol."""
 
     def set_activators(
         self, revision_id: RevisionID, addresses: Mapping[AppProtocol, frozenset[str]]
     ) -> None:
-        """These are all IPs behind the revision's public name, for every protocol."""
+        """Replace all IPs of the revision's public Service, by protocol."""
 
     def set_service(self, revision_id: RevisionID, addresses: Mapping[AppProtocol, str]) -> None:
-        """This is the revision's private Service, ``ip:port``; empty if it cannot be used."""
+        """Replace the addresses, ``ip:port``, of the private Service; empty if it has none."""
 
 
 class SystemSink(Protocol):
-    """Takes what configures the activator itself. Each call replaces the one before."""
+    """Takes the configuration of the activator itself. Each call replaces the previous one."""
 
     def set_config_map(self, name: str, data: Mapping[str, str]) -> None:
-        """The ConfigMap has this content; none if it is gone."""
+        """Replace the data of a ConfigMap; empty if it is deleted."""
 
     def set_secret(self, name: str, data: Mapping[str, bytes]) -> None:
-        """The Secret has this content, decoded; none if it is gone."""
+        """Replace the decoded data of a Secret; empty if it is deleted."""
 
     def set_trust_bundles(self, pems: tuple[str, ...]) -> None:
-        """These are all certificates to trust, PEM, of all ConfigMaps that are trust bundles."""
+        """Replace all certificates to trust: the PEM texts of all trust bundles."""

@@ -12,37 +12,37 @@ from activator.records.source_status import SourceStatus
 
 
 class SourceError(Exception):
-    """A source cannot be used at all. The text says which one, why, and what to do."""
+    """A source is unusable; the text has its name, the reason and a remedy."""
 
 
 class Source(Protocol):
     """Reads objects from one place.
 
     The caller calls ``start``, runs ``run`` as a task, and awaits ``wait_synced`` before it
-    accepts traffic. A failing source never removes what is known.
+    accepts traffic. A failing source never removes objects.
     """
 
     async def start(self) -> None:
-        """Check that the source can be used; a source that can do so reads all objects.
+        """Check that the source is usable. A source may read all objects here.
 
         Raises:
-            SourceError: it cannot be used.
+            SourceError: the source is unusable.
         """
 
     async def run(self) -> None:
-        """Follow all changes until cancelled, whatever fails."""
+        """Follow all changes until cancelled, also after failures."""
 
     async def wait_synced(self) -> None:
-        """Return when every object has been read once; needs ``run`` to be under way."""
+        """Return when every object has been read once; ``run`` must be in progress."""
 
     async def follow_secret(self, name: str) -> None:
-        """Follow one Secret of the system namespace, and return when it has been read.
+        """Follow one Secret of the system namespace, and return after its first read.
 
-        Returns if there is no such Secret, too. Other Secrets may be left unread.
+        Also returns if there is no such Secret. The source need not read other Secrets.
         """
 
     def hurry(self) -> None:
-        """Cut all pauses after failures: a request has begun to wait."""
+        """Shorten all pauses after failures, since a request has begun to wait."""
 
     def status(self, now: float) -> SourceStatus:
         """Return the state of the source.
@@ -52,4 +52,4 @@ class Source(Protocol):
         """
 
     async def close(self) -> None:
-        """Release what ``start`` has opened, also if ``run`` was never called."""
+        """Close the connections that ``start`` opened, also if ``run`` was never called."""

@@ -1,7 +1,7 @@
-"""The table of sources, and the choice between them: the one place that knows them all.
+"""Lists all sources in a table, and makes the one that the settings choose.
 
-A further source is a module, a row here and the setting that chooses it. Modules that only one
-source needs are imported when that source is made.
+A further source needs a module, a row here and a setting that chooses it. The modules of a source
+are imported when it is made.
 """
 
 from __future__ import annotations

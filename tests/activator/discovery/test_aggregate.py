@@ -122,10 +122,10 @@ class TestSlices:
         inventory.apply(slice_of("10.0.0.1", "10.0.0.2"))
         told = [(record.levelname, record.getMessage()) for record in caplog.records]
         assert [level for level, _ in told] == ["WARNING", "INFO"]
-        assert "the other pods get no traffic from here" in told[0][1]
+        assert "this activator sends no traffic to the other pods" in told[0][1]
         assert "EndpointSlices are read instead" in told[1][1]
         inventory.remove("EndpointSlice", "default", "a-private-x7f2q")
-        assert caplog.text.count("the other pods get no traffic from here") == 2
+        assert caplog.text.count("this activator sends no traffic to the other pods") == 2
 
     def test_endpoints_that_are_whole_are_nothing_to_tell_of(
         self, inventory: Inventory, caplog: pytest.LogCaptureFixture

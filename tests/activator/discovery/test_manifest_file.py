@@ -16,7 +16,7 @@ def test_a_file_tells_its_objects_and_what_is_twice_in_it(tmp_path: Path) -> Non
     reading = read(path)
     assert sorted(key.kind for key in reading.objects) == ["Endpoints", "Revision"]
     assert reading.error == ""
-    (double,) = reading.doubles
+    (double,) = reading.duplicates
     assert "is already on line 1" in double
 
 

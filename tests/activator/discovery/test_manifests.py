@@ -276,7 +276,7 @@ async def test_a_file_that_is_emptied_and_then_written_causes_no_gap(
     write(tmp_path / "a.yaml", private("10.0.0.1"), private("10.0.0.5", of="b"))
     async with running(folder):
         (tmp_path / "a.yaml").write_text("")
-        await until(lambda: folder._files["a.yaml"].doubt)
+        await until(lambda: folder._files["a.yaml"].unconfirmed)
         write(tmp_path / "a.yaml", private("10.0.0.2"), private("10.0.0.5", of="b"))
         await until(lambda: sink.ready() == ["10.0.0.2:8012"])
     assert [] not in [call[2] for call in sink.calls]
@@ -316,7 +316,7 @@ async def test_of_a_file_that_was_broken_from_the_first_nothing_is_in_force(
     path = tmp_path / "a.yaml"
     path.write_text("kind: [")
     async with running(folder):
-        assert folder.errors[str(path)].endswith("; nothing of it is in force")
+        assert folder.errors[str(path)].endswith("; the file has no effect")
 
 
 async def test_a_file_that_breaks_is_told_without_what_was_wrong_with_its_objects(
@@ -395,7 +395,7 @@ async def test_a_file_that_is_deleted_while_it_is_broken_is_reported_as_deleted(
         write(mended, revision())
         await until(lambda: not folder.errors)
     assert f"{broken}: deleted, no longer an error" in caplog.messages
-    assert f"{mended}: in order again" in caplog.messages
+    assert f"{mended}: valid again" in caplog.messages
 
 
 async def test_a_folder_that_comes_back_is_watched_long_before_the_next_regular_scan(
@@ -541,7 +541,7 @@ async def test_a_file_that_changed_under_the_same_date_and_size_is_found(
     missed = folder.status(0.0).missed
     assert missed.found == {"file": 1}
     assert missed.checks["drifted"] == 1
-    assert f"{tmp_path / 'a.yaml'} is not what was read" in caplog.text
+    assert f"{tmp_path / 'a.yaml'} has changed without a new time or size" in caplog.text
 
 
 def test_a_folder_tells_how_long_ago_it_was_looked_at_and_changed(
