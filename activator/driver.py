@@ -245,7 +245,7 @@ class Driver:
         """
         now = self.clock()
         throttler = self._throttler_of(pod)
-        silence = _silence(throttler.silence.of(pod, now), pod.in_flight)
+        silence = _silence(throttler.silence.silent_for(pod, now), pod.in_flight)
         with self._narration.of_pod(pod, f"its probe failed: {error}{silence}"):
             changes = throttler.probe_failed(pod, epoch, error, now, status, responded)
         self.carry_out(changes)

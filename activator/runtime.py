@@ -360,7 +360,7 @@ class Runtime:
     async def _look_for_silence(self) -> None:
         while True:
             await self._reporter.busy()  # a pod without requests cannot be silent
-            await asyncio.sleep(silence.EVERY)
+            await asyncio.sleep(silence.SCAN_PERIOD)
             self.driver.probe_silent_pods()
 
     def begin_drain(self, why: str) -> None:

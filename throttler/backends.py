@@ -71,8 +71,7 @@ class Backends:
     # -- the pods -------------------------------------------------------------------------------
 
     def choose(self, changes: Changes, now: float) -> list[PodTracker]:
-        """Return the backends that get requests: the usable pods by address, or the ClusterIP
-        alone.
+        """Return the backends that get requests: the usable pods by address, or only the ClusterIP.
 
         O(pods · log pods). Reviews outliers and the use of the ClusterIP, whose effects it adds to
         ``changes``.
@@ -192,10 +191,10 @@ class Backends:
 
     def _request_probe(self, pod: PodTracker, changes: Changes, now: float) -> None:
         """Probe a pod, unless Kubernetes' list is enough or the pod is bypassed."""
-        if not self._skip_probe(pod, now) and pod.is_reachable:
+        if not self._accept_listing(pod, now) and pod.is_reachable:
             changes.probe.append(pod)
 
-    def _skip_probe(self, pod: PodTracker, now: float) -> bool:
+    def _accept_listing(self, pod: PodTracker, now: float) -> bool:
         """Make a pod healthy if Kubernetes' list is enough; return whether it is."""
         if not pod.is_trusted:
             return False
@@ -247,13 +246,7 @@ class Backends:
         was_healthy = pod.state is _HEALTHY
         pod.apply(PodEvent.PROBE_PASSED, now)
         pod.ejection.active = False
-        probe = pod.probe
-        probe.mesh_like = False
-        probe.reached_until = inf
-        probe.error = ""
-        probe.status = 200
-        probe.failures = 0
-        probe.at = now
+        pod.probe.record_success(now)
         if was_healthy or pod.state is not _HEALTHY:
             return False
         pod.set_limit()
@@ -289,18 +282,18 @@ class Backends:
         lapsed = now >= probe.reached_until
         probe.reached_until = -inf if lapsed else min(probe.reached_until, now + PROOF_LASTS)
         if not pod.is_trusted:
-            took_out = self._mark_unhealthy(pod, PodEvent.PROBE_FAILED, error, now)
+            was_healthy = self._mark_unhealthy(pod, PodEvent.PROBE_FAILED, error, now)
             # Is it the last result that the use of the ClusterIP depends on, or one against it?
-            return took_out or self.service.depends_on(pod, before)
+            return was_healthy or self.service.depends_on(pod, before)
         # Kubernetes' list counts, so no failed probe ejects the pod. A pod that refused a request
         # recovers with any response, since then it listens again.
         _record_failure(pod, error, now)
         if not responded or pod.state is not PodState.PROBING or now < pod.ejection.until:
             return False
-        return self._skip_probe(pod, now)
+        return self._accept_listing(pod, now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> bool:
-        """Record that a pod refused or closed a connection before it got a byte of the request."""
+        """Record that a request got no byte of a response, or could not be sent at all."""
         return self._mark_unhealthy(pod, PodEvent.CONNECT_FAILED, error, now)
 
     def responded_badly(

@@ -46,27 +46,26 @@ class RequestQueueFull(ActivatorError):
     """The queue has reached a limit, of requests or bytes, of the revision or of all revisions.
 
     Attributes:
-        bound: the limit: ``revision-depth``, ``revision-bytes``, ``total-depth``, ``total-bytes``.
+        limit: one of ``revision-depth``, ``revision-bytes``, ``total-depth``, ``total-bytes``.
     """
 
     status: ClassVar[int] = 503
 
-    def __init__(self, bound: str) -> None:
+    def __init__(self, limit: str) -> None:
         super().__init__("pending request queue full")
-        self.bound = bound
+        self.limit = limit
 
 
 class WaitTooLong(ActivatorError):
-    """The expected wait of a request exceeds its deadline, so it is refused at once
-    (``shed_early``).
+    """A request is refused at once, since its expected wait exceeds its deadline (``shed_early``).
 
     Attributes:
-        expected: the expected wait, seconds; limit: seconds until the deadline.
+        expected: the expected wait, seconds; left: seconds until the deadline.
     """
 
     status: ClassVar[int] = 503
 
-    def __init__(self, expected: float, limit: float) -> None:
+    def __init__(self, expected: float, left: float) -> None:
         super().__init__("expected wait exceeds the time-out")
         self.expected = expected
-        self.limit = limit
+        self.left = left

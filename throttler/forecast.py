@@ -114,9 +114,9 @@ class Forecast:
             listed: whether Kubernetes lists a pod.
         """
         self._begin_round(now)
-        under_way = self._under_way(now)
-        if under_way is not None or not listed:
-            self._start_began = now if under_way is None else under_way
+        in_progress = self._start_in_progress(now)
+        if in_progress is not None or not listed:
+            self._start_began = now if in_progress is None else in_progress
             self._emptied_at = None
 
     def queue_emptied(self, now: float) -> None:
@@ -129,12 +129,12 @@ class Forecast:
         If the queued requests left only a moment ago, they caused this start, so its time counts.
         Much later, the start had another cause.
         """
-        if (began := self._under_way(now)) is not None:
+        if (began := self._start_in_progress(now)) is not None:
             self.starts.add(now - began)
         self._start_began = None
         self._begin_round(now)
 
-    def _under_way(self, now: float) -> float | None:
+    def _start_in_progress(self, now: float) -> float | None:
         """Return when the start in progress began; None if none is in progress."""
         if self._emptied_at is not None and now - self._emptied_at > SAME_START:
             return None
@@ -188,7 +188,7 @@ class Forecast:
         if demand.recovering:
             return None
         if demand.awaits_start:
-            return self._start(position, demand, now)
+            return self._start_wait(position, demand, now)
         if not demand.limit:
             return 0.0  # slow start raises the limits until all have a pod
         turnover = self.turnovers.median
@@ -198,13 +198,13 @@ class Forecast:
             turnover = max(turnover, now - self._round_began)
         return position * turnover / max(demand.in_flight, 1)
 
-    def _start(self, position: int, demand: Demand, now: float) -> float | None:
+    def _start_wait(self, position: int, demand: Demand, now: float) -> float | None:
         """Return the seconds until the start ends, plus the wait for the first pod's queue.
 
         A start that is overdue is expected to take as long again as it is overdue. There is no
         forecast for a start that no request caused, since its beginning is unknown.
         """
-        limit, start, began = demand.limit, self.starts.median, self._under_way(now)
+        limit, start, began = demand.limit, self.starts.median, self._start_in_progress(now)
         if start is None or (began is None and demand.listed):
             return None
         left = start if began is None else abs(start - (now - began))
@@ -214,15 +214,15 @@ class Forecast:
         return left + (position - limit) * turnover / limit
 
 
-def retry_after(expected: float | None, luck: float) -> int:
+def retry_after(expected: float | None, chance: float) -> int:
     """Return the value of ``Retry-After`` for a client (RFC 9110 section 10.2.3).
 
     Arguments:
         expected: expected wait, seconds; None if unknown.
-        luck: random number in [0, 1), for the jitter.
+        chance: random number in [0, 1), for the jitter.
 
     Returns:
         Whole seconds, 1 to 120.
     """
     seconds = UNKNOWN if expected is None else min(expected, LONGEST_RETRY)
-    return max(ceil(seconds * (1 - JITTER + 2 * JITTER * luck)), 1)
+    return max(ceil(seconds * (1 - JITTER + 2 * JITTER * chance)), 1)

@@ -28,10 +28,10 @@ class PodEvent(Enum):
     """The events of a pod, in the past tense.
 
     DELISTED: Kubernetes no longer lists it. BECAME_NOT_READY: Kubernetes lists it, but no longer as
-    ready. CONNECT_FAILED: a request could not be sent to it. EJECTED: outlier ejection, see
-    throttler.outliers. TRUSTED: Kubernetes lists it as ready, and no probe is needed, see
-    throttler.mesh. BYPASSED: a setting sends all requests to the ClusterIP, so results of probes no
-    longer count. IDLE: a draining pod has no request left.
+    ready. CONNECT_FAILED: it could not get a request, or closed before a byte of its response.
+    EJECTED: outlier ejection, see throttler.outliers. TRUSTED: Kubernetes lists it as ready, and no
+    probe is needed, see throttler.mesh. BYPASSED: a setting sends all requests to the ClusterIP, so
+    results of probes no longer count. IDLE: a draining pod has no request left.
     """
 
     LISTED = "listed"

@@ -44,6 +44,15 @@ class ProbeRecord:
         self.mesh_like: bool | None = None
         self.reached_until = -inf
 
+    def record_success(self, now: float) -> None:
+        """Record a passed probe, which proves that the pod is reachable."""
+        self.at = now
+        self.status = 200
+        self.error = ""
+        self.failures = 0
+        self.mesh_like = False
+        self.reached_until = inf
+
     def record_failure(self, error: str, now: float) -> None:
         """Record one more failure; ``error`` is for people."""
         if not self.failures:

@@ -278,7 +278,11 @@ class RevisionThrottler:
         return self._rebuild(Changes(probe=_probe_again(pod, epoch)), now)
 
     def connect_failed(self, pod: PodTracker, error: str, now: float) -> Changes | None:
-        """Record that a pod refused or closed a connection before it got a byte of the request."""
+        """Record that a pod could not get a request, or closed before a byte of its response.
+
+        Arguments:
+            error: the cause, for people.
+        """
         if not self.backends.connect_failed(pod, error, now):
             return None
         return self._rebuild(Changes(probe=[pod]), now)

@@ -20,9 +20,9 @@ SILENT_AFTER = 5.0
 AGAIN_AFTER: Final = 10.0
 AGAIN_AFTER_MAX: Final = 30.0
 #: Seconds between two scans.
-EVERY: Final = 1.0
+SCAN_PERIOD: Final = 1.0
 #: The most pods in one scan, about a millisecond. The next scan continues with the others.
-MOST = 5000
+MAX_PODS = 5000
 
 
 class Silence:
@@ -44,11 +44,11 @@ class Silence:
         """Return the silent pods to probe now; due every second."""
         if not self._to_scan:
             self._to_scan = list(self.busy_since)
-        turn = self._to_scan[-MOST:]
-        del self._to_scan[-MOST:]
+        turn = self._to_scan[-MAX_PODS:]
+        del self._to_scan[-MAX_PODS:]
         return [pod for pod in turn if self._is_due(pod, now)]
 
-    def of(self, pod: PodTracker, now: float) -> float | None:
+    def silent_for(self, pod: PodTracker, now: float) -> float | None:
         """Return for how many seconds a pod with requests has begun no response.
 
         Returns:
@@ -65,7 +65,7 @@ class Silence:
             self.busy_since.pop(pod, None)
             self._probed_at.pop(pod, None)
             return False
-        silent = self.of(pod, now)
+        silent = self.silent_for(pod, now)
         if silent is None or not _failure_matters(pod):
             return False
         probed_after = self._probed_at.get(pod, -inf) - (now - silent)

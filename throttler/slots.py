@@ -1,5 +1,4 @@
-"""The slots of a revision's pods: which pods get requests, which have a free slot, and which is
-next.
+"""The slots of a revision's pods: which pods get requests, and which pod gets the next one.
 
 Knows no queue and no clock. This module makes every change of a pod's requests and free slots. So
 the sets of free pods and the policy always agree with the pods.
@@ -141,7 +140,10 @@ class Slots:
         return pod
 
     def assign_another(self, ticket: Ticket, now: float) -> None:
-        """Assign a request that pods have failed; if possible, to another pod."""
+        """Assign a request that pods have failed; if possible, to another pod.
+
+        The failed pods count as full for this one pick, unless no other pod is free.
+        """
         for failed in ticket.failed:
             if (free_pods := failed.free_pods) is not None:
                 free_pods.discard(failed.number)

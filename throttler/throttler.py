@@ -253,7 +253,7 @@ class Throttler:
         return changes
 
     def probe_silent_pods(self, now: float) -> Changes:
-        """Return the silent pods to probe now; to be called every ``silence.EVERY`` seconds."""
+        """Return the silent pods to probe now; to be called each ``silence.SCAN_PERIOD``."""
         return Changes(probe=self._silence.scan(now))
 
     def retry_after(self) -> int:

@@ -156,7 +156,7 @@ def pod_view(throttler: RevisionThrottler, pod: PodTracker, now: float) -> PodVi
         "decidedBy": decided.rule.value,
         "explanation": decided.sentence,
         "inFlight": pod.in_flight,
-        "silentSeconds": _seconds(throttler.silence.of(pod, now)),
+        "silentSeconds": _seconds(throttler.silence.silent_for(pod, now)),
         "limit": pod.limit if throttler.revision.container_concurrency else None,
         "lastError": pod.probe.error or None,
         "inSlice": pod.in_share,

@@ -33,7 +33,7 @@ def refusal(breaker: Breaker, size: int = 0) -> str:
         breaker.append(ticket(99, size))
     after = (breaker.waiting, breaker.own.depth, breaker.own.bytes, breaker.total.depth)
     assert before == after, "a refusal changes nothing"
-    return caught.value.bound
+    return caught.value.limit
 
 
 def test_first_in_first_out() -> None:

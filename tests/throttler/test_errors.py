@@ -29,4 +29,4 @@ def test_each_error_has_its_status_and_its_text(
 
 
 def test_a_full_queue_says_which_bound_is_reached() -> None:
-    assert RequestQueueFull("revision-depth").bound == "revision-depth"
+    assert RequestQueueFull("revision-depth").limit == "revision-depth"

@@ -203,7 +203,7 @@ class Walk:
         try:
             pod = rev.real.admit(ticket, self.now)
         except RequestQueueFull as refusal:
-            refused = refusal.bound
+            refused = refusal.limit
         except WaitTooLong as refusal:
             self.check_shed(rev, ticket, refusal.expected)
             self.end(ticket)
@@ -670,7 +670,7 @@ class Walk:
             for pod in rev.everything():
                 silent = self.now - pod.busy_since if pod.has else 0.0
                 assert pod.real is not None
-                assert rev.real.silence.of(pod.real, self.now) == (
+                assert rev.real.silence.silent_for(pod.real, self.now) == (
                     silent if silent >= SHORT_SILENCE else None
                 )
                 if pod.real in probed:

@@ -151,15 +151,15 @@ def test_how_long_it_lasts_is_known_and_probes_do_not_shorten_it() -> None:
     pod = running.pod
     assert pod is not None
     silence = looks.one.silence
-    assert silence.of(pod, looks.one.now) is None
+    assert silence.silent_for(pod, looks.one.now) is None
     looks.seconds(int(SILENT_AFTER) - 1)
-    assert silence.of(pod, looks.one.now) is None
+    assert silence.silent_for(pod, looks.one.now) is None
     looks.seconds(20, passes=True)
-    assert silence.of(pod, looks.one.now) == 24.0
+    assert silence.silent_for(pod, looks.one.now) == 24.0
     looks.one.failed(pod, None)
-    assert silence.of(pod, looks.one.now) == 24.0
+    assert silence.silent_for(pod, looks.one.now) == 24.0
     looks.one.release(running)
-    assert silence.of(pod, looks.one.now) is None
+    assert silence.silent_for(pod, looks.one.now) is None
 
 
 @pytest.mark.parametrize("mode", [MeshMode.DISABLED, MeshMode.ENABLED])
@@ -203,7 +203,7 @@ def test_all_revisions_are_looked_at() -> None:
 def test_one_look_takes_in_so_many_pods_and_the_next_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(silence_module, "MOST", 4)
+    monkeypatch.setattr(silence_module, "MAX_PODS", 4)
     one = One(1)
     one.healthy(addresses(9))
     one.requests(9)

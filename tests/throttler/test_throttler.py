@@ -268,11 +268,11 @@ class TestBounds:
         many.request()
         with pytest.raises(RequestQueueFull) as caught:
             many.request()
-        assert caught.value.bound == "revision-depth"
+        assert caught.value.limit == "revision-depth"
         many.request(OTHER)
         with pytest.raises(RequestQueueFull) as caught:
             many.request(OTHER)
-        assert caught.value.bound == "total-depth"
+        assert caught.value.limit == "total-depth"
 
     def test_bytes_are_bounded_for_a_revision_and_in_all(self) -> None:
         many = Many(limits=Limits(queue_bytes=100, queue_bytes_total=150))
@@ -281,10 +281,10 @@ class TestBounds:
         many.request(size=100)
         with pytest.raises(RequestQueueFull) as caught:
             many.request(size=1)
-        assert caught.value.bound == "revision-bytes"
+        assert caught.value.limit == "revision-bytes"
         with pytest.raises(RequestQueueFull) as caught:
             many.request(OTHER, size=51)
-        assert caught.value.bound == "total-bytes"
+        assert caught.value.limit == "total-bytes"
 
 
 class TestTime:

@@ -29,7 +29,7 @@ def rejected(
     if isinstance(error, WaitTooLong):
         return own_responses.shed(error, again), "shed"
     assert isinstance(error, RequestQueueFull)
-    return own_responses.queue_full(error.bound, again), "queue-full"
+    return own_responses.queue_full(error.limit, again), "queue-full"
 
 
 def late(

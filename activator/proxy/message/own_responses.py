@@ -158,7 +158,7 @@ def queue_full(bound: str, retry_after: int | None = None) -> OwnResponse:
 
 def shed(error: WaitTooLong, retry_after: int | None = None) -> OwnResponse:
     """Return the response to a request that would expire in the queue."""
-    detail = f"{error.expected:.1f} s expected, {error.limit:.1f} s left"
+    detail = f"{error.expected:.1f} s expected, {error.left:.1f} s left"
     return _error(503, str(error), Reason.WAIT_TOO_LONG, detail, retry_after)
 
 
