@@ -60,22 +60,22 @@ class _Stop:
         self.phases: Callable[[], str] = lambda: "ending"
         self.report: Callable[[str], object] = logger.info
         self.status = 0
-        self.asked = asyncio.Event()
-        self.insisted = asyncio.Event()
+        self.requested = asyncio.Event()
+        self.forced = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if self.asked.is_set():
-            self.insisted.set()
+        if self.requested.is_set():
+            self.forced.set()
             self.report(f"{number.name}: ending now")
             return
         again = "Ctrl-C" if number == signal.SIGINT else "signal"
         self.report(f"{number.name}: {self.phases()}; a second {again} ends at once")
         self.status = _INTERRUPTED if number == signal.SIGINT else 0
         self.on_first()
-        self.asked.set()
+        self.requested.set()
 
 
 async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | None = None) -> int:
@@ -88,7 +88,7 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
     # Knative's text for kubelet's probe, whatever the signal is.
     stop.on_first = partial(runtime.begin_drain, "received SIGTERM from kubelet")
     try:
-        if not await _unless(stop.asked, servers.start()):
+        if not await _unless(stop.requested, servers.start()):
             return stop.status
         stop.phases = partial(_phases, runtime)
         addresses = servers.describe()
@@ -97,12 +97,12 @@ async def _run(settings: Settings, outputs: Outputs | None = None, demo: Demo | 
         )
         _log_files(runtime)
         async with _played(demo, runtime, addresses, stop):
-            if failed := await _unless(stop.asked, servers.failed()):
+            if failed := await _unless(stop.requested, servers.failed()):
                 runtime.begin_drain("a listener has failed")
-            drained = await _unless(stop.insisted, _drain(servers, runtime, stop.report))
+            drained = await _unless(stop.forced, _drain(servers, runtime, stop.report))
         return 0 if drained and not failed else 1
     finally:
-        if not stop.insisted.is_set():
+        if not stop.forced.is_set():
             await servers.stop()
 
 
@@ -127,13 +127,13 @@ async def _played(
         return
     runtime.driver.events.listen(partial(_report_queue, demo))
     task = asyncio.ensure_future(demo.run(addresses["http"], addresses["admin"]))
-    task.add_done_callback(lambda _: stop.asked.set())
+    task.add_done_callback(lambda _: stop.requested.set())
     try:
         yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await _unless(stop.insisted, _result(task))
+            await _unless(stop.forced, _result(task))
 
 
 async def _result(task: asyncio.Task[None]) -> None:

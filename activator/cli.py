@@ -19,7 +19,7 @@ from activator.settings.setting import Setting
 OK: Final = 0
 FAILED: Final = 1
 MISUSED: Final = 2  # also click's status for wrong options
-NO_ANSWER: Final = 3
+NO_RESPONSE: Final = 3
 NOT_KNOWN: Final = 4
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
@@ -358,7 +358,7 @@ def _query(command: str, settings: Settings, question: Any, as_json: bool, watch
     from activator.console.commands import run
     from activator.console.responses import UnexpectedResponse
 
-    statuses = {NoResponse: NO_ANSWER, UnexpectedResponse: FAILED, NotKnown: NOT_KNOWN}
+    statuses = {NoResponse: NO_RESPONSE, UnexpectedResponse: FAILED, NotKnown: NOT_KNOWN}
     try:
         for warning in run(settings.admin_url, question, as_json, watch, sys.stdout):
             click.echo(warning, err=True)

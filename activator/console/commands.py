@@ -26,7 +26,7 @@ class Question(Protocol):
     path: str
     besides: str
 
-    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
+    def page(self, response: Node, besides: Node, for_terminal: bool) -> Page:
         """Return the page.
 
         Arguments:
@@ -36,7 +36,7 @@ class Question(Protocol):
             ValueError: the response is not from an activator.
         """
 
-    def warnings(self, answer: Node) -> list[str]:
+    def warnings(self, response: Node) -> list[str]:
         """Return warnings, a line each."""
 
     def not_known(self, admin: Admin) -> Exception:
@@ -54,15 +54,15 @@ class Status:
         if namespace is not None:
             self.path += f"?namespace={quote(namespace, safe='')}"
 
-    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
+    def page(self, response: Node, besides: Node, for_terminal: bool) -> Page:
         """See Question."""
-        return status.page(status.read_rows(answer), for_terminal)
+        return status.page(status.read_rows(response), for_terminal)
 
-    def warnings(self, answer: Node) -> list[str]:
+    def warnings(self, response: Node) -> list[str]:
         """See Question."""
-        none = self._namespace is not None and not answer.nodes("revisions")
+        none = self._namespace is not None and not response.nodes("revisions")
         nothing = [f"no revision is known in the namespace {self._namespace!r}"] if none else []
-        return nothing + status.warnings(answer)
+        return nothing + status.warnings(response)
 
     def not_known(self, admin: Admin) -> Exception:
         """See Question. Each activator has the list."""
@@ -78,11 +78,11 @@ class Explain:
         self._namespace, self._name = namespace, name
         self.path = f"{REVISIONS}/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
-    def page(self, answer: Node, besides: Node, for_terminal: bool) -> Page:
+    def page(self, response: Node, besides: Node, for_terminal: bool) -> Page:
         """See Question."""
-        return explain.page(answer, besides)
+        return explain.page(response, besides)
 
-    def warnings(self, answer: Node) -> list[str]:
+    def warnings(self, response: Node) -> list[str]:
         """See Question."""
         return []
 
@@ -129,10 +129,10 @@ def _look(admin: Admin, question: Question, out: TextIO) -> Seen:
         text = admin.get(question.path)
     except NotKnown:
         raise question.not_known(admin) from None
-    answer = _read(admin, question.path, text)
+    response = _read(admin, question.path, text)
     besides = _besides(admin, question)
     try:
-        return Seen(text, question.page(answer, parse(besides), out.isatty()), besides)
+        return Seen(text, question.page(response, parse(besides), out.isatty()), besides)
     except ValueError as error:
         raise UnexpectedResponse(unexpected(admin.url + question.path, str(error))) from None
 

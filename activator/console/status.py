@@ -30,13 +30,13 @@ class Row:
 COLUMNS: Final = tuple(column.name.replace("_", " ") for column in fields(Row))
 
 
-def read_rows(answer: Node) -> list[Row]:
+def read_rows(response: Node) -> list[Row]:
     """Return the rows of a response, in its order.
 
     Raises:
         ValueError: the response does not follow the API; the text names the field.
     """
-    return [_row(one) for one in answer.nodes("revisions")]
+    return [_row(one) for one in response.nodes("revisions")]
 
 
 def page(rows: Sequence[Row], for_terminal: bool) -> Page:
@@ -53,11 +53,11 @@ def page(rows: Sequence[Row], for_terminal: bool) -> Page:
     return (table,)
 
 
-def warnings(answer: Node) -> list[str]:
+def warnings(response: Node) -> list[str]:
     """Return the problems of the activator and of its manifests, a line each."""
     lines = []
     try:
-        activator = answer.node("activator")
+        activator = response.node("activator")
         errors = activator.node("manifestErrors") if activator is not None else None
         if activator is not None and (why := activator.text("notReadyReason", default="")):
             lines.append(not_ready(why))

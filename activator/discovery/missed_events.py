@@ -20,17 +20,17 @@ from activator.records.source_status import MissedEvents
 class Difference(NamedTuple):
     """The version in force, and the version in the list; None for a missing object."""
 
-    ours: Version | None
+    known: Version | None
     listed: Version | None
 
     def __str__(self) -> str:
-        if self.ours is None:
+        if self.known is None:
             return "it is not known here"
         if self.listed is None:
             return "it is not in the cluster any more"
-        if self.ours.uid != self.listed.uid:
+        if self.known.uid != self.listed.uid:
             return "another object has its name in the cluster"
-        return f"known in version {self.ours.version}, the cluster has {self.listed.version}"
+        return f"known in version {self.known.version}, the cluster has {self.listed.version}"
 
 
 class Comparison:
@@ -60,10 +60,10 @@ class Comparison:
         self._listed.add(key)
         if key in self._inventory.stats.rejected:
             return
-        ours = self._inventory.version_of(key)
+        known = self._inventory.version_of(key)
         listed = Version(metadata.uid or "", metadata.resourceVersion or "")
-        if ours != listed:
-            self.differences[key] = Difference(ours, listed)
+        if known != listed:
+            self.differences[key] = Difference(known, listed)
 
     def finish(self) -> Iterator[None]:
         """Find the objects that are not in the list; other tasks may run between the steps."""
@@ -87,7 +87,7 @@ def persistent(
     return {
         key: found
         for key, found in second.items()
-        if key in first and first[key].ours == found.ours
+        if key in first and first[key].known == found.known
     }
 
 

@@ -188,10 +188,10 @@ class Reflector:
             self._list_version = ""
         if self.resource.optional and error.status in _MISSING and not self.synced.is_set():
             return Pause(self._missing(error), self._timings.missing)
-        asked = min(error.retry_after, self._timings.retry_after_limit)
+        requested = min(error.retry_after, self._timings.retry_after_limit)
         suspect = error.status not in _NOT_ABOUT_THE_VERSION
         pause = self._failed(f"{error}{self._advice(error.status)}", suspect=suspect)
-        return Pause(max(pause.seconds, asked), asked)
+        return Pause(max(pause.seconds, requested), requested)
 
     def _missing(self, error: ServerResponseError) -> float:
         """Record that an optional resource is missing: log that once, and pause for long."""
@@ -284,10 +284,10 @@ class Reflector:
         """List all pages, and put them in force after the last one. Raises for an invalid page."""
         self.counters.lists += 1
         objects: list[object] = []
-        asked = self._list_version
+        oldest = self._list_version
         version = ""
-        async for page in pages(self._cluster, self.resource, self._timings, asked):
-            if asked and not version:
+        async for page in pages(self._cluster, self.resource, self._timings, oldest):
+            if oldest and not version:
                 self._check_age(page.metadata.resourceVersion)
             await self._decode_items(page, objects)
             version = page.metadata.resourceVersion
@@ -305,10 +305,10 @@ class Reflector:
         A stale cache must not undo changes. The next list comes from etcd, and is accepted. If that
         one is older as well, etcd was restored.
         """
-        asked = self._list_version
-        if version != asked and not_newer(version, asked):
+        oldest = self._list_version
+        if version != oldest and not_newer(version, oldest):
             self._list_version = ""
-            raise ConnectionLostError(f"the list has version {version}, expected {asked} or newer")
+            raise ConnectionLostError(f"the list has version {version}, expected {oldest} or newer")
 
     async def _put_in_force(self, objects: list[object]) -> None:
         known = self._inventory.counts[self.resource.kind]

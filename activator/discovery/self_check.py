@@ -108,7 +108,7 @@ class SelfCheck:
         if missed:
             self._log_missed(reflector, missed)
             await self._resync(reflector)
-        left = sum(self._inventory.version_of(key) == each.ours for key, each in missed.items())
+        left = sum(self._inventory.version_of(key) == each.known for key, each in missed.items())
         self.counters.record(kind, len(missed), left)
 
     async def _compare(self, reflector: Reflector) -> dict[ObjectKey, Difference]:

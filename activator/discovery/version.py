@@ -63,13 +63,13 @@ async def _first_response(api: ApiServer, timings: Timings) -> str:
     """Repeat the request until a response. Raises ``ClusterVersionError`` after the time-out."""
     errors: list[str] = []
     loop = asyncio.get_running_loop()
-    tell_at = loop.time()
+    log_at = loop.time()
 
-    def remember(state: tenacity.RetryCallState) -> None:
-        nonlocal tell_at
+    def record(state: tenacity.RetryCallState) -> None:
+        nonlocal log_at
         errors[:] = [str(state.outcome.exception())] if state.outcome else []
-        if loop.time() >= tell_at:
-            tell_at = loop.time() + timings.version_reminder
+        if loop.time() >= log_at:
+            log_at = loop.time() + timings.version_reminder
             logger.warning("waiting for the API server %s: %s", api.host, "".join(errors))
 
     try:
@@ -77,9 +77,9 @@ async def _first_response(api: ApiServer, timings: Timings) -> str:
             return await tenacity.AsyncRetrying(
                 wait=tenacity.wait_fixed(timings.version_interval),
                 retry=tenacity.retry_if_exception_type((ConnectionLostError, ServerResponseError)),
-                before_sleep=remember,
+                before_sleep=record,
                 sleep=asyncio.sleep,
-            )(_ask, api, timings.connect)
+            )(_request, api, timings.connect)
     except TimeoutError:
         raise ClusterVersionError(
             f"the API server {api.host} gave no version within {timings.version_limit:g} s: "
@@ -87,7 +87,7 @@ async def _first_response(api: ApiServer, timings: Timings) -> str:
         ) from None
 
 
-async def _ask(api: ApiServer, silence: float) -> str:
+async def _request(api: ApiServer, silence: float) -> str:
     async with api.get("/version", {}, silence) as response:
         body = await response.read(_VERSION_BYTES)
         if response.status == 401:
