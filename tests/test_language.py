@@ -36,6 +36,7 @@ ROOMS: Final[tuple[str, ...]] = (
     *(f"activator/{name}.py" for name in ("runtime", "servers")),
     "activator/objects/*.py",
     "activator/probing/*.py",
+    "activator/proxy/http2/*.py",
     "activator/proxy/transport/*.py",
     "activator/records/*.py",
     "activator/settings/*.py",

@@ -1,15 +1,14 @@
-"""How much of a kind a peer may do: so many at once, and then so many a second, or as it earns.
-Pure."""
+"""Limits how often a peer does one thing: by a burst, a rate, and its other work. Pure."""
 
 from __future__ import annotations
 
 
 class Budget:
-    """A bucket that fills by itself, and with what its peer does besides.
+    """A token bucket that fills with time, and with other work of the peer.
 
     Arguments:
-        most: what it holds; rate: what comes back, a second.
-        share: what comes back with each thing that the peer does besides.
+        most: tokens in a full bucket; rate: new tokens per second.
+        share: new tokens per unit of other work.
     """
 
     __slots__ = ("_done", "_left", "_most", "_rate", "_share", "_since")
@@ -22,11 +21,11 @@ class Budget:
         self._done = 0
 
     def take(self, now: float, done: int = 0) -> bool:
-        """Take one; return whether there was one.
+        """Take one token; return whether there was one.
 
         Arguments:
             now: seconds, monotonic.
-            done: things that the peer has done besides, so far.
+            done: units of other work that the peer has done so far.
         """
         if self._since is not None:
             back = (now - self._since) * self._rate + (done - self._done) * self._share

@@ -1,7 +1,7 @@
-"""One HTTP/2 connection, of a client or to a pod, as the loop calls it: its frames and its life.
+"""One HTTP/2 connection, of a client or to a pod: the loop's protocol object, frames and states.
 
-``stream.SendQueue`` holds what its streams have to send. All frames of one turn of the loop go out
-in one write. What frames mean is up to its side.
+``stream.SendQueue`` holds the payload that streams have to send. The connection writes all frames
+of one turn of the loop at once. Its side (``side.ConnectionSide``) handles the meaning of frames.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from activator.proxy.http2.stream import STREAM_WINDOW, SendQueue, Stream
 from activator.proxy.transport import peer_socket
 from activator.proxy.transport.unread import Peer, UnreadBytes
 
-#: Replies to PING and SETTINGS that may wait for a peer that reads nothing (CVE-2019-9512).
-_MAX_UNREAD_RESPONSES: Final = 1000
-#: Frames without effect: at once, a second, and with each stream that is opened, which is far more
-#: work. Such are PRIORITY, empty DATA, unknown types, and what crosses a stream's end.
+#: Acknowledgements of PING and SETTINGS that a peer may leave unread (CVE-2019-9512).
+_MAX_UNREAD_ACKS: Final = 1000
+#: Frames without effect that a peer may send: at once, per second, and per opened stream (which is
+#: far more work). They are PRIORITY, empty DATA, unknown types, and frames for ended streams.
 _IDLE_FRAMES: Final = (10_000, 330.0, 8.0)
-#: Bytes that may wait for the kernel besides payload, which waits for its stream.
+#: Bytes that may wait for the kernel besides payload, which has a limit per stream.
 MAX_BACKLOG: Final = 256 << 10
-#: Seconds for a peer that has broken a rule to read what is written.
+#: Seconds until the connection to a peer that broke a rule is aborted, after its GOAWAY.
 CLOSE_SECONDS: Final = 5.0
 
 
@@ -48,21 +48,21 @@ class Connection:
     """One connection: the loop's protocol object, and a frame_reader.FrameHandler.
 
     Arguments:
-        side: what is different at this end.
-        clock: returns the time, seconds, monotonic.
-        unread: counts what waits for peers that do not read.
-        server: whether the peer is a client, and begins with the preface.
+        side: handles the frames; clients and pods have one each.
+        clock: returns the time in seconds, monotonic.
+        unread: the budget of bytes that peers do not read.
+        server: whether the peer is a client, whose first bytes are the preface.
 
     Attributes:
         side: see the argument.
-        state: where the connection is.
-        queue: what waits to be sent; flow: the windows.
+        state: see ``states``.
+        queue: frames and payload to send; flow: the windows.
         decoder: reads the peer's header blocks.
         headers: handles a header block; see FrameHandler.
-        streams: those that are not over, by number.
-        opened: how many have begun.
-        last_stream: the peer's last; a pod has none.
-        late_at: when a header block, or the connection's beginning, has to be complete.
+        streams: the streams that have not ended, by number.
+        opened: number of streams that have begun.
+        last_stream: the peer's last stream; 0 for a pod.
+        late_at: time at which a header block, or the connection's preface, has to be complete.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Connection:
         "_idle_frames",
         "_reader",
         "_unread",
-        "_unread_responses",
+        "_unread_acks",
         "decoder",
         "flow",
         "headers",
@@ -114,14 +114,14 @@ class Connection:
         self._unread = unread
         self._clock = clock
         self._idle_frames = Budget(*_IDLE_FRAMES)
-        self._unread_responses = 0  # those that wait for the peer to read
-        self._front = NO_TABLE  # what the next header block begins with
+        self._unread_acks = 0  # acknowledgements that the peer has not read
+        self._front = NO_TABLE  # the first bytes of the next header block
 
     def begin(self, *values: tuple[int, int]) -> None:
-        """Write what each side begins with, behind the preface.
+        """Write the first frames of this side: SETTINGS and a WINDOW_UPDATE.
 
         Arguments:
-            values: settings of this side alone, as identifier and value.
+            values: settings of this side only, as identifier and value.
         """
         own = (
             (Setting.INITIAL_WINDOW_SIZE, STREAM_WINDOW),
@@ -151,7 +151,7 @@ class Connection:
         self.release()
 
     def release(self) -> None:
-        """Release what refers back to this connection, so that no garbage is left to collect."""
+        """Break the reference cycles of this connection, so that no garbage is left to collect."""
         self.side = GONE
         self.headers = GONE.on_headers
         self.queue.close()
@@ -166,7 +166,7 @@ class Connection:
         if self.state is ENDING or self.state is CLOSED:
             return
         queue, reader = self.queue, self._reader
-        queue.is_due = True  # below
+        queue.is_due = True  # this method flushes below
         try:
             reader.feed(data)
         except ConnectionFault as fault:
@@ -189,25 +189,25 @@ class Connection:
         """See asyncio.Protocol."""
         queue = self.queue
         queue.full = False
-        self._unread_responses = 0
+        self._unread_acks = 0
         self._unread.hold(self, 0)
         queue.report_passed()
         queue.pump_all()
         self.side.on_room()
 
-    # -- its life -------------------------------------------------------------------------------
+    # -- states and errors ----------------------------------------------------------------------
 
     def move(self, state: ConnectionState) -> None:
-        """Enter a state, if it may follow the one that the connection is in."""
+        """Enter a state, if it may follow the present one; else do nothing."""
         if state in FOLLOWS[self.state]:
             self.state = state
 
     def is_ending(self) -> bool:
-        """Return whether nothing is read any more."""
+        """Return whether the connection reads no more frames."""
         return self.state is ENDING or self.state is CLOSED
 
     def fail(self, fault: ConnectionFault) -> None:
-        """Send GOAWAY for a rule that the peer has broken, and close."""
+        """Send GOAWAY because the peer broke a rule, and let the side close."""
         self.move(ENDING)
         self.queue.frames.append(frames.goaway(self.last_stream, fault.code, fault.reason.encode()))
         self.flush()
@@ -224,7 +224,7 @@ class Connection:
         self.queue.write(data)
 
     def flush(self) -> None:
-        """Write the frames that wait."""
+        """Write the frames of this turn."""
         queue, transport = self.queue, self.transport
         queue.is_due = False
         if queue.frames and not transport.is_closing():
@@ -239,14 +239,18 @@ class Connection:
             queue.report_passed()
 
     def _is_full(self) -> None:
-        """Count what waits for the kernel."""
+        """Count the bytes that wait for the kernel."""
         if not self.transport.is_closing():
             self._unread.hold(self, peer_socket.count_held(self.transport))
         if self.transport.get_write_buffer_size() > MAX_BACKLOG:
             self.side.on_backlog()
 
     def write_headers(self, stream: Stream, block: bytes, *, ended: bool) -> None:
-        """Send a header block. ``ended``: nothing follows on the stream."""
+        """Send a header block.
+
+        Arguments:
+            ended: whether it ends the stream.
+        """
         if self._front:
             block = self._front + block
             self._front = b""
@@ -258,7 +262,7 @@ class Connection:
     # -- the ends of streams --------------------------------------------------------------------
 
     def _sent_all(self, stream: Stream) -> None:
-        """Close our side of a stream."""
+        """Close this side of a stream, after all of it is sent."""
         stream.closed = True
         if not stream.peer_closed:
             self.side.on_half_closed(stream)
@@ -289,13 +293,17 @@ class Connection:
         self.side.on_reset(found, owner, code)
 
     def end(self, stream: Stream, code: int) -> None:
-        """End a stream by RST_STREAM, unless it is over."""
+        """End a stream by RST_STREAM, unless it has ended.
+
+        Arguments:
+            code: an error code of RFC 9113 section 7.
+        """
         if stream.id in self.streams:
             self.queue.write(frames.rst_stream(stream.id, code))
             self.remove_stream(stream)
 
     def remove_stream(self, stream: Stream) -> None:
-        """Drop a stream that is over."""
+        """Remove a stream that has ended."""
         if not stream.peer_closed:
             self.expect_late(stream.allowed)
         stream.closed = stream.peer_closed = True
@@ -306,16 +314,16 @@ class Connection:
         self.side.on_stream_removed(stream)
 
     def expect_late(self, size: int) -> None:
-        """Allow payload that the peer sends before it learns that its stream is over."""
+        """Allow so many bytes of payload that the peer sends before it learns of a stream's end."""
         self.flow.late += max(size, 0)
 
     # -- frames ---------------------------------------------------------------------------------
 
     def known(self, stream: int) -> Stream | None:
-        """Return a stream; None for one that is over.
+        """Return a stream; None if it has ended.
 
         Raises:
-            ConnectionFault: it has never begun (RFC 9113 section 5.1).
+            ConnectionFault: the stream has never begun (RFC 9113 section 5.1).
         """
         found = self.streams.get(stream)
         if found is None and self.side.is_idle(stream):
@@ -335,7 +343,7 @@ class Connection:
         if not payload and not ended:
             self.idle_frame()
         if found.peer_closed:
-            self.stream_error(stream, ErrorCode.STREAM_CLOSED, "DATA behind the end")
+            self.stream_error(stream, ErrorCode.STREAM_CLOSED, "DATA after the end")
             return
         found.allowed -= length
         if found.allowed < 0:
@@ -354,20 +362,24 @@ class Connection:
             self.peer_ended(found)
 
     def _late_data(self, stream: int, length: int) -> None:
-        """Count DATA for a stream that is over. DATA within its old window is no idle frame,
-        however small its frames are."""
+        """Count DATA for a stream that has ended.
+
+        Frames within the stream's old window do not count as idle, however small they are.
+        """
         self.known(stream)
         if not self.flow.came_late(length):
             self.stray(stream)
 
     def stray(self, stream: int) -> None:
-        """Handle DATA or a header block for a stream that is over."""
+        """Handle DATA or a header block for a stream that has ended."""
         self.idle_frame()
         self.side.on_stray(stream)
 
     def settings(self, values: list[tuple[int, int]]) -> None:
-        """See FrameHandler. Of a setting that a frame has often, the last value holds: each change
-        of the window looks at all streams, and a frame has room for 2,730."""
+        """See FrameHandler. If a frame repeats a setting, only the last value counts.
+
+        Each change of the window visits all streams, and a frame can have 2,730 settings.
+        """
         self.side.on_settings()
         for identifier, value in dict(values).items():
             if identifier == Setting.INITIAL_WINDOW_SIZE:
@@ -379,7 +391,7 @@ class Connection:
             elif identifier == Setting.MAX_HEADER_LIST_SIZE:
                 self.side.on_max_header_list(value)
         self.idle_frame()
-        self._respond(frames.SETTINGS_ACK)
+        self._acknowledge(frames.SETTINGS_ACK)
         self.queue.pump_all()
 
     def _resize(self, window: int) -> None:
@@ -397,14 +409,14 @@ class Connection:
         if self.flow.is_idle_ping() or ack:
             self.idle_frame()
         if not ack:
-            self._respond(frames.ping(opaque, ack=True))
+            self._acknowledge(frames.ping(opaque, ack=True))
 
-    def _respond(self, data: bytes) -> None:
+    def _acknowledge(self, data: bytes) -> None:
         if self.queue.full:
-            self._unread_responses += 1
-            if self._unread_responses > _MAX_UNREAD_RESPONSES:
+            self._unread_acks += 1
+            if self._unread_acks > _MAX_UNREAD_ACKS:
                 raise ConnectionFault(
-                    ErrorCode.ENHANCE_YOUR_CALM, "replies that the peer does not read"
+                    ErrorCode.ENHANCE_YOUR_CALM, "acknowledgements that the peer does not read"
                 )
         self.queue.write(data)
 

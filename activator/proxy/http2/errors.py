@@ -1,6 +1,6 @@
-"""What goes wrong on an HTTP/2 connection, and how far it reaches (RFC 9113 sections 5.4 and 7).
+"""The errors of an HTTP/2 connection and their codes (RFC 9113 sections 5.4 and 7).
 
-A message that is malformed but leaves the connection in order is a FramingError, as in HTTP/1.
+A malformed message that does not affect its connection is a FramingError, as in HTTP/1.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """RFC 9113 section 7. A peer may send others; they are plain integers."""
+    """The codes of RFC 9113 section 7. A peer may send others, as plain integers."""
 
     NO_ERROR = 0x0
     PROTOCOL_ERROR = 0x1
@@ -28,7 +28,7 @@ class ErrorCode(IntEnum):
 
 
 def name_of_code(code: int) -> str:
-    """Return an error code in words, or as a number where it has none."""
+    """Return the name of an error code, or its number if it has no name."""
     return ErrorCode(code).name if code <= max(ErrorCode) else str(code)
 
 
@@ -36,7 +36,7 @@ class ConnectionFault(Exception):
     """A connection error (RFC 9113 section 5.4.1): send GOAWAY, then close.
 
     Attributes:
-        code: of the GOAWAY; reason: for the log.
+        code: the error code of the GOAWAY; reason: its text, also for the log.
     """
 
     def __init__(self, code: ErrorCode, reason: str) -> None:

@@ -1,6 +1,6 @@
-"""Which field lines of a section go on, which are refused, and what their values must be.
+"""Lists which fields of a section are forwarded, which are refused, and which values are valid.
 
-Follows ``proxy/message/fields.py`` and RFC 9113 section 8.
+It follows ``proxy/message/fields.py`` and RFC 9113 section 8.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from activator.proxy.message.fields import (
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import HOST, METHOD
 
-#: What no target may have becomes something else, see lines.
+#: Maps each byte that no target may have to another one; see ``lines``.
 _IN_TARGET: Final = bytes(
     byte if 0x21 <= byte < 0x7F and byte != ord("#") else ord("?") for byte in range(256)
 )
-#: Content-Length has no more digits in HTTP/1 either.
+#: Most digits of a Content-Length, as in HTTP/1.
 _MAX_DIGITS: Final = 19
 
-#: Connection-specific: no message has them (RFC 9113 section 8.2.2).
+#: Connection-specific fields, which are malformed in any message (RFC 9113 section 8.2.2).
 _OF_CONNECTIONS: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
-#: Fields with another value in every message: a memo of their lines is of no use.
+#: Fields with another value in every message: it is useless to remember their lines.
 _NEW_EACH_TIME: Final = frozenset(
     (b"traceparent", b"x-request-id", b"x-b3-spanid", b"x-b3-traceid", b"x-cloud-trace-context")
 )
@@ -64,14 +64,14 @@ def _path(value: bytes) -> bytes:
 
 
 def _status(value: bytes) -> bytes:
-    # 101 is not of HTTP/2 (section 8.6).
+    # HTTP/2 has no 101 (section 8.6).
     if len(value) != 3 or not value.isdigit() or value < b"100" or value == b"101":
         raise FramingError("malformed :status")
     return value
 
 
 def _content_length(value: bytes) -> bytes:
-    # int() would take '+5', '1_0' and Arabic digits.
+    # int() would accept '+5', '1_0' and Arabic digits.
     if not value.isdigit() or len(value) > _MAX_DIGITS:
         raise FramingError("malformed content-length")
     return value
@@ -79,7 +79,7 @@ def _content_length(value: bytes) -> bytes:
 
 def _te(value: bytes) -> bytes:
     if value.lower() != b"trailers":
-        raise FramingError("te says more than trailers")
+        raise FramingError("te has other values than trailers")
     return b"trailers"
 
 
@@ -88,7 +88,7 @@ def _trailer(value: bytes) -> bytes:
 
 
 def _refused(value: bytes) -> bytes:
-    raise FramingError("a field that is of a connection, or of another section")
+    raise FramingError("a field of a connection, or of another kind of section")
 
 
 _REQUEST_CHECKS: Final[dict[bytes, Treatment]] = {
@@ -145,7 +145,7 @@ def _of_trailers(name: bytes) -> Treatment:
     return _passing(name)
 
 
-#: The lines of all requests, of all responses, and of the trailers of both.
+#: The lines of all requests, of all responses, and of all trailers.
 REQUEST_LINES: Final = Lines(_of_request)
 RESPONSE_LINES: Final = Lines(_of_response)
 TRAILER_LINES: Final = Lines(_of_trailers)

@@ -1,8 +1,8 @@
-"""The fields of an HTTP/2 message, and the header block that goes on to the other side.
+"""Reads requests, responses and trailers from HTTP/2 fields; makes the header block to forward.
 
-Which fields are read, dropped or refused follows ``proxy/message/fields.py``; what is malformed
-follows RFC 9113 section 8, with the grammar of HTTP/1 where that is stricter: the next server may
-speak it. A malformed message costs its stream (section 8.1.1), never the connection.
+``proxy/message/fields.py`` decides which fields are read, removed or refused. RFC 9113 section 8
+decides which are malformed. The grammar of HTTP/1 applies where it is stricter, because the next
+server may use HTTP/1. A malformed message ends its stream (section 8.1.1), never the connection.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.request import Request
 
 _NO_CONTENT: Final = 204
-#: Fields that may stand in a message once.
+#: Fields that a message may have only once.
 _SINGLE: Final = frozenset((b"content-length", b"host", b"te"))
 
-#: The pseudo fields of a request, in whatever order: all, or without :authority.
+#: The pseudo fields of a request, in each order: all four, or three without :authority.
 _ORDERS: Final = frozenset(
     order
     for names in (
@@ -37,13 +37,13 @@ class RequestFields:
     """The header section of a request.
 
     Attributes:
-        method, path: as they came.
-        authority: of :authority, else of Host.
-        fields: all fields by name, pseudo fields among them; values of equal names joined.
-        length: Content-Length, -1 if it is unknown.
-        block: the fields that go on as they came, ready for a pod: :method and :path, and all but
-            the other pseudo fields and what is ours (``proxy.message.fields``).
-        bodiless: the request without a body, made at its first use; None before.
+        method, path: as received.
+        authority: the value of :authority, else of Host.
+        fields: all fields by name, with pseudo fields; values of equal names are joined.
+        length: Content-Length in bytes, -1 if unknown.
+        block: the fields for the pod: :method, :path, and all other fields as received. It has no
+            other pseudo fields, and none of the activator's own (``proxy.message.fields``).
+        bodiless: the request if it has no body, made at its first use; None before.
         forwarded: the block with the fields that name the client; empty before its first use.
     """
 
@@ -82,8 +82,8 @@ class ResponseFields:
     """The header section of a response, also of an interim one.
 
     Attributes:
-        status: its code; fields, length: as of RequestFields.
-        block: the fields that go on, :status in front.
+        status: the status code; fields, length: as in RequestFields.
+        block: the fields for the client, :status first.
     """
 
     __slots__ = ("block", "fields", "length", "status")
@@ -96,10 +96,10 @@ class ResponseFields:
 
 
 def read_request(fields: list[Field]) -> RequestFields:
-    """Return the request of a client's HEADERS.
+    """Return the request that a client's HEADERS have.
 
     Raises:
-        FramingError: the request is malformed (400) and its stream to be ended, or it is refused.
+        FramingError: the request is malformed (400; its stream has to end), or it is refused.
     """
     by_name = {name: value for name, value in fields}  # noqa: C416 # compiled, dict() is slow
     repeated = len(by_name) != len(fields)
@@ -108,9 +108,9 @@ def read_request(fields: list[Field]) -> RequestFields:
         fields = _one_cookie(fields)
     try:
         block = REQUEST_LINES.read(fields)
-        # Other pseudo fields and repeated ones do not get here: these are all, and before the rest.
+        # Unknown and repeated pseudo fields have raised: these are all, and before other fields.
         if front not in _ORDERS:
-            raise FramingError("pseudo fields are missing, or not in front")
+            raise FramingError("pseudo fields are missing, or behind other fields")
         if repeated:
             by_name = _joined(fields)
         authority = by_name.get(b":authority", b"")
@@ -129,14 +129,14 @@ def read_request(fields: list[Field]) -> RequestFields:
 
 
 def about(error: FramingError, fields: Mapping[bytes, bytes]) -> FramingError:
-    """Return the error with what its response needs of the request."""
+    """Return the error with the fields that the format of its response depends on."""
     error.block = lines_of(fields)
     error.to_head = fields.get(b":method") == b"HEAD"
     return error
 
 
 def read_response(fields: list[Field]) -> ResponseFields:
-    """Return the response of a pod's HEADERS; for trailers see ``read_trailers``.
+    """Return the response that a pod's HEADERS have; see ``read_trailers`` for trailers.
 
     Raises:
         FramingError: the response is malformed; its client gets 502.
@@ -146,19 +146,19 @@ def read_response(fields: list[Field]) -> ResponseFields:
     if len(by_name) != len(fields):
         by_name = _joined(fields)
     if not fields or fields[0][0] != b":status":
-        raise FramingError("no :status in front")
+        raise FramingError(":status is not the first field")
     status = int(fields[0][1])
     if status == _NO_CONTENT and b"content-length" in by_name:
-        # None has it (RFC 9110 section 8.6), and clients of HTTP/2 refuse one that does.
+        # A 204 has none (RFC 9110 section 8.6), and HTTP/2 clients reject one that has.
         return read_response([field for field in fields if field[0] != b"content-length"])
     return ResponseFields(status, by_name, _length(by_name), block)
 
 
 def read_trailers(fields: list[Field]) -> bytes:
-    """Return the header block of the trailers that go on.
+    """Return the header block of the trailers to forward.
 
     Raises:
-        FramingError: one is malformed.
+        FramingError: a trailer is malformed.
     """
     return TRAILER_LINES.read(fields)
 
@@ -175,18 +175,18 @@ def _joined(fields: list[Field]) -> dict[bytes, bytes]:
         if before is None:
             by_name[name] = value
         elif name in _SINGLE or name[:1] == b":":
-            raise FramingError(f"{name.decode()} is there twice")
+            raise FramingError(f"{name.decode()} is repeated")
         else:
             by_name[name] = before + b", " + value
     return by_name
 
 
 def _one_cookie(fields: list[Field]) -> list[Field]:
-    """Join what was split for compression alone (RFC 9113 section 8.2.3)."""
+    """Join Cookie fields, which clients split for compression (RFC 9113 section 8.2.3)."""
     crumbs = [value for name, value in fields if name == b"cookie"]
     if len(crumbs) < 2:
         return fields
-    # Not a comprehension: compiled, it would make plain pairs of NeverIndexed.
+    # Not a comprehension: compiled code would copy NeverIndexed to plain pairs.
     others = filter(_is_no_cookie, fields)
     return [*others, (b"cookie", b"; ".join(crumbs))]
 

@@ -1,4 +1,4 @@
-"""What stands in a frame's payload beside the fields: padding and priority (RFC 9113 section 6)."""
+"""Removes padding and priority from the payload of a frame (RFC 9113 section 6)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from activator.proxy.http2.frames import MAX_31_BITS, PADDED, PRIORITY
 
 #: Bytes of a priority.
 PRIORITY_BYTES: Final = 5
-#: The reason why such a priority is refused.
+#: The error text of a priority that names its own stream.
 ITS_OWN_PARENT: Final = "a stream depends on itself"
 _NUMBER: Final = struct.Struct(">L")
 
 
 def parent(priority: bytes) -> int:
-    """Return the stream that another depends on (RFC 7540 section 6.3)."""
+    """Return the stream that a priority depends on (RFC 7540 section 6.3)."""
     return int(_NUMBER.unpack_from(priority)[0]) & MAX_31_BITS
 
 
 def fragment(flags: int, stream: int, payload: bytes) -> bytes:
     """Return the payload of HEADERS without padding and priority (section 6.2).
 
-    A stream that depends on itself ends the connection; RFC 7540 section 5.3.1 would end the
-    stream alone. No client does so by mistake, and its request must not reach a pod.
+    A stream that depends on itself ends the connection. RFC 7540 section 5.3.1 would end only the
+    stream. No client does that by mistake, and its request must not reach a pod.
+
+    Raises:
+        ConnectionFault: the payload is malformed.
     """
     priority = PRIORITY_BYTES if flags & PRIORITY else 0
     if len(payload) < priority + (1 if flags & PADDED else 0):
@@ -39,10 +42,14 @@ def fragment(flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def without_padding(payload: bytes) -> bytes:
-    """Return a payload without its padding (section 6.1)."""
+    """Return a payload without its padding (section 6.1).
+
+    Raises:
+        ConnectionFault: the padding is longer than the payload.
+    """
     if not payload:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "padding without its length")
     padding = payload[0]
     if padding >= len(payload):
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
-    return payload[1 : len(payload) - padding]  # ordered: as was checked
+    return payload[1 : len(payload) - padding]  # ordered: checked above

@@ -1,8 +1,7 @@
-"""Cut a connection's bytes into frames, and hold each against RFC 9113 sections 4 and 6.
+"""Parses a connection's bytes to frames, and checks each by RFC 9113 sections 4 and 6.
 
-What a frame may be by itself is decided here: where it may stand, how long it is, its values. The
-handler decides what it means for its stream. Header blocks are put together: the handler sees no
-CONTINUATION.
+The reader checks each frame by itself: its position, length and values. The handler decides what
+the frame means for its stream. The reader joins header blocks, so the handler sees no CONTINUATION.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from activator.proxy.http2.settings import read_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Types, as they stand in a frame's head, of frames that are part of them.
+#: Frame types, as in a frame's head, of header blocks and of the connection's beginning.
 _INCOMPLETE_TYPES: Final = tuple(
     bytes((kind,)) for kind in (FrameType.HEADERS, FrameType.SETTINGS, FrameType.CONTINUATION)
 )
@@ -50,47 +49,52 @@ _CONTINUATION: Final = int(FrameType.CONTINUATION)
 
 
 class FrameHandler(Protocol):
-    """Handles each frame, in order. It may raise ConnectionFault."""
+    """Handles each frame, in order. Each method may raise ConnectionFault."""
 
     def data(self, stream: int, payload: bytes, length: int, ended: bool) -> None:
-        """Payload came. ``length`` counts in flow control: payload and padding."""
+        """Handle payload.
+
+        Arguments:
+            length: bytes that count in flow control, with padding.
+            ended: whether the frame ends the stream.
+        """
 
     def headers(self, stream: int, block: bytes, ended: bool) -> None:
-        """A whole header block came. It has to be decoded, even if the stream is over."""
+        """Handle a whole header block; decode it even if the stream has ended."""
 
     def reset(self, stream: int, code: int) -> None:
-        """The peer ended a stream by RST_STREAM."""
+        """Handle RST_STREAM."""
 
     def settings(self, values: list[tuple[int, int]]) -> None:
-        """Settings came, valid, in order; they are to be acknowledged."""
+        """Apply valid settings, in order, and acknowledge them."""
 
     def settings_acknowledged(self) -> None:
-        """Our settings hold from here on."""
+        """Handle the peer's acknowledgement of the activator's settings."""
 
     def ping(self, opaque: bytes, ack: bool) -> None:
-        """A PING came; it wants a reply unless it is one (``ack``)."""
+        """Handle a PING, which needs an acknowledgement unless it is one (``ack``)."""
 
     def goaway(self, last_stream: int, code: int, reason: bytes) -> None:
-        """The peer has ignored streams of ours beyond ``last_stream``."""
+        """Handle GOAWAY: the peer processes no stream after ``last_stream``."""
 
     def window_update(self, stream: int, increment: int) -> None:
-        """So many bytes more may be sent on a stream, or on the connection (0)."""
+        """Widen the window of a stream, or of the connection (0), by bytes."""
 
     def idle_frame(self) -> None:
-        """A frame without effect came: PRIORITY, or of an unknown type. Only floods matter."""
+        """Count a frame without effect: PRIORITY, or an unknown type. Only floods matter."""
 
     def stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
-        """A frame was wrong in a way that costs the peer this stream alone."""
+        """End a stream because of a wrong frame; the connection stays open."""
 
 
 class FrameReader:
-    """One direction of one connection.
+    """The reader of one connection's frames.
 
-    After a ConnectionFault it must not be fed again.
+    The caller must not feed it after a ConnectionFault.
 
     Attributes:
-        unfinished: what has come ends in the middle of a connection's beginning, or of a header
-            block.
+        incomplete: whether the bytes so far end inside the connection's beginning, or inside a
+            header block.
     """
 
     __slots__ = (
@@ -107,20 +111,20 @@ class FrameReader:
         self, handler: FrameHandler, *, preface: bool, max_frame: int = DEFAULT_MAX_FRAME
     ) -> None:
         """Arguments:
-        handler: gets the frames.
-        preface: whether a client is on the other side, whose bytes begin with PREFACE.
-        max_frame: bytes of a frame's payload; our SETTINGS_MAX_FRAME_SIZE.
+        handler: handles the frames.
+        preface: whether the peer is a client, whose first bytes are PREFACE.
+        max_frame: most bytes of a frame's payload; the activator's SETTINGS_MAX_FRAME_SIZE.
         """
         self._handler = handler
         self._max_frame = max_frame
         self._preface = preface
-        self._settled = False  # whether the first frame has come
+        self._settled = False  # whether the first frame has arrived
         self._held = b""
         self.incomplete = True
         self._block = HeaderBlock()
 
     def block_size(self) -> int:
-        """Return the bytes of the header block that has begun; 0 if there is none."""
+        """Return the bytes of the header block in progress; 0 if there is none."""
         return self._block.size()
 
     def feed(self, data: bytes) -> None:
@@ -131,7 +135,7 @@ class FrameReader:
         """
         # One function of more than 50 lines: a method per frame costs a call for each DATA frame.
         if self._held:
-            # Copied again with each piece, but it is never more than one frame.
+            # Each call copies the bytes again, but they are at most one frame.
             data = self._held + data
             self._held = b""
         at = 0
@@ -140,7 +144,7 @@ class FrameReader:
             at = self._begin(data)
         handler, block = self._handler, self._block
         max_frame = self._max_frame
-        # Declared, so that compiled code counts with integers of the machine.
+        # Declared, so that compiled code uses machine integers.
         word: int
         flags: int
         stream: int
@@ -148,8 +152,8 @@ class FrameReader:
             word, flags, stream = HEAD.unpack_from(data, at)
             length = word >> 8
             if length > max_frame:
-                # Section 4.2 would spare the connection where a stream's DATA is too long. A peer
-                # that ignores the limit is not worth 16 MiB of reading.
+                # Section 4.2 allows a stream error for DATA that is too long. The activator does
+                # not read up to 16 MiB from a peer that ignores the limit.
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "a frame is too long")
             start = at + HEAD_BYTES
             if start + length > end:
@@ -157,8 +161,8 @@ class FrameReader:
             at = start + length
             kind = word & 0xFF
             if 0 < stream <= MAX_31_BITS and not block.stream:
-                # Nearly all frames are these two, without anything that is to be taken out: by
-                # way of the table they would cost a third more.
+                # Nearly all frames are of these two types, without padding and priority. The table
+                # would make them a third slower.
                 if kind == _DATA and not flags & PADDED:
                     payload = data[start:at]  # ordered: lengths are not negative
                     handler.data(stream, payload, length, flags & END_STREAM != 0)
@@ -168,7 +172,7 @@ class FrameReader:
                     handler.headers(stream, payload, flags & END_STREAM != 0)
                     continue
             if block.stream and kind != _CONTINUATION:
-                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside of a header block")
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside a header block")
             if kind > _CONTINUATION:
                 handler.idle_frame()
                 continue
@@ -188,10 +192,10 @@ class FrameReader:
             self.incomplete = self.incomplete or self._held[3:4] in _INCOMPLETE_TYPES
 
     def _begin(self, data: bytes) -> int:
-        """Check what a connection begins with (section 3.4): the preface, and settings.
+        """Check the beginning of a connection (section 3.4): the preface, then SETTINGS.
 
         Returns:
-            Where the first frame stands; the end of ``data`` as long as its head is not whole.
+            The position of the first frame; the end of ``data`` while its head is incomplete.
         """
         at = len(PREFACE) if self._preface else 0
         if data[:at] != PREFACE[: min(at, len(data))]:
@@ -249,7 +253,7 @@ class FrameReader:
         self._handler.settings(read_settings(payload))
 
     def _push_promise(self, flags: int, stream: int, payload: bytes) -> None:
-        # Clients never may, and our settings forbid it to pods (SETTINGS_ENABLE_PUSH 0).
+        # Clients never may send it, and SETTINGS_ENABLE_PUSH 0 forbids it to pods.
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE")
 
     def _ping(self, flags: int, stream: int, payload: bytes) -> None:
@@ -272,12 +276,12 @@ class FrameReader:
 
 
 class Rule(NamedTuple):
-    """What holds for all frames of one type.
+    """The checks of all frames of one type.
 
     Attributes:
-        on_stream: whether it belongs to a stream; False: to the connection, None: to either.
-        length: bytes of its payload; None: any number.
-        spares: whether a wrong length is an error of its stream alone.
+        on_stream: True if frames belong to a stream, False to the connection, None to either.
+        length: bytes of the payload; None for any number.
+        spares: whether a wrong length ends only the stream.
         take: checks the rest, and calls the handler.
     """
 
@@ -287,7 +291,7 @@ class Rule(NamedTuple):
     take: Callable[[FrameReader, int, int, bytes], None]
 
 
-#: By type, in the order of FrameType.
+#: The rules by type, in the order of FrameType.
 RULES: Final[tuple[Rule, ...]] = (
     Rule(True, None, False, FrameReader._data),
     Rule(True, None, False, FrameReader._headers),

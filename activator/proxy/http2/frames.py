@@ -1,4 +1,4 @@
-"""HTTP/2 frames as they are sent (RFC 9113 sections 4.1 and 6), and the words both sides share."""
+"""Builds HTTP/2 frames (RFC 9113 sections 4.1 and 6); has the constants of both directions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import struct
 from enum import IntEnum
 from typing import Final
 
-#: What a client's connection begins with (RFC 9113 section 3.4).
+#: The first bytes of a client's connection (RFC 9113 section 3.4).
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #: Bytes of a frame's head.
 HEAD_BYTES: Final = 9
-#: SETTINGS_MAX_FRAME_SIZE by default: what every peer takes, and our limit.
+#: SETTINGS_MAX_FRAME_SIZE by default: every peer accepts it, and it is the activator's limit.
 DEFAULT_MAX_FRAME: Final = 1 << 14
 #: SETTINGS_INITIAL_WINDOW_SIZE by default, and a connection's first window.
 DEFAULT_WINDOW: Final = (1 << 16) - 1
@@ -24,7 +24,7 @@ _TWO_NUMBERS: Final = struct.Struct(">LL")
 
 
 class FrameType(IntEnum):
-    """RFC 9113 section 6."""
+    """The types of RFC 9113 section 6."""
 
     DATA = 0
     HEADERS = 1
@@ -38,7 +38,7 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
-# Flags. Plain integers, as everything that is compared or added per frame.
+# Flags. Plain integers, because code compares or adds them for each frame.
 ACK: Final = 0x1
 END_STREAM: Final = 0x1
 END_HEADERS: Final = 0x4
@@ -50,12 +50,12 @@ _HEADERS: Final = int(FrameType.HEADERS)
 _CONTINUATION: Final = int(FrameType.CONTINUATION)
 
 
-#: The reply to a peer's settings (section 6.5.3).
+#: The acknowledgement of a peer's settings (section 6.5.3).
 SETTINGS_ACK: Final = HEAD.pack(FrameType.SETTINGS, ACK, 0)
 
 
 def data_head(stream: int, length: int, *, ended: bool) -> bytes:
-    """Return the head of a DATA frame, so that its payload need not be copied behind it.
+    """Return the head of a DATA frame. The caller adds the payload without another copy.
 
     Arguments:
         length: bytes of payload; at most the peer's SETTINGS_MAX_FRAME_SIZE.
@@ -65,11 +65,11 @@ def data_head(stream: int, length: int, *, ended: bool) -> bytes:
 
 
 def headers(stream: int, block: bytes, *, ended: bool, limit: int = DEFAULT_MAX_FRAME) -> bytes:
-    """Return a header block as HEADERS and as many CONTINUATION as it takes.
+    """Return a header block as HEADERS and CONTINUATION frames.
 
     Arguments:
-        ended: whether nothing follows it on the stream.
-        limit: the peer's SETTINGS_MAX_FRAME_SIZE.
+        ended: whether it ends the stream.
+        limit: bytes of a frame's payload; the peer's SETTINGS_MAX_FRAME_SIZE.
     """
     flags = END_STREAM if ended else 0
     if len(block) <= limit:
@@ -83,7 +83,7 @@ def headers(stream: int, block: bytes, *, ended: bool, limit: int = DEFAULT_MAX_
 
 
 def rst_stream(stream: int, code: int) -> bytes:
-    """Return a frame that ends a stream for the reason ``code``."""
+    """Return a RST_STREAM frame, which ends a stream with an error code."""
     return _frame(FrameType.RST_STREAM, 0, stream, _NUMBER.pack(code))
 
 
@@ -93,7 +93,7 @@ def settings(payload: bytes) -> bytes:
 
 
 def ping(opaque: bytes, *, ack: bool) -> bytes:
-    """Return a PING with 8 bytes of anything, or the reply to one."""
+    """Return a PING with 8 opaque bytes, or the acknowledgement of one."""
     return _frame(FrameType.PING, ACK if ack else 0, 0, opaque)
 
 
@@ -101,14 +101,14 @@ def goaway(last_stream: int, code: int, reason: bytes = b"") -> bytes:
     """Return a GOAWAY.
 
     Arguments:
-        last_stream: the last stream that may have had an effect; MAX_31_BITS while none is barred.
-        code: why; reason: the same for a person.
+        last_stream: the last stream that may have had an effect; MAX_31_BITS to accept all.
+        code: the error code; reason: a text for people.
     """
     return _frame(FrameType.GOAWAY, 0, 0, _TWO_NUMBERS.pack(last_stream, code) + reason)
 
 
 def window_update(stream: int, increment: int) -> bytes:
-    """Return a frame that widens the window of a stream, or of the connection (0), by bytes."""
+    """Return a frame that widens a window by ``increment`` bytes; stream 0 is the connection."""
     return _frame(FrameType.WINDOW_UPDATE, 0, stream, _NUMBER.pack(increment))
 
 

@@ -1,4 +1,4 @@
-"""A header block that comes in pieces: HEADERS, then CONTINUATION (RFC 9113 section 4.3)."""
+"""Collects a header block from HEADERS and CONTINUATION frames (RFC 9113 section 4.3)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Final, final
 
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 
-#: Bytes of a header block, and frames that it may come in (VU#421644: a flood of CONTINUATION).
-#: Four times what its fields may have (hpack.MAX_LIST_BYTES): one that is too large is decoded all
-#: the same, and gets a response; 1 ms for 64 KiB.
+#: Most bytes and most frames of a header block (VU#421644: a flood of CONTINUATION). The bytes are
+#: four times the limit of its fields (hpack.MAX_LIST_BYTES). A block above that limit is still
+#: decoded, at 1 ms for 64 KiB, and gets a response.
 MAX_BLOCK: Final = 256 << 10
 MAX_BLOCK_FRAMES: Final = 64
 
 
 @final
 class HeaderBlock:
-    """The header block that has begun on a connection.
+    """The header block in progress on a connection.
 
     Attributes:
-        stream: its stream; 0 while none has begun.
-        ended: whether nothing follows it on the stream.
+        stream: its stream; 0 while no block is in progress.
+        ended: whether the block ends its stream.
     """
 
     __slots__ = ("_pieces", "_size", "ended", "stream")
@@ -31,11 +31,11 @@ class HeaderBlock:
         self._size = 0
 
     def size(self) -> int:
-        """Return its bytes so far; 0 while none has begun."""
+        """Return the bytes so far; 0 while no block is in progress."""
         return self._size if self.stream else 0
 
     def begin(self, stream: int, piece: bytes, ended: bool) -> None:
-        """Begin one with the first piece."""
+        """Begin a block with its first piece."""
         self.stream = stream
         self.ended = ended
         self._pieces = [piece]
@@ -45,17 +45,17 @@ class HeaderBlock:
         """Add a piece.
 
         Raises:
-            ConnectionFault: it is no piece of this block, or the block is too large.
+            ConnectionFault: the piece belongs to another stream, or the block is too large.
         """
         if stream != self.stream:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         self._pieces.append(piece)
         self._size += len(piece)
         if self._size > MAX_BLOCK or len(self._pieces) > MAX_BLOCK_FRAMES:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block without end")
 
     def end(self) -> bytes:
-        """Return the whole block; none has begun after that."""
+        """Return the whole block, and reset this object for the next one."""
         whole = b"".join(self._pieces)
         self.stream = 0
         self._pieces = []

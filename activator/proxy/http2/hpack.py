@@ -1,11 +1,11 @@
-"""Header compression for HTTP/2 (RFC 7541): reads all of it, writes the simplest of it.
+"""Header compression for HTTP/2 (RFC 7541): decodes all forms, encodes the simplest.
 
-A header block that no ingress ever repeats is the common one: a request id, a path and a trace
-are new with every request. So what counts is one pass over the block without calls for what is
-indexed, and strings decoded by zlib (``huffman``); blocks and strings are not remembered here.
+Most header blocks from an ingress never repeat: ids, paths and traces are new in each request. So
+the decoder makes one pass over the block, without a call for an indexed field. zlib decodes its
+strings (``huffman``). This module remembers no blocks and no strings.
 
-What is written has no dynamic table, so a line is the same bytes on every connection and may be
-kept for as long as one likes.
+The encoder uses no dynamic table. So a line has the same bytes on every connection, and callers may
+keep it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.http2.static_table import STATIC_TABLE
 from activator.proxy.message.grammar import FramingError
 
-#: SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 section 6.5.2). Encoders
-#: use no more if offered more (Go, nghttp2, Envoy), and it bounds what a connection may keep here.
+#: SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 section 6.5.2). Encoders use no more, even if
+#: offered more (Go, nghttp2, Envoy). It limits the memory of a connection's table.
 DEFAULT_TABLE_SIZE: Final = 4096
-#: What a field counts beside its name and value (RFC 7541 section 4.1).
+#: Bytes that a field counts besides its name and value (RFC 7541 section 4.1).
 FIELD_OVERHEAD: Final = 32
-#: Bytes of a decoded header list, counted so (nginx: 32 KiB; Envoy: 60 KiB).
+#: Most bytes of a decoded header list, counted that way (nginx: 32 KiB; Envoy: 60 KiB).
 MAX_LIST_BYTES: Final = 64 << 10
 
-#: What the first block on a connection begins with: this encoder's table has no room. It makes an
-#: update superfluous that a peer could otherwise ask for by its settings (section 4.2).
+#: The first bytes of the first block on a connection: the encoder's table has size 0. So no
+#: settings of a peer require another update (section 4.2).
 NO_TABLE: Final = b"\x20"
 
 #: Bytes of a header list for one byte of a block, at most, where no dynamic table is in use.
@@ -37,7 +37,7 @@ MAX_EXPANSION: Final = max(len(name) + len(value) for name, value in STATIC_TABL
 #: More bytes than any header list has.
 _UNLIMITED: Final = 1 << 40
 _STATIC_COUNT: Final = len(STATIC_TABLE)
-#: The index of the entry that came last.
+#: The index of the newest entry of the dynamic table.
 _NEWEST: Final = _STATIC_COUNT + 1
 _MAX_INTEGER_BYTES: Final = 5
 _NEVER_INDEXED: Final = 0x10
@@ -47,33 +47,33 @@ Field = tuple[bytes, bytes]
 
 @final
 class Decoder:
-    """One direction of a connection.
+    """The decoder of one direction of a connection.
 
     Attributes:
-        generation: another number whenever the dynamic table has changed: as long as it is the
-            same, the same block means the same fields.
+        generation: changes with each change of the dynamic table. While it is the same, equal
+            blocks have equal fields.
     """
 
     __slots__ = ("_limit", "_max_list", "_room", "_table", "_used", "generation")
 
     def __init__(self, max_list: int = MAX_LIST_BYTES) -> None:
-        """Arguments: max_list: bytes of a header list, with FIELD_OVERHEAD for each field."""
+        """Arguments: max_list: most bytes of a header list, with FIELD_OVERHEAD per field."""
         self.generation = 0
         self._max_list = max_list
         self._limit = DEFAULT_TABLE_SIZE
         self._room = DEFAULT_TABLE_SIZE
         self._used = 0
-        # Index i is _table[i], an index beyond the table an IndexError: behind the static table
-        # stands the dynamic one, the newest entry first. No index names the first place.
-        # Any stands for Field: compiled code would copy each pair, and lose NeverIndexed.
+        # Index i is _table[i]; an index beyond the table is an IndexError. The dynamic table
+        # follows the static one, its newest entry first. No index is 0.
+        # The type is Any, not Field: compiled code would copy each pair, and lose NeverIndexed.
         self._table: list[Any] = [(b"", b""), *STATIC_TABLE]
 
     def decode(self, block: bytes) -> list[Field]:
-        """Return the fields of one whole header block, in order; some are NeverIndexed.
+        """Return the fields of one whole header block, in order; some may be NeverIndexed.
 
         Raises:
-            ConnectionFault: COMPRESSION_ERROR; the table is lost, and the connection with it.
-            FramingError: the list is too large (431). The table is in order.
+            ConnectionFault: COMPRESSION_ERROR; the table is lost, so the connection has to end.
+            FramingError: the list is too large (431). The table stays valid.
         """
         try:
             fields = self._decode(block)
@@ -81,8 +81,9 @@ class Decoder:
             raise ConnectionFault(
                 ErrorCode.COMPRESSION_ERROR, f"malformed header block: {error}"
             ) from None
-        # An indexed field is a reference to a table's entry, so a list that is too large has cost
-        # 8 bytes a field up to here. Most lists cannot be: an entry is no larger than the table.
+        # An indexed field is a reference to a table's entry. So a list that is too large has cost
+        # 8 bytes per field so far. The bound shows for most lists that they are not too large: an
+        # entry is not larger than the table.
         if len(fields) * self._limit + 2 * len(block) > self._max_list:
             size = sum(map(len, chain.from_iterable(fields))) + FIELD_OVERHEAD * len(fields)
             if size > self._max_list:
@@ -127,7 +128,7 @@ class Decoder:
             else:
                 name, at = _string(block, at)
             length = block[at]
-            if 0x80 < length < 0xFF:  # a short string with Huffman code: as _string would
+            if 0x80 < length < 0xFF:  # a short string in Huffman code, as in _string
                 start = at + 1
                 at = start + length - 0x80
                 if at > end:
@@ -141,7 +142,7 @@ class Decoder:
                 fields.append(field)
                 size = len(name) + len(value) + FIELD_OVERHEAD
                 used += size
-                while used > room and used > size:  # the oldest go (section 4.4)
+                while used > room and used > size:  # remove the oldest entries (section 4.4)
                     name_of_oldest, oldest = table.pop()
                     used -= len(name_of_oldest) + len(oldest) + FIELD_OVERHEAD
                 if used <= room:
@@ -158,9 +159,9 @@ class Decoder:
         return fields
 
     def _resize(self, block: bytes, at: int, size: int, before: list[Any]) -> int:
-        """Take a dynamic table size update (section 6.3); return where it ends."""
+        """Apply a dynamic table size update (section 6.3); return the position after it."""
         if before:
-            raise ValueError("a table size update behind a field")
+            raise ValueError("a table size update after a field")
         if size == 0x1F:
             size, at = _integer(block, at, 0x1F)
         if size > self._limit:
@@ -174,9 +175,9 @@ class Decoder:
 
 
 def _integer(block: bytes, at: int, value: int) -> tuple[int, int]:
-    """Read the rest of an integer whose prefix is full (section 5.1): it, and where it ends."""
+    """Return an integer whose prefix is full (section 5.1), and the position after it."""
     byte = block[at]
-    if byte < 0x80:  # as nearly always
+    if byte < 0x80:  # nearly always
         return value + byte, at + 1
     for shift in range(0, 7 * _MAX_INTEGER_BYTES, 7):
         byte = block[at]
@@ -188,7 +189,7 @@ def _integer(block: bytes, at: int, value: int) -> tuple[int, int]:
 
 
 def _string(block: bytes, at: int) -> tuple[bytes, int]:
-    """Read a string (section 5.2): it, and where it ends."""
+    """Return a string (section 5.2), and the position after it."""
     byte = block[at]
     at += 1
     length = byte & 0x7F
@@ -216,7 +217,8 @@ def name_prefix(name: bytes, *, never_indexed: bool = False) -> bytes:
     """Return the beginning of a literal field line, up to its value.
 
     Arguments:
-        name: in lower case; never_indexed: whether the next one must not index it either.
+        name: in lower case.
+        never_indexed: whether the receiver must not index it either (section 7.1.3).
     """
     representation = _NEVER_INDEXED if never_indexed else 0
     index = _STATIC_NAMES.get(name)
@@ -226,7 +228,7 @@ def name_prefix(name: bytes, *, never_indexed: bool = False) -> bytes:
 
 
 def string(value: bytes) -> bytes:
-    """Return a string literal without Huffman code, which costs more than it saves next door."""
+    """Return a string literal without Huffman code, which costs more than it saves in a cluster."""
     length = len(value)
     if length < 0x7F:
         return _LENGTHS[length] + value
@@ -234,7 +236,7 @@ def string(value: bytes) -> bytes:
 
 
 def line(name: bytes, value: bytes, *, never_indexed: bool = False) -> bytes:
-    """Return one field line, in no table or in the static one; see name_prefix."""
+    """Return one field line, literal or from the static table; see name_prefix."""
     if not never_indexed and (known := _STATIC_LINES.get((name, value))) is not None:
         return known
     return name_prefix(name, never_indexed=never_indexed) + string(value)
@@ -252,7 +254,7 @@ def _prefixed(value: int, limit: int, representation: int) -> bytes:
     return bytes(encoded)
 
 
-#: The first entry of each name, and the line of each entry.
+#: The first entry of each name in the static table, and the line of each entry.
 _STATIC_NAMES: Final = {
     name: _STATIC_COUNT - number for number, (name, _) in enumerate(reversed(STATIC_TABLE))
 }

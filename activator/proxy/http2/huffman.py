@@ -1,16 +1,17 @@
-"""Strings in the Huffman code of RFC 7541 (section 5.2, appendix B), decoded by zlib.
+"""Decodes strings in the Huffman code of RFC 7541 (section 5.2, appendix B), by zlib.
 
-The code is canonical, as deflate's are: the lengths of its codes say all. So it can be told to
-zlib as the code of a deflate block (RFC 1951 section 3.2.7), whose decoder then reads HPACK's
-strings, in C. What does not fit at once:
+The code is canonical, like deflate's codes: the lengths of its codes define it. So zlib can use it
+as the code of a deflate block (RFC 1951 section 3.2.7). Then zlib decodes HPACK's strings in C.
+Three differences need work:
 
-- deflate's codes have 15 bits at most. HPACK's longer ones, of characters that are hardly ever
-  sent, have 15 ones in front, and this prefix is the last code of 15 bits: just where a canonical
-  code has room for symbol 256, the end of the block. So zlib stops at the first such character.
-- A string ends in up to 7 ones of padding. With enough ones behind it, it ends the block.
-- deflate fills each byte from its lowest bit, HPACK from the highest: ``bytes.translate``.
+- deflate's codes have at most 15 bits. HPACK's longer codes, of rare characters, begin with 15
+  ones. This prefix is the last code of 15 bits. A canonical code has it free for symbol 256, the
+  end of the block. So zlib stops at the first such character.
+- A string ends with up to 7 ones of padding. Enough ones after it end the block.
+- deflate fills each byte from its lowest bit, HPACK from its highest. ``bytes.translate`` reverses
+  the bits.
 
-What zlib has not read to the end goes through a table by half bytes, which knows all rules.
+A table of half bytes decodes strings that zlib has not read to the end. It follows all rules.
 """
 
 from __future__ import annotations
@@ -42,32 +43,32 @@ _LENGTHS_IN_ORDER: Final = """
 CODE_LENGTHS: Final = bytes(map(int, _LENGTHS_IN_ORDER.split()))
 _EOS: Final = 256
 _LONGEST_OF_DEFLATE: Final = 15
-#: The order in which deflate says how long the codes of code lengths are.
+#: The order of the lengths of deflate's codes for code lengths.
 _LENGTHS_ORDER: Final = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15]
 
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-#: The 15 ones that end a block, and a zero: characters that lack a bit eat ones, and what is left
-#: of them ends nothing.
+#: The 15 ones that end a block, then a zero. An incomplete character uses some of the ones, and the
+#: rest does not end the block.
 _BLOCK_END: Final = b"\xff\x7f"
-#: zlib takes its fast way (inffast.c) while there is room for the longest of deflate's matches.
+#: zlib uses its fast loop (inffast.c) while the output has room for deflate's longest match.
 _FAST_ROOM: Final = 258
 
 
 def decode(data: bytes) -> bytes:
-    """Return what ``data`` encodes: at most 8/5 of its length.
+    """Return the decoded bytes of ``data``: at most 8/5 of its length.
 
     Raises:
-        ValueError: it has EOS in it, padding of other bits than ones, or of more than 7.
+        ValueError: it has EOS, padding with a zero bit, or padding of more than 7 bits.
     """
     if not data:
         return b""
     inflater = _primed()
-    # No code is shorter than 5 bits; without a bound, zlib is given 16 KiB for its output.
+    # No code is shorter than 5 bits. Without a limit, zlib allocates 16 KiB for its output.
     room = 2 * len(data) + _FAST_ROOM
     decoded: bytes = inflater.decompress(data.translate(_REVERSED) + _BLOCK_END, room)
     if inflater.eof:
-        # The end was found in the second byte behind the string with padding of 0 to 6 ones, in
-        # the first with 7 to 14, before that where a long code stopped zlib.
+        # After 0 to 6 ones of padding, zlib finds the end in the second byte behind the string.
+        # After 7 to 14 ones it finds the end in the first byte, after a long code before that.
         unread = len(inflater.unused_data)
         if not unread or (unread == 1 and (data[-1] != 0xFF or _padding(data, decoded) < 8)):
             return decoded
@@ -82,7 +83,7 @@ _LENGTHS: Final = bytes(CODE_LENGTHS[:_EOS])
 
 
 def _canonical(lengths: list[int]) -> dict[int, str]:
-    """Return the code of each symbol that has one, as digits (RFC 1951 section 3.2.2)."""
+    """Return the code of each symbol with one, as binary digits (RFC 1951 section 3.2.2)."""
     codes: dict[int, str] = {}
     code = length = 0
     for symbol in sorted(range(len(lengths)), key=lambda symbol: (lengths[symbol], symbol)):
@@ -95,19 +96,19 @@ def _canonical(lengths: list[int]) -> dict[int, str]:
 
 
 def _deflate_head() -> bytes:
-    """Return the beginning of a deflate stream, up to the first character."""
+    """Return the first bytes of a deflate stream, up to the first character."""
     lengths = [bits if bits <= _LONGEST_OF_DEFLATE else 0 for bits in CODE_LENGTHS[:_EOS]]
     lengths.append(_LONGEST_OF_DEFLATE)
     used = sorted({*lengths, 0})
-    # 11 lengths occur: five with codes of 3 bits and six of 4 make a complete code.
+    # There are 11 lengths. Five codes of 3 bits and six of 4 bits are a complete code.
     of_lengths = [0] * 19
     for number, length in enumerate(used):
         of_lengths[length] = 3 if number < 5 else 4
     codes = _canonical(of_lengths)
     bits = [
         "010" + "0000000",  # an empty block first, so that the head fills whole bytes
-        "101",  # the last block, of codes that it brings along
-        "00000" + "00000" + "1111",  # 257 symbols, one distance, 19 lengths of codes of lengths
+        "101",  # the last block, with codes of its own
+        "00000" + "00000" + "1111",  # 257 symbols, one distance, 19 lengths of length codes
         *(f"{of_lengths[length]:03b}"[::-1] for length in _LENGTHS_ORDER),
         *(codes[length] for length in lengths),
         codes[0],  # no distances
@@ -121,7 +122,7 @@ _inflater: Final = zlib.decompressobj(-15)
 _inflater.decompress(_deflate_head())
 _primed: Final = _inflater.copy
 
-#: Where half a byte leads from a state: to another (its row), with the bytes that it completes.
+#: The transitions of a state by half byte: the next row, and the bytes that are complete.
 _Row = list["tuple[_Row, bytes] | None"]
 
 
@@ -143,7 +144,7 @@ def _decode_by_table(data: bytes) -> bytes:
 
 @cache
 def _table() -> tuple[_Row, frozenset[int]]:
-    """Return the first state, and which states (by id) a string may end in: 256 rows of 16."""
+    """Return the first row, and the ids of the rows in which a string may end: 256 rows of 16."""
     symbols = {code: symbol for symbol, code in _canonical(list(CODE_LENGTHS)).items()}
     rows: dict[str, _Row] = {code[:bits]: [] for code in symbols for bits in range(len(code))}
     for prefix, row in rows.items():

@@ -1,8 +1,8 @@
-"""Field lines that are checked and written once: most lines of a request repeat the one before.
+"""Checks and encodes each recurring field line once: most lines repeat in the next request.
 
-Lines that need no change go on as literals that are the same for every connection (``hpack``).
-A line that was good once is good again: one look into a dict returns how it is written. A line
-that is new with every request (``:path``, a request id) is checked and written each time.
+A forwarded line is a literal with the same bytes on every connection (``hpack``). So one lookup in
+a dict returns the encoded form of a line that was valid before. Lines that are new in each request
+(``:path``, a request id) are checked and encoded each time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from activator.proxy.http2.hpack import line, name_prefix, string
 from activator.proxy.http2.never_indexed import NeverIndexed
 from activator.proxy.message.grammar import FramingError
 
-#: Lines that a memo holds at most, and bytes of one: it stays below 1 MiB whatever clients send.
+#: Most lines in the dict, and most bytes of one line: the dict stays below 1 MiB.
 MEMO_LINES: Final = 1024
 MEMO_LINE_BYTES: Final = 512
 
 _NAME_CHARACTERS: Final = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
 _SPACE: Final = b" \t"
-#: What no value may have becomes something else: to take it out, CPython makes a table each time.
+#: Maps each invalid byte of a value to another one: CPython deletes bytes only with a new table.
 _VISIBLE: Final = bytes(
     byte if byte == 0x09 or (byte >= 0x20 and byte != 0x7F) else ord("?") for byte in range(256)
 )
@@ -28,12 +28,12 @@ _VISIBLE: Final = bytes(
 
 @final
 class Treatment:
-    """How lines of one name go on.
+    """How lines of one name are forwarded.
 
     Attributes:
-        prefix: the line up to its value; empty if it does not go on.
-        check: returns the value that goes on, or raises FramingError; None: any value does.
-        kept: whether lines may be remembered.
+        prefix: the line up to its value; empty if the line is not forwarded.
+        check: returns the value to forward, or raises FramingError; None accepts any value.
+        kept: whether the dict may keep lines.
     """
 
     __slots__ = ("check", "kept", "prefix")
@@ -48,29 +48,29 @@ class Treatment:
 
 @final
 class Lines:
-    """Field lines of one kind of section.
+    """The field lines of one kind of section.
 
     Attributes:
-        known: lines by how each goes on; empty where it does not.
+        known: the encoded form of each valid line; empty for a line that is not forwarded.
     """
 
     __slots__ = ("_names", "_treatment_of", "known")
 
     def __init__(self, treatment_of: Callable[[bytes], Treatment]) -> None:
-        """Arguments: treatment_of: of a name that is well-formed, pseudo or not."""
+        """Arguments: treatment_of: returns the treatment of a well-formed name, pseudo or not."""
         self._treatment_of = treatment_of
         self._names: dict[bytes, Treatment] = {}
-        # Any stands for Field: compiled code would copy each pair, and lose NeverIndexed.
+        # The type is Any, not Field: compiled code would copy each pair, and lose NeverIndexed.
         self.known: dict[Any, bytes] = {}
 
     def read(self, fields: list[Any]) -> bytes:
-        """Return the lines that go on, as a header block.
+        """Return the forwarded lines as a header block.
 
         Arguments:
-            fields: the section's, each a Field.
+            fields: the fields of the section, each a Field.
 
         Raises:
-            FramingError: one is malformed.
+            FramingError: a line is malformed.
         """
         lines: list[Any] = list(map(self.known.get, fields))
         for at, known in enumerate(lines):
@@ -79,7 +79,7 @@ class Lines:
         return b"".join(lines)
 
     def _write(self, field: Any) -> bytes:
-        """Check a line and return how it goes on; remember it if it may come again."""
+        """Check a line, and return its encoded form; keep it if it may recur."""
         name: bytes = field[0]
         value: bytes = field[1]
         treatment = self._names.get(name)
@@ -94,7 +94,7 @@ class Lines:
             return name_prefix(name, never_indexed=True) + string(value) if prefix else b""
         if not treatment.kept:
             return treatment.prefix + string(value) if treatment.prefix else b""
-        # In one byte, where the static table has it.
+        # ``line`` needs one byte if the static table has the field.
         written = line(name, value) if treatment.prefix else b""
         if len(name) + len(value) <= MEMO_LINE_BYTES:
             if len(self.known) >= MEMO_LINES:

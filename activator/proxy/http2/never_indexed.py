@@ -1,4 +1,4 @@
-"""The mark of a header field that no table may hold (RFC 7541 section 7.1.3).
+"""Marks a header field that no table may have (RFC 7541 section 7.1.3).
 
 The class derives from ``tuple``, so it has a module of its own, which is never compiled.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 
 class NeverIndexed(tuple[bytes, bytes]):
-    """A field that its sender wants in no table, and that must be passed on so (section 7.1.3).
+    """A field whose sender forbids tables. The next hop gets it with the same mark.
 
-    Equal to the pair that it is, but never found in a dict: no memo holds it.
+    It equals a plain pair of the same values, but no dict finds it. So no dict of lines keeps it.
     """
 
     __slots__ = ()

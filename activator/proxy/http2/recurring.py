@@ -1,8 +1,8 @@
-"""Header blocks that come again, with what was read from them.
+"""Remembers recurring header blocks with the objects that were read from them.
 
-A block of nothing but references to the tables has the same meaning as long as the tables are the
-same. That saves half of what a request costs, where a client repeats itself. Responses and trailers
-of gRPC nearly always do; requests through an ingress, with ids of their own, do not.
+A block of table references only has the same fields while the tables are the same. That saves half
+of the cost of a request whose client sends the same head again. gRPC responses and trailers nearly
+always repeat. Requests through an ingress do not, because of their ids.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from activator.proxy.http2.section import SENSITIVE
 
 _Meaning = TypeVar("_Meaning")
 
-#: Blocks that are remembered for a connection, and bytes of one and of its fields: 64 KiB in all,
-#: and nothing that is not in the connection's table as well.
+#: Most blocks of a connection, most bytes of one block, and most bytes of its fields: 64 KiB in
+#: total. The connection's table has the same fields.
 MOST: Final = 16
 MOST_REFERENCES: Final = 64
 MOST_BYTES: Final = 4096
@@ -26,8 +26,8 @@ class Recurring(Generic[_Meaning]):
     """Reads one kind of section on one connection.
 
     Arguments:
-        decoder: the connection's; others may read with it.
-        read: returns the meaning of fields; it is shared and never changes.
+        decoder: the decoder of the connection, which other readers share.
+        read: returns an object for fields; callers share it and never change it.
     """
 
     __slots__ = ("_decoder", "_generation", "_known", "_read")
@@ -39,11 +39,11 @@ class Recurring(Generic[_Meaning]):
         self._read = read
 
     def read(self, block: bytes) -> _Meaning:
-        """Return the meaning of a whole header block.
+        """Return the object for a whole header block.
 
         Raises:
             ConnectionFault, FramingError: see Decoder.decode.
-            FramingError: as the function that reads.
+            FramingError: see the argument ``read``.
         """
         generation = self._decoder.generation
         if generation != self._generation:

@@ -1,6 +1,6 @@
-"""Fields as lines of HTTP/1 and as a header block of HTTP/2: for what is written once for both.
+"""Converts fields from lines of HTTP/1 to a header block of HTTP/2.
 
-For replies of our own, and for traced or translated requests.
+Responses of the activator itself, traced requests and translated requests use it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ from activator.proxy.message.own_responses import OwnResponse
 from activator.proxy.message.request import Request
 
 _CONTEXT: Final = frozenset((b"traceparent", b"tracestate"))
-#: Of those that mean something to us, what goes on all the same.
+#: Fields that the activator handles and still forwards.
 _PASSING: Final = frozenset((b"content-length", b"te", b"trailer"))
 _ORIGINAL_HOST: Final = name_prefix(ORIGINAL_HOST)
 _FORWARDED_FOR: Final = name_prefix(b"x-forwarded-for")
-#: Fields that only the receiver should keep (RFC 7541 section 7.1.3): no memo of ours holds them,
-#: and no table of others.
+#: Fields that only the receiver should keep (RFC 7541 section 7.1.3). The activator remembers none,
+#: and marks them so that no table of a peer has them.
 SENSITIVE: Final = frozenset((b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"))
 
 
 def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:
-    """Return lines, between CRLF, as a header block; ``without`` those of these names."""
+    """Return lines as a header block.
+
+    Arguments:
+        lines: field lines of HTTP/1, separated by CRLF.
+        without: lower-case names of fields to omit.
+    """
     block = b""
     for each in lines.split(b"\r\n"):
         name, colon, value = each.partition(b":")
@@ -36,34 +41,35 @@ def block_of(lines: bytes, without: Collection[bytes] = ()) -> bytes:
     return block
 
 
-def own_response_block(reply: OwnResponse, date: bytes) -> bytes:
-    """Return the header block of a reply of our own, before its body."""
+def own_response_block(response: OwnResponse, date: bytes) -> bytes:
+    """Return the header block of a response of the activator; its body follows."""
     return b"".join(
         (
-            line(b":status", b"%d" % reply.status),
+            line(b":status", b"%d" % response.status),
             line(b"date", date),
-            line(b"content-length", b"%d" % len(reply.body)),
-            block_of(reply.fields + reply.reason_lines()),
+            line(b"content-length", b"%d" % len(response.body)),
+            block_of(response.fields + response.reason_lines()),
         )
     )
 
 
-def grpc_block(reply: OwnResponse, date: bytes) -> bytes:
-    """Return the header block of a reply of our own to a gRPC client, which ends with it."""
-    lines = reply.fields + reply.reason_lines()
+def grpc_block(response: OwnResponse, date: bytes) -> bytes:
+    """Return the header block of a response of the activator to a gRPC client, without a body."""
+    lines = response.fields + response.reason_lines()
+    text = response.why or response.body.decode().strip()
     return b"".join(
         (
-            line(b":status", b"%d" % reply.status),
+            line(b":status", b"%d" % response.status),
             line(b"date", date),
             line(b"content-type", grpc.CONTENT_TYPE),
-            grpc_status(grpc.status_of(reply.status), reply.why or reply.body.decode().strip()),
+            grpc_status(grpc.status_of(response.status), text),
             block_of(lines, without=(b"content-type",)),
         )
     )
 
 
 def grpc_status(status: int, text: str) -> bytes:
-    """Return the fields, or trailers, by which a gRPC client learns how its call ended."""
+    """Return the fields, or trailers, that report the end of a call to a gRPC client."""
     return line(b"grpc-status", b"%d" % status) + line(b"grpc-message", grpc.message(text))
 
 
@@ -71,7 +77,9 @@ def forwarded(request_host: bytes, fields: Mapping[bytes, bytes], client: bytes)
     """Return the fields that name the client of a request, and its host.
 
     Arguments:
-        fields: the request's, by lower-case name; client: its client's IP address.
+        request_host: the request's host.
+        fields: the request's fields by lower-case name.
+        client: the IP address of its client.
     """
     host = fields.get(ORIGINAL_HOST) or request_host
     before = fields.get(b"x-forwarded-for", b"").strip(b" \t")
@@ -80,10 +88,10 @@ def forwarded(request_host: bytes, fields: Mapping[bytes, bytes], client: bytes)
 
 
 def section_of(request: Request, client: bytes) -> bytes:
-    """Return the section that goes on of a request that came in HTTP/1.
+    """Return the header section of an HTTP/1 request, for a pod in HTTP/2.
 
     Arguments:
-        client: its client's IP address.
+        client: the IP address of its client.
     """
     fields = request.fields
     block = line(b":method", request.method) + line(b":path", request.target)
@@ -98,10 +106,11 @@ def section_of(request: Request, client: bytes) -> bytes:
 
 
 def traced_section(request: Request, section: bytes, client: bytes) -> bytes:
-    """Return a request's section without the trace context that ours replaces.
+    """Return a request's section without its trace context, which the activator replaces.
 
     Arguments:
-        section: of the request, with that context; client: its client's IP address.
+        section: of the request, with that context.
+        client: the IP address of its client.
     """
     if not request.section:
         fields = Decoder().decode(section)
@@ -112,7 +121,7 @@ def traced_section(request: Request, section: bytes, client: bytes) -> bytes:
 
 
 def without_context(fields: Mapping[bytes, bytes]) -> bytes:
-    """Return the block of a request's fields that go on, but for the context of its trace."""
+    """Return the block of a request's forwarded fields without its trace context."""
     return b"".join(
         line(name, value, never_indexed=name in SENSITIVE)
         for name, value in fields.items()

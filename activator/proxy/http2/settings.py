@@ -1,4 +1,4 @@
-"""The settings that the two sides of an HTTP/2 connection announce (RFC 9113 section 6.5)."""
+"""Reads and writes the settings of an HTTP/2 connection (RFC 9113 section 6.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SETTING: Final = struct.Struct(">HL")
 
 
 class Setting(IntEnum):
-    """RFC 9113 section 6.5.2; RFC 8441 section 3."""
+    """The settings of RFC 9113 section 6.5.2 and RFC 8441 section 3."""
 
     HEADER_TABLE_SIZE = 1
     ENABLE_PUSH = 2
@@ -26,7 +26,7 @@ class Setting(IntEnum):
 
 
 _ANY_VALUE: Final = (0, (1 << 32) - 1, ErrorCode.PROTOCOL_ERROR)
-#: The values that a setting may have, and the error if it has another (section 6.5.2).
+#: The range of a setting's values, and the error for other values (section 6.5.2).
 _SETTING_VALUES: Final[Mapping[int, tuple[int, int, ErrorCode]]] = {
     Setting.ENABLE_PUSH: (0, 1, ErrorCode.PROTOCOL_ERROR),
     Setting.INITIAL_WINDOW_SIZE: (0, MAX_31_BITS, ErrorCode.FLOW_CONTROL_ERROR),
@@ -36,13 +36,13 @@ _SETTING_VALUES: Final[Mapping[int, tuple[int, int, ErrorCode]]] = {
 
 
 def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Return the identifiers and values of a SETTINGS frame, in order, unknown ones too.
+    """Return the identifiers and values of a SETTINGS frame in order, also unknown ones.
 
     Raises:
-        ConnectionFault: a value is none that the setting may have.
+        ConnectionFault: a value is out of range, or the payload is malformed.
     """
     if len(payload) % _SETTING.size:
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "half a setting")
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an incomplete setting")
     values = list(_SETTING.iter_unpack(payload))
     for identifier, value in values:
         _check(identifier, value)
@@ -50,7 +50,7 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
 
 
 def write_settings(values: Iterable[tuple[int, int]]) -> bytes:
-    """Return the payload of a SETTINGS frame with ``values`` in order."""
+    """Return the payload of a SETTINGS frame with these identifiers and values, in order."""
     return b"".join(_SETTING.pack(*each) for each in values)
 
 

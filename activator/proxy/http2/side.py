@@ -1,6 +1,6 @@
-"""What is different at the two ends of an HTTP/2 connection: a client's, and a pod's."""
+"""Declares the methods that differ between HTTP/2 connections of clients and to pods."""
 
-# ruff: noqa: B027 # methods without a body are for the other kind of end
+# ruff: noqa: B027 # methods without a body are for the other kind of connection
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from activator.proxy.transport.unread import Peer
 
 
 class ConnectionSide(ABC):
-    """One end of a connection. A method with a body is for one kind of end alone."""
+    """One kind of connection. Methods without ``abstractmethod`` are for one kind only."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def on_full(self) -> None:
-        """Handle a peer that does not read what is written."""
+        """Handle a peer that does not read payload: the transport is full."""
 
     @abstractmethod
     def on_backlog(self) -> None:
@@ -32,11 +32,11 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def on_failed(self, fault: ConnectionFault) -> None:
-        """Close: the peer has broken a rule, and was sent GOAWAY."""
+        """Close: the peer broke a rule, and GOAWAY is written."""
 
     @abstractmethod
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader: the peer takes nothing of what waits for the kernel."""
+        """See unread.Reader: the peer reads no bytes of the connection."""
 
     # -- its streams ----------------------------------------------------------------------------
 
@@ -50,11 +50,15 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def on_data(self, stream: Stream, payload: bytes, trailers: bytes | None) -> None:
-        """Handle payload; ``trailers`` is None as long as more follows."""
+        """Handle payload.
+
+        Arguments:
+            trailers: None unless the payload is the last; then the header block of trailers.
+        """
 
     @abstractmethod
     def on_reset(self, stream: Stream, owner: object | None, code: int) -> None:
-        """Handle RST_STREAM for a stream, which was ``owner``'s and is over."""
+        """Handle RST_STREAM of the peer; ``owner`` had the stream, which has ended."""
 
     @abstractmethod
     def on_stream_error(self, stream: int, code: ErrorCode, reason: str) -> None:
@@ -62,56 +66,56 @@ class ConnectionSide(ABC):
 
     @abstractmethod
     def on_stream_removed(self, stream: Stream) -> None:
-        """Handle the end of a stream, however it ended."""
+        """Handle the removal of a stream, however it ended."""
 
     @abstractmethod
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See unread.Reader: the peer takes nothing of a stream."""
+        """See unread.Reader: the peer reads no bytes of a stream."""
 
-    # -- for a client's end ---------------------------------------------------------------------
+    # -- connections of clients -----------------------------------------------------------------
 
     def on_room(self) -> None:
-        """Go on: the peer takes more again."""
+        """Continue: the transport accepts payload again."""
 
     def on_incomplete_head(self, size: int) -> None:
-        """Limit a header block that has begun, of so many bytes, or the connection's beginning."""
+        """Handle a header block in progress, of ``size`` bytes so far, or an incomplete preface."""
 
     def on_complete_head(self) -> None:
-        """Forget the limit: the header block is whole."""
+        """Handle the end of a header block that was in progress."""
 
     def on_goaway_due(self) -> None:
-        """Add GOAWAY to what is about to be written, if it still applies."""
+        """Add GOAWAY to the frames of this turn, if it still applies."""
 
     def on_half_closed(self, stream: Stream) -> None:
-        """Handle a stream on which our side has ended and the peer has not."""
+        """Handle a stream that this side has ended and the peer has not."""
 
     def on_stray(self, stream: int) -> None:
-        """Handle DATA or a header block for a stream that is over."""
+        """Handle DATA or a header block for a stream that has ended."""
 
-    # -- for a pod's end ------------------------------------------------------------------------
+    # -- connections to pods --------------------------------------------------------------------
 
     def made(self) -> None:
-        """Begin: the connection is open."""
+        """Send the first frames: the connection is open."""
 
     def on_broken(self) -> None:
-        """Read what the peer sent before it broke the connection."""
+        """Read the bytes that the peer sent before it broke the connection."""
 
     def on_settings(self) -> None:
         """Record that the peer speaks HTTP/2."""
 
     def on_max_streams(self, count: int) -> None:
-        """Open at most so many streams at a time."""
+        """Limit the streams that are open at a time."""
 
     def on_max_header_list(self, size: int) -> None:
-        """Send no header section above so many bytes, counted as in RFC 9113 section 6.5.2."""
+        """Limit header sections to ``size`` bytes, counted as in RFC 9113 section 6.5.2."""
 
     def on_goaway(self, last_stream: int) -> None:
-        """Open no more streams; requeue those behind ``last_stream``."""
+        """Open no more streams; requeue requests on streams after ``last_stream``."""
 
 
 @final
 class _Gone(ConnectionSide):
-    """The end of a connection that is lost: nothing is left to do for it."""
+    """The side of a lost connection: does nothing."""
 
     __slots__ = ()
 
@@ -155,5 +159,5 @@ class _Gone(ConnectionSide):
         return Peer.CLIENT, ""
 
 
-#: In the place of a connection's side when the connection is lost.
+#: The side of each lost connection.
 GONE: Final[ConnectionSide] = _Gone()

@@ -1,4 +1,4 @@
-"""The states of an HTTP/2 connection, and which may follow which."""
+"""The states of an HTTP/2 connection, and the changes between them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 
 class ConnectionState(Enum):
-    """Where a connection is.
+    """The state of a connection.
 
-    OPEN: streams may begin. GOAWAY_DUE: the next write ends with GOAWAY, unless a stream has begun
-    by then. ENDING: nothing more is read; what is written still goes out. CLOSED: it is lost.
+    OPEN: streams may begin. GOAWAY_DUE: the next write ends with GOAWAY, unless a stream begins
+    before. ENDING: the activator reads no more; written frames still go out. CLOSED: it is lost.
     """
 
     OPEN = "open"
@@ -19,13 +19,13 @@ class ConnectionState(Enum):
     CLOSED = "closed"
 
 
-#: The same as plain names: Python looks a member of an enum up by a function of its class.
+#: The members as plain names: an attribute of an enum class costs a function call.
 OPEN: Final = ConnectionState.OPEN
 GOAWAY_DUE: Final = ConnectionState.GOAWAY_DUE
 ENDING: Final = ConnectionState.ENDING
 CLOSED: Final = ConnectionState.CLOSED
 
-#: Which state may follow which.
+#: The states that may follow each state.
 FOLLOWS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
     OPEN: frozenset((GOAWAY_DUE, ENDING, CLOSED)),
     GOAWAY_DUE: frozenset((OPEN, ENDING, CLOSED)),

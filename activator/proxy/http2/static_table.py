@@ -1,10 +1,10 @@
-"""HPACK's static table (RFC 7541 appendix A)."""
+"""Has HPACK's static table (RFC 7541 appendix A)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Entry 1 is the first.
+#: The first entry has index 1.
 STATIC_TABLE: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b":authority", b""),
     (b":method", b"GET"),

@@ -1,7 +1,7 @@
-"""The streams of one connection: what each may send and take, and what waits to be sent.
+"""The streams of one connection: their windows, their states, and their queued payload.
 
-Clients and pods have the same streams. Pure: frames collect in ``SendQueue.frames`` until the
-connection writes them.
+Connections of clients and to pods use the same streams. Pure: ``SendQueue.frames`` collects frames
+until the connection writes them.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from activator.proxy.http2.flow import WINDOW_SHARE, Flow
 from activator.proxy.message.body import pile
 from activator.proxy.transport.unread import SMALL_WINDOW, WINDOW, Peer, UnreadBytes
 
-#: Bytes that a peer may send on a stream beyond what has gone out on the other side.
+#: Bytes that a peer may send on a stream before the other side has accepted them.
 STREAM_WINDOW: Final = WINDOW
 
 
 def _nothing() -> None:
-    """Write nothing."""
+    """Do nothing: the connection is lost."""
 
 
 def _ignore(stream: Stream) -> None:
-    """Forget that a stream has ended."""
+    """Do nothing: the connection is lost."""
 
 
 def _nobody(stream: Stream) -> tuple[Peer, str]:
-    """See unread.Reader: the peer is gone."""
+    """See unread.Reader: the connection is lost."""
     return Peer.CLIENT, ""
 
 
 @final
 class SendQueue:
-    """What waits to be sent on one connection: frames, and payload that has no room yet.
+    """The frames and the payload that one connection has to send.
 
     Arguments:
         flow: the windows of the connection.
-        unread: counts the payload that waits.
-        wake: called when a frame waits and no write is due.
+        unread: the budget of bytes that peers do not read.
+        wake: called when a frame is queued and no write is due.
         on_ended: called with a stream when all of it is sent, before its last frame is written.
-        on_unread: ends a stream whose payload waits longest; see unread.Reader.
+        on_unread: ends a stream whose payload has waited for longest; see unread.Reader.
 
     Attributes:
         frames: the frames of the next write.
-        passed: payload in ``frames``, or in a full transport: its bytes, and a callback for the
-            moment at which the transport has room.
-        blocked: streams with payload and a window of their own, in the order of their turns.
-        is_due: a flush follows: it is scheduled, or ``data_received`` ends with it.
-        full: the transport takes no payload.
+        passed: payload in ``frames``, or in a full transport. Each item has its number of bytes,
+            and a callback for the moment at which the transport accepts more.
+        blocked: streams with payload and an open window of their own, in the order of their turns.
+        is_due: whether a flush follows: it is scheduled, or ``data_received`` ends with one.
+        full: whether the transport accepts no payload.
     """
 
     __slots__ = (
@@ -93,20 +93,22 @@ class SendQueue:
             self._wake()
 
     def close(self) -> None:
-        """Send nothing more: the connection is lost."""
+        """Send no more: the connection is lost."""
         self._wake = _nothing
         self._on_ended = _ignore
         self.on_unread = _nobody
 
     def report_passed(self) -> None:
-        """Tell senders how many bytes the kernel took, so that they send more."""
+        """Report to senders how many bytes the kernel accepted, so that they send more."""
         passed, self.passed = self.passed, []
         for on_sent, size in passed:
             on_sent(size)
 
     def send_whole(self, stream: Stream, payload: bytes, ended: bool) -> bool:
-        """Send payload in one frame; return False if it has to wait. Few payloads do, and a
-        deque for each would cost twice as much."""
+        """Send payload in one frame; return False if it has to wait.
+
+        Few payloads have to wait, and a deque for each would cost twice as much.
+        """
         size = len(payload)
         flow = self.flow
         if (
@@ -120,25 +122,25 @@ class SendQueue:
         stream.window -= size
         flow.window -= size
         self.write(frames.data_head(stream.id, size, ended=ended) + payload)
-        if ended:  # the last payload: its sender needs no more window
+        if ended:  # the sender has no more payload, so it needs no report
             self._on_ended(stream)
         elif stream.on_sent is not None:
             self.passed.append((stream.on_sent, size))
         return True
 
     def pump(self, stream: Stream) -> None:
-        """Send what windows and transport allow of a stream; the rest waits."""
+        """Send as much of a stream as windows and transport allow; queue the rest."""
         if stream.id in self.blocked:
             return
         while stream.unsent:
             if not self._send_piece(stream, stream.unsent):
-                if stream.window > 0:  # else its own window has to come first
+                if stream.window > 0:  # else WINDOW_UPDATE of the stream calls ``retry``
                     self.blocked[stream.id] = stream
                 return
         self._send_end(stream)
 
     def pump_all(self) -> None:
-        """Send what waits, a frame of each stream in turn, so that none starves another."""
+        """Send queued payload, one frame of each stream in turn, so that no stream starves."""
         while self.blocked and not self.full and self.flow.window > 0:
             stream = next(iter(self.blocked.values()))
             del self.blocked[stream.id]
@@ -151,7 +153,7 @@ class SendQueue:
                 self._send_end(stream)
 
     def widen(self, stream: Stream, by: int) -> None:
-        """Change a stream's window by a number of bytes.
+        """Change a stream's window by ``by`` bytes, which may be negative.
 
         Raises:
             ConnectionFault: the window is too large.
@@ -163,12 +165,12 @@ class SendQueue:
             self.blocked[stream.id] = stream
 
     def retry(self, stream: Stream) -> None:
-        """Send what waits on a stream now that its window is wider."""
+        """Send queued payload of a stream whose window is wider."""
         self.blocked.pop(stream.id, None)
         self.pump(stream)
 
     def discard(self, stream: Stream) -> None:
-        """Drop what waits on a stream."""
+        """Drop the queued payload of a stream."""
         stream.unsent = stream.ends = None
         if stream.left:
             stream.left = 0
@@ -176,7 +178,7 @@ class SendQueue:
             self.blocked.pop(stream.id, None)
 
     def _send_piece(self, stream: Stream, unsent: deque[bytes]) -> bool:
-        """Send one frame of a stream; return whether there was room for it."""
+        """Send one frame of a stream; return whether windows and transport allowed it."""
         flow = self.flow
         piece = unsent[0]
         room = min(stream.window, flow.window, flow.max_frame)
@@ -217,21 +219,21 @@ class SendQueue:
 class Stream:
     """One stream of one connection.
 
-    ``closed`` and ``peer_closed`` are its state (RFC 9113 section 5.1): neither is open, ``closed``
-    alone half-closed (local), ``peer_closed`` alone half-closed (remote), both closed.
+    ``closed`` and ``peer_closed`` are its state (RFC 9113 section 5.1). Neither means open. Only
+    ``closed`` means half-closed (local), only ``peer_closed`` half-closed (remote), both closed.
 
     Attributes:
-        queue: what waits to be sent on its connection.
-        owner: the side of an exchange that takes what comes; None once that has ended.
-        window: bytes that may be sent on it, may be negative (RFC 9113 section 6.9.2).
-        unsent: payload that waits to be sent, if any; left: its bytes.
-        ends: what ends it behind that: a block of trailers, empty for none, None as long as there
-            is more to come.
-        on_sent: called with bytes of payload once the kernel has them.
-        allowed: bytes that the peer may still send; owed: that it may send once it is announced.
-        closed: our side has ended; peer_closed: the other side has.
-        missing: bytes of payload that were announced and have not come; -1 for not known.
-        fault: error code of the RST_STREAM that follows when both sides have ended; 0 for none.
+        queue: sends the frames of its connection.
+        owner: the side of an exchange that handles received frames; None once that has ended.
+        window: bytes that may be sent on it; may be negative (RFC 9113 section 6.9.2).
+        unsent: queued payload, if any; left: its bytes.
+        ends: the trailers after the queued payload, as a header block, empty for none. None while
+            more payload follows.
+        on_sent: called with a number of bytes of payload once the kernel has them.
+        allowed: bytes that the peer may still send; owed: further bytes, not announced yet.
+        closed: whether this side has ended; peer_closed: whether the peer's side has.
+        missing: bytes of announced payload that have not arrived; -1 if unknown.
+        fault: error code of the RST_STREAM to send when both sides have ended; 0 for none.
     """
 
     __slots__ = (
@@ -256,7 +258,7 @@ class Stream:
         self.id = stream
         self.owner = owner
         self.window = queue.flow.peer_window
-        self.unsent: deque[bytes] | None = None  # few streams need one, and it takes 0.6 KiB
+        self.unsent: deque[bytes] | None = None  # few streams need one, of 0.6 KiB
         self.left = 0
         self.ends: bytes | None = None
         self.on_sent: Callable[[int], None] | None = None
@@ -268,7 +270,7 @@ class Stream:
         self.fault = 0
 
     def send(self, payload: bytes, trailers: bytes | None) -> None:
-        """Send payload, and end the stream where ``trailers`` is not None."""
+        """Send payload; end the stream if ``trailers`` is not None."""
         if self.closed:
             return
         queue = self.queue
@@ -290,13 +292,13 @@ class Stream:
         return self.queue.on_unread(self)
 
     def credit(self, length: int) -> None:
-        """Let the peer send so much more, unless it has ended the stream."""
+        """Let the peer send ``length`` more bytes, unless it has ended the stream."""
         if self.peer_closed:
             return
         self.owed = room = self.owed + length
         window = STREAM_WINDOW
         if self.queue.unread.scarce:
-            # The window shrinks while bytes pass. Later credits restore it.
+            # The window shrinks as bytes pass. Later credits restore it.
             room, window = room - (STREAM_WINDOW - SMALL_WINDOW), SMALL_WINDOW
         if room * WINDOW_SHARE >= window:
             self.queue.write(frames.window_update(self.id, room))

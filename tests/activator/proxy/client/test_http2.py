@@ -290,9 +290,9 @@ async def test_what_is_wrong_on_a_stream_costs_that_stream_alone(http2, bad, cod
 @pytest.mark.parametrize(
     ("malformed", "why"),
     [
-        (line(b":method", b"GET"), b"pseudo fields are missing, or not in front"),
-        (block((b"connection", b"x")), b"a field that is of a connection, or of another section"),
-        (block((b"te", b"gzip")), b"te says more than trailers"),
+        (line(b":method", b"GET"), b"pseudo fields are missing, or behind other fields"),
+        (block((b"connection", b"x")), b"a field of a connection, or of another kind of section"),
+        (block((b"te", b"gzip")), b"te has other values than trailers"),
         (block((b"X", b"y")), b""),
         (block((b"x", b"a\r\nb: c")), b""),
         (block((b"host", b"other")), b"Host and :authority differ"),
@@ -359,7 +359,7 @@ async def test_a_malformed_request_has_its_response_before_the_reset_whatever_th
         client.flush()
     answer = await client.answer(stream)
     assert (answer.status, answer.ended) == (400, True)
-    assert answer.body.startswith(b"400 Bad Request: te says more")
+    assert answer.body.startswith(b"400 Bad Request: te has other values")
 
 
 @pytest.mark.parametrize(
