@@ -110,8 +110,8 @@ def _reason(one: Node, folder: str) -> Iterator[Fact]:
     if status.deleted(one):
         todo = [DELETED]
     elif reason == Reason.NO_ENDPOINTS.value and (wrong := _warnings(one, _LISTS_PODS)):
-        where = f" in the folder {folder}" if folder else ""
-        todo = _first([f"Correct {text}{where}" for text in wrong])
+        correct = f"In the folder {folder}, correct" if folder else "Correct"
+        todo = _first([f"{correct} {text}" for text in wrong])
     elif field == "nextReason" and reason == Reason.NO_ENDPOINTS.value and not folder:
         todo.insert(0, AT_ZERO)
     if todo:

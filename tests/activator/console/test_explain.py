@@ -123,8 +123,8 @@ def test_the_advice_names_the_object_that_should_list_the_pods(world, kind, fold
     lines = shown(zero | {"objectWarnings": [WRONG | {"kind": kind}]}, **activator)
     assert lines[2:6] == [
         "Reason      Kubernetes lists no pod of this revision.",
-        f"What to do  Correct {kind} default/hello-private: it lacks a label"
-        + (f" in the folder {folder}" if folder else ""),
+        ("What to do  In the folder /srv/objects, correct " if folder else "What to do  Correct ")
+        + f"{kind} default/hello-private: it lacks a label",
         "Read on     docs/reasons/no-endpoints.md",
         f"Warnings    {kind} default/hello-private: it lacks a label",
     ]
