@@ -15,7 +15,7 @@ import pytest
 
 from activator.proxy.message import own_responses
 from activator.proxy.message.own_responses import PLAIN, OwnResponse
-from activator.proxy.message.problem import negotiated
+from activator.proxy.message.problem import negotiate
 from throttler.errors import RevisionNotFound, WaitTooLong
 from throttler.reason import ROWS, TABLE, Reason, Request, Row
 
@@ -116,7 +116,7 @@ def test_the_page_of_a_reason_shows_a_response_that_the_activator_gives(row: Row
     said = json.loads(problem)
     assert said["status"] == (row.status or said["status"])
     known = OwnResponse(said["status"], PLAIN, b"", reason, said["detail"])
-    again = json.loads(negotiated(known, b"\r\nAccept: application/json").body)
+    again = json.loads(negotiate(known, b"\r\nAccept: application/json").body)
     assert said.items() >= again.items()
     fields = dict(re.findall(r"^([\w-]+): (.*)$", plain, re.MULTILINE))
     assert plain.splitlines()[1].startswith(f"HTTP/1.1 {said['status']} ")

@@ -98,7 +98,7 @@ async def test_answers_say_of_their_wait_what_the_settings_say(
     tmp_path: Path, flags: dict[str, str], seen: tuple[bool, bytes]
 ) -> None:
     proxy = Runtime(settings(tmp_path, **flags)).proxy
-    assert (proxy.services.server_timing, proxy.services.notes) == seen
+    assert (proxy.services.server_timing, proxy.services.added_lines) == seen
 
 
 async def test_a_broken_file_is_told_of_and_the_rest_is_served(tmp_path: Path) -> None:

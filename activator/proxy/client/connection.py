@@ -107,7 +107,9 @@ class _Unsent:
 
 @final
 class ClientConnection:
-    """One connection of a client: a timers.Timed, an eviction.Evictable, and shut down by uvicorn.
+    """One connection of a client, in either version of HTTP.
+
+    It implements timers.Timed and eviction.Evictable, and uvicorn shuts it down.
 
     Arguments:
         proxy: the objects that all connections share.

@@ -1,9 +1,9 @@
 """Lists all connections of clients, and chooses the idle one to close when files run short.
 
-Idle connections stay open while files are free, as in Knative. Beyond that a new client evicts an
-idle connection. Connections without any request go first. Then HTTP/2 connections, since GOAWAY
-loses no request, and at last all others. Of a few candidates, the one that has been idle longest is
-closed. Pure.
+Idle connections stay open while files are free, as in Knative. If files run short, a new client
+evicts an idle connection. Connections without any request go first. Then HTTP/2 connections, since
+GOAWAY loses no request, and at last all others. Of a few candidates, the one that has been idle
+longest is closed. Pure.
 
 Each connection refers to its two neighbours and to its queue. An entry in a set and one in an
 OrderedDict would do the same, and take 140 bytes.

@@ -35,7 +35,7 @@ from activator.proxy.exchange.probe_responses import probe_response
 from activator.proxy.exchange.states import RESPONSE_BEGUN, TUNNEL
 from activator.proxy.message import own_responses
 from activator.proxy.message.grammar import FramingError
-from activator.proxy.message.problem import negotiated
+from activator.proxy.message.problem import negotiate
 from activator.proxy.message.request import Request, body_of
 from activator.proxy.message.version import HTTP_1_0
 from activator.proxy.transport import peer_socket
@@ -180,9 +180,7 @@ class Http1Client(Http1Connection):
             response = self._own_response(request)
             if response is not None:
                 keep_alive = request.keep_alive and not base.turned_away
-                side.end_request(
-                    negotiated(response, request.lines), request, keep_alive=keep_alive
-                )
+                side.end_request(negotiate(response, request.lines), request, keep_alive=keep_alive)
                 return
         exchange = self.exchange = Exchange(side.services, side, request)
         if request.has_body and reader.ahead:
@@ -220,7 +218,7 @@ class Http1Client(Http1Connection):
             if responding:
                 self.abort()
                 return
-        self.refuse_head(negotiated(own_responses.refused(error.status, str(error)), block))
+        self.refuse_head(negotiate(own_responses.refused(error.status, str(error)), block))
 
     def refuse_head(self, response: own_responses.OwnResponse) -> None:
         """See Http1Connection."""

@@ -131,12 +131,12 @@ class Http1Side(ClientSide):
             raw is not None
             and response.plain
             and self.keep_alive
-            and not exchange.notes
+            and not exchange.added_lines
             and self.version is not HTTP_1_0
         ):
             data = response.unchanged(raw)
         else:
-            data = self._write_head(response, exchange.notes, payload, ended, trailers)
+            data = self._write_head(response, exchange.added_lines, payload, ended, trailers)
         transport = self._base.transport
         if not transport.is_closing():
             transport.write(data)
@@ -144,13 +144,13 @@ class Http1Side(ClientSide):
     def _write_head(
         self,
         response: Response,
-        notes: bytes,
+        added_lines: bytes,
         payload: list[bytes],
         ended: bool,
         trailers: bytes,
     ) -> bytes:
         """Return the head, which differs from the pod's, and the payload that came with it."""
-        writer = self.writer = ResponseWriter(response, self.version, notes)
+        writer = self.writer = ResponseWriter(response, self.version, added_lines)
         if writer.ends_connection:
             self.keep_alive = False
         data = writer.head(close=not self.keep_alive, date=self.services.date())

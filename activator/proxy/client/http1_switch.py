@@ -47,9 +47,9 @@ class Http1Switch:
         self._unread = unread
         self._peer = peer
 
-    def switch(self, response: Response, notes: bytes) -> None:
+    def switch(self, response: Response, added_lines: bytes) -> None:
         """See SwitchingSide."""
-        self._client.write(switching_head(response, notes))
+        self._client.write(switching_head(response, added_lines))
 
     def take_over(self) -> tuple[asyncio.Transport, bytes]:
         """See SwitchingSide."""

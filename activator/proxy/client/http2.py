@@ -51,11 +51,10 @@ class Http2Client(ConnectionSide):
     """A client's HTTP/2 connection.
 
     Arguments:
-        base: the common part of all client connections.
         full: whether bytes wait already because the client does not read.
 
     Attributes:
-        base: as above.
+        base: the common part of all client connections.
         link: the common part of all HTTP/2 connections.
         proxy: the objects that all connections share.
     """
@@ -168,7 +167,10 @@ class Http2Client(ConnectionSide):
     # -- frames ---------------------------------------------------------------------------------
 
     def is_idle(self, stream: int) -> bool:
-        """See ConnectionSide. After the last GOAWAY a client may still open streams."""
+        """See ConnectionSide. After the last GOAWAY no stream counts as idle.
+
+        The client may have opened streams before it read the GOAWAY.
+        """
         return not stream & 1 or (
             stream > self.link.last_stream and self._goaway.state is not LAST_SENT
         )
@@ -256,12 +258,12 @@ class Http2Client(ConnectionSide):
                 return
             if ended:
                 self._ordinary = request
-        patience = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
+        client_timeout = grpc.timeout(request.fields) if b"grpc-timeout" in request.fields else inf
         side = ClientStream(self._context, stream)
         stream.owner = side
         if request.has_body:
             stream.missing = request.length
-        exchange = side.exchange = Exchange(self.proxy.services, side, request, patience)
+        exchange = side.exchange = Exchange(self.proxy.services, side, request, client_timeout)
         exchange.begin()
 
     def _respond_early(self, stream: Stream, request: Request) -> bool:

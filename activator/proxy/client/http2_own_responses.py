@@ -11,7 +11,7 @@ from activator.proxy.http2.stream import Stream
 from activator.proxy.message import own_responses
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.own_responses import OwnResponse
-from activator.proxy.message.problem import negotiated
+from activator.proxy.message.problem import negotiate
 from activator.proxy.message.request import Request
 
 
@@ -26,7 +26,7 @@ def send_own_response(
         request: the request.
         response: the response as plain text.
     """
-    response = negotiated(response, request.lines)
+    response = negotiate(response, request.lines)
     _send(context, stream, response, bodiless=request.method == b"HEAD" or not response.body)
 
 
@@ -43,7 +43,7 @@ def send_refusal(context: StreamContext, stream: Stream, error: FramingError) ->
     """
     if error.status == HTTPStatus.BAD_REQUEST:
         stream.fault = ErrorCode.PROTOCOL_ERROR
-    response = negotiated(own_responses.refused(error.status, str(error)), error.block)
+    response = negotiate(own_responses.refused(error.status, str(error)), error.block)
     _send(context, stream, response, bodiless=error.to_head)
 
 

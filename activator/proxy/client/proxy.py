@@ -80,7 +80,7 @@ class Proxy:
             hold_bytes=hold_bytes,
             idle_from_arrival=idle_from_arrival,
             server_timing=server_timing,
-            notes=WARM if cold_start_header else b"",
+            added_lines=WARM if cold_start_header else b"",
         )
         self.header_timeout = header_timeout
         self.unread = pools.unread
@@ -190,7 +190,7 @@ class Proxy:
         """Log now and then that in-progress heads have used up their budget."""
         if self._repeats.admit("unfinished heads", self.clock()) is not None:
             used = self.head_budget.bytes
-            logger.warning("%d bytes of in-progress request heads, more are refused", used)
+            logger.warning("%d bytes of in-progress request heads: further heads are refused", used)
 
     def _log_ended(self, peer: Peer, address: str) -> None:
         """Log now and then that a peer's message ended because the peer did not read."""

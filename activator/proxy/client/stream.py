@@ -194,8 +194,8 @@ class ClientStream(ClientSide):
         block = response.block
         if b"date" not in response.fields:
             block += _DATE + string(self._context.services.date())
-        if exchange.notes:
-            block += section.block_of(exchange.notes)
+        if exchange.added_lines:
+            block += section.block_of(exchange.added_lines)
         bare = ended and not (payload or trailers)
         if not ended:
             stream.on_sent = exchange.on_taken()

@@ -1,4 +1,4 @@
-"""Handles failed attempts of one request by the table in ``retry``: retries it, reports its pod.
+"""Handles failed attempts of one request by the table in ``retry``, and reports its pod.
 
 An exchange makes this record at the first doubtful response or failure. So a request that is served
 at once costs nothing here. The record acts on its exchange in three ways: send again, requeue,

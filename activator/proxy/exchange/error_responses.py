@@ -32,7 +32,7 @@ def rejected(
     return own_responses.queue_full(error.limit, again), "queue-full"
 
 
-def late(
+def expired(
     services: Services, throttler: RevisionThrottler, reason: Reason, detail: str
 ) -> OwnResponse:
     """Return the response to an expired request; ``detail`` is for people."""

@@ -58,13 +58,14 @@ class Exchange(Requester):
         services: the objects that all exchanges share.
         client: the client's side.
         request: the request. If its body has begun, ``on_request_body`` gets it before ``begin``.
-        patience: seconds that the client waits (grpc-timeout); infinite without the field.
+        client_timeout: seconds that the client waits (grpc-timeout); infinite without the field.
 
     Attributes:
+        added_lines: the field lines that the activator adds to the response, each preceded by its
+            CRLF.
         body: the buffered body of the request.
         entry: the entry of its revision.
         limits: its limits besides the deadline; None for most requests.
-        notes: the field lines that the activator adds to the response, each preceded by its CRLF.
         pod_side: the pod's side; None while no pod has the request.
         state: assigned directly. ``states.FOLLOWS`` has the allowed changes, and the tests of the
             byte path check each change against it.
@@ -81,12 +82,12 @@ class Exchange(Requester):
         "_sized",
         "_status",
         "_translation",
+        "added_lines",
         "body",
         "client",
+        "client_timeout",
         "entry",
         "limits",
-        "notes",
-        "patience",
         "pod_side",
         "request",
         "services",
@@ -103,12 +104,12 @@ class Exchange(Requester):
     _status: int
 
     def __init__(
-        self, services: Services, client: ClientSide, request: Request, patience: float = inf
+        self, services: Services, client: ClientSide, request: Request, client_timeout: float = inf
     ) -> None:
         self.services = services
         self.client = client
         self.request = request
-        self.patience = patience
+        self.client_timeout = client_timeout
         self.state: State = NEW
         self.body = RequestBody(request, services.hold_bytes) if request.has_body else NO_BODY
         self.to_head = request.method == b"HEAD"
@@ -119,7 +120,7 @@ class Exchange(Requester):
         self._response_size = 0
         self._sized = True
         self.trace: Trace | None = None
-        self.notes = services.notes
+        self.added_lines = services.added_lines
         self.wait: PodWait | None = None
 
     # -- getting a pod -----------------------------------------------------------------------------
@@ -146,8 +147,8 @@ class Exchange(Requester):
         if revision.response_start_timeout or revision.idle_timeout or request.expects_continue:
             within = seconds_to_response(revision, services.idle_from_arrival)
             self.limits = TimeLimits(revision)
-        if self.patience < within:
-            within = self.patience
+        if self.client_timeout < within:
+            within = self.client_timeout
         ticket = self.ticket = Ticket(self, now + within, request.size() + self.body.size)
         if throttler.key_header:
             ticket.key = key_of(request, throttler.key_header)
@@ -174,7 +175,7 @@ class Exchange(Requester):
         if self.wait is None:
             driver, timing = self.services.driver, self.services.server_timing
             self.wait = PodWait(driver.cold_starts, self.ticket.arrived, server_timing=timing)
-        self.notes = join_cold_start(self.wait, self.entry, self.notes, now)
+        self.added_lines = join_cold_start(self.wait, self.entry, self.added_lines, now)
 
     def ticket_assigned(self) -> None:
         """See throttler.ticket.TicketOwner."""
@@ -187,7 +188,7 @@ class Exchange(Requester):
 
     def ticket_expired(self, reason: Reason, detail: str) -> None:
         """See throttler.ticket.TicketOwner."""
-        late = error_responses.late(self.services, self.entry.throttler, reason, detail)
+        late = error_responses.expired(self.services, self.entry.throttler, reason, detail)
         self.stop(late, "timed-out")
 
     def resume(self, now: float) -> None:
@@ -364,7 +365,6 @@ class Exchange(Requester):
         trailers: bytes = b"",
     ) -> None:
         """See Requester."""
-        # One long function on purpose: it runs for every request, and each call costs instructions.
         pod = self.ticket.pod
         assert pod is not None
         status = response.status
@@ -381,9 +381,9 @@ class Exchange(Requester):
         if request.has_body:
             self.body.pieces = []
         if self._attempts is not None and self._attempts.made > 1:
-            self.notes += outcome.attempts_note(self._attempts.made)
+            self.added_lines += outcome.attempts_line(self._attempts.made)
         if self.wait is not None:
-            self.notes += self.wait.responded(pod, now)
+            self.added_lines += self.wait.responded(pod, now)
         if self.trace is not None:
             self.trace.responded(status)
         length = response.length
@@ -494,11 +494,13 @@ class Exchange(Requester):
         self.state = TUNNEL
         now = self.services.driver.clock()
         if self.wait is not None:
-            self.notes += self.wait.responded(pod, now)
+            self.added_lines += self.wait.responded(pod, now)
         self._response_began(now)
         if self.trace is not None:
             self.trace.responded(101)
-        switch(self.client, self.pod_side, response, self.notes, self.touch, self.tunnel_closed)
+        switch(
+            self.client, self.pod_side, response, self.added_lines, self.touch, self.tunnel_closed
+        )
 
     def tunnel_closed(self) -> None:
         """End the request, because a connection of the tunnel is lost."""

@@ -12,7 +12,7 @@ from activator.proxy.exchange.pod_wait import PodWait
 from activator.proxy.exchange.services import Services
 from activator.proxy.exchange.sides import ClientSide
 from activator.proxy.message.own_responses import OwnResponse, printable
-from activator.proxy.message.problem import fitted, unknown
+from activator.proxy.message.problem import negotiate_for_revision, negotiate_not_found
 from activator.proxy.message.request import Request
 from activator.records.entries import Entry
 from activator.records.failures import Failed
@@ -30,7 +30,7 @@ class Ending(Protocol):
 
     client: ClientSide
     entry: Entry
-    notes: bytes
+    added_lines: bytes
     request: Request
     services: Services
     ticket: Ticket
@@ -63,7 +63,7 @@ def respond_not_found(
 ) -> None:
     """Respond to a request for an unknown revision."""
     services.counters.unknown_revisions += 1
-    response = unknown(error, request.lines)
+    response = negotiate_not_found(error, request.lines)
     if trace is not None:
         trace.held(Reason.UNKNOWN_REVISION.value)
         trace.ended(response.status, "unknown-revision")
@@ -80,21 +80,21 @@ def respond_with_error(exchange: Ending, response: OwnResponse, ended: str, atte
         attempts: how often the request was assigned to a pod.
     """
     services, client, request = exchange.services, exchange.client, exchange.request
-    trace, notes, now = exchange.trace, exchange.notes, services.driver.clock()
+    trace, added_lines, now = exchange.trace, exchange.added_lines, services.driver.clock()
     revision = exchange.entry.throttler.revision.id
     if attempts > 1:
-        notes += attempts_note(attempts)
+        added_lines += attempts_line(attempts)
     if exchange.wait is not None:
-        notes += exchange.wait.fields(now)
+        added_lines += exchange.wait.fields(now)
     about = (revision.namespace, revision.name, now - exchange.ticket.arrived, attempts)
-    response = fitted(response, request.lines, notes, *about)
+    response = negotiate_for_revision(response, request.lines, added_lines, *about)
     reason = response.reason
     assert reason is not None
     if trace is not None:
         trace.held(reason.value)
     client.set_idle_since(now)
     exchange.end(ended, response.status, len(client.body_of(response)), now, response.why)
-    remember(exchange, response.status, reason, response.detail)
+    record_failure(exchange, response.status, reason, response.detail)
     services.log_own_response(revision, response)
     client.send_own_response(response)
 
@@ -115,7 +115,7 @@ def break_off(
     end_now(exchange, ended, status, size)
     exchange.client.break_off(ended, code)
     assert response.reason is not None
-    remember(exchange, status, response.reason, f"{response.detail}; the response had begun")
+    record_failure(exchange, status, response.reason, f"{response.detail}; the response had begun")
 
 
 def end_now(exchange: Ending, ended: str, status: int, size: int) -> None:
@@ -125,14 +125,14 @@ def end_now(exchange: Ending, ended: str, status: int, size: int) -> None:
     exchange.end(ended, status, size, now)
 
 
-def remember(exchange: Ending, status: int, reason: Reason, detail: str) -> None:
+def record_failure(exchange: Ending, status: int, reason: Reason, detail: str) -> None:
     """Record why a request failed, for metrics and the admin API."""
     driver = exchange.services.driver
     failed = Failed(driver.clock(), status, reason, printable(detail))
     driver.failed(exchange.entry, failed)
 
 
-def attempts_note(attempts: int) -> bytes:
+def attempts_line(attempts: int) -> bytes:
     """Return the field line with the number of attempts."""
     return b"\r\nActivator-Attempts: %d" % attempts
 

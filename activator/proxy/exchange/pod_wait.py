@@ -81,13 +81,13 @@ class PodWait:
         return b"\r\nServer-Timing: " + b", ".join(metrics)
 
 
-def join_cold_start(wait: PodWait, entry: Entry, notes: bytes, now: float) -> bytes:
+def join_cold_start(wait: PodWait, entry: Entry, added_lines: bytes, now: float) -> bytes:
     """Add a request that begins to wait to the cold start of its revision, if there is one.
 
     Arguments:
         wait: the wait of the request.
         entry: the entry of its revision.
-        notes: the field lines that the activator adds to its response, so far.
+        added_lines: the field lines that the activator adds to its response, so far.
         now: the time, seconds.
 
     Returns:
@@ -97,8 +97,8 @@ def join_cold_start(wait: PodWait, entry: Entry, notes: bytes, now: float) -> by
         cold_start = wait.cold_starts.join(entry.throttler, entry.counters.cold_starts, now)
         if cold_start is not None:
             wait.cold_start = cold_start
-            return notes.replace(WARM, COLD)
-    return notes
+            return added_lines.replace(WARM, COLD)
+    return added_lines
 
 
 def _dur(seconds: float) -> bytes:

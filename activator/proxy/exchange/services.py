@@ -36,8 +36,8 @@ class Services:
         hold_bytes: bytes of a body that are buffered while its request waits, or for a retry.
         idle_from_arrival: whether a revision's idle time-out counts while a request waits.
         server_timing: whether a response that waited gets the field ``Server-Timing``.
-        notes: the field lines that the activator adds to a response, each preceded by its CRLF. An
-            exchange may replace them.
+        added_lines: the field lines that the activator adds to a response, each preceded by its
+            CRLF. An exchange may replace them.
 
     Attributes:
         counters: counts of requests without a revision.
@@ -56,14 +56,14 @@ class Services:
         hold_bytes: int,
         idle_from_arrival: bool,
         server_timing: bool,
-        notes: bytes,
+        added_lines: bytes,
     ) -> None:
         self.driver = driver
         self.pools = pools
         self.hold_bytes = hold_bytes
         self.idle_from_arrival = idle_from_arrival
         self.server_timing = server_timing
-        self.notes = notes
+        self.added_lines = added_lines
         self.counters = ProxyCounters()
         self.tracer: Tracer | None = None
         self.request_log: RequestLog | None = None

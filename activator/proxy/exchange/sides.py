@@ -373,7 +373,7 @@ class PodPools(ABC):
 class SwitchingSide(Protocol):
     """An HTTP/1 connection whose protocol changes: of a client, or to a pod."""
 
-    def switch(self, response: Response, notes: bytes) -> None:
+    def switch(self, response: Response, added_lines: bytes) -> None:
         """Pass on the pod's 101."""
 
     def take_over(self) -> tuple[asyncio.Transport, bytes]:

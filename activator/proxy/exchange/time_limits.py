@@ -96,7 +96,7 @@ class Timed(Protocol):
     client: ClientSide
     entry: Entry
     limits: TimeLimits | None
-    patience: float
+    client_timeout: float
     pod_side: PodSide | None
     services: Services
     ticket: Ticket
@@ -135,25 +135,25 @@ def check(exchange: Timed, now: float) -> float:
 def _expire(exchange: Timed, *, idle: bool) -> float:
     """End a request whose limit has passed; return infinity, for ``check``."""
     throttler = exchange.entry.throttler
-    limit = limit_of(throttler.revision, exchange.ticket, exchange.patience, idle=idle)
+    limit = limit_of(throttler.revision, exchange.ticket, exchange.client_timeout, idle=idle)
     if exchange.pod_side is None:
         limit += exchange.services.still_connecting()
-    response = error_responses.late(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
+    response = error_responses.expired(exchange.services, throttler, Reason.RESPONSE_LATE, limit)
     exchange.stop(response, "timed-out")
     return inf
 
 
-def limit_of(revision: Revision, ticket: Ticket, patience: float, *, idle: bool) -> str:
+def limit_of(revision: Revision, ticket: Ticket, client_timeout: float, *, idle: bool) -> str:
     """Return the name and the value of the limit that ended a request.
 
     Arguments:
         revision: the revision of the request.
         ticket: the ticket of the request.
-        patience: seconds that the client waits (grpc-timeout); infinite without the field.
+        client_timeout: seconds that the client waits (grpc-timeout); infinite without the field.
         idle: whether the idle time-out ended it.
     """
-    if not idle and ticket.deadline >= ticket.arrived + patience:
-        return f"grpc-timeout {patience:g}"
+    if not idle and ticket.deadline >= ticket.arrived + client_timeout:
+        return f"grpc-timeout {client_timeout:g}"
     return name_of(revision, idle=idle)
 
 

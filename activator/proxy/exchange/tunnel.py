@@ -129,7 +129,7 @@ def switch(
     client: ClientSide,
     pod: PodSide | None,
     response: Response,
-    notes: bytes,
+    added_lines: bytes,
     touch: Callable[[], None],
     closed: Callable[[], None],
 ) -> None:
@@ -139,13 +139,13 @@ def switch(
         client: the client's side of the exchange; HTTP/1.
         pod: the pod's side of the exchange; HTTP/1.
         response: the pod's 101.
-        notes: field lines that the activator adds to the 101, each preceded by its CRLF.
+        added_lines: field lines that the activator adds to the 101, each preceded by its CRLF.
         touch, closed: see ``tunnel``.
     """
     at_client, at_pod = client.switching(), None if pod is None else pod.switching()
     assert at_client is not None
     assert at_pod is not None
-    at_client.switch(response, notes)
+    at_client.switch(response, added_lines)
     tunnel(at_client, at_pod, touch, closed)
 
 

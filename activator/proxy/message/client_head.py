@@ -16,7 +16,7 @@ def client_head(
     chunk: bool,
     close: bool,
     date: bytes,
-    notes: bytes = b"",
+    added_lines: bytes = b"",
 ) -> bytes:
     """Return the head of a response for the client.
 
@@ -26,9 +26,9 @@ def client_head(
         chunk: whether the client gets the body in chunks.
         close: whether the activator closes the client's connection after this response.
         date: the current date, for a response without a Date field.
-        notes: field lines that the activator adds, each preceded by its CRLF.
+        added_lines: field lines that the activator adds, each preceded by its CRLF.
     """
-    lines = notes + b"\r\nDate: " + (response.date or date)
+    lines = added_lines + b"\r\nDate: " + (response.date or date)
     if response.length >= 0 and response.status != 204:
         lines += b"\r\nContent-Length: %d" % response.length
     if chunk:
@@ -50,11 +50,11 @@ def interim_head(response: Response) -> bytes:
     return b"HTTP/1.1 %d%b%b\r\n\r\n" % (response.status, response.reason, response.block)
 
 
-def switching_head(response: Response, notes: bytes = b"") -> bytes:
-    """Return the 101 head for the client; ``notes`` as for ``client_head``."""
+def switching_head(response: Response, added_lines: bytes = b"") -> bytes:
+    """Return the 101 head for the client; ``added_lines`` as for ``client_head``."""
     return b"HTTP/1.1 101%b%b%b\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % (
         response.reason,
         response.block,
-        notes,
+        added_lines,
         response.upgrade,
     )

@@ -25,10 +25,10 @@ _PROBLEM: Final = b"\r\nContent-Type: application/problem+json"
 _VARY: Final = b"\r\nVary: Accept"
 
 
-def fitted(
+def negotiate_for_revision(
     response: OwnResponse,
     lines: bytes,
-    notes: bytes,
+    added_lines: bytes,
     namespace: str,
     revision: str,
     waited: float,
@@ -39,12 +39,12 @@ def fitted(
     Arguments:
         response: the response as plain text.
         lines: the request's header fields, each preceded by its CRLF.
-        notes: field lines that the activator adds, each preceded by its CRLF.
+        added_lines: field lines that the activator adds, each preceded by its CRLF.
         namespace, revision: the revision of the request.
         waited: seconds since the request arrived.
         attempts: how often the request was assigned to a pod.
     """
-    response = replace(response, fields=response.fields + _VARY + notes)
+    response = replace(response, fields=response.fields + _VARY + added_lines)
     if not prefers_json(lines):
         return response
     about: dict[str, str | float] = {
@@ -57,7 +57,7 @@ def fitted(
     return _as_problem(response, about)
 
 
-def negotiated(response: OwnResponse, block: bytes) -> OwnResponse:
+def negotiate(response: OwnResponse, block: bytes) -> OwnResponse:
     """Return an error response without a revision, in the form for its client.
 
     Arguments:
@@ -70,7 +70,7 @@ def negotiated(response: OwnResponse, block: bytes) -> OwnResponse:
     return _as_problem(response, {}) if prefers_json(block) else response
 
 
-def unknown(error: RevisionNotFound, block: bytes) -> OwnResponse:
+def negotiate_not_found(error: RevisionNotFound, block: bytes) -> OwnResponse:
     """Return the response to a request for an unknown revision, in the form for its client.
 
     Arguments:

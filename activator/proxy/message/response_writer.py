@@ -18,7 +18,7 @@ class ResponseWriter:
     Arguments:
         response: the head of the pod's response.
         version: the HTTP version of the client.
-        notes: field lines that the activator adds, each preceded by its CRLF.
+        added_lines: field lines that the activator adds, each preceded by its CRLF.
 
     Attributes:
         ends_connection: the caller closes the connection to end the body. A client of HTTP/1.0
@@ -26,13 +26,13 @@ class ResponseWriter:
         size: bytes of the body so far, if its length is unknown.
     """
 
-    __slots__ = ("_chunk", "_notes", "_response", "_version", "ends_connection", "size")
+    __slots__ = ("_added_lines", "_chunk", "_response", "_version", "ends_connection", "size")
 
-    def __init__(self, response: Response, version: Version, notes: bytes = b"") -> None:
+    def __init__(self, response: Response, version: Version, added_lines: bytes = b"") -> None:
         unframed = response.body is not None and response.length < 0
         self._response = response
         self._version = version
-        self._notes = notes
+        self._added_lines = added_lines
         self._chunk = unframed and version is HTTP_1_1
         self.ends_connection = unframed and version is HTTP_1_0
         self.size = 0
@@ -50,7 +50,7 @@ class ResponseWriter:
             chunk=self._chunk,
             close=close,
             date=date,
-            notes=self._notes,
+            added_lines=self._added_lines,
         )
 
     def payload(self, payload: list[bytes]) -> bytes:

@@ -395,7 +395,7 @@ class Http1Pod(PodSide):
         """See PodSide."""
         return self
 
-    def switch(self, response: Response, notes: bytes) -> None:
+    def switch(self, response: Response, added_lines: bytes) -> None:
         """See SwitchingSide: the pod itself has sent the 101."""
 
     def take_over(self) -> tuple[asyncio.Transport, bytes]:

@@ -115,7 +115,7 @@ async def test_clients_that_leave_and_deadlines_end_a_cold_start(world):
 
 async def test_a_request_whose_only_pod_is_lost_for_a_moment_wakes_nobody(world):
     pod = await world.serving()
-    world.proxy.services.notes = WARM
+    world.proxy.services.added_lines = WARM
     await pod.refuse()
     client = await waiter(world)
     await world.clock_moves(0.1)
@@ -176,7 +176,7 @@ async def test_a_revision_may_cold_start_again(world):
 
 
 async def test_a_web_socket_that_waited_ends_its_cold_start_with_the_101(world):
-    world.proxy.services.notes, world.proxy.services.server_timing = WARM, True
+    world.proxy.services.added_lines, world.proxy.services.server_timing = WARM, True
     world.revise()
     client = await waiter(world, request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"))
     pod = await world.pod()
@@ -274,7 +274,7 @@ async def test_the_pods_own_server_timing_stays_beside_ours(world):
 
 
 async def test_our_own_answers_say_it_as_well(world):
-    world.proxy.services.notes, world.proxy.services.server_timing = WARM, True
+    world.proxy.services.added_lines, world.proxy.services.server_timing = WARM, True
     world.revise(timeout=0.25)
     answer = await (await waiter(world)).answer()
     assert (answer.status, answer.get(b"activator-cold-start")) == (504, b"true")
@@ -285,7 +285,7 @@ async def test_our_own_answers_say_it_as_well(world):
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 async def test_every_answer_says_whether_it_was_cold(world, version):
-    world.proxy.services.notes = WARM
+    world.proxy.services.added_lines = WARM
     data = request().replace(b"HTTP/1.1", b"HTTP/" + version)
     world.revise()
     client = await waiter(world, data)
@@ -296,7 +296,7 @@ async def test_every_answer_says_whether_it_was_cold(world, version):
 
 async def test_a_request_that_may_not_wait_was_not_cold(new_world):
     world = await new_world(queue=Limits(queue_depth=1))
-    world.proxy.services.notes, world.proxy.services.server_timing = WARM, True
+    world.proxy.services.added_lines, world.proxy.services.server_timing = WARM, True
     world.revise()
     await waiter(world)
     answer = await world.ask()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator.proxy.message import own_responses
-from activator.proxy.message.problem import negotiated
+from activator.proxy.message.problem import negotiate
 from tests.activator.proxy.world import PodConnection, about, request, until
 from throttler.errors import RevisionNotFound
 from throttler.reason import ROWS, Reason
@@ -171,7 +171,7 @@ async def test_probes_are_answered_as_ever(world):
 
 @pytest.mark.parametrize("evil", ['"}\r\n', "\x00\x1b[31m", "é\u2028", "\ud800", "x" * 10_000])
 def test_what_pods_and_clients_say_stays_a_string_of_bounded_length(evil):
-    reply = negotiated(own_responses.timed_out(Reason.PROBE_FAILING, evil), BLOCK)
+    reply = negotiate(own_responses.timed_out(Reason.PROBE_FAILING, evil), BLOCK)
     assert len(reply.body) < 600
     assert json.loads(reply.body)["detail"]
     assert reply.body.isascii()
@@ -179,9 +179,9 @@ def test_what_pods_and_clients_say_stays_a_string_of_bounded_length(evil):
 
 
 def test_other_fields_of_the_answer_stay():
-    reply = negotiated(own_responses.refused(405, "CONNECT is not supported"), BLOCK)
+    reply = negotiate(own_responses.refused(405, "CONNECT is not supported"), BLOCK)
     assert b"\r\nAllow: GET" in reply.fields
     assert b"text/plain" not in reply.fields
-    reply = negotiated(own_responses.not_found(RevisionNotFound('a"b', "ns")), BLOCK)
+    reply = negotiate(own_responses.not_found(RevisionNotFound('a"b', "ns")), BLOCK)
     assert b"\r\nX-Content-Type-Options: nosniff" in reply.fields
     assert json.loads(reply.body)["detail"].endswith('"a"b" not found')
