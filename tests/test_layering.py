@@ -619,6 +619,22 @@ def test_page_names_the_same_packages_of_others() -> None:
     assert quarantine_table() in PAGE.read_text(), "see this module's docstring"
 
 
+def test_page_names_methods_that_exist() -> None:
+    expect_none(_unknown_methods())
+
+
+def _unknown_methods() -> Iterator[str]:
+    """Yield each ``Class.method`` of the page that a class of this project does not define."""
+    methods: dict[str, set[str]] = {}
+    for node in (node for path in sources() for node in ast.walk(tree_of(path))):
+        if isinstance(node, ast.ClassDef):
+            names = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            methods.setdefault(node.name, set()).update(names)
+    for owner, method in re.findall(r"`([A-Z]\w+)\.(\w+)`", PAGE.read_text()):
+        if owner in methods and method not in methods[owner]:
+            yield f"{relative(PAGE)}: {owner} has no method {method}"
+
+
 def test_page_has_the_life_of_a_pod() -> None:
     assert pod_table() in PAGE.read_text(), "see this module's docstring"
 
