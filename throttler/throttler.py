@@ -223,7 +223,8 @@ class Throttler:
         if reach == self._reach:
             return changes
         self._reach = reach
-        for throttler in self:
+        # Also a deleted one without requests: its Revision may return before it is removed.
+        for throttler in (*self._revisions.values(), *self._deleted.values()):
             changes.add(throttler.set_reach(reach, now))
         return changes
 

@@ -467,3 +467,16 @@ class TestModes:
         many.pass_all(many.set_endpoints([A]))
         gone = many.throttler.delete_revision(NAME).gone
         assert sorted(pod.address for pod in gone) == [A, VIP]
+
+    def test_a_revision_that_comes_back_follows_a_change_made_while_it_was_deleted(self) -> None:
+        many = Many()
+        many.throttler.set_revision(revision(), many.now)
+        many.pass_all(many.set_endpoints(addresses(1)))
+        running = many.request()
+        many.throttler.delete_revision(NAME)
+        deleted = many.throttler.find_any(*NAME)
+        deleted.release(running, many.now)
+        many.throttler.set_mesh(MeshMode.ENABLED, False, many.now)
+        many.throttler.set_revision(revision(), many.now)
+        assert many.find().reach == REACH[MeshMode.ENABLED, False]
+        assert many.request().pod is None
