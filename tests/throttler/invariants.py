@@ -1,0 +1,249 @@
+"""What holds after each call of the throttler, whatever came before.
+
+Each check compares the throttler with the ledger, or two faces of the throttler with each other.
+None foretells what the throttler chooses: they say what it may choose.
+"""
+
+from __future__ import annotations
+
+from tests.throttler.ledger import Fed, Ledger, Seen
+from throttler.balancing import policy_name
+from throttler.health import PodState
+from throttler.model import Endpoint
+from throttler.pod import PodTracker
+from throttler.reason import Reason
+from throttler.throttler import Limits, Throttler
+from throttler.ticket import QUEUED, REJECTED, Ticket
+from throttler.wait_reason import waiting_reason
+
+#: The capacity of a pod without a limit.
+UNLIMITED = 2_147_483_647
+
+
+# What may be used.
+
+
+def usable(fed: Fed) -> list[PodTracker]:
+    """Return the pods that may get requests, by address."""
+    suffices = fed.spec.probe_suffices
+    found = [
+        pod
+        for pod in fed.real.pods()
+        if pod.state is PodState.HEALTHY and (pod.ready or suffices) and fed.real.reach.pods
+    ]
+    return sorted(found, key=lambda pod: pod.endpoint)
+
+
+def by_service(fed: Fed) -> bool:
+    """Return whether requests go to the ClusterIP of the Service."""
+    service = fed.real.service
+    return service is not None and service.state is PodState.HEALTHY
+
+
+def in_reach(fed: Fed) -> list[PodTracker]:
+    """Return the pods that get requests of this activator, or the ClusterIP."""
+    if by_service(fed):
+        assert fed.real.service is not None
+        return [fed.real.service]
+    return [pod for pod in usable(fed) if pod.in_use]
+
+
+def with_room(fed: Fed, ledger: Ledger) -> list[PodTracker]:
+    """Return what is in reach and has fewer tickets than its limit."""
+    return [pod for pod in in_reach(fed) if ledger.count(pod) < pod.limit]
+
+
+def check_reach(fed: Fed, borrow: bool) -> None:
+    """All usable pods are in use; where activators share them, as many as this one's share."""
+    found = in_reach(fed)
+    if by_service(fed):
+        assert usable(fed) == []
+        return
+    every = usable(fed)
+    index, count = fed.share
+    if borrow or fed.spec.container_concurrency == 0 or index == -1 or count < 2:
+        assert found == every
+    elif count > len(every):
+        assert found == every[index % len(every) :][:1] if every else not found
+    else:
+        each, rest = divmod(len(every), count)
+        spare = every[each * count :]
+        assert found == every[index * each : (index + 1) * each] + spare[index:][:1]
+        assert len(found) == each + (index < rest)
+
+
+def check_service(fed: Fed, seen: dict[PodTracker, Seen], began: bool) -> None:
+    """The ClusterIP serves only where no pod can be reached, and begins only with a mesh."""
+    if fed.real.service is None:
+        return
+    reach = fed.real.reach
+    listed = [pod for pod in fed.real.pods() if pod.state is not PodState.DRAINING]
+    assert reach.service
+    assert any(pod.ready for pod in listed)
+    if reach.pods:
+        assert usable(fed) == []
+        if began:
+            assert all(seen.get(pod, Seen()).mesh_like for pod in listed if pod.ready)
+
+
+def check_known(fed: Fed, ledger: Ledger, others: set[Endpoint], claimed: set[Endpoint]) -> None:
+    """Each listed pod is known, unless another revision has its address; no other pod is.
+
+    Arguments:
+        others: what other revisions list; claimed: what the last event listed for one of them.
+    """
+    live = {pod.endpoint for pod in fed.real.pods() if pod.state is not PodState.DRAINING}
+    assert live <= set(fed.listed)
+    for endpoint in live - others:
+        assert endpoint.address not in {one.address for one in claimed}, f"{endpoint} has an heir"
+    if not fed.deleted:
+        elsewhere = {one.address for one in others}
+        assert all(one.address in elsewhere for one in set(fed.listed) - live)
+    for pod in fed.real.pods():
+        if pod.state is PodState.DRAINING:
+            assert ledger.count(pod), f"{pod.endpoint} drains without a request"
+        else:
+            assert pod.ready == fed.listed[pod.endpoint]
+
+
+def half_is_left(fed: Fed) -> bool:
+    """Return whether responses speak against at most half of the pods."""
+    outliers = fed.real.backends.outliers
+    others = [pod for pod in usable(fed) if pod not in outliers]
+    return sum(pod in outliers for pod in fed.real.pods()) <= len(others)
+
+
+# Requests.
+
+
+def check_assigned(
+    ticket: Ticket, pod: PodTracker, fed: Fed, ledger: Ledger, failed: list[PodTracker]
+) -> None:
+    """The pod is in reach, has room, and is one that the policy may choose."""
+    room = with_room(fed, ledger)
+    assert pod in room, f"{ticket} on {pod.endpoint}, which has no room, or is not in reach"
+    limit = fed.spec.container_concurrency
+    assert pod.is_service or not limit or pod.limit <= limit
+    for one in failed:
+        room = [other for other in room if other is not one] or room
+    policy = policy_name(fed.spec)
+    if policy != "hash":
+        room = [other for other in room if other.in_share] or room
+    assert pod in room, f"{ticket} borrows {pod.endpoint}, or has a pod that failed it"
+    if policy == "first-available":
+        assert pod is room[0]
+    if policy == "least-loaded":
+        assert ledger.count(pod) == min(map(ledger.count, room))
+
+
+def check_refused(fed: Fed, ledger: Ledger, limits: Limits, size: int, bound: str) -> None:
+    """A request is refused for a bound that it would exceed; the reserve is for other revisions."""
+    own = ledger.waiting(fed.real)
+    size_own, size_all = (sum(t.size for t in one) + size for one in (own, ledger.queued))
+    exceeded = {
+        "revision-depth": len(own) >= limits.queue_depth,
+        "revision-bytes": size_own > limits.queue_bytes,
+        "total-depth": len(ledger.queued) >= limits.queue_depth_total - (3 if own else 0),
+        "total-bytes": size_all > limits.queue_bytes_total - (45 if size_own > 15 else 0),
+    }
+    first = next((name for name, is_so in exceeded.items() if is_so), "")
+    assert bound == first
+    assert not with_room(fed, ledger)
+
+
+def check_queue(fed: Fed, ledger: Ledger, now: float) -> None:
+    """No request waits beside a free slot; counters are what a recount finds."""
+    real, waiting = fed.real, ledger.waiting(fed.real)
+    room = with_room(fed, ledger)
+    assert not (waiting and room), f"{waiting} wait beside {room}"
+    for ticket in waiting:
+        assert ticket.state is QUEUED
+        assert ticket.pod is None
+        assert ticket.config is real.config
+    found = real.statistics()
+    assert found.waiting == real.breaker.own.depth == len(waiting)
+    size = sum(ticket.size for ticket in waiting)
+    assert found.queued_bytes == real.breaker.own.bytes == size
+    assert real.breaker.oldest() is (waiting[0] if waiting else None)
+    mine = [pod for pod in ledger.held.values() if pod.config is real.config]
+    assert found.in_flight == real.in_flight == len(mine)
+    expected = real.expected_wait(now)
+    assert expected is None or expected >= 0
+    assert expected == 0 or not room
+    assert 1 <= real.retry_after(now) <= 120
+
+
+def check_capacity(fed: Fed) -> None:
+    """The capacity is that of the pods in reach."""
+    found, limit = fed.real.statistics(), fed.spec.container_concurrency
+    assert fed.deleted or (found.share.index, found.share.count) == fed.share
+    if by_service(fed):
+        assert fed.real.service is not None
+        ready = sum(p.ready for p in fed.real.pods() if p.state is not PodState.DRAINING)
+        share = max(limit * ready // max(fed.share[1], 1), 1)
+        assert found.capacity == (share if limit else UNLIMITED)
+        assert found.in_reach == 0
+        assert not limit or fed.real.service.limit == share
+    else:
+        assert found.in_reach == len(in_reach(fed))
+        assert found.capacity == min(found.in_reach * (limit or UNLIMITED), UNLIMITED)
+
+
+def check_time(throttler: Throttler, feds: list[Fed], ledger: Ledger, now: float) -> None:
+    """The next call is due before a deadline passes, and soon while a limit may grow."""
+    due = throttler.next_due()
+    if ledger.queued:
+        assert due is not None
+        assert due <= min(ticket.deadline for ticket in ledger.queued)
+    for fed in feds:
+        reach = in_reach(fed)
+        grows = not fed.spec.container_concurrency or any(p.ejection.half_open for p in reach)
+        if reach and grows and ledger.waiting(fed.real):
+            assert due is not None
+            assert due <= now + 0.02, "no timer for a slow start"
+
+
+def check_shed(fed: Fed, ledger: Ledger, ticket: Ticket, expected: float, now: float) -> None:
+    """No request is shed that has room, has time, or is among the first."""
+    assert not with_room(fed, ledger)
+    assert expected > ticket.deadline - now
+    running = sum(pod.config is fed.real.config for pod in ledger.held.values())
+    assert len(ledger.waiting(fed.real)) >= max(1, running)
+    assert ticket.state is REJECTED
+
+
+# Reasons.
+
+
+def check_reason(fed: Fed, lost: bool) -> Reason:
+    """Return the reason why requests wait; it and its detail are true."""
+    reason, detail = waiting_reason(fed.real, lost)
+    listed = [pod for pod in fed.real.pods() if pod.state is not PodState.DRAINING]
+    used, reach = in_reach(fed), fed.real.reach
+    errors = {f"{pod.address}: {pod.probe.error}" for pod in listed if pod.probe.error}
+    if (service := fed.real.service) is not None and service.probe.error:
+        told = f"ClusterIP {service.address}: {service.probe.error}"
+        errors |= {told} | {f"{error}; {told}" for error in errors}
+    if used or reason is Reason.AT_CAPACITY:
+        requests, limits = sum(p.in_flight for p in used), sum(p.limit for p in used)
+        assert (reason, detail) == (Reason.AT_CAPACITY, f"{requests}/{limits}")
+    elif not listed:
+        lost = lost and not (fed.deleted or fed.listed or fed.real.backends.misnamed)
+        assert reason is (Reason.AUTOSCALER_UNREACHABLE if lost else Reason.NO_ENDPOINTS)
+        assert bool(detail) == bool(fed.deleted or fed.listed or fed.real.backends.misnamed), (
+            "a detail says why none is listed"
+        )
+    elif reason is Reason.NO_ENDPOINTS:
+        assert not reach.pods
+        assert not fed.real.backends.service.address
+    elif reason is Reason.BAD_ANSWERS:
+        assert detail in errors
+        assert any(pod.ejection.active for pod in listed)
+    elif reason is Reason.PROBE_FAILING:
+        assert any(pod.ready and pod.state is PodState.PROBING for pod in listed)
+        assert detail in errors | {""}
+    else:
+        assert reason is Reason.PODS_NOT_READY
+        passed = any(pod.state is PodState.HEALTHY for pod in listed)
+        assert passed or not any(pod.ready and pod.probe.error for pod in listed) or not reach.pods
+    return reason
