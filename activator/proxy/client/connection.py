@@ -281,7 +281,7 @@ class ClientConnection:
             return inf
         return min(now + _TLS_END_SECONDS, late_at) if self.secure else late_at
 
-    def watch_all_unsent(self, *, ended: bool) -> None:
+    def watch_unsent_http2(self, *, ended: bool) -> None:
         """Watch the bytes that wait for a client of HTTP/2.
 
         Arguments:
@@ -295,7 +295,7 @@ class ClientConnection:
         """Watch no more: the client reads, or something else limits its time."""
         self._unsent = None
 
-    def expire_all_unsent(self, now: float, *, ended: bool) -> float:
+    def expire_unsent_http2(self, now: float, *, ended: bool) -> float:
         """Abort the connection of a client of HTTP/2 that reads nothing, or does not close.
 
         Arguments:
@@ -312,12 +312,12 @@ class ClientConnection:
         if size < unsent.size:
             unsent.since = now
         unsent.size = size
-        all_taken = ended and not size
-        patience = _END_SECONDS if all_taken else self.proxy.header_timeout
-        if now >= unsent.since + patience:
+        all_read = ended and not size
+        limit = _END_SECONDS if all_read else self.proxy.header_timeout
+        if now >= unsent.since + limit:
             self.transport.abort()
             return inf
-        return min(unsent.since + patience, now + _END_SECONDS)
+        return min(unsent.since + limit, now + _END_SECONDS)
 
     def end_unread(self) -> tuple[Peer, str]:
         """Abort the connection, and discard the bytes in the kernel; see unread.Reader."""

@@ -389,7 +389,7 @@ class Http2Client(ConnectionSide):
         link, exchanges = self.link, self._exchanges()
         when = self._end.on_time(now)
         if link.is_ending() or (link.queue.full and not exchanges):
-            return min(when, self.base.expire_all_unsent(now, ended=link.is_ending()))
+            return min(when, self.base.expire_unsent_http2(now, ended=link.is_ending()))
         if now >= link.late_at:
             link.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block took too long"))
             return inf

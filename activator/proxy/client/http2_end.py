@@ -134,7 +134,7 @@ class Http2End:
 
     def watch_unsent(self) -> None:
         """Watch the bytes that wait for a client that does not read, or whose connection ends."""
-        self._base.watch_all_unsent(ended=self._link.is_ending())
+        self._base.watch_unsent_http2(ended=self._link.is_ending())
 
     def fail(self, fault: ConnectionFault) -> None:
         """Close after an error. Input is discarded first, so that the client gets the GOAWAY."""
