@@ -6,9 +6,8 @@ import pytest
 
 from activator.proxy.http2 import frames
 from tests.activator.proxy.http2.conformance import CASES, Case, Frame, Seen
-from tests.activator.proxy.http2.peers import answer_hello
-from tests.activator.proxy.world import Client, turns, until
-from tests.conftest import in_virtual_time
+from tests.activator.proxy.http2.peers import Http2World, answer_hello
+from tests.activator.proxy.world import Client, own_world, turns, until
 
 
 def seen_by(client: Client) -> Seen:
@@ -46,9 +45,18 @@ def test_the_cases_are_named_once():
     assert len(set(names)) == len(names)
 
 
-@in_virtual_time
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-async def test_the_server_does_what_a_strict_client_expects(http2, case):
+@pytest.mark.parametrize("section", dict.fromkeys(case.section for case in CASES))
+async def test_the_server_does_what_a_strict_client_expects(anyio_backend, section):
+    for case in (case for case in CASES if case.section == section):
+        async with own_world(name_of(case)) as world:
+            http2 = Http2World(world)
+            try:
+                await serves(http2, case)
+            finally:
+                http2.close()
+
+
+async def serves(http2: Http2World, case: Case) -> None:
     pod = await http2.serving(container_concurrency=0)
     pod.on_message = (lambda *_: None) if case.silent else answer_hello
     longest = max((len(step) for step in case.sends if isinstance(step, bytes)), default=0)
