@@ -1,9 +1,10 @@
-"""The windows of a connection."""
+"""The windows of a connection, and budgets: so many at once, and then so many a second."""
 
 from __future__ import annotations
 
 import pytest
 
+from activator.proxy.http2.budget import Budget
 from activator.proxy.http2.errors import ConnectionFault
 from activator.proxy.http2.flow import CONNECTION_WINDOW, LOW_WINDOW, Flow
 from activator.proxy.http2.frames import DEFAULT_WINDOW, MAX_31_BITS
@@ -54,3 +55,23 @@ def test_a_ping_is_idle_where_nothing_was_sent_since_the_one_before():
     assert flow.is_idle_ping()
     flow.window -= 1
     assert not flow.is_idle_ping()
+
+
+def test_what_is_used_up_comes_back_with_time():
+    budget = Budget(3, 2.0)
+    assert [budget.take(10.0) for _ in range(4)] == [True, True, True, False]
+    assert budget.take(10.5)
+    assert not budget.take(10.5)
+
+
+def test_no_more_comes_back_than_there_was():
+    budget = Budget(2, 100.0)
+    budget.take(0.0)
+    assert [budget.take(1e6) for _ in range(3)] == [True, True, False]
+
+
+def test_a_share_of_what_is_done_besides_comes_back():
+    budget = Budget(2, 0.0, 0.5)
+    assert [budget.take(0.0, 8) for _ in range(3)] == [True, True, False]
+    assert [budget.take(0.0, done) for done in (9, 10, 11, 12)] == [False, True, False, True]
+    assert [budget.take(0.0, 1000) for _ in range(3)] == [True, True, False]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import hpack
+import hpack.table
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from activator.proxy.http2.hpack import (
     string,
 )
 from activator.proxy.http2.never_indexed import NeverIndexed
+from activator.proxy.http2.static_table import STATIC_TABLE
 from activator.proxy.message.grammar import FramingError
 
 #: RFC 7541 appendix C: blocks of one connection one after the other, what they say, and what is
@@ -361,3 +363,24 @@ def test_a_field_that_is_never_indexed_is_in_no_memo():
     assert field == (b"a", b"b")
     assert field not in {(b"a", b"b"): 1}
     assert dict([field]) == {b"a": b"b"}
+
+
+#: A field that no table may hold.
+SECRET = (b"authorization", b"secret")
+
+
+def test_a_field_that_is_never_indexed_equals_its_pair_and_is_found_in_no_dict():
+    marked = NeverIndexed(SECRET)
+    assert marked == SECRET
+    assert {SECRET: 1}.get(marked) is None
+
+
+def test_the_decoder_marks_a_field_and_leaves_the_one_beside_it_plain():
+    name, value = (bytes([len(text)]) + text for text in SECRET)
+    marked, plain = Decoder().decode(b"\x10" + name + value + b"\x00" + name + value)
+    assert (type(marked), type(plain)) == (NeverIndexed, tuple)
+
+
+def test_the_static_table_is_that_of_the_rfc():
+    assert STATIC_TABLE == hpack.table.HeaderTable.STATIC_TABLE
+    assert len(STATIC_TABLE) == 61

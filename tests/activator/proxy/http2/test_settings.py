@@ -1,8 +1,9 @@
-"""Settings: which values a peer may say."""
+"""Settings and error codes: which values a peer may send."""
 
 from __future__ import annotations
 
 import pytest
+from h2.errors import ErrorCodes
 
 from activator.proxy.http2.errors import ConnectionFault, ErrorCode
 from activator.proxy.http2.settings import Setting, read_settings, write_settings
@@ -42,3 +43,14 @@ def test_half_a_setting():
     with pytest.raises(ConnectionFault) as caught:
         read_settings(write_settings([(1, 4096)])[:-1])
     assert caught.value.code is ErrorCode.FRAME_SIZE_ERROR
+
+
+def test_codes_are_those_of_the_rfc():
+    assert {each.name: int(each) for each in ErrorCode} == {
+        each.name: int(each) for each in ErrorCodes
+    }
+
+
+def test_a_fault_says_its_code_and_its_reason():
+    fault = ConnectionFault(ErrorCode.PROTOCOL_ERROR, "why")
+    assert (fault.code, fault.reason, str(fault)) == (1, "why", "why")

@@ -1,0 +1,92 @@
+"""The tables of states: each state has its row, can end, and is reached."""
+
+from __future__ import annotations
+
+from types import GetSetDescriptorType
+from typing import Any
+
+import pytest
+
+from activator.proxy.client import states as client
+from activator.proxy.exchange import states as exchange
+from activator.proxy.exchange.exchange import Exchange
+from activator.proxy.http2 import states as http2
+from activator.proxy.pods import states as pods
+
+#: States, the states that may follow each, the first and the last.
+TABLES: dict[str, tuple[Any, Any, Any, Any]] = {
+    "client": (client.Http1State, client.FOLLOWS, None, client.CLOSED),
+    "exchange": (exchange.State, exchange.FOLLOWS, exchange.NEW, exchange.DONE),
+    "http2": (http2.ConnectionState, http2.FOLLOWS, None, http2.CLOSED),
+    "pod": (pods.Http1State, pods.HTTP1_FOLLOWS, pods.OPENING, pods.CLOSED),
+    "pod-http2": (
+        pods.Http2State,
+        pods.HTTP2_FOLLOWS,
+        pods.Http2State.OPENING,
+        pods.Http2State.CLOSED,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_state_has_its_row_and_the_last_one_is_the_end(name):
+    states, follows, _, last = TABLES[name]
+    assert set(follows) == set(states)
+    assert follows[last] == frozenset((last,) if name == "pod" else ())
+
+
+@pytest.mark.parametrize("name", ["client", "exchange", "http2"])
+def test_each_state_can_end(name):
+    states, follows, _, last = TABLES[name]
+    assert all(last in follows[state] for state in states if state is not last)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_state_is_reached(name):
+    states, follows, first, _ = TABLES[name]
+    assert set().union(*follows.values()) == set(states) - {first}
+
+
+def test_a_client_sends_no_request_behind_the_last_response():
+    for state in (client.DISCARDING, client.LINGERING, client.CLOSED):
+        assert client.READING_HEAD not in client.FOLLOWS[state]
+        assert client.FOLLOWS[state] <= {client.LINGERING, client.CLOSED}
+
+
+def test_no_request_is_sent_again_once_its_response_has_begun():
+    for state in exchange.RESPONSE_BEGUN:
+        assert exchange.FOLLOWS[state] == {exchange.DONE}
+    assert exchange.SENT in exchange.FOLLOWS[exchange.SENT]
+
+
+@pytest.mark.skipif(
+    isinstance(Exchange.__dict__["state"], GetSetDescriptorType),
+    reason="a compiled exchange has no attributes that Python could watch",
+)
+def test_the_tests_check_each_change_of_an_exchange_against_the_table():
+    watched = Exchange.__new__(Exchange)
+    watched.state = exchange.NEW
+    watched.state = exchange.DONE
+    with pytest.raises(AssertionError, match=r"from State\.DONE to State\.SENT"):
+        watched.state = exchange.SENT
+    assert watched.state is exchange.DONE
+    vars(Exchange)["state"].wrong.clear()  # else this test fails as any other would
+
+
+def test_a_connection_of_http2_that_ends_never_goes_on():
+    assert http2.FOLLOWS[http2.ENDING] == {http2.CLOSED}
+
+
+def test_a_request_is_sent_to_a_pod_on_an_idle_connection_alone():
+    assert [state for state, after in pods.HTTP1_FOLLOWS.items() if pods.SENT in after] == [
+        pods.IDLE
+    ]
+
+
+def test_no_head_follows_a_body_on_a_connection_to_a_pod():
+    assert pods.HTTP1_FOLLOWS[pods.BODY] == {pods.IDLE, pods.CLOSED}
+
+
+def test_a_connection_to_a_pod_that_has_ended_in_http2_stays_so():
+    for state in (pods.Http2State.OTHER_PROTOCOL, pods.Http2State.CLOSED_EARLY):
+        assert not pods.HTTP2_FOLLOWS[state]
