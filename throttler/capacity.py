@@ -54,11 +54,13 @@ def infer_share(own_ip: str, addresses: Collection[str]) -> ActivatorShare | Non
 
 
 def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
-    """Return the indices, in a list of ``pods`` sorted pods, of this activator's share; None means
-    all.
+    """Return the indices of this activator's share in a list of sorted pods; None means all.
 
     With more activators than pods, several share one pod, each at its full limit. Otherwise every
     pod is in exactly one share.
+
+    Arguments:
+        pods: length of the list.
     """
     if share.index < 0 or share.count <= 1 or pods <= 1:
         return None

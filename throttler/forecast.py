@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 from throttler.errors import WaitTooLong
 from throttler.ticket import Ticket
 
-#: Starts in the median: eight different ones change it.
+#: Number of starts in the median; the eighth different one changes it.
 STARTS: Final = 15
-#: Turnovers in the median: three different ones change it.
+#: Number of turnovers in the median; the third different one changes it.
 TURNOVERS: Final = 5
 #: Seconds for which a start continues after its only request has left. The autoscaler keeps the pod
 #: for so long (Knative: stable-window of config-autoscaler). A later request begins another start.
@@ -97,9 +97,8 @@ class Forecast:
         self.starts = RecentMedian(STARTS)
         self.turnovers = RecentMedian(TURNOVERS)
         self._start_began: float | None = None
-        self._emptied_at: float | None = (
-            None  # when the last queued request left; None while one is queued
-        )
+        # When the last queued request left; None while one is queued.
+        self._emptied_at: float | None = None
         self._round_began = 0.0
         self._dispatched = 0
 

@@ -1,5 +1,4 @@
-"""The values that the throttler gets: a revision, its endpoints, and the policies of its
-annotations.
+"""The values that the throttler gets: revisions, endpoints, and the policies of annotations.
 
 Plain records without rules; the other modules of this package have the rules. Knative's
 counterparts: pkg/apis/serving/v1 (Revision) and pkg/activator/net/revision_backends.go (dests).

@@ -78,11 +78,10 @@ class Service:
         return tracker if healthy else None
 
     def depends_on(self, pod: PodTracker, before: bool | None) -> bool:
-        """Return whether the result of a pod's last probe can begin or end the use of the
-        ClusterIP.
+        """Return whether a pod's last probe can begin or end the use of the ClusterIP.
 
         Arguments:
-            before: the pod's ``probe.mesh_like`` before that result.
+            before: the pod's ``probe.mesh_like`` before that probe.
         """
         if not self._needed or not self.address:
             return False

@@ -37,12 +37,11 @@ class Ramp:
         self.finished = self._finished_before = self._steps_kept = 0
 
     def next_limit(self, limit: int) -> int:
-        """Return twice the limit, see throttler.capacity, or the same limit if the last doubling
-        gained nothing.
+        """Return twice the limit, or the same limit if the last doubling gained nothing.
 
         If a pod with twice the limit ends no more requests than before, it is busy. More requests
         would wait inside it, on connections that cost both sides. After RAISE_ANYWAY such steps,
-        the limit is raised once more, to try.
+        the limit is raised once more, to try. The constants are in throttler.capacity.
 
         Arguments:
             limit: requests in flight that the pod may have.

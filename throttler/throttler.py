@@ -18,7 +18,7 @@ from throttler.config import RevisionConfig
 from throttler.deadlines import Deadlines
 from throttler.errors import RevisionNotFound
 from throttler.forecast import retry_after
-from throttler.mesh import REACH, Reach
+from throttler.mesh import DEFAULT_REACH, REACH
 from throttler.model import AppProtocol, ListedEndpoints, MeshMode, Revision, RevisionID
 from throttler.owners import Owners
 from throttler.revision import RevisionThrottler
@@ -66,7 +66,7 @@ class Throttler:
         self._random = random
         self._own_ip = own_ip
         self._borrow = borrow
-        self._reach = Reach()
+        self._reach = DEFAULT_REACH
         self._deadlines = Deadlines()
         self._slow_starts: set[SlowStart] = set()
         self._silence = Silence()

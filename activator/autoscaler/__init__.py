@@ -1,5 +1,4 @@
-"""Reports the load of each revision to the autoscaler, and the first request of an idle one at
-once.
+"""Reports the load of each revision to the autoscaler, and the first request of one at once.
 
 ``concurrency`` counts and ``reporter`` passes the counts on every second; both need the standard
 library only. ``wire`` and ``link`` send them to Knative's autoscaler, and import protobuf and

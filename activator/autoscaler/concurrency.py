@@ -170,8 +170,7 @@ class ConcurrencyReporter:
             del self._loads[revision_id]
 
     def report(self, now: float) -> list[Stat]:
-        """Return the stats of the period that ends at ``now`` (seconds); empty if all revisions are
-        idle.
+        """Return the stats of the period that ends at ``now`` (seconds); empty if all are idle.
 
         Dormant revisions cost nothing. A revision that was idle for the whole period is reported
         once more, with zeros.

@@ -126,7 +126,7 @@ class AutoscalerLink:
 
     @property
     def frames_dropped(self) -> int:
-        """Frames that were dropped as too many or too old."""
+        """Number of frames that were dropped, as too many or too old."""
         return self._backlog.dropped
 
     def last_sent_age(self) -> float | None:
@@ -139,8 +139,7 @@ class AutoscalerLink:
         return asyncio.get_running_loop().time() - self._last_sent
 
     def age(self) -> float | None:
-        """Return the seconds since the last sign of life of the autoscaler: a connection, or a
-        pong.
+        """Return the seconds since the last sign of life of the peer: a connection, or a pong.
 
         At most about three while the peer works. Without a sign of life, the seconds since ``run``
         began; None before that. Call it in the event loop.
@@ -150,8 +149,7 @@ class AutoscalerLink:
         return asyncio.get_running_loop().time() - self._alive_at
 
     def lost_for(self) -> float:
-        """Return the seconds since the last connection was lost; 0 with a connection, or before the
-        first.
+        """Return the seconds since the last connection was lost; 0 with one, or before the first.
 
         Connections that the peer closed at once do not count, except the first in a row. Call it in
         the event loop.

@@ -1,5 +1,4 @@
-"""Passes the load of the revisions to its sinks: the first request of one at once, all every
-second.
+"""Passes the load of revisions to its sinks: the first request of one at once, all every second.
 
 Knows neither sockets nor the format of frames: a sink is any callable. The link to the autoscaler
 is one sink (``wire.frame_sink(link.send, pod_name)``). Knative: the loop in
