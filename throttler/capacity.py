@@ -66,9 +66,9 @@ def assign_share(pods: int, share: ActivatorShare) -> frozenset[int] | None:
         return None
     if share.count > pods:
         return frozenset((share.index % pods,))
-    size, remnant = divmod(pods, share.count)
+    size, remainder = divmod(pods, share.count)
     start = share.index * size
-    tail = (pods - remnant + share.index,) if share.index < remnant else ()
+    tail = (pods - remainder + share.index,) if share.index < remainder else ()
     return frozenset((*range(start, start + size), *tail))
 
 

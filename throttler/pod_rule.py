@@ -59,12 +59,14 @@ class Verdict(NamedTuple):
 _USE, _WAIT, _LEAVE = Decision
 
 _PROBE_PASSED: Final = Verdict(
-    *(_USE, Rule.PROBE_PASSED),
+    _USE,
+    Rule.PROBE_PASSED,
     "Used: it passed the activator's own probe, which is enough for this revision, whether "
     "Kubernetes lists it as ready or not.",
 )
 _KUBERNETES_READY: Final = Verdict(
-    *(_USE, Rule.KUBERNETES_READY),
+    _USE,
+    Rule.KUBERNETES_READY,
     "Used: Kubernetes lists it as ready, which is enough because mesh-compatibility-mode is "
     "disabled.",
 )
@@ -76,40 +78,48 @@ _ANSWERED_BADLY: Final = Verdict(
     "passes after the ejection.",
 )
 _ON_TRIAL: Final = Verdict(
-    *(_USE, Rule.ON_TRIAL),
+    _USE,
+    Rule.ON_TRIAL,
     "Used, but half-open after an ejection: it gets one request more than it has, until it "
     "responds well to one.",
 )
 _BORROWED: Final = Verdict(
-    *(_USE, Rule.BEYOND_SHARE),
+    _USE,
+    Rule.BEYOND_SHARE,
     "Used once all pods of this activator's share are full: it is in the share of another "
     "activator.",
 )
 _OF_OTHERS: Final = Verdict(
-    *(_LEAVE, Rule.BEYOND_SHARE),
+    _LEAVE,
+    Rule.BEYOND_SHARE,
     "Not used: it is in the share of another activator, and borrowing is off.",
 )
 _AWAITING_PROBE: Final = Verdict(
-    *(_WAIT, Rule.AWAITING_PROBE),
+    _WAIT,
+    Rule.AWAITING_PROBE,
     "Waits for the activator's own probe: none has ended since Kubernetes lists it as it does.",
 )
 _PROBE_FAILED: Final = Verdict(
-    *(_WAIT, Rule.PROBE_FAILED),
+    _WAIT,
+    Rule.PROBE_FAILED,
     "Waits: the activator's last probe of it, or a connection for a request, failed. It is used "
     "when a probe passes.",
 )
 _MESH: Final = Verdict(
-    *(_LEAVE, Rule.MESH),
+    _LEAVE,
+    Rule.MESH,
     "Not used: mesh-compatibility-mode is enabled, so requests go to the ClusterIP and the "
     "activator does not probe pods.",
 )
 _DELISTED: Final = Verdict(
-    *(_LEAVE, Rule.DELISTED),
+    _LEAVE,
+    Rule.DELISTED,
     "Not used: Kubernetes no longer lists it. Its requests in flight may finish.",
 )
 
 _TAKEN: Final = Verdict(
-    *(_LEAVE, Rule.TAKEN),
+    _LEAVE,
+    Rule.TAKEN,
     "Not used: another revision, NAMESPACE/NAME, lists this address for another pod. The revision "
     "that listed it last owns it.",
 )
@@ -123,7 +133,8 @@ _BLIND: Final = {
 }
 _BOTH_SAY_YES: Final = {
     readiness: Verdict(
-        *(_USE, Rule(readiness.value)),
+        _USE,
+        Rule(readiness.value),
         "Used: it passed the activator's own probe, and Kubernetes lists it as ready. Both count "
         f"because {why}.",
     )
@@ -131,7 +142,8 @@ _BOTH_SAY_YES: Final = {
 }
 _KUBERNETES_SAYS_NO: Final = {
     readiness: Verdict(
-        *(_WAIT, Rule(readiness.value)),
+        _WAIT,
+        Rule(readiness.value),
         "Waits: it passed the activator's own probe, but Kubernetes does not list it as ready. Its "
         f"readiness counts because {why}.",
     )
@@ -140,19 +152,18 @@ _KUBERNETES_SAYS_NO: Final = {
 
 #: All verdicts, in the order of the rules.
 VERDICTS: Final[tuple[Verdict, ...]] = (
-    *(_PROBE_PASSED, _KUBERNETES_READY),
+    _PROBE_PASSED,
+    _KUBERNETES_READY,
     *(both[readiness] for readiness in _BLIND for both in (_BOTH_SAY_YES, _KUBERNETES_SAYS_NO)),
-    *(
-        _AWAITING_PROBE,
-        _PROBE_FAILED,
-        _ANSWERED_BADLY,
-        _ON_TRIAL,
-        _BORROWED,
-        _OF_OTHERS,
-        _MESH,
-        _DELISTED,
-        _TAKEN,
-    ),
+    _AWAITING_PROBE,
+    _PROBE_FAILED,
+    _ANSWERED_BADLY,
+    _ON_TRIAL,
+    _BORROWED,
+    _OF_OTHERS,
+    _MESH,
+    _DELISTED,
+    _TAKEN,
 )
 
 

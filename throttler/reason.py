@@ -78,7 +78,9 @@ _CONTAINERS: Final = (
 #: One row for each reason, in the order of the enum.
 TABLE: Final[tuple[Row, ...]] = (
     Row(
-        *(Reason.AUTOSCALER_UNREACHABLE, _QUEUED, 504),
+        Reason.AUTOSCALER_UNREACHABLE,
+        _QUEUED,
+        504,
         "Kubernetes lists no pod of this revision, and the activator cannot reach the autoscaler, "
         "which starts pods.",
         advice="Check whether the autoscaler runs.",
@@ -86,7 +88,9 @@ TABLE: Final[tuple[Row, ...]] = (
         in_folder="Check whether the autoscaler runs at ACTIVATOR_AUTOSCALER_URL.",
     ),
     Row(
-        *(Reason.NO_ENDPOINTS, _QUEUED, 504),
+        Reason.NO_ENDPOINTS,
+        _QUEUED,
+        504,
         "Kubernetes lists no pod of this revision.",
         advice="Check whether the pod is Pending, or was never requested.",
         commands=(f"kubectl get podautoscaler,pods {_PODS}",),
@@ -94,7 +98,9 @@ TABLE: Final[tuple[Row, ...]] = (
         "{folder}",
     ),
     Row(
-        *(Reason.PODS_NOT_READY, _QUEUED, 504),
+        Reason.PODS_NOT_READY,
+        _QUEUED,
+        504,
         "Kubernetes lists pods of this revision, but none is usable yet.",
         advice="Read in the table of pods which rule keeps each pod from use, then find out which "
         "container is not ready, and why.",
@@ -106,7 +112,9 @@ TABLE: Final[tuple[Row, ...]] = (
         "addresses, not notReadyAddresses, in the Endpoints objects in the folder {folder}",
     ),
     Row(
-        *(Reason.PROBE_FAILING, _QUEUED, 504),
+        Reason.PROBE_FAILING,
+        _QUEUED,
+        504,
         "Kubernetes lists pods as ready, but the activator's own probe of them fails.",
         advice="Compare the last error in the table of pods with the log of queue-proxy.",
         commands=(f"kubectl logs {_PODS} -c queue-proxy",),
@@ -114,7 +122,9 @@ TABLE: Final[tuple[Row, ...]] = (
         "addresses, in the folder {folder}",
     ),
     Row(
-        *(Reason.BAD_ANSWERS, _QUEUED, 504),
+        Reason.BAD_ANSWERS,
+        _QUEUED,
+        504,
         "Pods pass the activator's own probe, but it ejected them for error responses.",
         advice="Find out why the container behind queue-proxy fails.",
         commands=(f"kubectl logs {_PODS} -c user-container --previous",),
@@ -122,7 +132,9 @@ TABLE: Final[tuple[Row, ...]] = (
         "them, in the folder {folder}",
     ),
     Row(
-        *(Reason.AT_CAPACITY, _QUEUED, 504),
+        Reason.AT_CAPACITY,
+        _QUEUED,
+        504,
         "Every usable pod has its maximum of concurrent requests.",
         advice="Wait until a request ends, or allow more pods (max-scale, target) or a higher "
         "containerConcurrency.",
@@ -131,37 +143,51 @@ TABLE: Final[tuple[Row, ...]] = (
         "containerConcurrency, in the folder {folder}",
     ),
     Row(
-        *(Reason.QUEUE_FULL, _ENDED, 503),
+        Reason.QUEUE_FULL,
+        _ENDED,
+        503,
         "The activator has reached a limit of requests, bytes or connections.",
         advice="Find out why the requests in the queue wait; the detail names the limit.",
     ),
     Row(
-        *(Reason.WAIT_TOO_LONG, _ENDED, 503),
+        Reason.WAIT_TOO_LONG,
+        _ENDED,
+        503,
         "The expected wait is longer than the time-out of the request.",
         advice="Run more pods, allow more concurrent requests, or raise the time-out.",
     ),
     Row(
-        *(Reason.RESPONSE_LATE, _ENDED, 504),
+        Reason.RESPONSE_LATE,
+        _ENDED,
+        504,
         "A pod had the request, and did not begin to respond in time.",
         advice="Find out why the application is slow, or raise the time-out that the detail names.",
     ),
     Row(
-        *(Reason.UPSTREAM_FAILED, _ENDED, 502),
+        Reason.UPSTREAM_FAILED,
+        _ENDED,
+        502,
         "The pod failed while it had the request, and HTTP does not allow a retry.",
         advice="Find out why the pod ended or broke the connection; the detail names the pod.",
     ),
     Row(
-        *(Reason.DRAINING, _ENDED, 503),
+        Reason.DRAINING,
+        _ENDED,
+        503,
         "This activator is shutting down, and could not serve the request before its end.",
         advice="Retry at once: another activator serves.",
     ),
     Row(
-        *(Reason.UNKNOWN_REVISION, _REFUSED, 404),
+        Reason.UNKNOWN_REVISION,
+        _REFUSED,
+        404,
         "The activator knows no such revision.",
         advice="Check whether the revision exists, and which revision the request names.",
     ),
     Row(
-        *(Reason.BAD_REQUEST, _REFUSED, 0),
+        Reason.BAD_REQUEST,
+        _REFUSED,
+        0,
         "The request is malformed, or exceeds a limit.",
         advice="Correct the client, or the proxy in front of the activator.",
     ),

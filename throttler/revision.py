@@ -116,8 +116,13 @@ class RevisionThrottler:
         self.last_release = -inf
         self.deleted = False
         self.queue = Queue(
-            *(config, self.backends, self.slots, self.breaker, deadlines, slow_starts),
-            shed_early=shed_early,
+            config,
+            self.backends,
+            self.slots,
+            self.breaker,
+            deadlines,
+            slow_starts,
+            shed_early,
         )
         self.forecast = self.queue.forecast
         self._random = random
@@ -158,7 +163,7 @@ class RevisionThrottler:
         self.last_release = now
         pod = self.slots.release(ticket, outcome, now)
         if pod is None or (pod.free_pods is not None and not self.breaker.waiting):
-            return None
+            return None  # the usual case, without a further call
         return self._follow(pod, now)
 
     def _follow(self, pod: PodTracker, now: float) -> Changes | None:

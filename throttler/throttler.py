@@ -88,10 +88,10 @@ class Throttler:
             RevisionNotFound: no such revision is known.
         """
         # A plain tuple equals the RevisionID with its fields, and is cheaper to make.
-        revision = self._revisions.get((namespace, name))
-        if revision is None:
+        throttler = self._revisions.get((namespace, name))
+        if throttler is None:
             raise RevisionNotFound(name, namespace)
-        return revision
+        return throttler
 
     def find_any(self, namespace: str, name: str) -> RevisionThrottler:
         """Return the throttler of a revision that is known, or deleted with requests left.
@@ -99,8 +99,8 @@ class Throttler:
         Raises:
             RevisionNotFound: there is no such revision.
         """
-        left = self._deleted.get((namespace, name))
-        return self.find(namespace, name) if left is None or left.idle else left
+        deleted = self._deleted.get((namespace, name))
+        return self.find(namespace, name) if deleted is None or deleted.idle else deleted
 
     def of(self, config: RevisionConfig) -> RevisionThrottler | None:
         """Return the throttler of a pod or a request, by its ``config``.

@@ -21,7 +21,7 @@ _NAMED_OWNERS: Final = 3
 
 
 def waiting_reason(
-    revision: RevisionThrottler, autoscaler_lost: bool = False
+    throttler: RevisionThrottler, autoscaler_lost: bool = False
 ) -> tuple[Reason, str]:
     """Return why a request of this revision would wait now, and a detail, often empty; O(pods).
 
@@ -33,45 +33,45 @@ def waiting_reason(
         autoscaler_lost: whether an autoscaler is configured but not connected. It matters only
             while Kubernetes lists no pod.
     """
-    pods = [pod for pod in revision.pods() if pod.state is not _DRAINING]
+    pods = [pod for pod in throttler.pods() if pod.state is not _DRAINING]
     if not pods:
-        if revision.deleted:  # no pod will start, with or without an autoscaler
+        if throttler.deleted:  # no pod will start, with or without an autoscaler
             return Reason.NO_ENDPOINTS, "the revision was deleted"
-        if taken := _taken(revision):
+        if taken := _taken(throttler):
             return Reason.NO_ENDPOINTS, taken
-        if revision.backends.misnamed:  # only objects written by hand have this fault
-            return Reason.NO_ENDPOINTS, _misnamed(revision)
+        if throttler.backends.misnamed:  # only objects written by hand have this fault
+            return Reason.NO_ENDPOINTS, _misnamed(throttler)
         return (Reason.AUTOSCALER_UNREACHABLE if autoscaler_lost else Reason.NO_ENDPOINTS), ""
-    service = revision.service
+    service = throttler.service
     if service is not None and service.in_use:
         return Reason.AT_CAPACITY, _load_of(service)
-    if not revision.reach.pods:
+    if not throttler.reach.pods:
         return _service_reason(service, pods)
     if in_use := [pod for pod in pods if pod.in_use]:
         return Reason.AT_CAPACITY, _load_of(*in_use)
     if any(pod.state is _HEALTHY for pod in pods):
         return Reason.PODS_NOT_READY, "probe passed, not listed as ready"
-    suffices = revision.revision.probe_suffices
-    out = next((pod for pod in pods if pod.ejection.active and (pod.ready or suffices)), None)
-    if out is not None:
-        return Reason.BAD_ANSWERS, _error_of(out)
+    suffices = throttler.revision.probe_suffices
+    ejected = next((pod for pod in pods if pod.ejection.active and (pod.ready or suffices)), None)
+    if ejected is not None:
+        return Reason.BAD_ANSWERS, _error_of(ejected)
     failing = next((pod for pod in pods if pod.probe.error and pod.ready), None)
     if failing is not None:
-        both = filter(None, (_error_of(failing), _error_of(service)))
-        return Reason.PROBE_FAILING, "; ".join(both)
+        errors = filter(None, (_error_of(failing), _error_of(service)))
+        return Reason.PROBE_FAILING, "; ".join(errors)
     return Reason.PODS_NOT_READY, _error_of(next((pod for pod in pods if pod.probe.error), None))
 
 
-def _taken(revision: RevisionThrottler) -> str:
+def _taken(throttler: RevisionThrottler) -> str:
     """Return the owners of addresses that the revision lists but lost; empty if none."""
-    by = Counter(str(pod.taken_by) for pod in revision.backends.taken.values())
-    said = (f"{n} address{'' if n == 1 else 'es'} taken by {owner}" for owner, n in by.items())
-    return ", ".join(islice(said, _NAMED_OWNERS))
+    counts = Counter(str(pod.taken_by) for pod in throttler.backends.taken.values())
+    parts = (f"{n} address{'' if n == 1 else 'es'} taken by {owner}" for owner, n in counts.items())
+    return ", ".join(islice(parts, _NAMED_OWNERS))
 
 
-def _misnamed(revision: RevisionThrottler) -> str:
+def _misnamed(throttler: RevisionThrottler) -> str:
     """Return the port name that the listed addresses should have."""
-    count, protocol = revision.backends.misnamed, revision.revision.protocol
+    count, protocol = throttler.backends.misnamed, throttler.revision.protocol
     which = f"{count} address{'' if count == 1 else 'es'} without a port named {protocol.port_name}"
     return f"{which}: the revision speaks {protocol.value}"
 
