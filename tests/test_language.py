@@ -37,6 +37,7 @@ ROOMS: Final[tuple[str, ...]] = (
     "activator/objects/*.py",
     "activator/probing/*.py",
     "activator/proxy/http2/*.py",
+    "activator/proxy/pods/*.py",
     "activator/proxy/transport/*.py",
     "activator/records/*.py",
     "activator/settings/*.py",

@@ -1,1 +1,1 @@
-"""Connections to pods: opened, kept while idle, in HTTP/1 and HTTP/2."""
+"""Connections to pods, in HTTP/1 and HTTP/2: opened for requests, and kept while idle."""

@@ -1,29 +1,30 @@
-"""How many streams of HTTP/2 one pod takes, by its settings and by its refusals. Pure."""
+"""Counts how many HTTP/2 streams one pod accepts, by its settings and its refusals. Pure."""
 
 from __future__ import annotations
 
 from math import inf
 from typing import Final, final
 
-#: Streams at a time until the pod has sent its settings (Go: the same).
+#: Most streams at a time until the pod has sent its settings (Go: the same).
 FIRST_STREAMS: Final = 100
-#: Seconds without a new connection after one that accepted no stream, doubling with each in a row
-#: up to the most. Requests for the pod meanwhile return to the queue.
+#: Seconds until the next connection after one that accepted no stream. They double with each such
+#: connection in a row, up to the longest pause. Requests for the pod meanwhile return to the queue.
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
 
 
 @final
 class Capacity:
-    """How many streams one pod takes on a connection.
+    """How many streams one pod accepts on a connection.
 
     Attributes:
-        most: by its settings.
-        refusal_limit: by its refusals: what a connection had left when it refused one more, and one
-            more at each response. Without this bound each response would cost every waiting
-            request one more refusal. A pod that refuses all requests sets no bound.
-        answers: how many responses it has given.
-        closed_until: when the next connection may be opened, seconds, monotonic.
+        max_streams: the limit in its settings.
+        refusal_limit: the limit that follows from its refusals. A refusal sets it to the number of
+            streams left on the connection, and each later response adds one. Without it, each
+            response would cost every queued request one more refusal. It is infinite if the pod
+            refuses all requests.
+        responses: number of responses from the pod.
+        closed_until: time before which no connection may be opened, seconds, monotonic.
     """
 
     __slots__ = ("_pause", "closed_until", "max_streams", "refusal_limit", "responses")
@@ -36,9 +37,9 @@ class Capacity:
         self._pause = FIRST_PAUSE
 
     def announced(self, streams: int) -> None:
-        """Record how many streams the pod takes on a connection.
+        """Record the limit of streams in a pod's settings.
 
-        A pod that takes none now may take as many as before later: only a new connection tells.
+        A pod that accepts none now may accept some later. Only a new connection shows that.
         """
         self.max_streams = streams or FIRST_STREAMS
 
@@ -52,5 +53,5 @@ class Capacity:
         self._pause = FIRST_PAUSE
 
     def refused(self, left: int) -> None:
-        """Record that a pod has refused a stream on a connection that has so many others."""
+        """Record that a pod refused a stream on a connection with ``left`` other streams."""
         self.refusal_limit = min(self.refusal_limit, left) or inf

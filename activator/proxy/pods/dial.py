@@ -1,6 +1,7 @@
-"""Connect to pods, plain or over TLS, and describe in words why a connection failed.
+"""Connects to pods, plain or over TLS, and describes in words why a connection failed.
 
-Keeps no connection. Knative's counterpart: the dialers of knative.dev/pkg/network/transports.go.
+The callers keep the connections. Knative's counterpart: the dialers of
+knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations
@@ -20,28 +21,34 @@ from activator.tls.negotiated import HTTP2, protocol
 LOCAL_SHORTAGE = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
-#: Seconds until a connect that failed with one of them is retried.
+#: Seconds until a connect is retried after such an error.
 SHORTAGE_PAUSE = 0.05
-#: Seconds for a TLS handshake (Go's transport: the same). Longer than for a connect: a pod that
-#: has just started on a share of a core may need long for it.
+#: Most seconds for a TLS handshake (Go's transport: the same). It takes longer than a connect if a
+#: pod has just started on a share of a core.
 HANDSHAKE_TIMEOUT = 10.0
-#: Seconds for a pod to close its side of TLS; then the TCP connection is closed without that.
+#: Most seconds for a pod to close its side of TLS. Then the activator closes the TCP connection.
 SHUTDOWN_TIMEOUT = 5.0
 
-#: The error of a connection that a pod has accepted and closed at once.
+#: The error of a connection that a pod accepted and closed at once.
 CLOSED_AT_ONCE = "the pod closed the new connection"
 
 
 class TlsError(OSError):
-    """A pod accepted a connection, and TLS on it failed; the text describes why."""
+    """A pod accepted a connection, and TLS on it failed; the text gives the cause."""
 
 
 class OtherProtocolError(TlsError):
-    """A pod speaks TLS, but not HTTP/2 over it."""
+    """A pod uses TLS, but did not choose HTTP/2."""
 
 
 class Proof(NamedTuple):
-    """What a pod has to prove over TLS; ``http2``: also that it speaks that behind it."""
+    """The proof that a pod has to give over TLS.
+
+    Attributes:
+        tls: the trusted roots and the server name.
+        namespace: the namespace in the pod's certificate.
+        http2: whether the pod also has to choose HTTP/2.
+    """
 
     tls: PodTls
     namespace: str
@@ -49,14 +56,15 @@ class Proof(NamedTuple):
 
 
 async def connect(upstream: asyncio.BaseProtocol, host: str, port: int, within: float) -> None:
-    """Connect.
+    """Connect to a pod without TLS.
 
     Arguments:
         upstream: the protocol object of the connection.
+        host, port: the address.
         within: seconds.
 
     Raises:
-        OSError: it failed; the text of a TimeoutError names what took too long.
+        OSError: the connect failed; the text of a TimeoutError names the step that was too slow.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -71,10 +79,11 @@ async def connect(upstream: asyncio.BaseProtocol, host: str, port: int, within: 
 
 
 def _report_loss(upstream: asyncio.BaseProtocol) -> None:
-    """Call ``connection_lost`` where the loop has closed a connection and will not call it.
+    """Call ``connection_lost`` if the loop has closed a connection and will not call it.
 
-    uvloop does not where ``create_connection`` is cancelled right behind ``connection_made``. After
-    a stall of the loop a time-out is due at that moment. The standard library's loop does.
+    uvloop does not call it if ``create_connection`` is cancelled right after ``connection_made``.
+    That happens when a time-out is due after a stall of the loop. The standard library's loop
+    calls it.
     """
     transport: asyncio.Transport | None = getattr(upstream, "transport", None)
     if transport is not None and not transport.is_closing():
@@ -84,14 +93,18 @@ def _report_loss(upstream: asyncio.BaseProtocol) -> None:
 async def connect_tls(
     upstream: asyncio.BaseProtocol, host: str, port: int, within: tuple[float, float], proof: Proof
 ) -> None:
-    """Connect, and have the pod prove that it is one of its namespace.
+    """Connect to a pod over TLS, and check its certificate.
 
     Arguments:
-        within: seconds to connect, and for the handshake.
+        upstream: the protocol object of the connection.
+        host, port: the address.
+        within: seconds to connect, and seconds for the handshake.
+        proof: the proof that the pod has to give.
 
     Raises:
-        OSError: see ``connect``; also where the pod does not prove that
-            (OtherProtocolError among them).
+        OSError: see ``connect``.
+        TlsError: the pod did not give the proof.
+        OtherProtocolError: the pod did not choose HTTP/2.
     """
     tls = proof.tls
     loop = asyncio.get_running_loop()
@@ -105,7 +118,7 @@ async def connect_tls(
             ssl_handshake_timeout=within[1],
             ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
         )
-    except ConnectionAbortedError:  # what asyncio makes of the time-out
+    except ConnectionAbortedError:  # asyncio's error for the time-out
         raise TimeoutError(f"the handshake timed out after {within[1]:.3g} s") from None
     except OSError as error:
         kind = OtherProtocolError if _is_other_protocol(error) else TlsError
@@ -116,12 +129,14 @@ async def connect_tls(
         raise TlsError(problem)
     if proof.http2 and protocol(transport) != HTTP2:
         transport.abort()
-        raise OtherProtocolError("it has chosen no protocol")
+        raise OtherProtocolError("the pod chose no protocol")
 
 
 def _is_other_protocol(error: OSError) -> bool:
-    """Whether a pod has ended a handshake since it speaks none of our protocols (Go's servers do;
-    others go on without one, RFC 7301 section 3.2)."""
+    """Return whether a pod ended a handshake because it supports no offered protocol.
+
+    Go's servers do that. Others continue without a protocol (RFC 7301 section 3.2).
+    """
     return isinstance(error, ssl.SSLError) and "no application protocol" in reason(error)
 
 
@@ -129,7 +144,7 @@ async def _connected(
     loop: asyncio.AbstractEventLoop, host: str, port: int, within: float
 ) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol's number, or asyncio would leave Nagle's algorithm on.
+    # asyncio turns Nagle's algorithm off only if the socket has the protocol's number.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
@@ -145,17 +160,17 @@ async def _connected(
 
 
 def connect_error(error: OSError) -> str:
-    """Return what went wrong, for people."""
+    """Return the error in words, for people."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, ssl.SSLError):
         return reason(error)
-    # asyncio raises a reset without words where a pod ends a handshake.
+    # asyncio raises a reset without a text if a pod ends a handshake.
     return (error.strerror or str(error) or "the pod closed the connection").lower()
 
 
 def connect_cause(error: OSError) -> str:
-    """Return the kind of failure, see probe_pool.Dialer."""
+    """Return the kind of failure; see probe_pool.Dialer."""
     if isinstance(error, TimeoutError):
         return "connect-timeout"
     return "tls-failed" if isinstance(error, TlsError) else "connect-failed"

@@ -1,6 +1,6 @@
-"""Attempts to open a connection to a pod: one for one request, or one that many will share.
+"""Opens connections to pods: in HTTP/1 for one request, in HTTP/2 for many requests.
 
-A request that waits for a free file may get a connection of its pod that has become idle meanwhile.
+A request that waits for a free file may get a connection of its pod that becomes idle meanwhile.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ from activator.proxy.pods.states import Http2State
 from activator.proxy.pods.stream import PodStream
 from activator.proxy.transport.files import Waiter
 
-#: Seconds for a pod to send its settings: with its first frame (RFC 9113 section 3.4), so nearly
-#: always in one round trip. Servers of gRPC fail requests beyond their number, and do not refuse
-#: them.
+#: Most seconds to wait for a pod's settings. They are its first frame (RFC 9113 section 3.4), so
+#: nearly always one round trip is enough. gRPC servers fail requests beyond their limit of streams,
+#: and do not refuse them.
 _SETTLE_SECONDS: Final = 1.0
 #: The error of a request to a pod whose last new connection had no room for a stream.
 NO_STREAMS: Final = "the pod accepts no HTTP/2 streams on a new connection"
 
 
 async def _open(pool: OwningPool, waiter: Waiter, within: float, *, http2: bool) -> object:
-    """Open a connection; where the shortage is ours, wait as long as it is wanted.
+    """Open a connection; during a shortage on this machine, retry while it is needed.
 
     Arguments:
-        waiter: who wants the connection.
-        within: seconds, where it is shorter than the limit for all, as for a probe. Such an
-            attempt may use the files that are kept for probes.
+        pool: the pool of the pod.
+        waiter: the request or probe that needs the connection.
+        within: seconds; infinite means the time-out of all connects. An attempt with a shorter
+            time, as for a probe, may use the files for probes.
+        http2: the version of HTTP.
 
     Returns:
         The connection, or one that has become idle meanwhile.
@@ -72,7 +74,11 @@ async def _open(pool: OwningPool, waiter: Waiter, within: float, *, http2: bool)
 
 @final
 class Dial:
-    """The attempt to open a connection in HTTP/1 for one request."""
+    """One attempt to open a connection in HTTP/1, for one request.
+
+    Arguments:
+        within: seconds, see ``Pool.dial``.
+    """
 
     __slots__ = ("_pool", "_requester", "_within")
 
@@ -91,7 +97,7 @@ class Dial:
         return self._pool.take_idle(http2=False)
 
     async def run(self) -> None:
-        """Open it; exactly one method of the requester is called."""
+        """Open the connection, then call exactly one method of the requester."""
         pool, requester = self._pool, self._requester
         try:
             pod = cast(Http1Pod, await _open(pool, self, self._within, http2=False))
@@ -105,16 +111,16 @@ class Dial:
             requester.on_connected(pod)
         elif pool.known_as is HTTP_2:
             requester.on_other_protocol("the pod speaks HTTP/2 alone")
-        else:  # accepted and dropped at once: nothing would report that from here on
+        else:  # closed at once: no later callback would report that
             requester.on_dial_failed(pool.failed(CLOSED_AT_ONCE, HTTP_1_1), "connect-failed")
 
 
 @final
 class SharedDial:
-    """The attempt to open a connection in HTTP/2.
+    """One attempt to open a connection in HTTP/2, for all requests that wait for it.
 
     Attributes:
-        requesters: the requests that wait for it.
+        requesters: these requests.
     """
 
     __slots__ = ("_pool", "requesters")
@@ -129,11 +135,11 @@ class SharedDial:
         return any(requester.wants_connection for requester in self.requesters)
 
     def take_idle(self) -> object | None:
-        """See files.Waiter: a request has ended on a connection, which has room again."""
+        """See files.Waiter: return a connection that has room since a request on it ended."""
         return self._pool.take_idle(http2=True)
 
     async def run(self) -> None:
-        """Open it; exactly one method of each requester is called."""
+        """Open the connection, then call exactly one method of each requester."""
         pool = self._pool
         if pool.resources.clock() < pool.capacity.closed_until:
             pool.end_dial(None)
@@ -158,7 +164,7 @@ class SharedDial:
             self._share(pod)
 
     def _share(self, pod: Http2Pod) -> None:
-        """Give the connection to all that wait; those without room open the next one."""
+        """Give the connection to the requesters; if it is full, the rest opens another."""
         pool = self._pool
         capacity = pool.capacity
         pool.end_dial(pod)

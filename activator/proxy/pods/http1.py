@@ -1,6 +1,6 @@
-"""A connection to a pod in HTTP/1: one request at a time, its response read and passed on.
+"""A connection to a pod in HTTP/1, which carries one request at a time.
 
-Pods are not trusted: a malformed response, or bytes that no request asked for, end the connection
+Pods are not trusted: a malformed response, or bytes without a request, end the connection
 (response-queue poisoning).
 """
 
@@ -29,14 +29,14 @@ from activator.proxy.transport import peer_socket
 from activator.proxy.transport.buffer import BUFFER, SMALL_BUFFER, read_left
 from activator.proxy.transport.unread import Peer, UnreadBytes
 
-#: The pod has ended its side. Linux alone has it; elsewhere the end counts as readable.
+#: The event for the end of the pod's side. Only Linux has it; elsewhere the end is readable.
 _PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
-#: Bytes of a body that a pod's kernel takes whether or not the pod reads (Linux: 64 KiB at first).
+#: Bytes of a body that a pod's kernel accepts even if the pod does not read (Linux: 64 KiB).
 _FITS_ANY_WINDOW: Final = 32 << 10
 
 
 def lost_error(error: Exception | None) -> str:
-    """Return why the loop reports a connection to a pod as lost, for people."""
+    """Return in words why a connection to a pod was lost."""
     if error is None:
         return "the pod closed the connection"
     words = error.strerror if isinstance(error, OSError) else None  # without "[Errno 104]"
@@ -48,10 +48,10 @@ class Http1Pod(PodSide):
     """One connection to one pod.
 
     Attributes:
-        state: see ``states``. The byte path sets it directly; a test holds it to the table.
-        requester: who takes the response to the present request; None while there is none.
-        full: the transport takes no more of the request.
-        reads_slowly: the pod may leave much of the present request unread for long.
+        state: see ``states``. The byte path assigns it; the tests compare it with the table.
+        requester: handles the response to the present request; None while there is none.
+        full: whether the transport accepts no more of the request.
+        reads_slowly: whether the pod may leave much of its request unread for long.
         reused: whether it has carried a response before.
     """
 
@@ -84,8 +84,8 @@ class Http1Pod(PodSide):
         self._reader = ResponseReader()
         # For the request on it.
         self.requester: Requester | None = None
-        self._chunks = False  # its body goes out in chunks
-        self._trailers = False  # and may have trailers
+        self._chunks = False  # whether its body goes out in chunks
+        self._trailers = False  # whether its body may have trailers
 
     transport: asyncio.Transport
 
@@ -104,7 +104,7 @@ class Http1Pod(PodSide):
         return self.full
 
     def send(self, requester: Requester, data: bytes) -> None:
-        """Send a whole request that is no HEAD; the response goes to ``requester``."""
+        """Send a whole request that is not a HEAD; ``requester`` handles the response."""
         self.state = SENT
         self.requester = requester
         self._reader.to_head = False
@@ -150,7 +150,7 @@ class Http1Pod(PodSide):
             self.transport.write(data)
 
     def _framed(self, payload: list[bytes], ended: bool, trailers: bytes) -> bytes:
-        """Return a piece of the request's body as it goes out."""
+        """Return a piece of the request's body with its framing."""
         if not self._chunks:
             return payload[0] if len(payload) == 1 else b"".join(payload)
         data = chunk(payload) if any(payload) else b""
@@ -159,7 +159,7 @@ class Http1Pod(PodSide):
         return data
 
     def expect_slow_reading(self, on: bool) -> None:
-        """Lift the bound on the time for the pod to read its request, or set it again.
+        """Remove the limit on the time for the pod to read its request, or set it again.
 
         The kernel does not distinguish a pod that has vanished from one that does not read.
         """
@@ -171,17 +171,17 @@ class Http1Pod(PodSide):
     def pause(self, on: bool) -> None:
         """See PodSide."""
         if self.requester is None:
-            return  # its response is complete, and it is in its pool for the next request
+            return  # the response is complete, and the connection is in its pool
         if on:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
 
     def took(self, size: int) -> None:
-        """See PodSide: nothing to do, the transport's pausing is the back-pressure."""
+        """See PodSide: do nothing, because back-pressure pauses the transport."""
 
     def detach(self, complete: bool) -> None:
-        """See PodSide: the pod would read the next request as the rest of this one."""
+        """See PodSide: abort, or the pod would read the next request as the rest of this one."""
         if not complete:
             self.transport.abort()
 
@@ -194,14 +194,14 @@ class Http1Pod(PodSide):
         self.pool.put(self)
 
     def alive(self) -> bool:
-        """Return whether the pod has not closed this connection, as far as this machine knows.
+        """Return whether the kernel reports this connection as open.
 
-        The loop learns of a close only when it next polls; a request that must not be sent twice
-        is worth the system call.
+        The loop learns of a close only at its next poll. For a request that must not be sent twice,
+        the check is worth a system call.
         """
         if self._poll is None:
             fd = self.transport.get_extra_info("socket").fileno()
-            if not hasattr(select, "poll"):  # not Linux; macOS of some years has none either
+            if not hasattr(select, "poll"):  # some systems have none, such as older macOS
                 return not select.select([fd], [], [], 0)[0]
             self._poll = select.poll()
             self._poll.register(fd, select.POLLIN | _PEER_CLOSED)
@@ -214,7 +214,7 @@ class Http1Pod(PodSide):
         return self
 
     def is_made(self) -> bool:
-        """Return whether the loop has connected it, and so will report its end."""
+        """Return whether the loop has connected it, so that it will report its end."""
         return self.state is not OPENING
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -234,7 +234,7 @@ class Http1Pod(PodSide):
         self._read(BUFFER[:nbytes].tobytes())
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol: for loops that do not read into a buffer of ours."""
+        """See asyncio.Protocol: for loops that do not read into this buffer."""
         self._read(data)
 
     def _read(self, data: bytes) -> None:
@@ -281,7 +281,7 @@ class Http1Pod(PodSide):
         try:
             trailers = reader.read_body(data, payload)
         except FramingError as error:
-            self._fail(f"malformed answer: {error}")
+            self._fail(f"malformed response: {error}")
             return
         ended = reader.ended
         if ended:
@@ -289,16 +289,16 @@ class Http1Pod(PodSide):
         requester.on_payload(payload, ended, trailers)
 
     def _on_unexpected(self, data: bytes) -> None:
-        """Close a connection on which bytes came that belong to no request."""
+        """Close a connection that received bytes without a request."""
         if self.state is IDLE and not self.reused and is_http2(data):
-            self.pool.speaks(HTTP_2)  # its SETTINGS came before our request
+            self.pool.speaks(HTTP_2)  # SETTINGS arrived before any request
         self._close(abort=True)
 
     def _on_malformed(self, requester: Requester, data: bytes, error: FramingError) -> None:
         if not self._reader.is_http2(data):
-            self._fail(f"malformed answer: {error}")
+            self._fail(f"malformed response: {error}")
             return
-        # The pod has not understood a byte of the request.
+        # The pod has understood no byte of the request.
         self._close(abort=True)
         self.pool.speaks(HTTP_2)
         requester.on_other_protocol("the pod speaks HTTP/2 alone")
@@ -309,7 +309,7 @@ class Http1Pod(PodSide):
         """Return to the pool after a complete response, before the exchange releases the slot."""
         self.pool.speaks_http1 = True
         if self.full:
-            self._close(abort=True)  # the pod has not even read the request to its end
+            self._close(abort=True)  # the pod has not read the whole request
         elif self._reader.keeps:
             self.state = IDLE
             self.requester = None
@@ -318,7 +318,11 @@ class Http1Pod(PodSide):
             self._close(abort=False)
 
     def _close(self, *, abort: bool) -> None:
-        """Carry no more requests; ``abort``: leave the pod no time to read what is unsent."""
+        """Carry no more requests.
+
+        Arguments:
+            abort: whether to drop unsent bytes.
+        """
         self.state = CLOSED
         self.requester = None
         if abort:
@@ -326,16 +330,17 @@ class Http1Pod(PodSide):
         else:
             self.transport.close()
 
-    def _fail(self, error: str, *, answered: bool = True) -> None:
-        """End the connection, and the request on it.
+    def _fail(self, error: str, *, responded: bool = True) -> None:
+        """End the connection, and fail the request on it.
 
         Arguments:
-            answered: whether any byte of a response has come.
+            error: the cause, for people.
+            responded: whether any byte of a response has arrived.
         """
         requester = self.requester
         self._close(abort=True)
         if requester is not None:
-            requester.on_lost(error, answered)
+            requester.on_lost(error, responded)
 
     def eof_received(self) -> None:
         """See asyncio.Protocol; the transport closes itself."""
@@ -355,18 +360,18 @@ class Http1Pod(PodSide):
         self._on_end(lost_error(exc))
 
     def _read_left(self) -> None:
-        """Read the response that the pod gave before it broke the connection, if it did."""
+        """Read the response, if the pod sent one before it broke the connection."""
         for data in read_left(self.transport):
             self._read(data)
             if self.requester is None:
                 return
 
     def _on_end(self, error: str) -> None:
-        """The pod has ended the connection, or the kernel has."""
+        """Handle the end of the connection, by the pod or the kernel."""
         if self.requester is None:
             self.state = CLOSED
         else:
-            self._fail(error, answered=self.state is not SENT)
+            self._fail(error, responded=self.state is not SENT)
 
     # -- a pod that does not read ---------------------------------------------------------------
 
@@ -385,7 +390,7 @@ class Http1Pod(PodSide):
             self.requester.resume_sending()
 
     def end_unread(self) -> tuple[Peer, str]:
-        """See unread.Reader. The request is not sent again: its next pod would hold as much."""
+        """See unread.Reader. Fail the request: at another pod, as many bytes would wait."""
         self._fail("the pod did not read the request")
         return Peer.POD, self.pool.target.address
 

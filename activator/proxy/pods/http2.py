@@ -1,6 +1,6 @@
-"""A connection to a pod that speaks HTTP/2: many requests at a time.
+"""A connection to a pod in HTTP/2, which carries many requests at a time.
 
-Pods are not trusted: a malformed response costs its request, a malformed frame the connection.
+Pods are not trusted: a malformed response ends its stream, a malformed frame the connection.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ DRAINING: Final = Http2State.DRAINING
 OTHER_PROTOCOL: Final = Http2State.OTHER_PROTOCOL
 CLOSED_EARLY: Final = Http2State.CLOSED_EARLY
 CLOSED: Final = Http2State.CLOSED
-#: What a request learns that was sent in HTTP/2 to a pod that does not speak it.
+#: The error of a request in HTTP/2 to a pod that does not speak HTTP/2.
 NOT_HTTP2: Final = "the pod does not speak HTTP/2"
 
-#: Streams after which a connection takes no more: their numbers end (RFC 9113 section 5.1.1).
+#: Most streams of one connection, whose numbers then end (RFC 9113 section 5.1.1).
 _MOST_OPENED: Final = (frames.MAX_31_BITS - 2) // 2
-#: Bytes in the write buffer beyond the level at which payload stops: a hundred heads of 40 KiB.
-#: Without a limit, heads of new requests would pile up for a pod that has stopped reading.
+#: Most bytes in the write buffer above the level at which payload stops: a hundred heads of 40 KiB.
+#: Without a limit, heads of new requests would collect while a pod does not read.
 _MAX_BEHIND: Final = 4 << 20
 _CANCEL: Final = int(ErrorCode.CANCEL)
 _REFUSED_STREAM: Final = int(ErrorCode.REFUSED_STREAM)
@@ -52,10 +52,10 @@ class Http2Pod(ConnectionSide):
     """One connection to one pod.
 
     Attributes:
-        state: see ``states``; changes by ``_enter`` alone.
-        link: the connection itself; carrier: what its streams know of it.
-        begun: set once the pod has sent its settings, or never will.
-        idle_since: when the last request on it ended.
+        state: see ``states``; only ``_enter`` changes it.
+        link: the HTTP/2 connection; carrier: the part of this connection that its streams use.
+        settled: set when the pod has sent its settings, or when it never will.
+        idle_since: when its last request ended, seconds, monotonic.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Http2Pod(ConnectionSide):
         self.idle_since = 0.0
 
     def _enter(self, state: Http2State) -> None:
-        assert state in HTTP2_FOLLOWS[self.state], f"{state} behind {self.state}"
+        assert state in HTTP2_FOLLOWS[self.state], f"{state} after {self.state}"
         self.state = state
 
     # -- for the pool ---------------------------------------------------------------------------
@@ -101,11 +101,11 @@ class Http2Pod(ConnectionSide):
         return self.link
 
     def is_made(self) -> bool:
-        """Return whether the loop has connected it, and so will report its end."""
+        """Return whether the loop has connected it, so that it will report its end."""
         return self.state is not OPENING
 
     def has_room(self) -> bool:
-        """Return whether one more request may be sent on it."""
+        """Return whether it can carry one more request."""
         state, link = self.state, self.link
         count = len(link.streams)
         return (
@@ -117,12 +117,12 @@ class Http2Pod(ConnectionSide):
         )
 
     def is_idle_since(self, before: float) -> bool:
-        """Return whether it is open, and no request has been on it since that time."""
+        """Return whether it is open and has had no request since a time, seconds, monotonic."""
         is_open = self.state is OPEN or self.state is UNSETTLED
         return is_open and not self.link.streams and self.idle_since < before
 
     def drain(self) -> None:
-        """Take no more requests; close behind the last response."""
+        """Accept no more requests; close after the last response."""
         if not self.link.streams:
             self.close()
         elif self.state is UNSETTLED or self.state is OPEN:
@@ -138,7 +138,7 @@ class Http2Pod(ConnectionSide):
             link.transport.close()
 
     def _end(self) -> bool:
-        """Enter the last state; return whether it is not there yet."""
+        """Enter the last state; return whether the state changed."""
         state = self.state
         if state is UNSETTLED:
             self._enter(CLOSED_EARLY)
@@ -149,10 +149,10 @@ class Http2Pod(ConnectionSide):
         self.settled.set()
         return True
 
-    # -- the connection's life ------------------------------------------------------------------
+    # -- callbacks of the connection ------------------------------------------------------------
 
     def made(self) -> None:
-        """See ConnectionSide. No PING finds a dead pod: gRPC servers end connections for many."""
+        """See ConnectionSide. Send no PINGs: gRPC servers end connections with many of them."""
         self._enter(UNSETTLED)
         self.pool.opened(self.link.transport)
         self.link.write(frames.PREFACE)
@@ -167,7 +167,7 @@ class Http2Pod(ConnectionSide):
         self._lose_all(lost_error(exc))
 
     def on_broken(self) -> None:
-        """See ConnectionSide: perhaps a GOAWAY, so that requests may be sent again."""
+        """See ConnectionSide: after a GOAWAY, requests can be retried."""
         for data in read_left(self.link.transport):
             self.link.data_received(data)
 
@@ -179,21 +179,21 @@ class Http2Pod(ConnectionSide):
         """See ConnectionSide."""
         behind = self.link.transport.get_write_buffer_size() - self._full_at
         if behind > _MAX_BEHIND and not self.link.is_ending():
-            self._give_up()
+            self._abort()
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         self._end()
         self.link.move(ENDING)
         self.link.transport.abort()
-        self._lose_all("the pod takes nothing")
+        self._lose_all("the pod does not read")
 
     def end_unread(self) -> tuple[Peer, str]:
         """See ConnectionSide."""
-        self._give_up()
+        self._abort()
         return Peer.POD, self.pool.target.address
 
     def end_stream_unread(self, stream: Stream) -> tuple[Peer, str]:
-        """See ConnectionSide. The request is not sent again: its next pod would hold as much."""
+        """See ConnectionSide. Fail the request: at another pod, as many bytes would wait."""
         requester = _detach_requester(stream)
         self.link.end(stream, _CANCEL)
         if requester is not None:
@@ -206,24 +206,24 @@ class Http2Pod(ConnectionSide):
         asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.link.transport.abort)
         if self.state is not UNSETTLED:
             self._end()
-            self._lose_all(f"malformed answer: {fault.reason}")
+            self._lose_all(f"malformed response: {fault.reason}")
             return
         self._enter(OTHER_PROTOCOL)
         self.settled.set()
         self.pool.speaks(HTTP_1_1)
-        for owner in self._drop_all():
+        for owner in self._remove_all():
             requester = owner.detach_requester()
             if requester is not None:
                 requester.on_other_protocol(NOT_HTTP2)
 
     def _lose_all(self, error: str) -> None:
-        for owner in self._drop_all():
+        for owner in self._remove_all():
             requester = owner.detach_requester()
             if requester is not None:
                 requester.on_lost(error, owner.responded)
 
-    def _drop_all(self) -> list[PodStream]:
-        """Forget all streams; return their owners."""
+    def _remove_all(self) -> list[PodStream]:
+        """Remove all streams; return their owners."""
         streams = list(self.link.streams.values())
         for stream in streams:
             self.link.remove_stream(stream)
@@ -274,7 +274,7 @@ class Http2Pod(ConnectionSide):
                 if link.known(stream) is None:
                     link.idle_frame()
                 else:
-                    self.on_stream_error(stream, ErrorCode.STREAM_CLOSED, "headers behind the end")
+                    self.on_stream_error(stream, ErrorCode.STREAM_CLOSED, "headers after the end")
             elif owner.responded:
                 owner.on_trailers(self._trailers.read(block), ended)
             else:
@@ -310,7 +310,7 @@ class Http2Pod(ConnectionSide):
             requester = _detach_requester(stream)
             self.link.remove_stream(stream)
             if requester is not None:
-                requester.on_refused("the pod ended the connection before it looked at the request")
+                requester.on_refused("the pod ended the connection before it processed the request")
         if not self.link.streams:
             self.close()
 
@@ -322,10 +322,10 @@ class Http2Pod(ConnectionSide):
         requester = _detach_requester(found)
         self.link.end(found, code)
         if requester is not None:
-            requester.on_lost(f"malformed answer: {reason}", True)
+            requester.on_lost(f"malformed response: {reason}", True)
 
 
 def _detach_requester(stream: Stream) -> Requester | None:
-    """Release a stream before its response is complete; return who waits for the response."""
+    """Detach the requester from a stream that ends early; return the requester."""
     owner = stream.owner
     return owner.detach_requester() if isinstance(owner, PodStream) else None

@@ -1,4 +1,4 @@
-"""What connections to a pod, and attempts to open one, ask of the pool they belong to."""
+"""Declares the methods of a pool that its own connections and dials call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class OwningPool(PodPool):
     """The pool of one pod.
 
     Attributes:
-        resources: what the pools of all pods share.
-        target: where the pod is; capacity: how many streams of HTTP/2 it takes.
-        may_have_idle: whether ``resources`` searches it for idle connections.
-        known_as: the only version of HTTP that the pod was found to speak; None for not known.
+        resources: limits and budgets that the pools of all pods share.
+        target: the pod's address; capacity: how many HTTP/2 streams the pod accepts.
+        may_have_idle: whether ``resources`` searches this pool for idle connections.
+        known_as: the only version of HTTP that the pod speaks; None if unknown.
         speaks_http1: whether the pod has responded in HTTP/1, to a request or to a probe.
-        gone: whether it keeps no connection, since the pod is gone or not trusted any more.
+        gone: whether the pool keeps no connections, because its pod is gone or no longer trusted.
     """
 
     resources: Resources
@@ -38,19 +38,19 @@ class OwningPool(PodPool):
 
     @abstractmethod
     def closed(self, connection: object) -> None:
-        """Forget a connection that has closed."""
+        """Remove a connection that has closed."""
 
     @abstractmethod
     def put(self, side: PodSide) -> None:
-        """Keep a connection in HTTP/1 for the next request, or close it where there are enough."""
+        """Keep a connection in HTTP/1 for the next request; close it if there are enough."""
 
     @abstractmethod
     def became_idle(self) -> None:
-        """Record that no request is left on a connection in HTTP/2."""
+        """Record that a connection in HTTP/2 has no request left."""
 
     @abstractmethod
     def speaks(self, version: Version) -> None:
-        """Record the only version of HTTP that the pod was found to speak."""
+        """Record that the pod speaks only this version of HTTP."""
 
     @abstractmethod
     def closed_unsettled(self) -> None:
@@ -58,28 +58,29 @@ class OwningPool(PodPool):
 
     @abstractmethod
     def failed(self, error: str, version: Version) -> str:
-        """Record that a connection could not be opened; return where and why, for people.
+        """Record that a connection failed to open; return the error for people.
 
         Arguments:
-            version: the version of HTTP that the connection was for.
+            error: the cause.
+            version: the version of HTTP of the connection.
         """
 
     @abstractmethod
     def take_idle(self, *, http2: bool) -> object | None:
-        """Return a connection that can take a request now; None without one."""
+        """Return a connection that can carry a request now; None without one."""
 
     @abstractmethod
     def dialed(self) -> None:
-        """Record that a connection in HTTP/1 was opened."""
+        """Record that a connection in HTTP/1 is open."""
 
     @abstractmethod
     def end_dial(self, connection: object | None) -> None:
-        """Record that the attempt to open a connection in HTTP/2 is over.
+        """Record the end of an attempt to open a connection in HTTP/2.
 
         Arguments:
-            connection: what it has opened; None where it has failed.
+            connection: the open connection; None if the attempt failed.
         """
 
     @abstractmethod
     def dial_shared(self, requester: Requester) -> None:
-        """Open a connection in HTTP/2; all that ask meanwhile get the same."""
+        """Open a connection in HTTP/2; all requesters that call this meanwhile share it."""

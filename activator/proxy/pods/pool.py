@@ -1,8 +1,8 @@
 """The connections to one pod, in both versions of HTTP.
 
-In HTTP/1 one connection carries one request at a time: those without one are idle, and the newest
-is used first. In HTTP/2 one connection carries many: the first with room is used. Everything per
-request is O(1).
+In HTTP/1 one connection carries one request at a time. Connections without a request are idle, and
+the pool uses the newest first. In HTTP/2 one connection carries many requests, and the pool uses
+the first with room. All work per request is O(1).
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from activator.proxy.pods.target import Target
 class Pool(OwningPool):
     """The connections to one pod, all of them plain or all of them over TLS.
 
-    A request goes out in its client's version of HTTP, unless the pod was found to speak the other
-    one alone.
+    A request goes out in its client's version of HTTP, unless the pod speaks only the other one.
 
     Attributes:
         idle: connections in HTTP/1 without a request, the newest last.
         shared: connections in HTTP/2.
-        reachable: whether the last attempt to open a connection has succeeded.
+        reachable: whether the last attempt to open a connection succeeded.
     """
 
     __slots__ = (
@@ -81,7 +80,7 @@ class Pool(OwningPool):
             return None
         if fresh:
             return None
-        # What must not be sent twice goes on no connection that might be closed already.
+        # A request that must not be sent twice uses no connection that might be closed already.
         return self.take() if may_be_lost(request) else self.take_alive()
 
     def dial_for(self, requester: Requester, request: Request) -> None:
@@ -95,7 +94,7 @@ class Pool(OwningPool):
         known = self.known_as
         if known is None or request.upgrade:
             return request.version is HTTP_2
-        # gRPC has no other version: whether a pod speaks it is tried each time.
+        # gRPC has no other version, so each call tries HTTP/2.
         return known is HTTP_2 or (request.version is HTTP_2 and is_grpc(request.fields))
 
     def count_responses(self) -> int:
@@ -105,7 +104,7 @@ class Pool(OwningPool):
     # -- connections in HTTP/1 ------------------------------------------------------------------
 
     def take(self) -> Http1Pod | None:
-        """Return the idle connection that was used last, or None."""
+        """Return the idle connection that was used last; None without one."""
         idle = self.idle
         while idle:
             pod = idle.pop()
@@ -115,7 +114,7 @@ class Pool(OwningPool):
         return None
 
     def take_alive(self) -> Http1Pod | None:
-        """Return an idle connection that the pod has not closed, as the kernel has it, or None."""
+        """Return an idle connection that the kernel reports as open; None without one."""
         while (pod := self.take()) is not None:
             if pod.alive():
                 return pod
@@ -145,7 +144,7 @@ class Pool(OwningPool):
         """Open a connection in HTTP/1 for ``requester``.
 
         Arguments:
-            within: seconds, see dialing.
+            within: seconds; infinite means the time-out of all connects.
         """
         self.resources.start(Dial(self, requester, within).run())
 
@@ -170,14 +169,14 @@ class Pool(OwningPool):
             return
         self.reachable = True
         self._assume_nothing()
-        # Only now: over TLS the check of the pod's identity has just finished.
+        # Not earlier: over TLS, the check of the pod's certificate has just ended.
         if not connection.link.transport.is_closing() and connection not in self.shared:
             self.shared.append(connection)
             if not self.may_have_idle:
                 self.became_idle()
 
     def became_idle(self) -> None:
-        """See OwningPool. A pool that is gone closes what becomes idle."""
+        """See OwningPool. A pool that is gone closes its idle connections."""
         if not self.gone:
             self.resources.with_idle(self)
 
@@ -236,7 +235,7 @@ class Pool(OwningPool):
         if self.idle:
             pod = self.idle.pop(0)
             self.resources.idle -= 1
-            pod.cancel()  # at once: the end of TLS would wait for the pod
+            pod.cancel()  # an abort, because the end of TLS would wait for the pod
             return pod
         idle = [each for each in self.shared if each.is_idle_since(inf)]
         if not idle:
@@ -246,7 +245,7 @@ class Pool(OwningPool):
         return oldest
 
     def close_idle(self, before: float = inf) -> None:
-        """Close the connections that have been idle since before that time."""
+        """Close the connections that are idle since before a time, seconds, monotonic."""
         for connection in list(self.shared):
             if connection.is_idle_since(before):
                 connection.close()
@@ -255,12 +254,12 @@ class Pool(OwningPool):
             self.resources.idle -= 1
 
     def drain_shared(self) -> None:
-        """Send no more requests on connections in HTTP/2; what runs on them is finished."""
+        """Send no more requests on connections in HTTP/2; finish the requests on them."""
         for connection in list(self.shared):
             connection.drain()
 
     def drain(self) -> None:
-        """Keep no connection: the pod is gone, or not trusted any more. What runs is finished."""
+        """Keep no connections, as the pod is gone or no longer trusted; finish its requests."""
         self.gone = True
         self.drain_shared()
         self.close_idle()

@@ -1,8 +1,8 @@
-"""The pools of all pods.
+"""The pools of connections to all pods.
 
-Probes use the connections that requests use, so that the one that proved a pod carries its first
-request; but where requests go over TLS, see proxy.pods.probe_pool. Knative's counterpart: the
-transport of V/knative.dev/pkg/network/transports.go.
+Probes use the connections of requests. So the connection that passed a pod's probe carries its
+first request. If requests go over TLS, see proxy.pods.probe_pool. Knative's counterpart: the
+transport of knative.dev/pkg/network/transports.go.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from throttler.pod import PodTracker
 
 __all__ = ["IDLE_TIMEOUT", "ConnectionPools", "PoolLimits"]
 
-#: Seconds that an idle connection is kept (Knative and Go: 90).
+#: Seconds until an idle connection closes (Knative and Go: 90).
 IDLE_TIMEOUT: Final = 90.0
 
 
@@ -30,14 +30,14 @@ class ConnectionPools(PodPools):
     """The pools of all pods (activator.driver.Pools).
 
     Arguments:
-        limits: bounds on idle connections.
-        start: runs a coroutine and holds on to its task.
-        clock: seconds, monotonic.
-        unread: bytes that pods, and clients, do not read.
+        limits: the limits of idle connections.
+        start: runs a coroutine, and keeps a reference to its task.
+        clock: returns the time in seconds, monotonic.
+        unread: the budget of bytes that pods and clients do not read.
 
     Attributes:
-        resources: what all pools share.
-        tls: how pods prove themselves to requests; None where those go out plain.
+        resources: limits and budgets that all pools share.
+        tls: the check of pods' certificates; None if requests go out plain.
     """
 
     def __init__(
@@ -57,23 +57,23 @@ class ConnectionPools(PodPools):
 
     @property
     def idle(self) -> int:
-        """How many connections are idle in all."""
+        """The number of idle connections."""
         return self.resources.idle
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return self.resources.connections
 
     def of(self, pod: PodTracker) -> Pool:
-        """Return the connections to a pod that requests use."""
+        """Return the connections to a pod for requests."""
         pool = self._pools.get(pod)
         if pool is None:
             pool = self._pools[pod] = self._new(pod, self.tls)
         return pool
 
     def plain(self, pod: PodTracker) -> Pool:
-        """Return the plain connections to a pod, which probes use whatever requests do."""
+        """Return the plain connections to a pod, which probes always use."""
         if self.tls is None:
             return self.of(pod)
         pool = self._plain.get(pod)
@@ -85,42 +85,46 @@ class ConnectionPools(PodPools):
         return Pool(self.resources, Target(pod, tls, passthrough=self._passthrough))
 
     def use_tls(self, tls: PodTls) -> None:
-        """Have requests go over TLS; from then on for ever."""
+        """Send all later requests over TLS. There is no way back to plain connections."""
         self.tls = tls
         for pool in self._pools.values():
             pool.drain_shared()
         self._plain, self._pools = self._pools, {}
 
     def distrust(self) -> None:
-        """Close the connections over which a pod has proved itself by a root that may be trusted
-        no more: idle ones now, busy ones when they are done."""
+        """Close all connections for requests, because the trusted roots have changed.
+
+        Idle connections close now, others after their last response.
+        """
         for pod in list(self._pools):
             self._pools.pop(pod).drain()
 
     def set_passthrough(self, on: bool) -> None:
-        """Record whether a mesh between us and the pods has to send each request to the pod whose
-        address we used. Requests then name the revision's private Service, with a field that
-        demands this; from the next request on."""
+        """Record whether a mesh has to deliver each request to the pod with its address.
+
+        If so, requests name the revision's private Service and have a field that demands this.
+        That begins with the next request.
+        """
         self._passthrough = on
         for pool in self._all():
             pool.target.set_passthrough(on)
 
     def forget(self, pod: PodTracker) -> None:
-        """Close what is idle of a pod that is no more; what is busy closes when it is done."""
+        """Close the connections to a removed pod: idle ones now, others after their response."""
         for pools in (self._pools, self._plain):
             pool = pools.pop(pod, None)
             if pool is not None:
                 pool.drain()
 
     def close_expired(self) -> None:
-        """Close connections that were idle for too long; to be called now and then."""
+        """Close connections that were idle for IDLE_TIMEOUT; the caller repeats this."""
         resources = self.resources
         resources.now = resources.clock()
         for pool in self._all():
             pool.close_idle(resources.now - IDLE_TIMEOUT)
 
     def close(self) -> None:
-        """Close everything that is idle."""
+        """Close all idle connections."""
         for pool in self._all():
             pool.close_idle()
 

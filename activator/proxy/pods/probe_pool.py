@@ -1,10 +1,10 @@
-"""Connections for probes: those of requests, or plain ones once requests have one of their own.
+"""Connections for probes: the connections of requests, or plain ones if requests go over TLS.
 
-Probes are plain HTTP whatever requests are. Where those go over TLS, a pod that responds to probes
-may still be out of their reach: its certificate is wrong, or nothing listens there. So a probe
-first opens a connection for requests, unless the last attempt to open one has succeeded. A pod
-that requests cannot reach thus fails its probe, with the reason and as seldom as any other that
-fails; and its first request finds an open connection, which spares it a handshake.
+Probes are always plain HTTP. Over TLS, requests may fail to reach a pod that passes probes: its
+certificate is wrong, or its TLS port is closed. So a probe first opens a connection for requests,
+unless the last attempt to open one succeeded. A pod that requests cannot reach then fails its probe
+with that error. It gets probes as seldom as other failing pods. A good pod's first request finds an
+open connection, without a handshake.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from throttler.pod import PodTracker
 
 
 class Dialer(Protocol):
-    """A probe that waits for a connection; exactly one of the two methods is called, once."""
+    """A probe that waits for a connection. The pool calls one of the two methods, once."""
 
     @property
     def wants_connection(self) -> bool:
-        """Whether it still has a use for one."""
+        """Whether the probe still needs a connection."""
 
     def on_dialed(self, connection: ProbeConnection) -> None:
-        """The connection is open. A probe that has no use for it gives it back."""
+        """Handle an open connection; return it to its pool if the probe has ended."""
 
     def on_dial_failed(self, error: str, cause: str) -> None:
-        """No connection could be opened.
+        """Handle the failure to open a connection.
 
         Arguments:
-            error: what went wrong, for people.
-            cause: connect-failed, connect-timeout, or tls-failed, which does not pass by itself;
-                bad-answer where the pod has sent HTTP/2.
+            error: the error, for people.
+            cause: ``connect-failed``, ``connect-timeout``, or ``tls-failed``, which does not end by
+                itself; ``bad-answer`` if the pod sent HTTP/2.
         """
 
 
 class ProbeOwner(Protocol):
-    """A probe that takes the response."""
+    """A probe that handles the response."""
 
     def on_response(
         self, response: Response, raw: bytes | None, payload: list[bytes], complete: bool
@@ -56,13 +56,13 @@ class ProbeOwner(Protocol):
 
 
 class ProbePools:
-    """Where probes get their connections (activator.probing.prober.Pools)."""
+    """The connections of probes to all pods (activator.probing.prober.Pools)."""
 
     def __init__(self, pools: ConnectionPools) -> None:
         self._pools = pools
 
     def of(self, pod: PodTracker) -> ProbePool:
-        """Return the connections to a pod for a probe."""
+        """Return the connections to a pod for one probe."""
         pools = self._pools
         return ProbePool(pools.plain(pod), None if pools.tls is None else pools.of(pod))
 
@@ -72,8 +72,8 @@ class ProbePool:
     """The connections of one probe (activator.probing.probe.Pool).
 
     Arguments:
-        plain: for the probe.
-        secure: for requests, where those go over TLS.
+        plain: the connections for the probe.
+        secure: the connections for requests if these go over TLS; else None.
     """
 
     def __init__(self, plain: Pool, secure: Pool | None) -> None:
@@ -86,7 +86,7 @@ class ProbePool:
         return self._plain.target.probe_lines
 
     def take(self) -> ProbeConnection | None:
-        """Return an idle connection, where no proof is missing."""
+        """Return an idle connection; None without one, or if requests first need a connection."""
         secure = self._secure
         if secure is not None and not secure.reachable:
             return None
@@ -98,7 +98,7 @@ class ProbePool:
         return connection
 
     def dial(self, dialer: Dialer, within: float) -> None:
-        """Open a connection for the probe, and before that one for requests if need be.
+        """Open a connection for the probe, and one for requests before that if necessary.
 
         Arguments:
             within: seconds for each step.
@@ -108,7 +108,7 @@ class ProbePool:
 
 @final
 class ProbeConnection(Requester):
-    """A probe's connection to a pod, also while it is opened (activator.probing.probe.Connection).
+    """A probe's connection to a pod, also while it opens (activator.probing.probe.Connection).
 
     Attributes:
         pod: the connection itself, once it is open.
@@ -123,14 +123,14 @@ class ProbeConnection(Requester):
         self._plain = plain
         self._dialer: Dialer | None = None
         self._within = 0.0
-        self._proving = False  # what is opened is a connection for requests
+        self._proving = False  # it opens a connection for requests
         self._owner: ProbeOwner | None = None
         self.reused = False
 
     # -- for the pool of a probe ----------------------------------------------------------------
 
     def hold(self, pod: Http1Pod) -> None:
-        """Use a connection that is open."""
+        """Use an open connection."""
         self.pod = pod
         self.reused = pod.reused
 
@@ -139,7 +139,7 @@ class ProbeConnection(Requester):
 
         Arguments:
             within: seconds for each step.
-            secure: the connections for requests, if one of those has to be opened before.
+            secure: the connections for requests, if one of them has to open first.
         """
         self._dialer = dialer
         self._within = within
@@ -150,12 +150,12 @@ class ProbeConnection(Requester):
     # -- for the probe --------------------------------------------------------------------------
 
     def send(self, owner: ProbeOwner, data: bytes) -> None:
-        """Begin a request; the response goes to ``owner``."""
+        """Send a request; ``owner`` handles the response."""
         self._owner = owner
         self.pod.send(self, data)
 
     def cancel(self) -> None:
-        """End the request: its response is of no more use."""
+        """End the request, and close the connection."""
         self._owner = None
         self.pod.cancel()
 
@@ -163,7 +163,7 @@ class ProbeConnection(Requester):
         """Keep the connection for a request; nothing was sent on it."""
         self.pod.release()
 
-    # -- what comes of it -----------------------------------------------------------------------
+    # -- callbacks of the connection ------------------------------------------------------------
 
     @property
     def wants_connection(self) -> bool:
@@ -199,7 +199,7 @@ class ProbeConnection(Requester):
             dialer.on_dial_failed(error, cause)
 
     def on_interim(self, response: Response | ResponseFields) -> None:
-        """See Requester: a 1xx says nothing. A 101 leaves the probe without a response."""
+        """See Requester: ignore a 1xx. After a 101 the probe gets no response."""
 
     def on_response(
         self,
@@ -230,8 +230,8 @@ class ProbeConnection(Requester):
         """See Requester: there are no refusals in HTTP/1."""
 
     def on_other_protocol(self, error: str) -> None:
-        """See Requester: a probe is sent in HTTP/1 alone."""
+        """See Requester: a probe is always in HTTP/1."""
         if self._owner is None:
             self.on_dial_failed(error, "bad-answer")
         else:
-            self.on_lost(f"malformed answer: {error}", True)
+            self.on_lost(f"malformed response: {error}", True)

@@ -1,4 +1,4 @@
-"""What the pools of all pods share: limits, budgets, counts, and which pool closes an idle one."""
+"""Limits, budgets and counts that the pools of all pods share; closes idle connections in turn."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from activator.proxy.transport.unread import UnreadBytes
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Bounds on idle connections, and on the time to open one.
+    """Limits of idle connections, and of the time to open one.
 
     Attributes:
-        max_idle: in all (Knative: 1,000); max_idle_per_pod: to one pod (Knative: 100).
+        max_idle: idle connections to all pods (Knative: 1,000).
+        max_idle_per_pod: idle connections to one pod (Knative: 100).
         connect_timeout: seconds.
     """
 
@@ -28,30 +29,30 @@ class IdlePool(Protocol):
     """A pool that may have idle connections.
 
     Attributes:
-        may_have_idle: whether ``Resources`` searches it for one.
+        may_have_idle: whether ``Resources`` searches the pool for one.
     """
 
     may_have_idle: bool
 
     def close_oldest_idle(self) -> object | None:
-        """Close the connection that has been idle longest, and return it; None without one."""
+        """Close the connection that has been idle for longest, and return it; None without one."""
 
 
 @final
 class Resources:
-    """What the pools of all pods share.
+    """Limits, budgets and counts that the pools of all pods share.
 
     Arguments:
-        limits: bounds on idle connections.
-        start: runs a coroutine and holds on to its task.
-        clock: seconds, monotonic.
-        unread: bytes that pods, and clients, do not read.
+        limits: the limits of idle connections.
+        start: runs a coroutine, and keeps a reference to its task.
+        clock: returns the time in seconds, monotonic.
+        unread: the budget of bytes that pods and clients do not read.
 
     Attributes:
         files: the budget of open files.
-        idle: how many connections in HTTP/1 are idle; connections: how many there are of all.
-        closing: idle connections that are being closed, since a file is short.
-        now: the time at the last search for expired connections, which is exact enough for them.
+        idle: number of idle connections in HTTP/1; connections: number of all connections.
+        closing: idle connections that close because files are short.
+        now: the time of the last search for expired connections, exact enough for idle times.
     """
 
     __slots__ = (
@@ -80,35 +81,35 @@ class Resources:
         self.now = clock()
         self.unread = unread
         self.files = FileBudget()
-        self.files.idle.append((self.close_one_idle, self._count_leaving))
+        self.files.idle.append((self.close_one_idle, self._count_closing))
         self.idle = 0
         self.connections = 0
         self.closing: set[object] = set()
         self._with_idle: dict[IdlePool, None] = {}
 
-    def _count_leaving(self) -> int:
+    def _count_closing(self) -> int:
         return len(self.closing)
 
     def closed(self, connection: object) -> None:
-        """Count a connection that has closed; its file is free."""
+        """Count a connection that has closed, and release its file."""
         self.connections -= 1
         self.closing.discard(connection)
         self.files.release()
 
     def with_idle(self, pool: IdlePool) -> None:
-        """Remember that a pool has an idle connection, until a search finds none."""
+        """Search a pool for idle connections from now on, until a search finds none."""
         pool.may_have_idle = True
         self._with_idle[pool] = None
 
     def remove(self, pool: IdlePool) -> None:
-        """Search a pool no more: it keeps no connection."""
+        """Search a pool no longer, because it keeps no connections."""
         pool.may_have_idle = False
         self._with_idle.pop(pool, None)
 
     def close_one_idle(self) -> bool:
-        """Close a connection that is idle, each time of another pod; return whether there is one.
+        """Close an idle connection, each time to another pod; return whether there was one.
 
-        O(1) in pods, since a pool without an idle connection is not searched twice.
+        This costs O(1) in pods, because no pool without idle connections is searched twice.
         """
         while self._with_idle:
             pool = next(iter(self._with_idle))

@@ -1,4 +1,4 @@
-"""A pod's response in HTTP/1, read from bytes however they are cut. Pure: no transport, no pool."""
+"""Reads a pod's responses in HTTP/1 from pieces of any size. Pure: no transport, no pool."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from activator.proxy.message.body import Body, CloseBody
 from activator.proxy.message.grammar import FramingError
 from activator.proxy.message.response import Response, read_response, with_crlf
 
-#: Bytes of a response head (Go's transport: 10 MiB by default, envoy 60 KiB).
+#: Most bytes of a response head (Go's transport: 10 MiB by default, Envoy 60 KiB).
 MAX_HEAD: Final = 1 << 20
-#: Interim (1xx) responses to one request (Go: 5, then by bytes).
+#: Most interim (1xx) responses to one request (Go: 5, then by bytes).
 MAX_INTERIM: Final = 16
-#: A server of HTTP/2 responds to a request in HTTP/1 with one of these frames: SETTINGS or GOAWAY
-#: (RFC 9113 section 3.4). The first byte is of a length; no response in HTTP/1 begins with it.
+#: An HTTP/2 server responds to an HTTP/1 request with SETTINGS or GOAWAY (RFC 9113 section 3.4).
+#: The first byte of such a frame is 0, and no HTTP/1 response begins with 0.
 _HTTP2_TYPES: Final = (b"\x04", b"\x07")
 
 
 def is_http2(data: bytes) -> bool:
-    """Return whether data begins with a frame that begins HTTP/2."""
+    """Return whether the bytes begin with a frame that an HTTP/2 server sends first."""
     return data[:1] == b"\x00" and data[3:4] in _HTTP2_TYPES and data[5:9] == bytes(4)
 
 
 @final
 class ResponseReader:
-    """The response to one request after the other on one connection.
+    """Reads the response to one request after the other, on one connection.
 
-    Keeps nothing of a response that has ended: connections are idle for long.
+    It keeps no bytes of a response that has ended, because connections are idle for long.
 
     Attributes:
-        to_head: whether the request is a HEAD: its response has no body.
-        interim: how many interim responses have come; 0 is set with each request.
-        raw: head and payload in one piece as they came, where nothing else came.
-        rest: what came behind an interim head.
+        to_head: whether the request is a HEAD, whose response has no body.
+        interim: number of interim responses so far; the caller sets 0 with each request.
+        raw: head and payload in one piece as received, if no other bytes arrived with them.
+        rest: the bytes after an interim head.
         ended: whether the response has ended.
         keeps: whether the connection may carry another request.
     """
@@ -51,13 +51,14 @@ class ResponseReader:
         self._part: bytearray | None = None
 
     def read_head(self, data: bytes, payload: list[bytes]) -> Response | None:
-        """Read a head, and what came behind it; return None as long as it has no end.
+        """Read a head, and the payload behind it; return None while the head is incomplete.
 
         Arguments:
-            payload: what came of the body is added to it.
+            data: the bytes of one read.
+            payload: the method appends pieces of the body to it.
 
         Raises:
-            FramingError: it is malformed, or an interim one too many.
+            FramingError: the head is malformed, or there are too many interim responses.
         """
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
@@ -66,7 +67,7 @@ class ResponseReader:
         try:
             response = read_response(data if whole else data[:end], to_head=self.to_head)
         except FramingError:
-            # Only here can a bare LF be: the reader takes no head that has one.
+            # The parser rejects bare LF line ends. Change them to CRLF, and read the head again.
             changed = with_crlf(data)
             if changed is None:
                 raise
@@ -91,7 +92,7 @@ class ResponseReader:
         return response
 
     def _read_odd_head(self, data: bytes, payload: list[bytes]) -> Response | None:
-        """Read a head that CRLF CRLF does not end: it ends otherwise, or not yet."""
+        """Read a head without CRLF CRLF: it is incomplete, or has bare LF line ends."""
         changed = with_crlf(data)
         if changed is not None:
             return self._read_changed(changed, payload)
@@ -105,16 +106,16 @@ class ResponseReader:
     def _count_interim(self, response: Response, rest: bytes) -> None:
         self.interim += 1
         if self.interim > MAX_INTERIM:
-            raise FramingError("too many interim answers", 502)
+            raise FramingError("too many interim responses", 502)
         if response.status == 101:
             self._part = bytearray(rest)
         else:
             self.rest = rest
 
     def read_more_head(self, data: bytes, payload: list[bytes]) -> Response | None:
-        """Read on in a head of which a part has come, or behind an interim one; see ``read_head``.
+        """Continue with an incomplete head, or after an interim one; see ``read_head``.
 
-        Only the new bytes are searched, so that small pieces cost no more than large ones.
+        It searches only the new bytes, so small pieces cost no more than large ones.
 
         Raises:
             FramingError: see ``read_head``.
@@ -136,10 +137,10 @@ class ResponseReader:
             raise
 
     def read_body(self, data: bytes, payload: list[bytes]) -> bytes:
-        """Read on in the body; return its trailers, as lines, where it ends.
+        """Read more of the body; return its trailers, as lines, at its end.
 
         Raises:
-            FramingError: it is malformed.
+            FramingError: the body is malformed.
         """
         body = self._body
         assert body is not None
@@ -152,15 +153,15 @@ class ResponseReader:
         return body.trailers
 
     def ends_by_close(self) -> bool:
-        """Return whether the end of the connection ends the body."""
+        """Return whether the end of the connection is the end of the body."""
         return isinstance(self._body, CloseBody)
 
     def is_http2(self, data: bytes) -> bool:
-        """Return whether these bytes of a malformed head are HTTP/2, and nothing came before."""
+        """Return whether a malformed head is HTTP/2, and the first bytes of the response."""
         part = self._part
         return not self.interim and is_http2(data if part is None else bytes(part))
 
     def take_early(self) -> bytes:
-        """Return what came behind a 101."""
+        """Return the bytes after a 101."""
         early, self._part = self._part, None
         return b"" if early is None else bytes(early)

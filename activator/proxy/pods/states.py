@@ -1,7 +1,7 @@
-"""The states of connections to pods, and which may follow which.
+"""The states of connections to pods, and the changes between them.
 
-A connection in HTTP/1 carries one request at a time, so its state says where that request is. A
-connection in HTTP/2 carries many, so its state says whether it takes more.
+A connection in HTTP/1 carries one request at a time, so its state is that of the request. A
+connection in HTTP/2 carries many requests, so its state shows whether it accepts more.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 
 
 class Http1State(Enum):
-    """Where a connection in HTTP/1 is.
+    """The state of a connection in HTTP/1.
 
-    OPENING: it is not connected yet. IDLE: no request is on it. SENT: the pod has a request, and
-    no byte of its response has come. HEAD: a part of the head has come, or an interim response.
-    BODY: the head has come, and the body follows. TUNNEL: another protocol has the connection.
+    OPENING: it is not connected yet. IDLE: it has no request. SENT: the pod has a request, and no
+    byte of a response has arrived. HEAD: part of the head, or an interim response, has arrived.
+    BODY: the head has arrived, and the body follows. TUNNEL: another protocol uses the connection.
     CLOSED: it carries no more requests.
     """
 
@@ -29,7 +29,7 @@ class Http1State(Enum):
 
 
 class Http2State(Enum):
-    """Where a connection in HTTP/2 is.
+    """The state of a connection in HTTP/2.
 
     OPENING: it is not connected yet. UNSETTLED: the pod has not sent its settings. OPEN: it accepts
     requests. DRAINING: it accepts no more, and closes after the last response. OTHER_PROTOCOL: the
@@ -46,7 +46,7 @@ class Http2State(Enum):
     CLOSED = "closed"
 
 
-#: The same as plain names: Python looks a member of an enum up by a function of its class.
+#: The members as plain names: an attribute of an enum class costs a function call.
 OPENING: Final = Http1State.OPENING
 IDLE: Final = Http1State.IDLE
 SENT: Final = Http1State.SENT
@@ -55,7 +55,7 @@ BODY: Final = Http1State.BODY
 TUNNEL: Final = Http1State.TUNNEL
 CLOSED: Final = Http1State.CLOSED
 
-#: Which state of a connection in HTTP/1 may follow which. The response may end with its head.
+#: The states that may follow each state in HTTP/1. A response may end with its head.
 HTTP1_FOLLOWS: Final[dict[Http1State, frozenset[Http1State]]] = {
     OPENING: frozenset((IDLE,)),
     IDLE: frozenset((SENT, CLOSED)),
@@ -66,7 +66,7 @@ HTTP1_FOLLOWS: Final[dict[Http1State, frozenset[Http1State]]] = {
     CLOSED: frozenset((CLOSED,)),
 }
 
-#: Which state of a connection in HTTP/2 may follow which.
+#: The states that may follow each state in HTTP/2.
 HTTP2_FOLLOWS: Final[dict[Http2State, frozenset[Http2State]]] = {
     Http2State.OPENING: frozenset((Http2State.UNSETTLED,)),
     Http2State.UNSETTLED: frozenset(

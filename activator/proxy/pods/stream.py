@@ -31,14 +31,14 @@ _UNLIMITED: Final = 1 << 32
 
 @final
 class Carrier:
-    """What the streams of one connection know of it.
+    """The part of one connection that its streams use.
 
     Attributes:
-        link: the connection itself.
-        target: where its pod is; capacity: how many streams that takes.
-        used: whether a request was answered on it.
-        max_list: bytes of a request's header section that the pod accepts at most.
-        safe_block: bytes of a header block whose fields cannot exceed ``max_list``.
+        link: the HTTP/2 connection.
+        target: its pod; capacity: how many streams the pod accepts.
+        used: whether it has carried a complete response.
+        max_list: most bytes of a request's header section that the pod accepts.
+        safe_block: most bytes of a header block that cannot exceed ``max_list``.
     """
 
     __slots__ = ("capacity", "link", "max_list", "safe_block", "target", "used")
@@ -51,7 +51,7 @@ class Carrier:
         self.max_list = self.safe_block = _UNLIMITED
 
     def limit_header_list(self, size: int) -> None:
-        """Accept no request whose header section has more than ``size`` bytes."""
+        """Set the most bytes of a request's header section, by the pod's settings."""
         self.max_list = size
         self.safe_block = size // MAX_EXPANSION
 
@@ -59,7 +59,7 @@ class Carrier:
         """Compare a request's header section with the limit of the pod.
 
         Raises:
-            FramingError: it is too large (431).
+            FramingError: the section is too large (431).
         """
         size = list_size(block)
         if size > self.max_list:
@@ -73,9 +73,9 @@ class PodStream(PodSide):
     """One request on a pod's connection.
 
     Attributes:
-        requester: who takes the response; None once that has ended, or is of no more use.
-        answered: whether the head of the final response has come.
-        to_head: whether the request is a HEAD: its response has no body.
+        requester: handles the response; None once that has ended, or if nothing needs it.
+        responded: whether the head of the final response has arrived.
+        to_head: whether the request is a HEAD, whose response has no body.
     """
 
     __slots__ = ("_carrier", "_interim", "_stream", "requester", "responded", "to_head")
@@ -94,7 +94,7 @@ class PodStream(PodSide):
         return self._carrier.used
 
     def is_understood(self) -> bool:
-        """See PodSide. What a pod has not understood in HTTP/2 is held all the same."""
+        """See PodSide. In HTTP/2 the activator holds the body whatever this returns."""
         return True
 
     def send_request(
@@ -125,7 +125,7 @@ class PodStream(PodSide):
             trailers = as_block(trailers)
         ended = body.complete and not body.pieces and not trailers
         link = carrier.link
-        # The numbers of its streams are odd and in a row.
+        # Streams of this side have consecutive odd numbers.
         stream = self._stream = Stream(link.queue, 2 * link.opened + 1, self)
         link.opened += 1
         link.streams[stream.id] = stream
@@ -146,14 +146,14 @@ class PodStream(PodSide):
         return self._stream.left > 0
 
     def pause(self, on: bool) -> None:
-        """See PodSide: nothing to do, its window holds the pod back."""
+        """See PodSide: do nothing, because the stream's window limits the pod."""
 
     def took(self, size: int) -> None:
         """See PodSide."""
         self._stream.credit(size)
 
     def detach(self, complete: bool) -> None:
-        """See PodSide: the rest of the request is of no more use."""
+        """See PodSide: reset the stream if the request is incomplete."""
         self.requester = None
         stream = self._stream
         stream.on_sent = None
@@ -166,12 +166,12 @@ class PodStream(PodSide):
         self._carrier.link.end(self._stream, _CANCEL)
 
     def detach_requester(self) -> Requester | None:
-        """Release the stream, which is over, before its response is complete.
+        """Break the references between a stream that ends early and its requester.
 
-        The two refer to each other: nothing may be left for the garbage collector.
+        Else the garbage collector would have to find their cycle.
 
         Returns:
-            Who waits for the response.
+            The requester; None if it was detached before.
         """
         requester, self.requester = self.requester, None
         self._stream.owner = self._stream.on_sent = None
@@ -187,13 +187,13 @@ class PodStream(PodSide):
     # -- the response ---------------------------------------------------------------------------
 
     def on_response(self, response: ResponseFields, ended: bool) -> None:
-        """Handle the head of a response, perhaps an interim one.
+        """Handle the head of a response, which may be an interim one.
 
         Arguments:
             ended: whether it ends the stream.
 
         Raises:
-            FramingError: it breaks a rule; the stream is to be ended.
+            FramingError: the head breaks a rule; the caller ends the stream.
         """
         requester, stream = self.requester, self._stream
         if requester is None:
@@ -215,18 +215,18 @@ class PodStream(PodSide):
 
     def _on_interim(self, requester: Requester, response: ResponseFields, ended: bool) -> None:
         if ended:
-            raise FramingError("an interim answer that ends the stream", 502)
+            raise FramingError("an interim response that ends the stream", 502)
         self._interim += 1
         if self._interim > MAX_INTERIM:
-            raise FramingError("too many interim answers", 502)
+            raise FramingError("too many interim responses", 502)
         requester.on_interim(response)
 
     def _on_bare_response(
         self, requester: Requester, response: ResponseFields, ended: bool
     ) -> None:
-        """Handle a response that its head ends, whatever a pod sends behind it.
+        """Handle a response without content; drop whatever a pod sends after its head.
 
-        See RFC 9110 section 6.4.1. Clients would take more for a fault of the connection.
+        See RFC 9110 section 6.4.1. Clients would treat content as a connection error.
         """
         self._end()
         link = self._carrier.link
@@ -237,7 +237,7 @@ class PodStream(PodSide):
         requester.on_response(response, None, [], True)
 
     def on_data(self, payload: bytes, trailers: bytes | None) -> None:
-        """Handle payload; ``trailers`` is None as long as there is more to come."""
+        """Handle payload; see ConnectionSide.on_data for ``trailers``."""
         requester = self.requester
         if requester is None:
             return
@@ -248,7 +248,7 @@ class PodStream(PodSide):
             requester.on_payload([payload] if payload else [], True, trailers)
 
     def on_trailers(self, trailers: bytes, ended: bool) -> None:
-        """Handle a header block behind the head.
+        """Handle a header block after the head.
 
         Raises:
             FramingError: it does not end the response, or the body is too short.
@@ -265,7 +265,7 @@ class PodStream(PodSide):
         requester.on_payload([], True, trailers)
 
     def _end(self) -> None:
-        """Count the response, which is complete."""
+        """Count a complete response."""
         carrier = self._carrier
         carrier.used = True
         capacity = carrier.capacity

@@ -1,4 +1,4 @@
-"""Where a pod is, how it proves itself, and how requests name it."""
+"""Has a pod's address, its proof over TLS, and the fields by which requests name it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from throttler.pod import PodTracker
 
 @final
 class Target:
-    """One pod as the connections to it know it.
+    """One pod, for the connections to it.
 
     Arguments:
-        tls: how the pod proves itself; None where its connections are plain.
+        pod: the pod.
+        tls: the check of the pod's certificate; None for plain connections.
+        passthrough: see ``set_passthrough``.
 
     Attributes:
-        address: the pod's ``ip:port`` as it is listed.
-        host, port: where connections go; with TLS the port is another one.
-        origin: the same as ``scheme://ip:port``.
-        probe_lines: the request fields that name the pod to a probe, each with its CRLF.
-        host_lines: the same for a request.
-        host_blocks: the same as HTTP/2 has it: :scheme with :authority, and the other fields.
+        address: the pod's ``ip:port`` in its endpoint.
+        host, port: the address of connections; over TLS they use another port.
+        origin: host and port as ``scheme://ip:port``.
+        probe_lines: the fields by which a probe names the pod, each with its CRLF.
+        host_lines: the fields by which a request names the pod, each with its CRLF.
+        host_blocks: these fields for HTTP/2: first :scheme and :authority, then the others.
     """
 
     __slots__ = (
@@ -81,21 +83,22 @@ class Target:
         return front, rest
 
     def describe(self, error: str) -> str:
-        """Return what went wrong with a connection, and where, for people."""
+        """Return the error of a connection with its TLS port, for people."""
         return error if self._proof is None else f"TLS on port {self.port}: {error}"
 
     async def connect(self, protocol: object, limit: float, within: float, *, http2: bool) -> None:
-        """Connect, and have the pod prove itself where it has to.
+        """Connect; over TLS, check the pod's certificate.
 
         Arguments:
             protocol: the loop's protocol object.
-            limit: seconds to connect; within: for the handshake, where that is shorter than usual.
+            limit: seconds to connect.
+            within: seconds for the handshake, if that is less than HANDSHAKE_TIMEOUT.
             http2: whether the pod also has to choose HTTP/2.
 
         Raises:
             OSError: see dial.connect_tls.
         """
-        # The loops look methods up by name: a compiled class has no base of theirs.
+        # The loops find methods by name, so a compiled class needs no base class of asyncio.
         loops = cast(asyncio.BaseProtocol, protocol)
         if self._proof is None:
             await connect(loops, self.host, self.port, limit)

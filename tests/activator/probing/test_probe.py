@@ -215,12 +215,15 @@ BAD = {
         b"HTTP/1.1 502 Bad\r\nContent-Length: 1073741824\r\n\r\n" + b"x" * 70_000,
         ("bad-status", "status 502"),
     ),
-    "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ("connection-lost", "malformed answer: ")),
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ("connection-lost", "malformed response: ")),
     "two lengths": (
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nqueue",
-        ("connection-lost", "malformed answer: "),
+        ("connection-lost", "malformed response: "),
     ),
-    "too many interim": (b"HTTP/1.1 102 P\r\n\r\n" * 20, ("connection-lost", "malformed answer: ")),
+    "too many interim": (
+        b"HTTP/1.1 102 P\r\n\r\n" * 20,
+        ("connection-lost", "malformed response: "),
+    ),
 }
 
 

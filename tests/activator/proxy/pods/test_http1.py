@@ -90,7 +90,7 @@ async def test_a_head_that_comes_in_small_pieces_costs_no_more_than_its_length(w
         if owner.lost:
             break
         _feed(upstream, b"aaaaaaaaaa")
-    assert owner.lost == [("malformed answer: the head is too large", True)]
+    assert owner.lost == [("malformed response: the head is too large", True)]
     # In proportion to the square it is 9 times as much.
     assert min(spent[-2:]) < 5 * spent[0]
     assert MAX_HEAD == 1 << 20
