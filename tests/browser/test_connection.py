@@ -25,10 +25,10 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
         await expect(row).to_be_visible()
         await expect(page.get_by_role("alert")).to_be_hidden()
         app.ask()
-        await expect(page).to_have_title("1 waiting – activator")
+        await expect(page).to_have_title("1 queued – activator")
         # What does not answer is not yet lost, nor is it live.
         own_site.activator.process.send_signal(signal.SIGSTOP)
-        await expect(connection).to_have_text(re.compile(r"^no answer since \d\d:\d\d:\d\d$"))
+        await expect(connection).to_have_text(re.compile(r"^no response since \d\d:\d\d:\d\d$"))
         own_site.activator.process.send_signal(signal.SIGCONT)
         await expect(connection).to_have_text("live")
         await own_site.stop()
@@ -47,7 +47,7 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
             re.compile(r"restarted at \d\d:\d\d:\d\d\. Requests that it had in flight are lost")
         )
         await expect(page.locator(".tiles .sparkline")).to_have_accessible_name(
-            re.compile(r"no request waited within the last \d+(\.\d)? s$")
+            re.compile(r"no queued request within the last \d+(\.\d)? s$")
         )
         app.ask()
         await expect(row.locator(".reason")).to_have_text("no-endpoints")

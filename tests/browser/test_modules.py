@@ -97,9 +97,9 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("clockAt(2000, 7000, new Date(2026, 2, 1, 12, 0, 3))", "11:59:58"),
     ],
     "header.js": [
-        (f"wrongs({FILES}, 0)", ["a.yaml: bad", "b.yaml: bad"]),
-        (f"wrongs({FILES}, 0, true)",
-         ["2 files of the folder cannot be read: see the page of all revisions."]),
+        (f"problems({FILES}, 0)", ["a.yaml: bad", "b.yaml: bad"]),
+        (f"problems({FILES}, 0, true)",
+         ["2 files in the folder cannot be read: see the page of all revisions."]),
         ('restarted({"pod": "b", "before": "a"}, "")',
          "Another activator responds now: b instead of a."),
     ],
@@ -115,8 +115,8 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         # The newest of equal peaks.
         ("peak([1, 3, 3, 2])", {"most": 3, "at": 2}),
         ("peak([0, 0])", {"most": 0, "at": -1}),
-        (f"busyAtLast({json.dumps(PAST)})", True),
-        ('busyAtLast({"queued": [1, 0], "inFlight": [1, 0]})', False),
+        (f"isBusyInLastStep({json.dumps(PAST)})", True),
+        ('isBusyInLastStep({"queued": [1, 0], "inFlight": [1, 0]})', False),
     ],
     "model.js": [
         (f"keyOf({view()})", "default/a"),
@@ -144,12 +144,12 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("parse('#/revisions/a/%3Cb%3E').revision", "a/<b>"),
         ("parse('#/revisions/a/100%').revision", "a/100%"),
         ("parse('#/?filter=a+b&show=waiting')",
-         {"revision": None, "filter": "a b", "waiting": True, "strayed": ""}),
+         {"revision": None, "filter": "a b", "waiting": True, "unknownPage": ""}),
         ("parse('#nonsense').revision", None),
-        ("parse('#/revisions/a').strayed", "revisions/a"),
-        ("parse('#/revisions/a/b').strayed", ""),
-        ("written(parse('#/?filter=a%26b&show=waiting'))", "#/?filter=a%26b&show=waiting"),
-        ("written(parse(''))", "#/"),
+        ("parse('#/revisions/a').unknownPage", "revisions/a"),
+        ("parse('#/revisions/a/b').unknownPage", ""),
+        ("fragmentOf(parse('#/?filter=a%26b&show=waiting'))", "#/?filter=a%26b&show=waiting"),
+        ("fragmentOf(parse(''))", "#/"),
         ("parse(toRevision('a/b?c#d')).revision", "a/b?c#d"),
     ],
     "sparkline.js": [
@@ -187,11 +187,11 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("inFlight({inFlight: 2, limit: 3, silentSeconds: 12.34})", "2 / 3, silent for 12 s"),
     ],
     "words.js": [
-        ("because('no-endpoints', null)", "Kubernetes lists no pod of this revision."),
-        ("because('probe-failing', 'refused').endsWith('fails (refused).')", True),
-        ("because('a-new-reason', null)", "a-new-reason"),
-        ("happened({kind: 'a-new-kind'})", "a-new-kind"),
-        ("happened({kind: 'failed', requests: 2, status: 502, reason: 'upstream-failed', "
+        ("reasonSentence('no-endpoints', null)", "Kubernetes lists no pod of this revision."),
+        ("reasonSentence('probe-failing', 'refused').endsWith('fails (refused).')", True),
+        ("reasonSentence('a-new-reason', null)", "a-new-reason"),
+        ("eventText({kind: 'a-new-kind'})", "a-new-kind"),
+        ("eventText({kind: 'failed', requests: 2, status: 502, reason: 'upstream-failed', "
          "detail: 'closed'})", "2 requests failed: 502 upstream-failed (closed)"),
         ("readiness('probe')", "it passes the activator's probe"),
         ("forecasts({expectedWaitSeconds: 0, startSeconds: 2.5, drainSecondsPerRequest: null})",

@@ -37,7 +37,7 @@ async def test_a_held_request_appears_with_its_reason_and_goes_when_it_is_served
         await expect(cell(row, "Why")).to_have_text("scaled to zero")
         await expect(cell(row, "Pods").get_by_role("img")).to_have_accessible_name("no pods")
         (held,) = app.ask()
-        await expect(cell(row, "Waiting").locator(".number")).to_have_text("1")
+        await expect(cell(row, "Queued").locator(".number")).to_have_text("1")
         await expect(cell(row, "Oldest")).to_contain_text(re.compile(r"^\d+\.\d s"))
         await expect(cell(row, "Oldest")).to_contain_text(re.compile(r"since \d\d:\d\d:\d\d$"))
         await expect(cell(row, "Why")).to_have_text(
@@ -47,10 +47,10 @@ async def test_a_held_request_appears_with_its_reason_and_goes_when_it_is_served
             re.compile(r"^1 request waits, the first for \d+(\.\d)? s$")
         )
         await expect(page.locator("#subline")).to_contain_text(f"In {app.key} since")
-        await expect(page).to_have_title("1 waiting – activator")
+        await expect(page).to_have_title("1 queued – activator")
         await app.start_pod()
         assert (await held)[0] == 200
-        await expect(cell(row, "Waiting").locator(".number")).to_have_text("0")
+        await expect(cell(row, "Queued").locator(".number")).to_have_text("0")
         await expect(cell(row, "Why")).to_have_text("ready")
         await expect(cell(row, "Pods").get_by_role("img")).to_have_accessible_name(
             "1 pod: 1 in use"
@@ -81,7 +81,7 @@ async def test_the_capacity_of_a_full_revision(site: Site, open_page: Open) -> N
         app.gate.clear()
         asked = app.ask(5)
         await expect(cell(row, "In flight").locator(".number")).to_have_text("2 / 2")
-        await expect(cell(row, "Waiting").locator(".number")).to_have_text("3")
+        await expect(cell(row, "Queued").locator(".number")).to_have_text("3")
         await expect(cell(row, "Why").locator(".reason")).to_have_text("at-capacity")
         app.gate.set()
         assert [status for status, _ in await asyncio.gather(*asked)] == [200] * 5

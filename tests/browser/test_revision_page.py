@@ -30,6 +30,7 @@ async def test_why_requests_wait_and_what_to_do(site: Site, open_page: Open) -> 
         await expect(answer).to_contain_text(str(site.manifests))
         await expect(answer).to_contain_text("docs/reasons/no-endpoints.md")
         await expect(section(page, "Limits and use")).to_contain_text("2 of at most 10,000")
+        await expect(section(page, "Limits and use")).to_contain_text("Load balancing")
         await expect(section(page, "Pods")).to_contain_text("No pod is known.")
 
 
@@ -59,7 +60,7 @@ async def test_a_cold_start_is_drawn_as_bars_with_its_events(site: Site, open_pa
         await expect(section(page, "Cold starts")).to_contain_text("None yet")
         await expect(section(page, "Events")).to_contain_text("None since this page was opened.")
         (held,) = app.ask()
-        await expect(section(page, "Cold starts")).to_contain_text("under way")
+        await expect(section(page, "Cold starts")).to_contain_text("in progress")
         await app.start_pod()
         assert (await held)[0] == 200
         cold_start = section(page, "Cold starts").get_by_role("listitem")
@@ -88,13 +89,13 @@ async def test_why_a_request_failed_is_told_at_once(site: Site, open_page: Open)
         assert (await failed)[0] == 504
         answer = section(page, "Why requests wait")
         await expect(answer).to_contain_text(
-            re.compile(r"The last failure, .+ ago: 504 no-endpoints\. Read on in docs/reasons/no-")
+            re.compile(r"The last failure, .+ ago: 504 no-endpoints\. See docs/reasons/no-")
         )
         await expect(section(page, "Limits and use")).to_contain_text("1 no-endpoints, since")
         await expect(section(page, "Events")).to_contain_text("1 request failed: 504")
         await page.goto(site.url)
         row = page.locator(f'[data-revision="{app.key}"]')
-        await expect(row).to_contain_text("last 504 no-endpoints; now it is scaled to zero")
+        await expect(row).to_contain_text("last 504 no-endpoints; present state: scaled to zero")
 
 
 async def test_the_last_minutes_are_a_chart_a_sentence_and_a_table(
@@ -103,11 +104,11 @@ async def test_the_last_minutes_are_a_chart_a_sentence_and_a_table(
     page = await open_page(site.page_of(lived))
     queue = section(page, "Queue over time")
     await expect(queue.locator("canvas")).to_be_visible()
-    await expect(queue).to_contain_text(re.compile(r"In this time at most \d+ requests? waited"))
+    await expect(queue).to_contain_text(re.compile(r"In this time: at most \d+ queued requests?"))
     await queue.get_by_text("As a table").click()
     await expect(queue.locator("tbody tr").first).to_be_visible()
     await queue.locator(".u-over").hover()
-    await expect(queue).to_contain_text(re.compile(r"\d\d:\d\d:\d\d: \d+ waiting, \d+ in flight"))
+    await expect(queue).to_contain_text(re.compile(r"\d\d:\d\d:\d\d: \d+ queued, \d+ in flight"))
 
 
 async def test_events_stand_still_while_somebody_reads(site: Site, open_page: Open) -> None:
@@ -128,8 +129,8 @@ async def test_events_stand_still_while_somebody_reads(site: Site, open_page: Op
 async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults: Faults) -> None:
     faults.expect("404")
     page = await open_page(f"{site.url}#/revisions/default/nobody")
-    await expect(page.get_by_text("This activator knows no such revision")).to_be_visible()
+    await expect(page.get_by_text("This activator has no such revision")).to_be_visible()
     async with site.app("nobody") as app:
         app.ask()  # which is an event
         await expect(section(page, "Why requests wait")).to_be_visible()
-    await expect(page.get_by_text("This activator knows no such revision")).to_be_visible()
+    await expect(page.get_by_text("This activator has no such revision")).to_be_visible()

@@ -1,26 +1,26 @@
 // @ts-check
-/** Asks the activator. */
+/** Requests to the API of the activator. */
 
-/** After this an answer is not waited for any longer. */
-const PATIENCE = 10_000;
+/** Time-out of a request, in milliseconds. */
+const TIMEOUT = 10_000;
 
-/** What an attempt met, for people. @param {unknown} error */
-export function wordsOf(error) {
-  if (error instanceof TypeError) return "no answer"; // what browsers make of any network's error
-  if (error instanceof SyntaxError) return "an answer that is not the activator's";
+/** Describe an error for people. @param {unknown} error */
+export function describeError(error) {
+  if (error instanceof TypeError) return "no response"; // browsers report each network error as a TypeError
+  if (error instanceof SyntaxError) return "a response that is not JSON";
   return error instanceof Error ? error.message : String(error);
 }
 
 /**
- * Ask the API.
+ * Get a document of the API.
  * @param {string} path
- * @returns {Promise<any>} the answer; null if there is no such thing
- * @throws {Error} there was no answer, or none that says anything
+ * @returns {Promise<any>} the document; null for status 404
+ * @throws {Error} no response, another status, or no JSON
  */
-export async function answerOf(path) {
+export async function getJson(path) {
   const response = await fetch(path, {
     headers: { accept: "application/json" },
-    signal: AbortSignal.timeout(PATIENCE),
+    signal: AbortSignal.timeout(TIMEOUT),
   });
   if (response.status === 404) return null;
   if (!response.ok) throw new Error(`status ${response.status}`);

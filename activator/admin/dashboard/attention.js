@@ -1,73 +1,74 @@
 // @ts-check
 /**
- * Which revision needs attention before which. Pure.
+ * The order of revisions on the overview. Pure.
  *
- * Waiting first, whose queue began first at the top: a new queue joins at the end of these, so
- * that nothing above it moves. Then those of which a request failed within the last minute, or the
- * next one would hang for pods that fail, then those that had any, then the idle ones; each of these by name. One that calms down stays where it
- * is for a moment (`CALM_MS`), for otherwise queues that come and go would make rows jump about.
+ * Revisions with queued requests come first, by the start of their queue. So a new queue joins at
+ * the end, and no row above it moves. Then come failing revisions: a request failed within the last
+ * minute, or the next one would wait for failing pods. Then busy and idle revisions. These three are
+ * sorted by name. A revision keeps its level for `CALM_MS` after the cause is gone, so that
+ * short queues do not make rows jump.
  */
 
 import { trouble } from "./model.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
-/** @typedef {Pick<import("./history.js").Recent, "errors" | "busy">} Lately */
+/** @typedef {Pick<import("./history.js").Recent, "errors" | "busy">} Recently */
 /** @typedef {"waiting" | "failing" | "busy" | "idle"} Level */
 
-/** @type {Level[]} in the order of the page */
+/** @type {Level[]} the levels in the order of the page */
 export const LEVELS = ["waiting", "failing", "busy", "idle"];
 
-/** Milliseconds for which a revision keeps its level after the cause of it is gone. */
+/** Milliseconds for which a revision keeps its level after the cause is gone. */
 export const CALM_MS = 10_000;
 
 /**
- * What is remembered of a revision; times are of one clock, in milliseconds.
+ * The place of a revision in the order; times are of one clock, in milliseconds.
  * @typedef {object} Rank
- * @property {Level} level where it stands
- * @property {Level} now where it would stand without CALM_MS
- * @property {number} since when its queue began; when it came to this level, where nobody waits
- * @property {number} place the same of its first queue at this level, by which it is sorted
+ * @property {Level} level its level on the page
+ * @property {Level} now its level without CALM_MS
+ * @property {number} since when its queue began; without a queue, when it reached this level
+ * @property {number} place `since` of its first queue at this level; the sort key
  * @property {number} seen when it was last at this level
  */
 
 /**
- * What a revision is at this moment.
+ * Return the level of a revision at this moment.
  * @param {RevisionView} view
- * @param {Lately} lately the last minute: requests that are short are seldom met in flight
+ * @param {Recently} recently the last minute, because short requests are seldom seen in flight
  * @returns {Level}
  */
-export function levelOf(view, lately) {
+export function levelOf(view, recently) {
   if (view.queued > 0) return "waiting";
-  if (lately.errors > 0 || trouble(view)) return "failing";
-  return view.inFlight > 0 || lately.busy ? "busy" : "idle";
+  if (recently.errors > 0 || trouble(view)) return "failing";
+  return view.inFlight > 0 || recently.busy ? "busy" : "idle";
 }
 
 /**
- * Where a revision stands, after what was remembered of it.
+ * Return the new place of a revision.
  * @param {RevisionView} view
- * @param {Lately} lately
- * @param {number} now when the view was answered
- * @param {Rank | null} before
+ * @param {Recently} recently
+ * @param {number} now when the view was received
+ * @param {Rank | null} before its place before; null for a new revision
  * @returns {Rank}
  */
-export function rank(view, lately, now, before) {
-  const level = levelOf(view, lately);
+export function rank(view, recently, now, before) {
+  const level = levelOf(view, recently);
   const since = level === "waiting" ? now - (view.oldestWaiterSeconds ?? 0) * 1000 : now;
   if (before === null) return { level, now: level, since, place: since, seen: now };
   const calmer = LEVELS.indexOf(level) > LEVELS.indexOf(before.level);
   if (calmer && now - before.seen < CALM_MS) return { ...before, now: level };
-  const goesOn = before.now === level;
+  const continues = before.now === level;
   return {
     level,
     now: level,
-    since: goesOn ? before.since : since,
+    since: continues ? before.since : since,
     place: before.level === level ? before.place : since,
     seen: now,
   };
 }
 
 /**
- * Compare two for sorting: negative if the first comes first.
+ * Compare two revisions for sorting: negative if the first comes first.
  * @param {{key: string, rank: Rank}} a `key` is NAMESPACE/NAME
  * @param {{key: string, rank: Rank}} b
  */

@@ -1,33 +1,33 @@
 // @ts-check
-/** How many waited and how many were at pods in the last minutes: a chart, a sentence, a table. */
+/** Queued requests and requests in flight of the last minutes: a chart, a sentence, a table. */
 
-import { element, fill, say } from "./dom.js";
-import { clock, count, span } from "./format.js";
+import { element, setChildren, setText } from "./dom.js";
+import { clock, count, counted, span } from "./format.js";
 import { peak, reachOf, sum } from "./history.js";
 
 /** @typedef {import("./history.js").Past} Past */
 /** @typedef {import("./history.js").HistoryView} HistoryView */
 
 const HEIGHT = 200;
-/** Seconds that a row of the table stands for. */
+/** Seconds of a row of the table. */
 const ROW_SECONDS = 60;
 
-/** How uPlot writes times: hours and minutes, however far apart. */
+/** uPlot's format of times: hours and minutes for all distances. */
 const MINUTES = [[60, "{HH}:{mm}", null, null, null, null, null, null, 1]];
 
 /**
- * What a chart shows, in a sentence. Pure.
+ * Describe a chart in a sentence. Pure.
  * @param {Past} past
  * @param {(place: number) => Date} when when a step ended
  */
 export function summaryOf(past, when) {
   const [queued, inFlight] = [peak(past.queued), peak(past.inFlight)];
   const waited = queued.most
-    ? `at most ${count(queued.most)} requests waited (${clock(when(queued.at))})`
-    : "no request waited";
+    ? `at most ${counted(queued.most, "queued request")} (${clock(when(queued.at))})`
+    : "no queued request";
   const ran = inFlight.most
-    ? `at most ${count(inFlight.most)} were in flight`
-    : "none was in flight";
+    ? `at most ${count(inFlight.most)} in flight`
+    : "none in flight";
   const ends = Object.entries(past.outcomes)
     .map(([end, all]) => [end, sum(all)])
     .filter(([, n]) => Number(n) > 0)
@@ -36,11 +36,11 @@ export function summaryOf(past, when) {
 }
 
 /**
- * The rows of the table: a minute each, the newest first. Pure.
+ * Return the rows of the table: one for each minute, the newest first. Pure.
  * @param {Past} past
  * @param {number} stepSeconds
  * @param {(place: number) => Date} when
- * @returns {string[][]} until when; most waiting, most in flight, served, other ends
+ * @returns {string[][]} end of the minute; most queued, most in flight, served, other outcomes
  */
 export function rowsOf(past, stepSeconds, when) {
   const wide = Math.max(1, Math.round(ROW_SECONDS / stepSeconds));
@@ -68,7 +68,7 @@ export class QueueChart {
     "p",
     { class: "legend" },
     element("span", { class: "key queued" }),
-    "waiting",
+    "queued",
     element("span", { class: "key in-flight" }),
     "in flight",
   );
@@ -88,7 +88,7 @@ export class QueueChart {
         element(
           "tr",
           {},
-          ...["Minute until", "Most waiting", "Most in flight", "Served", "Other ends"].map(
+          ...["Minute until", "Most queued", "Most in flight", "Served", "Other outcomes"].map(
             (name) => element("th", { scope: "col" }, name),
           ),
         ),
@@ -119,19 +119,19 @@ export class QueueChart {
     this.#none.hidden = !none;
     this.#plot.hidden = this.#legend.hidden = this.#summary.hidden = this.#table.hidden = none;
     if (none) {
-      say(
+      setText(
         this.#none,
-        history ? `No requests within the last ${span(reachOf(history))}.` : "Not known yet.",
+        history ? `No requests within the last ${span(reachOf(history))}.` : "Loading.",
       );
       return;
     }
     const when = (/** @type {number} */ place) => new Date(this.#timeOf(place) * 1000);
-    say(this.#summary, `In this time ${summaryOf(past, when)}.`);
+    setText(this.#summary, `In this time: ${summaryOf(past, when)}.`);
     const rows = rowsOf(past, history.stepSeconds, when).map((cells) =>
       element("tr", {}, ...cells.map((text) => element("td", {}, text))),
     );
-    fill(this.#rows, ...rows);
-    this.#plotIt();
+    setChildren(this.#rows, ...rows);
+    this.#plotData();
   }
 
   /** When a step ended, in seconds since 1970. @param {number} place */
@@ -141,18 +141,18 @@ export class QueueChart {
     return Date.parse(time) / 1000 - (steps - 1 - place) * stepSeconds;
   }
 
-  /** From when to when there can be steps, whether or not there are as many yet. */
+  /** Return the range of the time axis: the full history, even if fewer steps exist. */
   #window() {
     const { time, steps, stepSeconds } = /** @type {HistoryView} */ (this.#history);
     const end = Date.parse(time) / 1000;
     return [end - steps * stepSeconds, end];
   }
 
-  async #plotIt() {
+  async #plotData() {
     await library();
     const past = this.#shown;
     if (!past || !this.#history) return;
-    // A step is told at its end, so the first one begins at a point of its own.
+    // A step has the time of its end, so the first step needs a point for its start.
     const times = [-1, ...past.queued.keys()].map((place) => this.#timeOf(place));
     const data = [times, ...[past.queued, past.inFlight].map((all) => [all[0], ...all])];
     if (this.#chart) this.#chart.setData(data);
@@ -195,15 +195,15 @@ export class QueueChart {
     );
   }
 
-  /** Say what is under the pointer. @param {number | null | undefined} place */
+  /** Show the values under the pointer. @param {number | null | undefined} place */
   #pointed(place) {
     const past = this.#shown;
-    if (!past || place === null || place === undefined) say(this.#cursor, "");
+    if (!past || place === null || place === undefined) setText(this.#cursor, "");
     else {
       const step = Math.max(0, place - 1);
       const at = clock(new Date(this.#timeOf(step) * 1000));
       const [queued, inFlight] = [past.queued[step], past.inFlight[step]];
-      say(this.#cursor, `${at}: ${count(queued)} waiting, ${count(inFlight)} in flight`);
+      setText(this.#cursor, `${at}: ${count(queued)} queued, ${count(inFlight)} in flight`);
     }
   }
 
@@ -214,26 +214,26 @@ export class QueueChart {
     }
   }
 
-  /** Colours are part of a chart. */
+  /** Make the chart again with the colours of the new theme. */
   #remake() {
     this.#chart?.destroy();
     this.#chart = null;
-    if (this.#shown) this.#plotIt();
+    if (this.#shown) this.#plotData();
   }
 }
 
-/** @param {string[]} names of style.css, as they are at this moment */
+/** @param {string[]} names variables of style.css @returns {string[]} their present values */
 function colours(...names) {
   const style = getComputedStyle(document.documentElement);
   return names.map((name) => style.getPropertyValue(`--${name}`).trim());
 }
 
-/** One request is not drawn as a crowd. @param {any} _ @param {number} __ @param {number} most */
+/** Return the range of the y axis: at least 0 to 4, so that one request does not fill it. @param {any} _ @param {number} __ @param {number} most */
 function fromZero(_, __, most) {
   return [0, Math.max(4, most * 1.1)];
 }
 
-/** There is no half a request. @param {any} _ @param {number[]} values */
+/** Label only whole numbers. @param {any} _ @param {number[]} values */
 function wholeNumbers(_, values) {
   return values.map((value) => (Number.isInteger(value) ? count(value) : ""));
 }
@@ -241,14 +241,14 @@ function wholeNumbers(_, values) {
 /** @type {Promise<void> | undefined} */
 let loading;
 
-/** Load the plotting library, once, for the first chart: the overview has no use for it. */
+/** Load the plotting library with the first chart; the overview does not need it. */
 function library() {
   loading ??= new Promise((resolve, reject) => {
     const style = element("link", { rel: "stylesheet", href: "dashboard/vendor/uPlot.min.css" });
     const script = element("script", { src: "dashboard/vendor/uPlot.iife.min.js" });
     script.addEventListener("load", () => resolve());
     script.addEventListener("error", () => {
-      loading = undefined; // the connection may be back for the next one
+      loading = undefined; // the next chart tries again
       reject(new Error("uPlot"));
     });
     document.head.append(style, script);

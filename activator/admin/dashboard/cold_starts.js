@@ -1,12 +1,12 @@
 // @ts-check
-/** The last cold starts of a revision: what each second of a cold start went to, as bars. */
+/** The last cold starts of a revision, with their phases as bars. */
 
-import { arrange, element, say } from "./dom.js";
+import { orderChildren, element, setText } from "./dom.js";
 import { counted, finely, moment } from "./format.js";
 
 /** @typedef {import("./model.js").ColdStartView} ColdStartView */
 
-/** What a cold start passes through: the name of what ends a phase, and what it is in words. */
+/** The phases of a cold start: the event that ends a phase, and its description. */
 export const PHASES = {
   "stat-sent": "a report to the autoscaler",
   address: "Kubernetes lists a pod",
@@ -17,17 +17,17 @@ export const PHASES = {
 };
 
 /**
- * A stretch of a cold start.
+ * A phase of a cold start.
  * @typedef {object} Stretch
- * @property {string} phase what ended it; `waiting` if nothing has yet
- * @property {number} from seconds since the beginning
+ * @property {string} phase the event that ended it; `waiting` for the phase in progress
+ * @property {number} from seconds since the start
  * @property {number} lasted seconds
  */
 
 /**
- * The phases of a cold start one after another. Pure.
+ * Return the phases of a cold start in order. Pure.
  * @param {ColdStartView} coldStart
- * @param {number} soFar seconds that one under way has taken at least
+ * @param {number} soFar seconds since the start of a cold start in progress
  * @returns {Stretch[]}
  */
 export function stretches(coldStart, soFar) {
@@ -43,7 +43,7 @@ export function stretches(coldStart, soFar) {
   return all;
 }
 
-/** @param {ColdStartView} coldStart @param {number} soFar as `stretches`; how long it took or takes */
+/** @param {ColdStartView} coldStart @param {number} soFar as in `stretches` @returns {number} its duration in seconds */
 export function lengthOf(coldStart, soFar) {
   return coldStart.seconds ?? Math.max(0, soFar, ...Object.values(coldStart.phases));
 }
@@ -62,15 +62,15 @@ export class ColdStartList {
     ...Object.entries(PHASES).map(([phase, words]) =>
       element("li", {}, element("span", { class: `key ${phase}` }), `${phase}: ${words}`),
     ),
-    element("li", {}, element("span", { class: "key waiting" }), "waiting: no further phase"),
+    element("li", {}, element("span", { class: "key waiting" }), "waiting: the phase in progress"),
   );
   element = element("div", {}, this.#none, this.#legend, this.#list);
-  /** By what they say. @type {Map<string, Element>} */
+  /** The items by their content. @type {Map<string, Element>} */
   #items = new Map();
 
   /**
    * @param {import("./model.js").RevisionView} view
-   * @param {number} age seconds that its first request has waited
+   * @param {number} age seconds that the first queued request has waited
    */
   draw(view, age) {
     const all = view.coldStarts ?? [];
@@ -81,12 +81,12 @@ export class ColdStartList {
     const before = this.#items;
     this.#items = new Map(
       all.map((one) => {
-        const told = JSON.stringify([one, longest, one.seconds === null && soFar]);
-        // What has not changed keeps its selection.
-        return [told, before.get(told) ?? itemOf(one, soFar, longest)];
+        const key = JSON.stringify([one, longest, one.seconds === null && soFar]);
+        // An unchanged item keeps its selection.
+        return [key, before.get(key) ?? itemOf(one, soFar, longest)];
       }),
     );
-    arrange(this.#list, [...this.#items.values()]);
+    orderChildren(this.#list, [...this.#items.values()]);
   }
 }
 
@@ -94,7 +94,7 @@ export class ColdStartList {
 function itemOf(coldStart, soFar, longest) {
   const parts = stretches(coldStart, soFar);
   const lasted = lengthOf(coldStart, soFar);
-  const ended = coldStart.outcome ?? "under way";
+  const ended = coldStart.outcome ?? "in progress";
   const head = element(
     "p",
     { class: "cold-start-head" },
@@ -106,17 +106,17 @@ function itemOf(coldStart, soFar, longest) {
   const bar = element("div", { class: "cold-start-bar", "aria-hidden": "true" });
   for (const { phase, lasted: s } of parts) {
     const wide = (s / longest) * 100;
-    const part = element("span", { class: `stretch ${phase}`, title: told(phase, s) });
+    const part = element("span", { class: `stretch ${phase}`, title: phaseText(phase, s) });
     part.style.inlineSize = `${wide.toFixed(2)}%`;
-    if (wide > 8) say(part, finely(s));
+    if (wide > 8) setText(part, finely(s));
     bar.append(part);
   }
-  const words = parts.map(({ phase, lasted: s }) => told(phase, s)).join(" · ");
+  const words = parts.map(({ phase, lasted: s }) => phaseText(phase, s)).join(" · ");
   return element("li", {}, head, bar, element("p", { class: "small muted" }, words));
 }
 
 /** @param {string} phase @param {number} s */
-function told(phase, s) {
+function phaseText(phase, s) {
   return `${phase} ${phase === "waiting" ? "" : "+"}${finely(s)}`;
 }
 

@@ -1,15 +1,15 @@
 // @ts-check
 /**
- * Elements, found, made and changed so that a string can never become markup: text goes in as text
- * nodes, and nothing here, nor anywhere in the dashboard, uses innerHTML.
+ * Functions to find, make and change elements. A string never becomes markup: it is inserted as a
+ * text node, and no module of the dashboard uses innerHTML.
  */
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** @typedef {Node | string | null | undefined | false} Child */
 
-/** @param {string} id of an element of index.html @returns {HTMLElement} */
-export function found(id) {
+/** @param {string} id the id of an element in index.html @returns {HTMLElement} */
+export function byId(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
 }
 
@@ -25,13 +25,13 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 /**
- * Make an element of SVG; otherwise as `element`.
+ * Make an SVG element; arguments as for `element`.
  * @param {string} tag
  * @param {Record<string, string | boolean | null>} [attributes]
  * @param {...Child} children
  * @returns {SVGElement}
  */
-export function drawn(tag, attributes = {}, ...children) {
+export function svgElement(tag, attributes = {}, ...children) {
   return /** @type {SVGElement} */ (
     filled(document.createElementNS(SVG, tag), attributes, children)
   );
@@ -58,43 +58,43 @@ function present(children) {
 }
 
 /**
- * Let an element say this and nothing else; one that says it already is left alone, so that what
- * has not changed costs no layout and is not read out again.
+ * Set the text of an element. An element with this text stays unchanged, so that it costs no layout
+ * and screen readers do not repeat it.
  * @param {Element} into
  * @param {string} text
  */
-export function say(into, text) {
+export function setText(into, text) {
   if (into.textContent !== text) into.textContent = text;
 }
 
 /**
- * Set an attribute, or take it away for null; one that is so already is left alone.
+ * Set an attribute, or remove it for null; an equal attribute stays unchanged.
  * @param {Element} of
  * @param {string} name
  * @param {string | null} value
  */
-export function mark(of, name, value) {
+export function setAttr(of, name, value) {
   if (of.getAttribute(name) === value) return;
   if (value === null) of.removeAttribute(name);
   else of.setAttribute(name, value);
 }
 
 /**
- * Let these be an element's children.
+ * Replace an element's children.
  * @param {Element} into
  * @param {...Child} children
  */
-export function fill(into, ...children) {
+export function setChildren(into, ...children) {
   into.replaceChildren(...present(children));
 }
 
 /**
- * Let these be an element's children in this order, moving only what is out of place: what stays
- * keeps its focus, its selection and its place on the screen.
+ * Set an element's children in this order, and move only children in the wrong place. The others keep
+ * focus, selection and place on the screen.
  * @param {Element} into
  * @param {Element[]} wanted
  */
-export function arrange(into, wanted) {
+export function orderChildren(into, wanted) {
   const keep = new Set(wanted);
   for (const child of [...into.children]) if (!keep.has(child)) child.remove();
   wanted.forEach((node, place) => {

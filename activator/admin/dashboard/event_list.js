@@ -1,14 +1,14 @@
 // @ts-check
-/** What happened to a revision while this page was open; stands still while somebody reads. */
+/** The events of a revision since the page was opened; the list pauses while a reader uses it. */
 
-import { arrange, element, mark, say } from "./dom.js";
+import { orderChildren, element, setAttr, setText } from "./dom.js";
 import { clock, count } from "./format.js";
 import { MISSED } from "./store.js";
-import { happened } from "./words.js";
+import { eventText } from "./words.js";
 
-/** @typedef {import("./model.js").Happening} Happening */
+/** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
 
-/** Events that are shown. */
+/** Most events in the list. */
 const MOST = 50;
 
 export class EventList {
@@ -27,17 +27,17 @@ export class EventList {
   );
   #key = "";
   #read = false;
-  /** Those that are shown, and no others: elements of all that is remembered are thousands.
-   * @type {Map<Happening, Element>} */
+  /** The elements of shown events only: all stored events would make thousands of elements.
+   * @type {Map<ActivatorEvent, Element>} */
   #items = new Map();
-  /** The newest one that is shown. @type {Happening | undefined} */
+  /** The newest shown event. @type {ActivatorEvent | undefined} */
   #newest;
 
-  /** @param {() => void} changed called when it wants to be drawn */
+  /** @param {() => void} changed called when the list must be drawn */
   constructor(changed) {
     this.#pause.addEventListener("click", () => {
-      mark(this.#pause, "aria-pressed", String(!this.#paused));
-      say(this.#pause, this.#paused ? "Continue" : "Pause");
+      setAttr(this.#pause, "aria-pressed", String(!this.#paused));
+      setText(this.#pause, this.#paused ? "Continue" : "Pause");
       changed();
     });
     const reads = (/** @type {boolean} */ read) => () => {
@@ -52,37 +52,37 @@ export class EventList {
     return this.#pause.getAttribute("aria-pressed") === "true";
   }
 
-  /** Turn to a revision. @param {string} key */
+  /** Select a revision. @param {string} key */
   look(key) {
     this.#key = key;
     this.#read = false;
     this.#newest = undefined;
-    arrange(this.#list, []);
+    orderChildren(this.#list, []);
   }
 
-  /** @param {Happening[]} events of all revisions, the newest first */
+  /** @param {ActivatorEvent[]} events of all revisions, the newest first */
   draw(events) {
-    const told = events.filter(({ kind, revision }) => revision === this.#key || kind === MISSED);
-    const ours = told.slice(0, MOST);
+    const matching = events.filter(({ kind, revision }) => revision === this.#key || kind === MISSED);
+    const shown = matching.slice(0, MOST);
     const still = (this.#paused || this.#read) && this.#list.children.length > 0;
     if (!still) {
-      this.#newest = ours[0];
-      this.#items = new Map(ours.map((event) => [event, this.#itemOf(event)]));
-      arrange(this.#list, [...this.#items.values()]);
+      this.#newest = shown[0];
+      this.#items = new Map(shown.map((event) => [event, this.#itemOf(event)]));
+      orderChildren(this.#list, [...this.#items.values()]);
     }
-    const held = this.#newest ? ours.indexOf(this.#newest) : 0;
+    const held = this.#newest ? shown.indexOf(this.#newest) : 0;
     const more = held < 0 ? MOST : held;
-    this.#list.hidden = !ours.length;
-    if (!ours.length) say(this.#note, "None since this page was opened.");
+    this.#list.hidden = !shown.length;
+    if (!shown.length) setText(this.#note, "None since this page was opened.");
     else if (still)
-      say(
+      setText(
         this.#note,
-        more ? `${count(more)} more; the list stands still while you read` : "the list stands still while you read",
+        more ? `${count(more)} more; the list pauses while you read` : "the list pauses while you read",
       );
-    else say(this.#note, "since this page was opened");
+    else setText(this.#note, "since this page was opened");
   }
 
-  /** @param {Happening} event */
+  /** @param {ActivatorEvent} event */
   #itemOf(event) {
     const known = this.#items.get(event);
     if (known) return known;
@@ -90,7 +90,7 @@ export class EventList {
       "li",
       { class: event.kind },
       element("time", { datetime: event.time }, clock(new Date(event.time))),
-      element("span", {}, happened(event)),
+      element("span", {}, eventText(event)),
     );
   }
 }

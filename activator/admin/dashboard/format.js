@@ -15,14 +15,13 @@ export function seconds(s) {
   return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
 }
 
-/** @param {number} s how far back something reaches: `10 minutes`, `1 min 35 s` */
+/** @param {number} s a duration into the past: `10 minutes`, `1 min 35 s` */
 export function span(s) {
   return s >= 60 && s % 60 === 0 ? counted(s / 60, "minute") : seconds(s);
 }
 
 /**
- * A time that may be short: milliseconds below a tenth of a second, else as `seconds` with two
- * places up to ten.
+ * A short time: in milliseconds below 0.1 s, with two decimals below 10 s, otherwise as `seconds`.
  * @param {number} s
  */
 export function finely(s) {
@@ -64,8 +63,8 @@ export function clock(when) {
 }
 
 /**
- * The time of day of a moment on the clock of `performance.now`, which says no dates.
- * @param {number} at in milliseconds, as the next
+ * Return the time of day of a time on the clock of `performance.now`, which has no date.
+ * @param {number} at in milliseconds
  * @param {number} now
  * @param {Date} [today] the time of day at `now`
  */

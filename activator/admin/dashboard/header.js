@@ -1,58 +1,58 @@
 // @ts-check
-/** Who is shown here, how the connection to it is, and what is wrong with it. */
+/** The header: the name of the activator, the state of the connection, and the problems. */
 
-import { element, fill, found, say } from "./dom.js";
+import { element, setChildren, byId, setText } from "./dom.js";
 import { clockAt, counted, seconds } from "./format.js";
 import { notReady } from "./words.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./model.js").ActivatorView} ActivatorView */
 
-/** Seconds of silence after which what is known may be old; watches speak once a minute. */
+/** Seconds without an event after which a watch may be stale; each has one per minute. */
 const OLD = 120;
-/** Milliseconds for which it is said that another process answers: as long as the past reaches. */
+/** Milliseconds for which a restart is shown: the length of the history. */
 const NEWS = 600_000;
 
 /** @param {HTMLElement} pill @param {"good" | "bad" | "wait"} kind @param {string} text */
 function show(pill, kind, text) {
-  say(pill, text);
+  setText(pill, text);
   pill.hidden = false;
   pill.className = `pill ${kind}`;
 }
 
 /**
- * What is wrong with an activator, a sentence each. Pure.
+ * Return the problems of an activator, one sentence each. Pure.
  * @param {ActivatorView} activator
- * @param {number} later seconds since it was answered
- * @param {boolean} brief files that are wrong are counted and not named
+ * @param {number} later seconds since the response
+ * @param {boolean} brief count unreadable files instead of naming them
  */
-export function wrongs(activator, later, brief = false) {
-  const told = [];
-  if (!activator.ready) told.push(`Not ready: ${notReady(activator.notReadyReason ?? "")}`);
+export function problems(activator, later, brief = false) {
+  const texts = [];
+  if (!activator.ready) texts.push(`Not ready: ${notReady(activator.notReadyReason ?? "")}`);
   const link = activator.autoscaler;
   if (link && !link.connected) {
     const silent =
       link.ageSeconds === null ? "" : `, silent for ${seconds(link.ageSeconds + later)}`;
     const why = link.lastError ? ` (${link.lastError})` : "";
-    told.push(`The autoscaler is not connected${silent}${why}: it starts no pods.`);
+    texts.push(`The autoscaler is not connected${silent}${why}: it starts no pods.`);
   }
   for (const [kind, watch] of Object.entries(activator.watches ?? {})) {
     const age = (watch.ageSeconds ?? 0) + later;
     if (!watch.error && age <= OLD) continue;
     const why = watch.error ? ` (${watch.error})` : "";
-    told.push(`${kind}: nothing received for ${seconds(age)}${why}; the last state is in force.`);
+    texts.push(`${kind}: nothing received for ${seconds(age)}${why}; the last state is in force.`);
   }
   const files = Object.entries(activator.manifestErrors ?? {});
   if (brief && files.length) {
-    told.push(`${counted(files.length, "file")} of the folder cannot be read: see the page of all revisions.`);
-  } else told.push(...files.map(([path, why]) => `${path}: ${why}`));
-  return told;
+    texts.push(`${counted(files.length, "file")} in the folder cannot be read: see the page of all revisions.`);
+  } else texts.push(...files.map(([path, why]) => `${path}: ${why}`));
+  return texts;
 }
 
 /**
- * Where objects come from and how fresh that is, in a sentence. Pure.
+ * Return the source of objects and its age, in a sentence. Pure.
  * @param {ActivatorView} activator
- * @param {number} later seconds since it was answered
+ * @param {number} later seconds since the response
  */
 export function source(activator, later) {
   if (activator.manifests) {
@@ -63,11 +63,11 @@ export function source(activator, later) {
   if (!ages.length) return "";
   const quietest = seconds(Math.max(...ages) + later);
   const kinds = counted(ages.length, "kind");
-  return `Watches ${kinds} of objects; the last event of the quietest is ${quietest} old`;
+  return `Watches ${kinds} of objects; the oldest last event is ${quietest} old`;
 }
 
 /**
- * That another process answers than before, and what became of what the other one held. Pure.
+ * Return the sentence about a restarted or another activator. Pure.
  * @param {import("./store.js").Change} change
  * @param {string} at when it was started
  */
@@ -79,13 +79,13 @@ export function restarted({ pod, before }, at) {
   );
 }
 
-/** @param {string} ours @param {string} theirs versions */
+/** @param {string} ours the version of this page @param {string} theirs that of the activator */
 function reload(ours, theirs) {
   return `This page is of activator ${ours}, but ${theirs} responds now: reload the page.`;
 }
 
 export class Header {
-  /** Of the activator that was seen first, from which the page came. */
+  /** The version of the first response, which is that of the page. */
   #version = "";
   #wasLost = false;
   #backUntil = 0;
@@ -93,28 +93,28 @@ export class Header {
   /**
    * @param {Store} store
    * @param {number} now
-   * @param {boolean} brief whether the page is about one revision, and not about the folder's files
+   * @param {boolean} brief whether the page is that of one revision
    */
   draw(store, now, brief) {
     this.#drawConnection(store, now);
     const { activator } = store;
     if (activator === null) return;
     const later = Math.max(0, now - store.activatorAt) / 1000;
-    say(found("who"), `${activator.podName} · ${activator.version}`);
-    show(found("ready"), activator.ready ? "good" : "bad", activator.ready ? "ready" : "not ready");
+    setText(byId("who"), `${activator.podName} · ${activator.version}`);
+    show(byId("ready"), activator.ready ? "good" : "bad", activator.ready ? "ready" : "not ready");
     const link = activator.autoscaler;
     if (link) {
       const text = link.connected ? "autoscaler connected" : "autoscaler lost";
-      show(found("autoscaler"), link.connected ? "good" : "bad", text);
+      show(byId("autoscaler"), link.connected ? "good" : "bad", text);
     }
     this.#version ||= activator.version;
     const same = this.#version === activator.version;
     const other = same ? "" : reload(this.#version, activator.version);
     const news = this.#news(store, now);
-    this.#drawWrongs([...wrongs(activator, later, brief), news, other].filter(Boolean));
+    this.#drawProblems([...problems(activator, later, brief), news, other].filter(Boolean));
     const up = `up for ${seconds(activator.uptimeSeconds + later)}`;
     const from = source(activator, later);
-    say(found("footer"), `activator ${activator.version} on ${activator.podName}, ${up}. ${from}`);
+    setText(byId("footer"), `activator ${activator.version} on ${activator.podName}, ${up}. ${from}`);
   }
 
   /** @param {Store} store @param {number} now */
@@ -130,30 +130,30 @@ export class Header {
     if (this.#wasLost && connection.state === "live") this.#backUntil = now + 5000;
     this.#wasLost = lost;
     document.documentElement.classList.toggle("stale", lost);
-    found("lost").hidden = !lost;
+    byId("lost").hidden = !lost;
     if (lost) {
       const why = connection.error ? ` (${connection.error})` : "";
-      say(
-        found("lost"),
+      setText(
+        byId("lost"),
         `Connection lost at ${since}${why}. The page shows the state of that time; only ages continue. ` +
           "The page tries again.",
       );
-      show(found("connection"), "bad", `lost since ${since}`);
+      show(byId("connection"), "bad", `lost since ${since}`);
     } else if (connection.state === "late") {
-      show(found("connection"), "wait", `no answer since ${since}`);
-    } else if (connection.state === "connecting") show(found("connection"), "wait", "connecting");
-    else if (now < this.#backUntil) show(found("connection"), "good", "back, live");
-    else if (connection.streaming) show(found("connection"), "good", "live");
-    else show(found("connection"), "wait", "no events, asking now and then");
+      show(byId("connection"), "wait", `no response since ${since}`);
+    } else if (connection.state === "connecting") show(byId("connection"), "wait", "connecting");
+    else if (now < this.#backUntil) show(byId("connection"), "good", "live again");
+    else if (connection.streaming) show(byId("connection"), "good", "live");
+    else show(byId("connection"), "wait", "no event stream, polling");
   }
 
-  /** @param {string[]} told */
-  #drawWrongs(told) {
-    const list = found("notices");
-    list.hidden = !told.length;
-    // The seconds change each tick; they are not worth new elements, nor being read out again.
-    const same = told.length === list.children.length;
-    if (same) told.forEach((text, place) => say(list.children[place], text));
-    else fill(list, ...told.map((text) => element("li", {}, text)));
+  /** @param {string[]} texts */
+  #drawProblems(texts) {
+    const list = byId("notices");
+    list.hidden = !texts.length;
+    // Ages change each second: keep the elements, so that screen readers do not repeat them.
+    const same = texts.length === list.children.length;
+    if (same) texts.forEach((text, place) => setText(list.children[place], text));
+    else setChildren(list, ...texts.map((text) => element("li", {}, text)));
   }
 }

@@ -1,9 +1,9 @@
 // @ts-check
-/** The last minutes, step by step, and what can be said of them. Pure. */
+/** The history of the last minutes in steps, with sums and rates. Pure. */
 
 /**
- * Of one revision, or of all together: lists of one length, the oldest first. `queued` and
- * `inFlight` are the most at a time within a step, `outcomes` how many requests ended so in it.
+ * The history of one revision, or of all together: lists of equal length, the oldest step first.
+ * `queued` and `inFlight` are maxima of each step; `outcomes` counts ended requests by outcome.
  * @typedef {object} Past
  * @property {number[]} queued
  * @property {number[]} inFlight
@@ -19,23 +19,23 @@
  * @property {Past} activator
  */
 
-/** Seconds over which rates are told: long enough that one request is not a wave. */
+/** Seconds over which rates are averaged. */
 export const RATE_SECONDS = 60;
 
-/** Ends that are nobody's fault but the client's own, or no fault at all. */
+/** Outcomes that are no errors. */
 const NO_ERRORS = ["served", "cancelled"];
 
 /**
- * What happened within the last minute.
+ * The last minute of a revision.
  * @typedef {object} Recent
  * @property {number} servedPerSecond
- * @property {number} errors how many ended neither served nor by their client
- * @property {boolean} busy whether there was a request at all
- * @property {[string, number][]} ends by outcome, without `served`; the most frequent first
+ * @property {number} errors the number of requests that ended neither served nor cancelled
+ * @property {boolean} busy whether there was any request
+ * @property {[string, number][]} ends requests by outcome, without `served`; the most frequent first
  */
 
 /**
- * @param {Past | null | undefined} past null of one in which nothing happened
+ * @param {Past | null | undefined} past null for a revision without requests
  * @param {number} stepSeconds
  * @returns {Recent}
  */
@@ -59,7 +59,7 @@ export function recent(past, stepSeconds) {
 }
 
 /**
- * How far back it reaches, in seconds: an activator that was just started knows of no more.
+ * Return the length of the history in seconds; it is short after a start.
  * @param {HistoryView} history
  */
 export function reachOf({ activator, stepSeconds }) {
@@ -67,7 +67,7 @@ export function reachOf({ activator, stepSeconds }) {
 }
 
 /**
- * @param {number[]} values @returns {{most: number, at: number}} the greatest, and its latest place
+ * @param {number[]} values @returns {{most: number, at: number}} the greatest value, and its last index
  */
 export function peak(values) {
   let most = 0;
@@ -84,28 +84,27 @@ export function sum(values) {
 }
 
 /**
- * Whether a request was at a pod, or waited, in the last step: then the revision is busy, even if
- * no event has told so.
+ * Return whether the last step had requests: then the revision is busy, even if no event reported it.
  * @param {Past} past
  */
-export function busyAtLast(past) {
+export function isBusyInLastStep(past) {
   return (past.inFlight.at(-1) ?? 0) > 0 || (past.queued.at(-1) ?? 0) > 0;
 }
 
 /**
- * The last minutes, moved on by newer steps. Steps that are told again have the newer value.
+ * Return the history, extended by newer steps. Repeated steps get the newer value.
  * @param {HistoryView} old
- * @param {HistoryView} news its lists are shorter: of the newest steps alone
- * @returns {HistoryView | null} null if steps between the two are missing: ask for all
+ * @param {HistoryView} news the newest steps only, so its lists are shorter
+ * @returns {HistoryView | null} null if steps between the two are missing: request the whole history
  */
-export function movedOn(old, news) {
-  const told = news.activator.queued.length;
+export function extended(old, news) {
+  const added = news.activator.queued.length;
   const passed = Math.round(
     (Date.parse(news.time) - Date.parse(old.time)) / (news.stepSeconds * 1000),
   );
-  const kept = old.activator.queued.length - (told - passed);
-  if (!(passed >= 0 && passed <= told && kept >= 0)) return null;
-  const size = { kept, told, steps: news.steps };
+  const kept = old.activator.queued.length - (added - passed);
+  if (!(passed >= 0 && passed <= added && kept >= 0)) return null;
+  const size = { kept, added, steps: news.steps };
   const before = new Map(old.revisions.map((one) => [`${one.namespace}/${one.name}`, one]));
   const after = new Map(news.revisions.map((one) => [`${one.namespace}/${one.name}`, one]));
   const all = new Map([...before, ...after]);
@@ -122,13 +121,13 @@ export function movedOn(old, news) {
 /**
  * @param {Past | undefined} old
  * @param {Past | undefined} news
- * @param {{kept: number, told: number, steps: number}} size of each, and how many there can be
+ * @param {{kept: number, added: number, steps: number}} size the steps of each, and the maximum
  * @returns {Past}
  */
-function joined(old, news, { kept, told, steps }) {
+function joined(old, news, { kept, added, steps }) {
   /** @param {number[] | undefined} a @param {number[] | undefined} b */
   const join = (a, b) =>
-    [...(a ?? zeros(kept)).slice(0, kept), ...(b ?? zeros(told))].slice(-steps);
+    [...(a ?? zeros(kept)).slice(0, kept), ...(b ?? zeros(added))].slice(-steps);
   const ends = new Set([...Object.keys(old?.outcomes ?? {}), ...Object.keys(news?.outcomes ?? {})]);
   const outcomes = [...ends].map((end) => [end, join(old?.outcomes[end], news?.outcomes[end])]);
   return {

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * Puts the page together: what is known goes from live.js into the store, and from there, once per
- * frame, onto the page that the address names.
+ * Connects the modules: live.js fills the store, and each frame draws the page of the address from
+ * the store.
  */
 
-import { found, say } from "./dom.js";
+import { byId, setText } from "./dom.js";
 import { clock } from "./format.js";
 import { Header } from "./header.js";
 import { Live } from "./live.js";
@@ -12,14 +12,14 @@ import { Overview } from "./overview.js";
 import { RevisionPage } from "./revision.js";
 import { parse } from "./route.js";
 import { Store } from "./store.js";
-import { Spoken } from "./summary.js";
+import { Announcer } from "./summary.js";
 
-/** Milliseconds from one look at the clock to the next: ages go on by themselves. */
+/** Milliseconds between two updates of ages. */
 const TICK = 1000;
 
 let wanted = 0;
 
-/** Draw with the next frame, however often this is called before it. */
+/** Draw once with the next frame, even after several calls. */
 function changed() {
   wanted ||= requestAnimationFrame(draw);
 }
@@ -27,43 +27,43 @@ function changed() {
 const store = new Store(changed);
 const live = new Live(store);
 const header = new Header();
-const spoken = new Spoken();
+const spoken = new Announcer();
 const overview = new Overview(changed);
-const page = new RevisionPage(found("revision"), changed);
+const page = new RevisionPage(byId("revision"), changed);
 
 function draw() {
   wanted = 0;
-  if (document.hidden) return; // drawn when it is seen again; its title says what it said
+  if (document.hidden) return; // it is drawn when it becomes visible
   const now = performance.now();
-  header.draw(store, now, Boolean(found("overview").hidden));
+  header.draw(store, now, Boolean(byId("overview").hidden));
   spoken.draw(store);
-  if (found("revision").hidden) overview.draw(store, now);
+  if (byId("revision").hidden) overview.draw(store, now);
   else page.draw(store, now);
 }
 
-/** Where the overview was left. */
+/** Scroll position of the overview. */
 let scrolled = 0;
 
-/** Show the page that the address names. @param {boolean} first whether it was opened with it */
+/** Show the page of the address. @param {boolean} first whether the browser opened this page */
 function follow(first) {
   const route = parse(location.hash);
-  const leaves = found("revision").hidden;
+  const leaves = byId("revision").hidden;
   const left = page.key;
   if (leaves && route.revision !== null) scrolled = scrollY;
-  found("overview").hidden = route.revision !== null;
-  found("revision").hidden = route.revision === null;
+  byId("overview").hidden = route.revision !== null;
+  byId("revision").hidden = route.revision === null;
   if (route.revision === null) overview.follow(route);
   else page.look(route.revision, overview.fragment);
   live.look(route.revision);
   draw();
   if (first) return;
   const back = route.revision === null && !leaves ? overview.linkTo(left) : null;
-  const heading = found(route.revision === null ? "headline" : "name");
+  const heading = byId(route.revision === null ? "headline" : "name");
   (back ?? heading).focus({ preventScroll: true });
   scrollTo({ top: route.revision === null ? scrolled : 0 });
 }
 
-/** Say in the title since when nothing is asked: nobody looks at more of a page that is hidden. */
+/** Show in the title since when a hidden page makes no requests. */
 function hid() {
   if (document.hidden) document.title = `as of ${clock(new Date())}: ${document.title}`;
   else changed();
@@ -73,21 +73,21 @@ function hid() {
 function pressed(event) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   const typing = event.target instanceof HTMLInputElement && event.target.type === "search";
-  if (event.key === "/" && !typing && !found("overview").hidden) {
+  if (event.key === "/" && !typing && !byId("overview").hidden) {
     event.preventDefault();
     overview.search();
   }
 }
 
-found("content").hidden = false;
-found("skip").addEventListener("click", (event) => {
-  event.preventDefault(); // its fragment would be taken for a page
-  found("content").focus();
+byId("content").hidden = false;
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the router would take its fragment for a page
+  byId("content").focus();
 });
 addEventListener("hashchange", () => follow(false));
 addEventListener("keydown", pressed);
 document.addEventListener("visibilitychange", hid);
 setInterval(changed, TICK);
-say(found("subline"), "Loading.");
+setText(byId("subline"), "Loading.");
 follow(true);
 live.start();

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * What the API's answers are, and what follows from one of them. Pure: neither page nor network.
+ * The types of the API's responses, and functions of one response. Pure.
  *
- * The fields are told in docs/reference.md; what an older activator does not send is undefined, and
- * words that a newer one has added are shown as they are.
+ * docs/reference.md describes the fields. A field that an older activator does not send is
+ * undefined. The page shows unknown words of a newer activator unchanged.
  */
 
 /**
@@ -46,7 +46,7 @@
  */
 
 /**
- * A request that was not served.
+ * A request that got an error response.
  * @typedef {object} Failed
  * @property {number} secondsAgo
  * @property {number} status
@@ -63,6 +63,8 @@
  * @property {string} protocol
  * @property {number} timeoutSeconds
  * @property {string} readinessRule
+ * @property {string} [loadBalancing]
+ * @property {string | null} [hashKey]
  * @property {number | null} capacity
  * @property {{way: string, sentence: string}} [capacityBreakdown]
  * @property {number} inFlight
@@ -78,7 +80,7 @@
  * @property {number} activatorCount
  * @property {PodView | null} [clusterIP]
  * @property {PodView[]} pods
- * @property {string | null} [nextReason] only of a revision asked for alone, as what follows
+ * @property {string | null} [nextReason] this and the next fields: only in the document of one revision
  * @property {string | null} [nextReasonDetail]
  * @property {Record<string, number>} [failures]
  * @property {ColdStartView[]} [coldStarts]
@@ -106,17 +108,17 @@
  */
 
 /**
- * Something that happened, as the stream tells it.
- * @typedef {{kind: string, time: string, revision: string} & Record<string, any>} Happening
+ * An event of the stream.
+ * @typedef {{kind: string, time: string, revision: string} & Record<string, any>} ActivatorEvent
  */
 
-/** @param {{namespace: string, name: string}} view how a revision is written: NAMESPACE/NAME */
+/** @param {{namespace: string, name: string}} view how a revision is fragmentOf: NAMESPACE/NAME */
 export function keyOf(view) {
   return `${view.namespace}/${view.name}`;
 }
 
 /**
- * How many requests can be at pods at a time, as a number; Infinity without a limit.
+ * Return how many requests can be in flight; Infinity without a limit.
  * @param {RevisionView} view
  */
 export function capacityOf(view) {
@@ -125,7 +127,7 @@ export function capacityOf(view) {
 }
 
 /**
- * For how long the first request of a revision waits, in seconds; times are in milliseconds.
+ * Return how long the first queued request has waited, in seconds; times are in milliseconds.
  * @param {{view: RevisionView, at: number}} known
  * @param {number} now
  */
@@ -134,7 +136,7 @@ export function ageOf({ view, at }, now) {
 }
 
 /**
- * How long ago a request of a revision last failed, in seconds; Infinity if none did.
+ * Return how long ago a request last failed, in seconds; Infinity for never.
  * @param {{view: RevisionView, at: number}} known
  * @param {number} now
  */
@@ -142,12 +144,12 @@ export function failedAgo({ view, at }, now) {
   return (view.lastFailure?.secondsAgo ?? Infinity) + Math.max(0, now - at) / 1000;
 }
 
-/** What the rules that keep a pod out for what it did are called as reasons to wait. */
+/** The reason to wait for each rule that takes a failing pod out of use. */
 const OUT = { "probe-failed": "probe-failing", "answered-badly": "bad-answers" };
 
 /**
- * Why a new request would hang although Kubernetes lists ready pods; empty if it would
- * not, or somebody waits and is told.
+ * Return why a new request would wait although Kubernetes lists ready pods; empty if it would not
+ * wait, or if requests are queued already.
  * @param {RevisionView} view
  */
 export function trouble(view) {
@@ -157,7 +159,7 @@ export function trouble(view) {
 }
 
 /**
- * What a revision does, in a word or two; of one whose requests wait, why.
+ * Return the state of a revision in a few words; the reason if requests wait.
  * @param {RevisionView} view
  */
 export function stateOf(view) {
@@ -170,7 +172,7 @@ export function stateOf(view) {
 }
 
 /**
- * What pods are counted as, in this order, with the letter that stands for it.
+ * The kinds of pods in order, with their letters.
  * @typedef {"in use" | "shared" | "waiting" | "failing" | "draining" | "left"} PodKind
  * @type {Record<PodKind, {letter: string, words: string}>}
  */
@@ -180,7 +182,7 @@ export const POD_KINDS = {
   waiting: { letter: "…", words: "not ready yet" },
   failing: { letter: "!", words: "failing" },
   draining: { letter: "↓", words: "draining" },
-  left: { letter: "–", words: "left alone" },
+  left: { letter: "–", words: "not used by this activator" },
 };
 
 /** @param {PodView} pod @returns {PodKind} */
@@ -188,12 +190,12 @@ export function podKind(pod) {
   if (pod.decision === "use") return pod.inSlice === false ? "shared" : "in use";
   if (pod.state === "draining") return "draining";
   if (pod.decision === "leave") return "left";
-  // One that Kubernetes does not call ready is expected to refuse, as any does that starts.
+  // A pod that is not ready for Kubernetes is probably starting, so refused connections are normal.
   return pod.lastError && pod.kubernetes !== "not-ready" ? "failing" : "waiting";
 }
 
 /**
- * Pods by what they are counted as; those that are gone are left out, a ClusterIP in use is a pod.
+ * Return the pods by kind, without removed pods; a ClusterIP in use counts as a pod.
  * @param {RevisionView} view
  * @returns {Map<PodKind, PodView[]>} in the order of POD_KINDS, without empty ones
  */

@@ -1,11 +1,11 @@
 // @ts-check
-/** The overview: every revision, those first that need attention. */
+/** The overview: a table of all revisions; those that need attention come first. */
 
 import { compare } from "./attention.js";
-import { arrange, element, found, mark, say } from "./dom.js";
+import { orderChildren, element, byId, setAttr, setText } from "./dom.js";
 import { count, counted } from "./format.js";
 import { drawLegend } from "./pod_blocks.js";
-import { written } from "./route.js";
+import { fragmentOf } from "./route.js";
 import { Row } from "./row.js";
 import { Summary } from "./summary.js";
 
@@ -13,13 +13,13 @@ import { Summary } from "./summary.js";
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./route.js").Route} Route */
 
-/** Rows that are made at first, and by each press of the button; the rest is counted. */
+/** Rows that are shown at first, and added by each press of the button. */
 const PAGE = 100;
-/** With no more revisions than this the idle ones are open from the beginning. */
+/** Up to this number of revisions, idle ones are shown from the start. */
 const FEW = 30;
 
 /**
- * Which of them are shown, in which order. Pure.
+ * Return the shown revisions in order. Pure.
  * @param {Iterable<Known>} revisions
  * @param {{filter: string, waiting: boolean}} route
  * @returns {{active: Known[], idle: Known[]}}
@@ -36,7 +36,7 @@ export function chosen(revisions, { filter, waiting }) {
   return { active: wanted.slice(0, calm), idle: wanted.slice(calm) };
 }
 
-/** Part of the table: as many rows as are wanted, and a button for more. */
+/** A part of the table: its first rows, and a button for more. */
 class Body {
   #most = PAGE;
   #more = element("button", { type: "button" });
@@ -62,33 +62,33 @@ class Body {
   draw(wanted, rowOf) {
     const rows = wanted.slice(0, this.#most).map(rowOf);
     const rest = wanted.length - rows.length;
-    say(this.#more, `Show ${Math.min(PAGE, rest)} more of ${count(rest)}`);
-    arrange(this.into, rest > 0 ? [...rows, this.#end] : rows);
+    setText(this.#more, `Show ${Math.min(PAGE, rest)} more of ${count(rest)}`);
+    orderChildren(this.into, rest > 0 ? [...rows, this.#end] : rows);
   }
 }
 
 export class Overview {
   #summary = new Summary();
-  #filter = /** @type {HTMLInputElement} */ (found("filter"));
-  #waiting = /** @type {HTMLInputElement} */ (found("waiting"));
-  #active = new Body(found("active"), () => this.changed());
-  #idle = new Body(found("idle"), () => this.changed());
+  #filter = /** @type {HTMLInputElement} */ (byId("filter"));
+  #waiting = /** @type {HTMLInputElement} */ (byId("waiting"));
+  #active = new Body(byId("active"), () => this.changed());
+  #idle = new Body(byId("idle"), () => this.changed());
   #toggle = element("button", { type: "button", "aria-controls": "idle" });
   #toggleRow = element(
     "tr",
     { role: "row", class: "fold" },
     element("th", { role: "rowheader", scope: "rowgroup", colspan: "8" }, this.#toggle),
   );
-  /** Whether the idle ones are open; null while nobody has said. @type {boolean | null} */
+  /** Whether idle revisions are shown; null until the reader chooses. @type {boolean | null} */
   #open = null;
   /** @type {Map<string, Row>} */
   #rows = new Map();
-  /** What was chosen last, and of what. @type {{of: string, is: ReturnType<typeof chosen>}} */
+  /** The last result of `chosen`, and its input. @type {{of: string, is: ReturnType<typeof chosen>}} */
   #chosen = { of: "", is: { active: [], idle: [] } };
   /** @type {Route} */
-  #route = { revision: null, filter: "", waiting: false, strayed: "" };
+  #route = { revision: null, filter: "", waiting: false, unknownPage: "" };
 
-  /** @param {() => void} changed called when something else is to be shown */
+  /** @param {() => void} changed called when the page must be drawn */
   constructor(changed) {
     this.changed = changed;
     const chose = () => {
@@ -98,34 +98,34 @@ export class Overview {
     };
     this.#filter.addEventListener("input", chose);
     this.#waiting.addEventListener("change", chose);
-    drawLegend(found("pod-legend"));
-    found("toolbar").addEventListener("submit", (event) => event.preventDefault());
+    drawLegend(byId("pod-legend"));
+    byId("toolbar").addEventListener("submit", (event) => event.preventDefault());
     this.#toggle.addEventListener("click", () => {
       this.#open = this.#toggle.getAttribute("aria-expanded") !== "true";
       changed();
     });
   }
 
-  /** What the address says of this page as it is now. */
+  /** The fragment of the address for the present filter. */
   get fragment() {
-    return written(this.#route);
+    return fragmentOf(this.#route);
   }
 
-  /** Show what the address says. @param {Route} route */
+  /** Apply the address. @param {Route} route */
   follow(route) {
     this.#route = route;
     if (this.#filter.value !== route.filter) this.#filter.value = route.filter;
     this.#waiting.checked = route.waiting;
-    found("strayed").hidden = route.strayed === "";
-    say(found("strayed"), `There is no page “${route.strayed}”; the table has all revisions.`);
+    byId("unknown-page").hidden = route.unknownPage === "";
+    setText(byId("unknown-page"), `There is no page “${route.unknownPage}”; the table has all revisions.`);
   }
 
-  /** @param {string} key @returns {HTMLElement | null} the link of its row, if there is one */
+  /** @param {string} key @returns {HTMLElement | null} the link of its row, if it is shown */
   linkTo(key) {
     return this.#rows.get(key)?.element.querySelector("a") ?? null;
   }
 
-  /** Let the reader type a filter. */
+  /** Focus the filter. */
   search() {
     this.#filter.focus();
     this.#filter.select();
@@ -152,7 +152,7 @@ export class Overview {
     this.#drawWords(active.length + idle.length, store.revisions.size);
   }
 
-  /** Choose and sort, if anything is new since it was done last. @param {Store} store */
+  /** Filter and sort the revisions, if anything has changed. @param {Store} store */
   #choose({ version, revisions }) {
     const of = `${version} ${this.fragment}`;
     if (of !== this.#chosen.of) this.#chosen = { of, is: chosen(revisions.values(), this.#route) };
@@ -161,21 +161,21 @@ export class Overview {
 
   /** @param {number} idle @param {boolean} open */
   #drawFold(idle, open) {
-    say(this.#toggle, counted(idle, "idle revision"));
-    mark(this.#toggle, "aria-expanded", String(open));
-    arrange(found("idle-head"), idle ? [this.#toggleRow] : []);
+    setText(this.#toggle, counted(idle, "idle revision"));
+    setAttr(this.#toggle, "aria-expanded", String(open));
+    orderChildren(byId("idle-head"), idle ? [this.#toggleRow] : []);
   }
 
   /** @param {number} shown @param {number} all */
   #drawWords(shown, all) {
-    say(
-      found("shown"),
+    setText(
+      byId("shown"),
       shown === all ? counted(all, "revision") : `${count(shown)} of ${count(all)}`,
     );
-    const empty = found("empty");
+    const empty = byId("empty");
     empty.hidden = shown > 0;
-    if (all === 0) say(empty, "No revision is known yet.");
-    else if (this.#route.waiting) say(empty, "No revision has queued requests.");
-    else say(empty, `No revision has “${this.#route.filter}” in its name.`);
+    if (all === 0) setText(empty, "No revision is known yet.");
+    else if (this.#route.waiting) setText(empty, "No revision has queued requests.");
+    else setText(empty, `No revision has “${this.#route.filter}” in its name.`);
   }
 }

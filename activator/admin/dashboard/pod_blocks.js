@@ -1,23 +1,23 @@
 // @ts-check
-/** Pods as small blocks: a colour, a form and a letter for what each is counted as. */
+/** Pods as small blocks: colour, shape and letter show the kind of each. */
 
-import { element, fill, mark } from "./dom.js";
+import { element, setChildren, setAttr } from "./dom.js";
 import { count, counted } from "./format.js";
 import { POD_KINDS, podsByKind } from "./model.js";
 
-/** Pods of one kind that are drawn one by one; of more there is one block and the number. */
+/** Most pods of one kind that are drawn one by one; for more, one block and the number. */
 const ONE_BY_ONE = 8;
 
 /**
- * What the blocks say, in words. Pure.
+ * Describe the blocks in words. Pure.
  * @param {import("./model.js").RevisionView} view
  */
 export function podWords(view) {
-  const told = [...podsByKind(view)].map(
+  const text = [...podsByKind(view)].map(
     ([kind, pods]) => `${count(pods.length)} ${POD_KINDS[kind].words}`,
   );
   const all = [...podsByKind(view).values()].flat().length;
-  return told.length ? `${counted(all, "pod")}: ${told.join(", ")}` : "no pods";
+  return text.length ? `${counted(all, "pod")}: ${text.join(", ")}` : "no pods";
 }
 
 export class PodBlocks {
@@ -29,16 +29,16 @@ export class PodBlocks {
     const words = podWords(view);
     if (words === this.#shown) return;
     this.#shown = words;
-    mark(this.element, "aria-label", words);
-    mark(this.element, "title", words);
-    fill(this.element, ...blocks(view));
+    setAttr(this.element, "aria-label", words);
+    setAttr(this.element, "title", words);
+    setChildren(this.element, ...blocks(view));
   }
 }
 
-/** What the letters mean, to stand below them. @param {Element} into */
+/** Draw the legend of the letters. @param {Element} into */
 export function drawLegend(into) {
   const kinds = /** @type {import("./model.js").PodKind[]} */ (Object.keys(POD_KINDS));
-  fill(
+  setChildren(
     into,
     "Pods:",
     ...kinds.map((kind) => element("span", {}, blockOf(kind), ` ${POD_KINDS[kind].words}`)),

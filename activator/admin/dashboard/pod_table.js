@@ -1,7 +1,7 @@
 // @ts-check
-/** The pods of one revision, and which rule decides about each of them. */
+/** The table of a revision's pods, with the rule that decides about each. */
 
-import { arrange, element, fill, mark, say } from "./dom.js";
+import { orderChildren, element, setChildren, setAttr, setText } from "./dom.js";
 import { count, seconds } from "./format.js";
 import { podKind } from "./model.js";
 import { blockOf } from "./pod_blocks.js";
@@ -12,14 +12,14 @@ const COLUMNS = [
   ...["Pod", "Kubernetes", "Probe", "State", "Decision", "Rule", "In flight"],
   "Last error",
 ];
-/** Pods that are listed, the worst first. */
+/** Most pods in the table. */
 const MOST = 100;
 
 /** @type {Record<string, number>} */
 const ORDER = { wait: 0, use: 1, leave: 2 };
 
 /**
- * Pods as they are listed: those first that are waited for, each kind by its address. Pure.
+ * Return the pods in the order of the table: by kind, then by address. Pure.
  * @param {import("./model.js").RevisionView} view
  * @returns {PodView[]}
  */
@@ -29,7 +29,7 @@ export function listed(view) {
 }
 
 /**
- * The rules that decided about these pods, each with its sentence and count. Pure.
+ * Return the rules that decided about these pods, with explanation and number of pods. Pure.
  * @param {PodView[]} pods
  * @returns {{rule: string, sentence: string, pods: number}[]}
  */
@@ -37,9 +37,9 @@ export function rulesOf(pods) {
   /** @type {Map<string, {rule: string, sentence: string, pods: number}>} */
   const rules = new Map();
   for (const { decidedBy, explanation } of pods) {
-    const told = rules.get(explanation) ?? { rule: decidedBy, sentence: explanation, pods: 0 };
-    told.pods += 1;
-    rules.set(explanation, told);
+    const found = rules.get(explanation) ?? { rule: decidedBy, sentence: explanation, pods: 0 };
+    found.pods += 1;
+    rules.set(explanation, found);
   }
   return [...rules.values()];
 }
@@ -72,7 +72,7 @@ export class PodTable {
   element = element("div", {}, this.#none, this.#table, this.#more, this.#rules);
   /** @type {Map<string, PodRow>} */
   #known = new Map();
-  #told = "";
+  #shownText = "";
 
   /** @param {import("./model.js").RevisionView} view */
   draw(view) {
@@ -82,33 +82,33 @@ export class PodTable {
     /** @type {Map<string, PodRow>} */
     const rows = new Map();
     for (const pod of pods.slice(0, MOST)) {
-      // An address that another pod has had may stand there twice while that one drains.
+      // Two pods can have the same address while the older one drains.
       const key = `${pod.address} ${pod.uid} ${pod.state === "draining"}`;
       const row = this.#known.get(key) ?? new PodRow();
       row.draw(pod);
       rows.set(key, row);
     }
     this.#known = rows;
-    arrange(
+    orderChildren(
       this.#rows,
       [...rows.values()].map((row) => row.element),
     );
     const rest = pods.length - rows.size;
-    say(this.#more, rest > 0 ? `and ${count(rest)} more` : "");
+    setText(this.#more, rest > 0 ? `and ${count(rest)} more` : "");
     this.#drawRules(pods);
   }
 
   /** @param {PodView[]} pods */
   #drawRules(pods) {
     const rules = rulesOf(pods);
-    const told = JSON.stringify(rules);
-    if (told === this.#told) return;
-    this.#told = told;
+    const found = JSON.stringify(rules);
+    if (found === this.#shownText) return;
+    this.#shownText = found;
     const parts = rules.flatMap(({ rule, sentence, pods: many }) => [
       element("dt", {}, element("code", {}, rule), many < pods.length && ` (${many})`),
       element("dd", {}, sentence),
     ]);
-    fill(this.#rules, ...parts);
+    setChildren(this.#rules, ...parts);
   }
 }
 
@@ -122,11 +122,11 @@ class PodRow {
   /** @param {PodView} pod */
   draw(pod) {
     const kind = podKind(pod);
-    if (kind !== this.#kind) fill(this.#name, blockOf(kind), this.#address);
+    if (kind !== this.#kind) setChildren(this.#name, blockOf(kind), this.#address);
     this.#kind = kind;
-    mark(this.element, "data-pod", pod.address);
-    say(this.#address, pod.kubernetes === "service" ? `${pod.address} ClusterIP` : pod.address);
-    mark(this.element, "class", pod.decision);
+    setAttr(this.element, "data-pod", pod.address);
+    setText(this.#address, pod.kubernetes === "service" ? `${pod.address} ClusterIP` : pod.address);
+    setAttr(this.element, "class", pod.decision);
     const status = pod.probeStatus === null ? "" : ` ${pod.probeStatus}`;
     const probed = pod.lastProbeSecondsAgo === null ? "" : `, ${ago(pod.lastProbeSecondsAgo)}`;
     const texts = [
@@ -140,7 +140,7 @@ class PodRow {
       inFlight(pod),
       pod.lastError ?? "–",
     ];
-    texts.forEach((text, place) => say(this.#cells[place], text));
+    texts.forEach((text, place) => setText(this.#cells[place], text));
   }
 }
 

@@ -1,16 +1,16 @@
 // @ts-check
-/** The page of one revision: why its requests wait, its pods, its last minutes, its cold starts. */
+/** The page of one revision: why requests wait, limits, history, pods, cold starts, events. */
 
 import { QueueChart } from "./chart.js";
-import { element, fill, mark, say } from "./dom.js";
+import { element, setChildren, setAttr, setText } from "./dom.js";
 import { EventList } from "./event_list.js";
 import { bytes, clockAt, count, counted, seconds } from "./format.js";
 import { ageOf, capacityOf, failedAgo, stateOf } from "./model.js";
 import { PodTable } from "./pod_table.js";
 import { Load } from "./row.js";
-import { entitle, theyWait } from "./summary.js";
+import { setTitle, requestsWait } from "./summary.js";
 import { ColdStartList } from "./cold_starts.js";
-import { because, failure, forecasts, readiness, whatToDo } from "./words.js";
+import { reasonSentence, failure, forecasts, readiness, whatToDo } from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./store.js").Store} Store */
@@ -27,25 +27,25 @@ export class RevisionPage {
   #name = element("h1", { id: "name", tabindex: "-1" });
   #state = element("span", { class: "pill" });
   #missing = element("p", { class: "empty", role: "status", hidden: true });
-  #answer = new Answer();
+  #waitPanel = new WaitPanel();
   #facts = new Facts();
   #chart = new QueueChart();
   #pods = new PodTable();
   #coldStarts = new ColdStartList();
   #events;
   #body;
-  /** NAMESPACE/NAME of the one that was looked at last. */
+  /** NAMESPACE/NAME of the selected revision. */
   key = "";
   /** @type {RevisionView | null} */
   #shown = null;
 
-  /** @param {HTMLElement} into @param {() => void} changed called when it wants to be drawn */
+  /** @param {HTMLElement} into @param {() => void} changed called when the page must be drawn */
   constructor(into, changed) {
     this.#events = new EventList(changed);
     this.#body = element(
       "div",
       { class: "sections" },
-      this.#answer.element,
+      this.#waitPanel.element,
       section("Limits and use", "facts", this.#facts.element),
       section("Queue over time", "chart", this.#chart.element),
       section("Pods", "pods", this.#pods.element),
@@ -53,25 +53,25 @@ export class RevisionPage {
       section("Events", "events", this.#events.element),
     );
     const top = element("div", { class: "title" }, this.#name, this.#state);
-    fill(into, this.#back, top, this.#missing, this.#body);
+    setChildren(into, this.#back, top, this.#missing, this.#body);
   }
 
   /**
-   * Turn to a revision.
+   * Select a revision.
    * @param {string} key NAMESPACE/NAME
-   * @param {string} back the fragment that leads back
+   * @param {string} back the fragment of the overview
    */
   look(key, back) {
-    mark(this.#back, "href", back);
+    setAttr(this.#back, "href", back);
     if (key === this.key) return;
     this.key = key;
     this.#shown = null;
-    say(this.#name, key);
+    setText(this.#name, key);
     this.#events.look(key);
     this.#body.hidden = true;
     this.#missing.hidden = false;
     this.#state.hidden = true;
-    say(this.#missing, "Loading.");
+    setText(this.#missing, "Loading.");
   }
 
   /** @param {Store} store @param {number} now */
@@ -82,16 +82,16 @@ export class RevisionPage {
     const there = detail.view !== null && known !== undefined;
     this.#body.hidden = this.#state.hidden = !there;
     this.#missing.hidden = there;
-    entitle(`${this.key} – activator`, detail.view?.queued ?? 0, store);
+    setTitle(`${this.key} – activator`, detail.view?.queued ?? 0, store);
     if (detail.view === null || known === undefined) {
-      say(this.#missing, "This activator knows no such revision.");
+      setText(this.#missing, "This activator has no such revision.");
       return;
     }
     if (detail.view !== this.#shown) this.#drawAll(detail.view, known);
     this.#shown = detail.view;
-    this.#answer.draw(detail.view, store.activator?.manifests?.folder ?? null);
+    this.#waitPanel.draw(detail.view, store.activator?.manifests?.folder ?? null);
     const current = { ...known, view: detail.view, at: detail.at };
-    this.#answer.drawAge(current, now);
+    this.#waitPanel.drawAge(current, now);
     this.#coldStarts.draw(detail.view, ageOf(current, now));
     this.#chart.draw(known.past, store.history);
     this.#events.draw(store.events);
@@ -100,7 +100,7 @@ export class RevisionPage {
   /** @param {RevisionView} view @param {Known} known */
   #drawAll(view, known) {
     const failed = known.rank.now === "failing" && known.recent.errors > 0;
-    say(this.#state, failed ? "requests failed lately" : stateOf(view));
+    setText(this.#state, failed ? "requests failed lately" : stateOf(view));
     this.#state.className = `pill ${colourOf(view, known.rank.now)}`;
     this.#facts.draw(view);
     this.#pods.draw(view);
@@ -114,15 +114,15 @@ function colourOf(view, level) {
   return view.pods.some((pod) => pod.usable) || view.clusterIP?.usable ? "good" : "";
 }
 
-/** Why requests wait, or why one would; and what to do about it. */
-class Answer {
+/** The panel that explains why requests wait, or why a new one would wait, with steps to take. */
+class WaitPanel {
   #sentence = element("p", { class: "sentence" });
   #why = element("p", { class: "because" });
   #todo = element("div", { class: "todo" });
   #failed = element("p", { class: "because", hidden: true });
   #failedAgo = element("span", {});
-  #toldFailed = "";
-  #told = "";
+  #shownFailure = "";
+  #shownText = "";
   element = element("section", { class: "panel answer", "aria-label": "Why requests wait" });
 
   constructor() {
@@ -132,11 +132,11 @@ class Answer {
   /** @param {RevisionView} view */
   #drawFailed({ lastFailure: last }) {
     this.#failed.hidden = !last;
-    const told = last ? failure(last) : "";
-    if (!last || told === this.#toldFailed) return;
-    this.#toldFailed = told;
+    const text = last ? failure(last) : "";
+    if (!last || text === this.#shownFailure) return;
+    this.#shownFailure = text;
     const page = element("code", {}, `docs/reasons/${last.reason}.md`);
-    fill(this.#failed, "The last failure, ", this.#failedAgo, ` ago: ${told}. Read on in `, page);
+    setChildren(this.#failed, "The last failure, ", this.#failedAgo, ` ago: ${text}. See `, page);
   }
 
   /** @param {RevisionView} view @param {string | null} folder */
@@ -144,14 +144,14 @@ class Answer {
     const reason = view.reason ?? view.nextReason ?? null;
     const detail = view.reason ? view.reasonDetail : view.nextReasonDetail;
     this.element.classList.toggle("waits", view.queued > 0);
-    const told = JSON.stringify([view.queued > 0, reason, detail, folder, view.deleted]);
-    if (told === this.#told) return; // a command that is being copied keeps its selection
-    this.#told = told;
+    const text = JSON.stringify([view.queued > 0, reason, detail, folder, view.deleted]);
+    if (text === this.#shownText) return; // keep the selection of a command that the reader copies
+    this.#shownText = text;
     const would = view.queued ? "" : "A new request would wait. ";
     if (reason === null && view.deleted)
-      fill(this.#why, "The revision was deleted: a new request would get 404.");
-    else if (reason === null) fill(this.#why, "A new request would go on at once.");
-    else fill(this.#why, element("code", {}, reason), ` ${would}${because(reason, detail)}`);
+      setChildren(this.#why, "The revision was deleted: a new request would get 404.");
+    else if (reason === null) setChildren(this.#why, "A new request would go to a pod at once.");
+    else setChildren(this.#why, element("code", {}, reason), ` ${would}${reasonSentence(reason, detail)}`);
     const lines = reason === null ? [] : whatToDo(reason, view, folder);
     const made = lines.map(({ text, command }) =>
       command
@@ -161,52 +161,52 @@ class Answer {
     const page = element(
       "p",
       { class: "small muted" },
-      "Read on in ",
+      "See ",
       element("code", {}, `docs/reasons/${reason}.md`),
     );
-    fill(this.#todo, ...made, reason !== null && page);
+    setChildren(this.#todo, ...made, reason !== null && page);
   }
 
   /** @param {Known} known @param {number} now */
   drawAge({ view, at, rank }, now) {
     this.#drawFailed(view);
-    if (view.lastFailure) say(this.#failedAgo, seconds(failedAgo({ view, at }, now)));
+    if (view.lastFailure) setText(this.#failedAgo, seconds(failedAgo({ view, at }, now)));
     if (!view.queued) {
-      say(this.#sentence, "No request waits.");
+      setText(this.#sentence, "No request waits.");
       return;
     }
     const since = clockAt(rank.since, now);
     const age = seconds(ageOf({ view, at }, now));
-    say(
+    setText(
       this.#sentence,
-      `${theyWait(view.queued)}, the first for ${age}; the queue began at ${since}.`,
+      `${requestsWait(view.queued)}, the first for ${age}; the queue began at ${since}.`,
     );
   }
 }
 
-/** What a revision may have and has, as pairs of words. */
+/** Limits of a revision, and their use. */
 class Facts {
   #load = new Load();
   element = element("dl", { class: "facts" });
-  #told = "";
+  #shownText = "";
 
   /** @param {RevisionView} view */
   draw(view) {
     const facts = factsOf(view);
     this.#load.draw(view.inFlight, capacityOf(view));
-    const told = JSON.stringify(facts);
-    if (told === this.#told) return;
-    this.#told = told;
+    const text = JSON.stringify(facts);
+    if (text === this.#shownText) return;
+    this.#shownText = text;
     const parts = facts.flatMap(([name, text]) => [
       element("dt", {}, name),
       element("dd", {}, text, name === "In flight" && this.#load.element),
     ]);
-    fill(this.element, ...parts);
+    setChildren(this.element, ...parts);
   }
 }
 
 /**
- * What there is to say of a revision. Pure.
+ * Return the facts of a revision: name and text. Pure.
  * @param {RevisionView} view
  * @returns {[string, string][]}
  */
@@ -218,9 +218,10 @@ export function factsOf(view) {
     ["Queue", `${count(view.queued)} of at most ${count(view.queueDepth)}${held}`],
     ["In flight", `${count(view.inFlight)} of ${most === Infinity ? "any number" : count(most)}`],
     ["Capacity", view.capacityBreakdown?.sentence ?? ""],
-    ["Not served", failuresOf(view.failures)],
+    ["Errors", failuresOf(view.failures)],
     ["Forecast", forecasts(view.forecast).join("; ")],
-    ["A pod is ready if", readiness(view.readinessRule)],
+    ["A pod is usable if", readiness(view.readinessRule)],
+    ["Load balancing", balancing(view)],
     ["Requests", `${view.protocol}, ${seconds(view.timeoutSeconds)} at most`],
     ["Own share", shareOf(view)],
   ];
@@ -229,13 +230,18 @@ export function factsOf(view) {
 
 /** @param {RevisionView["failures"]} failures */
 function failuresOf(failures) {
-  const told = Object.entries(failures ?? {}).map(([reason, n]) => `${count(n)} ${reason}`);
-  return told.length ? `${told.join(", ")}, since the start` : "";
+  const text = Object.entries(failures ?? {}).map(([reason, n]) => `${count(n)} ${reason}`);
+  return text.length ? `${text.join(", ")}, since the start` : "";
+}
+
+/** @param {RevisionView} view */
+function balancing({ loadBalancing, hashKey }) {
+  return hashKey ? `${loadBalancing} by ${hashKey}` : (loadBalancing ?? "");
 }
 
 /** @param {RevisionView} view */
 function shareOf({ activatorIndex, activatorCount }) {
   if (activatorCount < 2) return "";
-  if (activatorIndex < 0) return `none: this is not among ${counted(activatorCount, "activator")}`;
+  if (activatorIndex < 0) return `none: this activator is not one of ${counted(activatorCount, "activator")}`;
   return `${activatorIndex + 1} of ${activatorCount}`;
 }

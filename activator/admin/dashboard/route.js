@@ -1,16 +1,16 @@
 // @ts-check
-/** What stands behind the # in the address: which page, and what of it. Pure. */
+/** The fragment of the address: which page, and its filter. Pure. */
 
 /**
  * @typedef {object} Route
- * @property {string | null} revision NAMESPACE/NAME of the page's; null is the overview
- * @property {string} filter what names have to contain
- * @property {boolean} waiting only those whose requests wait
- * @property {string} strayed what was asked for in place of the overview, and is not there
+ * @property {string | null} revision NAMESPACE/NAME of the page; null for the overview
+ * @property {string} filter the words that names must contain
+ * @property {boolean} waiting only revisions with queued requests
+ * @property {string} unknownPage the path of a page that does not exist; then the overview is shown
  */
 
 /**
- * Read a fragment; what cannot be read is the overview.
+ * Parse a fragment; an unknown one is the overview.
  * @param {string} fragment with or without its #
  * @returns {Route}
  */
@@ -23,12 +23,12 @@ export function parse(fragment) {
     revision: named ? `${parts[1]}/${parts[2]}` : null,
     filter: asked.get("filter") ?? "",
     waiting: asked.get("show") === "waiting",
-    strayed: named ? "" : parts.join("/"),
+    unknownPage: named ? "" : parts.join("/"),
   };
 }
 
 /** @param {Route} route @returns {string} the fragment, with its # */
-export function written(route) {
+export function fragmentOf(route) {
   if (route.revision !== null) return toRevision(route.revision);
   const asked = new URLSearchParams();
   if (route.filter) asked.set("filter", route.filter);
@@ -46,6 +46,6 @@ function decoded(part) {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // a % that escapes nothing
+    return part; // a % without two digits
   }
 }

@@ -1,13 +1,13 @@
 // @ts-check
 /** One revision in the table of the overview. */
 
-import { element, fill, mark, say } from "./dom.js";
+import { element, setChildren, setAttr, setText } from "./dom.js";
 import { clockAt, count, rate, seconds } from "./format.js";
 import { ageOf, capacityOf, keyOf, stateOf, trouble } from "./model.js";
 import { PodBlocks } from "./pod_blocks.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
-import { because, failure } from "./words.js";
+import { reasonSentence, failure } from "./words.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./history.js").HistoryView} HistoryView */
@@ -28,7 +28,7 @@ export class Row {
   #load = new Load();
   #pods = new PodBlocks();
   #served = element("span", { class: "number" });
-  #ends = cell("Not served, 1 min", "ends");
+  #ends = cell("Errors, 1 min", "ends");
   /** @type {Known | null} */
   #known = null;
   /** @type {HistoryView | null} */
@@ -46,7 +46,7 @@ export class Row {
       "tr",
       { role: "row", "data-revision": keyOf(view) },
       element("th", { role: "rowheader", scope: "row", class: "name" }, link),
-      cell("Waiting", "queued", this.#queued, this.#spark.element),
+      cell("Queued", "queued", this.#queued, this.#spark.element),
       cell("Oldest", "oldest", this.#oldest, this.#since),
       cell("Why", "why", this.#why, this.#because),
       cell("In flight", "load", this.#inFlight, this.#load.element),
@@ -57,7 +57,7 @@ export class Row {
   }
 
   /**
-   * Show what is known now.
+   * Draw the present state.
    * @param {Known} known
    * @param {HistoryView | null} history
    * @param {number} now on the clock of `performance.now`
@@ -71,34 +71,34 @@ export class Row {
 
   /** @param {Known} known @param {HistoryView | null} history */
   #drawAll({ view, past, recent, rank }, history) {
-    mark(this.element, "class", rank.now);
-    say(this.#queued, count(view.queued));
+    setAttr(this.element, "class", rank.now);
+    setText(this.#queued, count(view.queued));
     this.#spark.draw(past?.queued ?? [], history);
     const failed = rank.now === "failing" && recent.errors > 0;
-    say(this.#why, failed ? "requests failed" : stateOf(view));
-    if (view.reason) say(this.#because, because(view.reason, view.reasonDetail));
-    else if (trouble(view) && !failed) say(this.#because, "A new request would wait.");
+    setText(this.#why, failed ? "requests failed" : stateOf(view));
+    if (view.reason) setText(this.#because, reasonSentence(view.reason, view.reasonDetail));
+    else if (trouble(view) && !failed) setText(this.#because, "A new request would wait.");
     else {
       const last = view.lastFailure ? `last ${failure(view.lastFailure)}` : "within the last minute";
-      say(this.#because, failed ? `${last}; now it is ${stateOf(view)}` : "");
+      setText(this.#because, failed ? `${last}; present state: ${stateOf(view)}` : "");
     }
     const most = capacityOf(view);
-    say(this.#inFlight, `${count(view.inFlight)} / ${most === Infinity ? "∞" : count(most)}`);
+    setText(this.#inFlight, `${count(view.inFlight)} / ${most === Infinity ? "∞" : count(most)}`);
     this.#load.draw(view.inFlight, most);
     this.#pods.draw(view);
-    say(this.#served, recent.servedPerSecond ? `${rate(recent.servedPerSecond)}/s` : "–");
+    setText(this.#served, recent.servedPerSecond ? `${rate(recent.servedPerSecond)}/s` : "–");
     drawEnds(this.#ends, recent);
   }
 
   /** @param {Known} known @param {number} now */
   #drawAge({ view, at, rank }, now) {
     const waits = view.queued > 0;
-    say(this.#oldest, waits ? seconds(ageOf({ view, at }, now)) : "–");
-    say(this.#since, waits ? `since ${clockAt(rank.since, now)}` : "");
+    setText(this.#oldest, waits ? seconds(ageOf({ view, at }, now)) : "–");
+    setText(this.#since, waits ? `since ${clockAt(rank.since, now)}` : "");
   }
 }
 
-/** How much of a capacity is used, as a bar; the number beside it says the same. */
+/** The used part of a capacity as a bar, beside the number. */
 export class Load {
   #part = element("span", { class: "part" });
   element = element("span", { class: "bar", "aria-hidden": "true" }, this.#part);
@@ -114,11 +114,11 @@ export class Load {
 
 /** @param {Element} into @param {import("./history.js").Recent} recent */
 function drawEnds(into, { ends }) {
-  const told = ends.map(([end, n]) => `${count(n)} ${end}`).join(", ");
-  if (into.getAttribute("data-told") === told) return;
-  mark(into, "data-told", told);
+  const text = ends.map(([end, n]) => `${count(n)} ${end}`).join(", ");
+  if (into.getAttribute("data-text") === text) return;
+  setAttr(into, "data-text", text);
   const parts = ends.map(([end, n]) =>
     element("span", { class: end === "cancelled" ? "end muted" : "end bad" }, `${count(n)} ${end}`),
   );
-  fill(into, ...(parts.length ? parts : [element("span", { class: "muted" }, "–")]));
+  setChildren(into, ...(parts.length ? parts : [element("span", { class: "muted" }, "–")]));
 }

@@ -1,19 +1,19 @@
 // @ts-check
-/** The last minutes of a queue as a small area, without axes. */
+/** The history of a queue as a small area, without axes. */
 
-import { drawn, mark } from "./dom.js";
-import { count, span } from "./format.js";
+import { svgElement, setAttr } from "./dom.js";
+import { counted, span } from "./format.js";
 import { peak, reachOf } from "./history.js";
 
 const WIDTH = 120;
 const HEIGHT = 24;
-/** A queue that is shorter does not fill the height: one request is no crowd. */
+/** The smallest maximum of the y axis, so that one request does not fill the height. */
 const LEAST_SCALE = 4;
 
 /**
- * Where the upper edge of the area goes, step by step. Pure.
+ * Return the path of the area. Pure.
  * @param {number[]} values the oldest first
- * @param {number} steps how many would fill the width; values stand at its right end
+ * @param {number} steps the number of steps of the full width; values are right-aligned
  * @returns {string} a path of SVG, closed along the bottom; empty if there is nothing above 0
  */
 export function areaOf(values, steps) {
@@ -30,9 +30,9 @@ export function areaOf(values, steps) {
 }
 
 export class Sparkline {
-  #area = drawn("path", { class: "area" });
-  #ground = drawn("path", { class: "ground" });
-  element = drawn(
+  #area = svgElement("path", { class: "area" });
+  #ground = svgElement("path", { class: "ground" });
+  element = svgElement(
     "svg",
     {
       ...{ class: "sparkline", role: "img", viewBox: `0 0 ${WIDTH} ${HEIGHT}` },
@@ -44,17 +44,17 @@ export class Sparkline {
 
   /**
    * @param {number[]} values
-   * @param {import("./history.js").HistoryView | null} history null while none is known
+   * @param {import("./history.js").HistoryView | null} history null until it is loaded
    */
   draw(values, history) {
-    mark(this.#area, "d", history === null ? "" : areaOf(values, history.steps));
+    setAttr(this.#area, "d", history === null ? "" : areaOf(values, history.steps));
     const reach = history === null ? 0 : reachOf(history);
-    // Where nothing is known there is no line, which would say that nobody waited.
+    // No line where no history exists: a line would mean that no request was queued.
     const share = history === null ? 0 : reach / (history.steps * history.stepSeconds);
-    mark(this.#ground, "d", `M${(WIDTH * (1 - share)).toFixed(1)} ${HEIGHT - 0.5}H${WIDTH}`);
+    setAttr(this.#ground, "d", `M${(WIDTH * (1 - share)).toFixed(1)} ${HEIGHT - 0.5}H${WIDTH}`);
     const { most } = peak(values);
     this.element.classList.toggle("any", most > 0);
-    const told = most ? `at most ${count(most)} waited at a time` : "no request waited";
-    mark(this.element, "aria-label", `${told} within the last ${span(reach)}`);
+    const text = most ? `at most ${counted(most, "queued request")}` : "no queued request";
+    setAttr(this.element, "aria-label", `${text} within the last ${span(reach)}`);
   }
 }

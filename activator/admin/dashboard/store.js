@@ -1,9 +1,8 @@
 // @ts-check
 /**
- * All that the page knows, and when it was told so. Must not know how it is asked for or shown.
+ * The data of the page, with the time of each response.
  *
- * What is known of a revision is never changed but replaced, so that whoever shows it sees by
- * identity whether anything is new.
+ * The record of a revision is replaced and never changed. So a view detects a change by identity.
  */
 
 import { rank } from "./attention.js";
@@ -12,7 +11,7 @@ import { failedAgo, keyOf } from "./model.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
 /** @typedef {import("./model.js").ActivatorView} ActivatorView */
-/** @typedef {import("./model.js").Happening} Happening */
+/** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
 /** @typedef {import("./history.js").HistoryView} HistoryView */
 /** @typedef {import("./history.js").Past} Past */
 
@@ -20,40 +19,40 @@ import { failedAgo, keyOf } from "./model.js";
  * @typedef {object} Known
  * @property {string} key NAMESPACE/NAME
  * @property {RevisionView} view
- * @property {number} at when it was answered, on the clock of `performance.now`
- * @property {Past | null} past null of one in which nothing happened within the last minutes
+ * @property {number} at when it was received, on the clock of `performance.now`
+ * @property {Past | null} past null for a revision without requests in the last minutes
  * @property {import("./history.js").Recent} recent
  * @property {import("./attention.js").Rank} rank
  */
 
 /**
  * @typedef {object} Connection
- * @property {"connecting" | "live" | "late" | "lost"} state `late`: the last answer does not come
- * @property {number} since when it came to that, on the clock of `performance.now`; of the last
- *   two, when what has no answer was asked
- * @property {string} error what the last attempt met
- * @property {boolean} streaming whether events are streamed; if not, the page asks now and then
+ * @property {"connecting" | "live" | "late" | "lost"} state `late`: a response is missing
+ * @property {number} since when this state began, on the clock of `performance.now`; for `late` and
+ *   `lost`, the time of the request without a response
+ * @property {string} error the error of the last attempt
+ * @property {boolean} streaming whether the event stream is open; otherwise the page polls
  */
 
 /**
- * That another process answers than before: the one that did is gone, with what it held.
+ * A change of the responding process: a restart, or another activator.
  * @typedef {object} Change
- * @property {string} pod whose it is
- * @property {string} before whose the other one was
- * @property {number} began when it was started, on the clock of `performance.now`
+ * @property {string} pod the name of the new pod
+ * @property {string} before the name of the old pod
+ * @property {number} began when the new process started, on the clock of `performance.now`
  */
 
-/** Events that are kept: more than anybody reads, of all revisions. */
+/** Most events that are stored, of all revisions. */
 const KEPT = 500;
-/** Stands among the events where some are missing, of whichever revisions. */
+/** The kind of an entry that marks missing events. */
 export const MISSED = "missed";
 
 /**
- * Whether another process answers than before. Pure.
+ * Return the change of the responding process, if any. Pure.
  * @param {ActivatorView | null} before
- * @param {number} heard when that was answered
+ * @param {number} heard when that state was received
  * @param {ActivatorView} after
- * @param {number} at when this was answered
+ * @param {number} at when this state was received
  * @returns {Change | null}
  */
 export function changeOf(before, heard, after, at) {
@@ -67,50 +66,50 @@ export class Store {
   revisions = new Map();
   /** @type {ActivatorView | null} */
   activator = null;
-  /** When `activator` was answered. */
+  /** When `activator` was received. */
   activatorAt = 0;
-  /** The last one, while this page was open. @type {Change | null} */
+  /** The last change since the page was opened. @type {Change | null} */
   change = null;
   /** @type {HistoryView | null} */
   history = null;
-  /** The newest first. @type {Happening[]} */
+  /** Events, the newest first. @type {ActivatorEvent[]} */
   events = [];
   /** @type {Connection} */
   connection = { state: "connecting", since: performance.now(), error: "", streaming: false };
-  /** What one revision was answered that is looked at by itself; `view` is null of none such.
+  /** The document of the selected revision; `view` is null if it does not exist.
    * @type {{key: string, view: RevisionView | null, at: number} | null} */
   detail = null;
-  /** Whether the list was answered once. */
+  /** Whether the list of revisions was received once. */
   listed = false;
-  /** Grows with each change of `revisions`. */
+  /** Number of changes of `revisions`. */
   version = 0;
 
-  /** @param {() => void} changed called after each change; does its work later */
+  /** @param {() => void} changed called after each change; must return at once */
   constructor(changed) {
     this.changed = changed;
   }
 
   /**
-   * Take an answer with revisions.
-   * @param {{revisions: RevisionView[], activator: ActivatorView}} answer
-   * @param {Iterable<string> | null} asked those that were asked for; null for all
-   * @param {number} at when it came
+   * Store a response with revisions.
+   * @param {{revisions: RevisionView[], activator: ActivatorView}} response
+   * @param {Iterable<string> | null} asked the requested revisions; null for all
+   * @param {number} at when it was received
    */
-  take(answer, asked, at) {
-    // Since when requests wait is another matter after a time of which nothing is known.
+  take(response, asked, at) {
+    // After a lost connection, the start of each queue is unknown.
     if (this.connection.state === "lost") this.revisions.clear();
     const gone = new Set(asked ?? this.revisions.keys());
-    for (const view of answer.revisions) {
+    for (const view of response.revisions) {
       gone.delete(keyOf(view));
-      this.#know(view, at);
+      this.#update(view, at);
     }
     for (const key of gone) this.revisions.delete(key);
     this.version += 1;
     this.listed ||= asked === null;
-    this.takeActivator(answer.activator, at);
+    this.takeActivator(response.activator, at);
   }
 
-  /** Take how the activator itself is. @param {ActivatorView} activator @param {number} at */
+  /** Store the state of the activator itself. @param {ActivatorView} activator @param {number} at */
   takeActivator(activator, at) {
     this.change = changeOf(this.activator, this.activatorAt, activator, at) ?? this.change;
     this.activator = activator;
@@ -119,61 +118,61 @@ export class Store {
   }
 
   /**
-   * Take what the revision is that is looked at by itself.
+   * Store the document of the selected revision.
    * @param {string} key
-   * @param {RevisionView | null} view null if there is none
-   * @param {number} at when the answer came
+   * @param {RevisionView | null} view null if it does not exist
+   * @param {number} at when it was received
    */
   takeDetail(key, view, at) {
     this.detail = { key, view, at };
     if (view === null) this.revisions.delete(key);
-    else this.#know(view, at);
+    else this.#update(view, at);
     this.version += 1;
     this.changed();
   }
 
   /** @param {RevisionView} view @param {number} at */
-  #know(view, at) {
+  #update(view, at) {
     const key = keyOf(view);
     const before = this.revisions.get(key);
     const past = before ? before.past : (this.#pasts.get(key) ?? null);
-    const told = lately(past, this.history, { view, at }, at);
-    const where = rank(view, told, at, before?.rank ?? null);
-    this.revisions.set(key, { key, view, at, past, recent: told, rank: where });
+    const minute = recentOf(past, this.history, { view, at }, at);
+    const where = rank(view, minute, at, before?.rank ?? null);
+    this.revisions.set(key, { key, view, at, past, recent: minute, rank: where });
   }
 
   /** @type {Map<string, Past>} */
   #pasts = new Map();
 
-  /** Take the last minutes. @param {HistoryView} history @param {number} at */
+  /** Store the history. @param {HistoryView} history @param {number} at */
   takeHistory(history, at) {
     this.history = history;
     this.#pasts = new Map(history.revisions.map((one) => [keyOf(one), one]));
     for (const [key, known] of this.revisions) {
       const past = this.#pasts.get(key) ?? null;
       if (past === null && known.past === null && !known.recent.errors) continue;
-      const told = lately(past, history, known, at);
-      const where = rank(known.view, told, at, known.rank);
-      this.revisions.set(key, { ...known, past, recent: told, rank: where });
+      const minute = recentOf(past, history, known, at);
+      const where = rank(known.view, minute, at, known.rank);
+      this.revisions.set(key, { ...known, past, recent: minute, rank: where });
     }
     this.version += 1;
     this.changed();
   }
 
-  /** Take something that happened. @param {Happening} told */
-  happened(told) {
-    this.events.unshift(told);
+  /** Store an event. @param {ActivatorEvent} event */
+  happened(event) {
+    this.events.unshift(event);
     if (this.events.length > KEPT) this.events.length = KEPT;
     this.changed();
   }
 
-  /** Take that events were lost. @param {Date} now */
+  /** Record that events were lost. @param {Date} now */
   missed(now) {
     this.happened({ kind: MISSED, time: now.toISOString(), revision: "" });
   }
 
   /**
-   * Take how the connection is.
+   * Store the state of the connection.
    * @param {Partial<Connection>} news
    * @param {number} at
    */
@@ -186,14 +185,14 @@ export class Store {
 }
 
 /**
- * What happened within the last minute. That a request failed is known before its step is over.
+ * Return the sums of the last minute, including a failure in the present step.
  * @param {Past | null} past
  * @param {HistoryView | null} history
  * @param {{view: RevisionView, at: number}} known
  * @param {number} now
  */
-function lately(past, history, known, now) {
-  const told = recent(past, history?.stepSeconds ?? 1);
-  const failed = !told.errors && failedAgo(known, now) < RATE_SECONDS;
-  return failed ? { ...told, errors: 1 } : told;
+function recentOf(past, history, known, now) {
+  const minute = recent(past, history?.stepSeconds ?? 1);
+  const failed = !minute.errors && failedAgo(known, now) < RATE_SECONDS;
+  return failed ? { ...minute, errors: 1 } : minute;
 }

@@ -1,13 +1,13 @@
 // @ts-check
 /**
- * The stream of events, opened again and again. The browser does so by itself while it can; this
- * does where it has given up, and closes the stream of a page that cannot be seen.
+ * The event stream. The browser reconnects it after most errors; this module reconnects it after the
+ * others, and closes the stream of a hidden page.
  */
 
-/** After this a stream is opened anew that the browser has given up. */
+/** Milliseconds until this module reconnects a closed stream. */
 const REOPEN = 5000;
-/** A page that cannot be seen for so long needs no stream: browsers have six connections to one
- * activator, in all tabs together. */
+/** Milliseconds until a hidden page closes its stream: a browser has six connections to one activator
+ * in all tabs together. */
 const UNSEEN = 30_000;
 
 const KINDS = [
@@ -16,12 +16,12 @@ const KINDS = [
 ];
 
 /**
- * Who is told.
+ * The callbacks of a stream.
  * @typedef {object} Listener
- * @property {() => void} hello a stream has begun: what happens from now on is told
+ * @property {() => void} hello the stream is open and has all further events
  * @property {() => void} missed events were lost
- * @property {(event: import("./model.js").Happening) => void} told something happened
- * @property {() => void} broken the stream has ended, or there was none
+ * @property {(event: import("./model.js").ActivatorEvent) => void} event an event
+ * @property {() => void} broken the stream ended, or could not be opened
  */
 
 export class Stream {
@@ -37,7 +37,7 @@ export class Stream {
     this.listener = listener;
   }
 
-  /** Begin. */
+  /** Open the stream. */
   open() {
     clearTimeout(this.#reopening);
     const source = (this.#source = new EventSource("api/v1/events"));
@@ -45,7 +45,7 @@ export class Stream {
     source.addEventListener("lost", () => this.listener.missed());
     for (const kind of KINDS) {
       source.addEventListener(kind, (event) => {
-        this.listener.told({ kind, ...JSON.parse(event.data) });
+        this.listener.event({ kind, ...JSON.parse(event.data) });
       });
     }
     source.onerror = () => {
@@ -56,7 +56,7 @@ export class Stream {
     };
   }
 
-  /** Take that the page can be seen again, or not any more. @param {boolean} seen */
+  /** Report whether the page is visible. @param {boolean} seen */
   seen(seen) {
     clearTimeout(this.#unseen);
     if (!seen) this.#unseen = setTimeout(() => this.#close(), UNSEEN);

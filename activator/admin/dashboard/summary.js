@@ -1,27 +1,27 @@
 // @ts-check
-/** The answer in one sentence, and the sums of all revisions. */
+/** The headline and the sums of all revisions. */
 
 import { compare } from "./attention.js";
-import { element, fill, found, say } from "./dom.js";
+import { element, setChildren, byId, setText } from "./dom.js";
 import { clockAt, count, counted, rate, seconds } from "./format.js";
 import { ageOf } from "./model.js";
 import { toRevision } from "./route.js";
 import { Sparkline } from "./sparkline.js";
-import { because } from "./words.js";
+import { reasonSentence } from "./words.js";
 import { recent } from "./history.js";
 
 /** @typedef {import("./store.js").Known} Known */
 /** @typedef {import("./store.js").Store} Store */
 
 /**
- * What all revisions are together. Pure.
+ * Sums over all revisions. Pure.
  * @typedef {object} Totals
  * @property {number} queued
  * @property {number} inFlight
- * @property {number} busy how many revisions have requests at pods
- * @property {Known[]} waiting those whose requests wait
- * @property {Known | null} longest the one of these whose first request has waited longest; where
- *   several have waited as long, to a second, the one that stands first in the table
+ * @property {number} busy the number of revisions with requests in flight
+ * @property {Known[]} waiting revisions with queued requests
+ * @property {Known | null} longest the revision whose first queued request has waited longest; among
+ *   equals, to a second, the first one of the table
  *
  * @param {Iterable<Known>} revisions
  * @returns {Totals}
@@ -29,7 +29,7 @@ import { recent } from "./history.js";
 export function totals(revisions) {
   const all = [...revisions];
   const waiting = all.filter(({ view }) => view.queued > 0);
-  /** @param {Known} known when its first request came */
+  /** @param {Known} known @returns {number} when its first queued request arrived */
   const came = ({ view, at }) => at - (view.oldestWaiterSeconds ?? 0) * 1000;
   const first = Math.min(...waiting.map(came));
   const oldest = waiting.filter((one) => came(one) < first + 1000).sort(compare);
@@ -43,15 +43,15 @@ export function totals(revisions) {
 }
 
 /** @param {number} n */
-export function theyWait(n) {
+export function requestsWait(n) {
   return n === 1 ? "1 request waits" : `${count(n)} requests wait`;
 }
 
 /**
- * What there is to say while nobody waits. Pure.
+ * Return the sentence while no request waits. Pure.
  * @param {Totals} all
  * @param {number} known revisions
- * @param {number} errors requests that were not served within the last minute
+ * @param {number} errors requests that failed within the last minute
  */
 export function calm({ inFlight, busy }, known, errors) {
   if (!known) return "No revision is known yet.";
@@ -62,9 +62,9 @@ export function calm({ inFlight, busy }, known, errors) {
 }
 
 /**
- * How many others wait, and for how many of them it is for the same reason. Pure.
- * @param {Known[]} waiting with the one that was told of
- * @param {string | null} reason of that one
+ * Return a sentence about the other revisions with queued requests. Pure.
+ * @param {Known[]} waiting including the revision of the headline
+ * @param {string | null} reason the headline's reason
  */
 export function alsoWaiting(waiting, reason) {
   const others = waiting.length - 1;
@@ -76,39 +76,39 @@ export function alsoWaiting(waiting, reason) {
 }
 
 /**
- * Say in the title of the tab how many wait, as long as that is known.
- * @param {string} name of what the page is about
+ * Show the number of queued requests in the title of the tab, while the connection works.
+ * @param {string} name the name of the page
  * @param {number} queued
  * @param {Store} store
  */
-export function entitle(name, queued, { connection }) {
-  const waiting = queued ? `${count(queued)} waiting – ` : "";
+export function setTitle(name, queued, { connection }) {
+  const waiting = queued ? `${count(queued)} queued – ` : "";
   document.title = `${connection.state === "lost" ? "connection lost – " : waiting}${name}`;
 }
 
 export class Summary {
-  #headline = found("headline");
-  #subline = found("subline");
+  #headline = byId("headline");
+  #subline = byId("subline");
   #spark = new Sparkline();
   /** @type {Record<string, HTMLElement>} */
   #numbers = {};
-  #told = "";
+  #shownText = "";
 
   constructor() {
-    const names = ["Waiting", "Oldest", "In flight", "Served", "Not served, 1 min"];
+    const names = ["Queued", "Oldest", "In flight", "Served", "Errors, 1 min"];
     for (const name of names) this.#numbers[name] = element("dd", { class: "number" });
     const tile = (/** @type {string} */ name) =>
       element("div", { class: "tile" }, element("dt", {}, name), this.#numbers[name]);
     const tiles = names.map(tile);
     tiles[0].append(element("dd", { class: "spark" }, this.#spark.element));
-    fill(found("tiles"), ...tiles);
+    setChildren(byId("tiles"), ...tiles);
   }
 
   /** @param {Store} store @param {number} now */
   draw(store, now) {
     if (!store.listed) return;
     const all = totals(store.revisions.values());
-    entitle("activator", all.queued, store);
+    setTitle("activator", all.queued, store);
     const oldest = all.longest === null ? null : ageOf(all.longest, now);
     this.#drawSentence(all, oldest, now, store);
     this.#drawTiles(all, oldest, store);
@@ -117,19 +117,19 @@ export class Summary {
   /** @param {Totals} all @param {number | null} oldest @param {number} now @param {Store} store */
   #drawSentence(all, oldest, now, { connection, history, revisions: { size: known } }) {
     const first = oldest === null ? "" : `, the first for ${seconds(oldest)}`;
-    const sentence = all.queued ? `${theyWait(all.queued)}${first}` : "No request waits";
+    const sentence = all.queued ? `${requestsWait(all.queued)}${first}` : "No request waits";
     const old = connection.state === "lost" ? "Last known: " : "";
-    say(this.#headline, old ? `${old}${sentence.toLowerCase()}` : sentence);
+    setText(this.#headline, old ? `${old}${sentence.toLowerCase()}` : sentence);
     this.#headline.classList.toggle("waits", all.queued > 0);
     if (all.longest === null) {
-      const told = calm(all, known, recent(history?.activator, history?.stepSeconds ?? 1).errors);
-      this.#drawOnce(told, () => [told]);
+      const text = calm(all, known, recent(history?.activator, history?.stepSeconds ?? 1).errors);
+      this.#drawOnce(text, () => [text]);
       return;
     }
     const { key, view, rank } = all.longest;
     const since = clockAt(rank.since, now);
     const more = alsoWaiting(all.waiting, view.reason);
-    const why = because(view.reason ?? "", view.reasonDetail);
+    const why = reasonSentence(view.reason ?? "", view.reasonDetail);
     this.#drawOnce([key, since, more, why].join("|"), () => [
       "In ",
       element("a", { href: toRevision(key) }, key),
@@ -137,42 +137,42 @@ export class Summary {
     ]);
   }
 
-  /** @param {string} told @param {() => (Node | string)[]} make */
-  #drawOnce(told, make) {
-    if (told !== this.#told) fill(this.#subline, ...make());
-    this.#told = told;
+  /** @param {string} text @param {() => (Node | string)[]} make */
+  #drawOnce(text, make) {
+    if (text !== this.#shownText) setChildren(this.#subline, ...make());
+    this.#shownText = text;
   }
 
   /** @param {Totals} all @param {number | null} oldest @param {Store} store */
   #drawTiles(all, oldest, store) {
     const past = store.history?.activator;
     const lately = recent(past, store.history?.stepSeconds ?? 1);
-    say(this.#numbers.Waiting, count(all.queued));
-    say(this.#numbers.Oldest, oldest === null ? "–" : seconds(oldest));
-    say(this.#numbers["In flight"], count(all.inFlight));
-    say(this.#numbers.Served, `${rate(lately.servedPerSecond)}/s`);
-    say(this.#numbers["Not served, 1 min"], count(lately.errors));
-    this.#numbers["Not served, 1 min"].classList.toggle("bad", lately.errors > 0);
-    this.#numbers.Waiting.classList.toggle("waits", all.queued > 0);
+    setText(this.#numbers.Queued, count(all.queued));
+    setText(this.#numbers.Oldest, oldest === null ? "–" : seconds(oldest));
+    setText(this.#numbers["In flight"], count(all.inFlight));
+    setText(this.#numbers.Served, `${rate(lately.servedPerSecond)}/s`);
+    setText(this.#numbers["Errors, 1 min"], count(lately.errors));
+    this.#numbers["Errors, 1 min"].classList.toggle("bad", lately.errors > 0);
+    this.#numbers.Queued.classList.toggle("waits", all.queued > 0);
     this.#spark.draw(past?.queued ?? [], store.history);
   }
 }
 
 /**
- * Says to those who cannot see the page what has changed, and not each tick: who waits and why.
+ * Announces changes to screen readers: which revisions have queued requests, and why.
  */
-export class Spoken {
-  #into = found("spoken");
+export class Announcer {
+  #into = byId("spoken");
 
   /** @param {Store} store */
   draw(store) {
     if (!store.listed) return;
     const { waiting, longest } = totals(store.revisions.values());
-    if (store.connection.state === "lost") say(this.#into, "The connection is lost.");
-    else if (longest === null) say(this.#into, "No request waits.");
+    if (store.connection.state === "lost") setText(this.#into, "The connection is lost.");
+    else if (longest === null) setText(this.#into, "No request waits.");
     else {
       const where = waiting.length === 1 ? longest.key : counted(waiting.length, "revision");
-      say(this.#into, `Requests wait in ${where}: ${longest.view.reason}.`);
+      setText(this.#into, `Requests wait in ${where}: ${longest.view.reason}.`);
     }
   }
 }

@@ -1,11 +1,11 @@
-// Which colours: the system's, or what was chosen here. No module, so that it runs before the first
-// paint and nothing flashes.
+// The theme: the system's, or the reader's choice. It is no module, so that it runs before the first
+// paint and the page does not flash.
 "use strict";
 
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  /** What was chosen; null is whatever the system has, also where nothing may be stored. */
+  /** Return the reader's choice; null for the system's theme, or without storage. */
   function chosen() {
     try {
       return localStorage.getItem("theme");
@@ -20,7 +20,7 @@
       if (theme === null) localStorage.removeItem("theme");
       else localStorage.setItem("theme", theme);
     } catch {
-      // It holds for this page, then.
+      // Without storage, the choice holds only for this page.
     }
     show(theme);
   }
@@ -37,14 +37,14 @@
 
   addEventListener("DOMContentLoaded", () => {
     const button = /** @type {HTMLElement} */ (document.getElementById("theme"));
-    button.hidden = false; // without scripts it would do nothing
+    button.hidden = false; // it works only with scripts
     const other = () => (document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     const name = () => {
       button.textContent = other() === "dark" ? "Dark" : "Light";
       button.setAttribute("aria-label", `Switch to ${other()} colours`);
     };
     button.addEventListener("click", () => {
-      // Who chooses what the system has goes with the system again.
+      // Choosing the system's theme means to follow the system again.
       const system = dark.matches ? "dark" : "light";
       choose(other() === system ? null : other());
     });

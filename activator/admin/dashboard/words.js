@@ -1,31 +1,31 @@
 // @ts-check
-/** What the page says, in sentences. Pure. */
+/** The sentences of the page. Pure. */
 
 import { counted, finely } from "./format.js";
 // @ts-ignore: activator/admin/reason_script.py makes this module from throttler/reason.py
 import { AT_ZERO, DELETED, REASONS } from "./reasons.js";
 
 /** @typedef {import("./model.js").RevisionView} RevisionView */
-/** @typedef {import("./model.js").Happening} Happening */
+/** @typedef {import("./model.js").ActivatorEvent} ActivatorEvent */
 
 /** @type {Record<string, {meaning: string, advice: string, commands: string[], inFolder: string}>} */
 const ROWS = REASONS;
 
-/** @param {string} reason as a sentence; an unknown word, of a newer activator, stays a word */
+/** @param {string} reason @returns {string} its meaning; an unknown word is returned unchanged */
 export function meaning(reason) {
   return ROWS[reason]?.meaning ?? reason;
 }
 
-/** @param {string} reason @param {string | null | undefined} detail in a sentence */
-export function because(reason, detail) {
+/** @param {string} reason @param {string | null | undefined} detail @returns {string} reason and detail as a sentence */
+export function reasonSentence(reason, detail) {
   return detail ? `${meaning(reason).replace(/\.$/, "")} (${detail}).` : meaning(reason);
 }
 
 /**
- * The first steps for a reason: sentences, and commands to copy.
+ * Return the first steps for a reason: sentences, and commands to copy.
  * @param {string} reason
  * @param {RevisionView} view
- * @param {string | null} folder where objects come from; null for a cluster
+ * @param {string | null} folder the folder of manifests; null for a cluster
  * @returns {{text: string, command: boolean}[]}
  */
 export function whatToDo(reason, view, folder) {
@@ -37,7 +37,7 @@ export function whatToDo(reason, view, folder) {
   }
   const atZero = !view.queued && reason === "no-endpoints" && folder === null;
   const sentences = atZero ? [AT_ZERO, row.advice] : [row.advice];
-  // The names of Kubernetes' objects have no character with a meaning for a shell.
+  // Names of Kubernetes objects have no characters with a special meaning in a shell.
   const commands = row.commands.map((command) =>
     command.replaceAll("{namespace}", () => view.namespace).replaceAll("{name}", () => view.name),
   );
@@ -49,28 +49,28 @@ export function whatToDo(reason, view, folder) {
 
 const KUBERNETES_TOO = "it passes the activator's probe and Kubernetes lists it as ready";
 
-/** @param {string} rule `readinessRule`, in words */
+/** @param {string} rule `readinessRule` @returns {string} the rule in words */
 export function readiness(rule) {
   return rule === "probe" ? "it passes the activator's probe" : `${KUBERNETES_TOO}: ${rule}`;
 }
 
-/** Seconds below which a wait is none: a forecast is an average, and not so exact. */
+/** Shorter forecasts count as no wait, because a forecast is an average. */
 const NOTICEABLE = 0.005;
 
-/** @param {RevisionView["forecast"]} forecast what is known of it, in sentences */
+/** @param {RevisionView["forecast"]} forecast @returns {string[]} the forecast in sentences */
 export function forecasts(forecast) {
-  const told = [];
+  const texts = [];
   const { startSeconds, drainSecondsPerRequest, expectedWaitSeconds } = forecast ?? {};
   if (known(expectedWaitSeconds)) {
     const waits = expectedWaitSeconds >= NOTICEABLE;
     const wait = waits ? `wait about ${finely(expectedWaitSeconds)}` : "not wait";
-    told.push(`a new request would ${wait}`);
+    texts.push(`a new request would ${wait}`);
   }
-  if (known(startSeconds)) told.push(`a start takes about ${finely(startSeconds)}`);
+  if (known(startSeconds)) texts.push(`a start takes about ${finely(startSeconds)}`);
   if (known(drainSecondsPerRequest)) {
-    told.push(`a request leaves the queue about every ${finely(drainSecondsPerRequest)}`);
+    texts.push(`a request leaves the queue about every ${finely(drainSecondsPerRequest)}`);
   }
-  return told;
+  return texts;
 }
 
 /** @param {number | null | undefined} value @returns {value is number} */
@@ -79,38 +79,38 @@ function known(value) {
 }
 
 /**
- * Why a request was not served.
- * @param {{status: number, reason: string, detail?: string | null} | Happening} failed
+ * Describe a failed request.
+ * @param {{status: number, reason: string, detail?: string | null} | ActivatorEvent} failed
  */
 export function failure({ status, reason, detail }) {
   return `${status} ${reason}${detail ? ` (${detail})` : ""}`;
 }
 
-/** @type {Record<string, (told: Happening) => string>} */
-const HAPPENINGS = {
-  "pod-changed": (told) => {
-    const what = told.clusterIP ? "ClusterIP" : "pod";
-    const was = told.was && told.was !== told.state ? `${told.was} → ` : "";
-    return `${what} ${told.address}: ${was}${told.state}; ${told.why}`;
+/** @type {Record<string, (event: ActivatorEvent) => string>} */
+const EVENT_TEXTS = {
+  "pod-changed": (event) => {
+    const what = event.clusterIP ? "ClusterIP" : "pod";
+    const was = event.was && event.was !== event.state ? `${event.was} → ` : "";
+    return `${what} ${event.address}: ${was}${event.state}; ${event.why}`;
   },
-  "capacity-changed": (told) =>
-    `capacity: ${told.was ?? "no limit"} → ${told.capacity ?? "no limit"}, ${told.inFlight} in flight`,
-  "queue-began": (told) => `the queue began: ${because(told.reason, told.detail)}`,
-  "queue-ended": (told) =>
-    `the queue is empty after ${finely(told.seconds)}; ${counted(told.waited, "request")} waited`,
-  "failed": (told) => `${counted(told.requests, "request")} failed: ${failure(told)}`,
+  "capacity-changed": (event) =>
+    `capacity: ${event.was ?? "no limit"} → ${event.capacity ?? "no limit"}, ${event.inFlight} in flight`,
+  "queue-began": (event) => `the queue began: ${reasonSentence(event.reason, event.detail)}`,
+  "queue-ended": (event) =>
+    `the queue is empty after ${finely(event.seconds)}; ${counted(event.waited, "request")} waited`,
+  "failed": (event) => `${counted(event.requests, "request")} failed: ${failure(event)}`,
   missed: () => "some events are missing here",
-  "cold-start-finished": (told) =>
-    `cold start ended, ${told.outcome}, after ${finely(told.seconds)}; ${counted(told.requests, "request")} waited for it`,
+  "cold-start-finished": (event) =>
+    `cold start ended, ${event.outcome}, after ${finely(event.seconds)}; ${counted(event.requests, "request")} waited for it`,
 };
 
-/** @param {Happening} told what happened, in a sentence; a kind that is not known here by its name */
-export function happened(told) {
-  return HAPPENINGS[told.kind]?.(told) ?? told.kind;
+/** @param {ActivatorEvent} event @returns {string} the event as a sentence; an unknown kind by its name */
+export function eventText(event) {
+  return EVENT_TEXTS[event.kind]?.(event) ?? event.kind;
 }
 
 /**
- * What kubelet is told, and what it means (as activator/console/staleness.py has it).
+ * The texts of the readiness response, and their meaning (as in activator/console/staleness.py).
  * @type {Record<string, string>}
  */
 const NOT_READY = {
@@ -118,7 +118,7 @@ const NOT_READY = {
   "received SIGTERM from kubelet": "it is shutting down, and ends after its requests",
 };
 
-/** @param {string} why `notReadyReason`, in words for people */
+/** @param {string} why `notReadyReason` @returns {string} the text for people */
 export function notReady(why) {
   return NOT_READY[why] ?? why;
 }

@@ -51,7 +51,7 @@ def test_a_watch_is_old_when_it_is_on_the_command_line():
 def test_every_event_is_listened_to_and_has_its_words():
     kinds = [kind.value for kind in EventKind]
     assert [kind for kind in kinds if f'"{kind}"' not in SCRIPTS["stream.js"]] == []
-    assert [kind for kind in kinds if f'"{kind}": (told)' not in SCRIPTS["words.js"]] == []
+    assert [kind for kind in kinds if f'"{kind}": (event)' not in SCRIPTS["words.js"]] == []
 
 
 def test_every_phase_of_a_cold_start_has_its_words_and_its_colour():
