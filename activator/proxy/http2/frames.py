@@ -1,4 +1,4 @@
-"""Builds HTTP/2 frames (RFC 9113 sections 4.1 and 6); has the constants of both directions."""
+"""Builds HTTP/2 frames (RFC 9113 sections 4.1 and 6); defines the constants of both directions."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MAX_LIST_BYTES: Final = 64 << 10
 #: settings of a peer require another update (section 4.2).
 NO_TABLE: Final = b"\x20"
 
-#: Bytes of a header list for one byte of a block, at most, where no dynamic table is in use.
+#: Most bytes of a header list per byte of its block, if the block uses no dynamic table.
 MAX_EXPANSION: Final = max(len(name) + len(value) for name, value in STATIC_TABLE) + FIELD_OVERHEAD
 
 #: More bytes than any header list has.

@@ -1,4 +1,4 @@
-"""Has HPACK's static table (RFC 7541 appendix A)."""
+"""HPACK's static table (RFC 7541 appendix A)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ResponseReader:
         self._part: bytearray | None = None
 
     def read_head(self, data: bytes, payload: list[bytes]) -> Response | None:
-        """Read a head, and the payload behind it; return None while the head is incomplete.
+        """Read a head, and the payload after it; return None while the head is incomplete.
 
         Arguments:
             data: the bytes of one read.

@@ -1,4 +1,4 @@
-"""Has a pod's address, its proof over TLS, and the fields by which requests name it."""
+"""The address of a pod, its proof over TLS, and the fields by which requests name it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 #: The budget is scarce above the limit divided by this; then each peer gets a quarter.
 _SCARCE: Final = 2
-#: The limit where none is set: a whole number, as every limit is in the metrics.
+#: The limit if none is set. It is an integer, because the metrics print limits as integers.
 UNLIMITED: Final = sys.maxsize
 #: Bytes that may wait for one peer, usually and while the budget is scarce.
 WINDOW: Final = 64 << 10
