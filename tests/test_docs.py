@@ -22,6 +22,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 SPANS = {"activator_proxy"}
 #: Variables that a build reads, not the program.
 OF_THE_BUILD = {"ACTIVATOR_COMPILE"}
+#: Paths of the pages that are patterns, or that a command makes.
+MADE = {"docs/reasons/WORD.md", "benchmarks/results/"}
+FILE = r"`((?:activator|throttler|tests|docs|benchmarks|manifests)/[\w./-]*[\w/])`"
 CODE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 
 
@@ -63,6 +66,15 @@ def _dead_links(page: Path) -> Iterator[str]:
                 yield f"{name(page)}:{number}: {link}: no such file"
             elif section and section not in anchors(target):
                 yield f"{name(page)}:{number}: {link}: no such section"
+
+
+def test_files_exist() -> None:
+    expect_none(
+        f"{where}: {found[1]}: no such file"
+        for page in PAGES
+        for where, found in lines(page, FILE)
+        if found[1] not in MADE and not (ROOT / found[1]).exists()
+    )
 
 
 def test_settings_exist() -> None:
