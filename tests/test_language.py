@@ -57,6 +57,14 @@ ROOMS: Final[tuple[str, ...]] = (
     "backend/*.py",
     "benchmarks/*.py",
     "manifests/monitoring/grafana/*.py",
+    "tests/backend/*.py",
+    "tests/benchmarks/*.py",
+    "tests/browser/*.py",
+    "tests/compiled/*.py",
+    "tests/fuzz/*.py",
+    "tests/image/*.py",
+    "tests/manifests/*.py",
+    "tests/monitoring/*.py",
 )
 #: What the measurement prints besides: every text that a reader of the project may meet.
 MEASURED: Final[tuple[str, ...]] = ("*.md", "*.py")

@@ -1,4 +1,4 @@
-"""The build backend: what each build needs, what it makes, and what it says when that fails."""
+"""The build backend: what each build needs, its result, and its error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judgement of the mixed traffic: which failures count, and what grows."""
+"""The verdict of the mixed traffic: which failures count, and the growth of memory."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_agenda_ends_early_when_it_is_stopped() -> None:
 def test_an_interrupt_asks_for_the_end_and_the_next_one_acts_as_ever() -> None:
     import signal
 
-    # A shell starts what runs in the background with the signal ignored.
+    # A shell starts background processes with this signal ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with stop_on_interrupt() as stop:

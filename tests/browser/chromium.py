@@ -1,4 +1,4 @@
-"""Debian's Chromium, as Playwright starts it: not the browsers that Playwright would download."""
+"""Start Debian's Chromium with Playwright, instead of a browser that Playwright downloads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from playwright.async_api import Browser, async_playwright
 
 
 class Missing(Exception):
-    """It is not installed; says how it would be."""
+    """Chromium is not installed; the text says how to install it."""
 
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """One browser, without a window, while it is entered.
+    """Provide one browser without a window.
 
     Raises:
-        Missing: there is none here.
+        Missing: Chromium is not installed.
     """
     program = shutil.which("chromium")
     if program is None:
         raise Missing("chromium is missing; on Debian: apt-get install chromium")
-    # Its sandbox does not work for root, which CI machines are.
+    # Its sandbox does not work for root, and CI machines run as root.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=arguments)

@@ -1,4 +1,4 @@
-"""One browser and one activator for all tests of this folder, and a page that notes its faults."""
+"""Fixtures: one browser and one activator for all tests, and pages that record their faults."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ expect.set_options(timeout=PATIENCE * 1000)
 
 @pytest.fixture(scope="package")
 def anyio_backend() -> Any:
-    """Processes know nothing of a virtual clock; and what a package shares shares its loop."""
+    """Use the real loop: processes have no virtual clock, and shared fixtures need one loop."""
     return "asyncio", {"loop_factory": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="package")
 async def browser(anyio_backend: Any) -> AsyncIterator[Browser]:
-    """A test has contexts of its own in it, which know nothing of each other."""
+    """Provide the browser; each test opens its own contexts in it."""
     try:
         async with chromium() as running:
             yield running
@@ -39,16 +39,16 @@ async def browser(anyio_backend: Any) -> AsyncIterator[Browser]:
 
 @pytest.fixture(scope="package")
 async def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """An activator for all tests that leave it as it was, each with revisions of its own names."""
+    """Provide an activator for all tests that restore its state; each uses its own revisions."""
     async with Site(tmp_path_factory.mktemp("site")) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 async def lived(site: Site) -> AsyncIterator[App]:
-    """A revision that has been woken, and so has a past, which takes the activator seconds.
+    """Provide a revision with a cold start in its history, which takes seconds to make.
 
-    It has one pod, which takes one request at a time; who has some wait lets them go again.
+    It has one pod with one request at a time. A test that queues requests must finish them.
     """
     async with site.app("lived", container_concurrency=1) as app:
         (first,) = app.ask()
@@ -59,23 +59,23 @@ async def lived(site: Site) -> AsyncIterator[App]:
 
 @pytest.fixture
 async def own_site(browser: Browser, tmp_path: Path) -> AsyncIterator[Site]:
-    """An activator for one test alone."""
+    """Provide an activator for one test."""
     async with Site(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def faults() -> Faults:
-    """What pages have done that they must not; a test may say which of it it provokes."""
+    """Provide the record of faults; a test declares the faults that it causes."""
     return Faults()
 
 
 @pytest.fixture
 async def open_page(browser: Browser, faults: Faults) -> AsyncIterator[Open]:
-    """Opens a page in a context of its own.
+    """Provide a function that opens a page in its own context.
 
-    `before` is called with the page while nothing is open in it; other options are those of
-    `Browser.new_context`. At the end of the test no page may have done what it must not.
+    `before` is called with the empty page; for other options see `Browser.new_context`. The
+    test fails if a page had an unexpected fault.
     """
     async with AsyncExitStack() as contexts:
 
@@ -87,7 +87,7 @@ async def open_page(browser: Browser, faults: Faults) -> AsyncIterator[Open]:
             context.set_default_timeout(PATIENCE * 1000)
             faults.watch(context, url)
             page = await context.new_page()
-            # An answer that a test is forging at its end has nobody to go to.
+            # A forged response may be in progress when the page closes.
             contexts.push_async_callback(page.unroute_all, behavior="ignoreErrors")
             if before is not None:
                 await before(page)

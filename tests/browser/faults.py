@@ -1,4 +1,4 @@
-"""What a page must not do: errors on its console, failed requests, requests elsewhere, dialogs."""
+"""Record faults of pages: console errors, failed requests, requests to other hosts, dialogs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Dialog, Request, Response, WebError
 
-#: What a browser gives up itself, as the stream of events when a page is left.
+#: The error of a request that the browser cancels, such as the event stream of a closed page.
 GIVEN_UP = "net::ERR_ABORTED"
 
 
 class Faults:
-    """Notes them; a violation of the Content-Security-Policy is an error on the console."""
+    """The record; a violation of the Content-Security-Policy is a console error."""
 
     def __init__(self) -> None:
         self._noted: list[str] = []
         self._expected: list[str] = []
 
     def expect(self, pattern: str) -> None:
-        """Say that the test itself is the cause of those that a regular expression finds."""
+        """Declare that the test causes the faults that a regular expression matches."""
         self._expected.append(pattern)
 
     def unexpected(self) -> list[str]:
-        """Return those that no test has said to be the cause of."""
+        """Return the faults that no test has declared."""
         return [
             fault
             for fault in self._noted
@@ -31,10 +31,10 @@ class Faults:
         ]
 
     def watch(self, context: BrowserContext, url: str) -> None:
-        """Note what the pages of a context do.
+        """Record the faults of the pages of a context.
 
         Arguments:
-            url: of the only host and port that they may ask.
+            url: the only host and port to which they may send requests.
         """
         origin = urlsplit(url)[:2]
 

@@ -1,10 +1,10 @@
-"""Takes the pictures of the dashboard that the docs show, of an activator with traffic.
+"""Make the screenshots of the dashboard for the docs, with an activator under traffic.
 
     make screenshots
 
-An activator that follows a cluster, with services that are busy, full, asleep, broken and idle:
-minutes of it, so that there is a past. Then the pictures, in light and in dark; and what the
-page costs its reader, on standard output.
+The activator has services that are busy, full, at zero, broken and idle. After minutes of traffic
+it has a history. Then the script makes the screenshots in light and dark, and prints the load times
+and sizes of the page.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from tests.process import ANY_PORTS, ROOT, Activator, activator
 
 FOLDER = ROOT / "docs" / "images"
 SIZE: ViewportSize = {"width": 1280, "height": 800}
-#: Seconds of traffic before the pictures.
+#: Seconds of traffic before the screenshots.
 PAST = 240
-#: Bytes of a picture, in a repository that keeps each of its versions.
+#: Most bytes of a screenshot, because the repository keeps each version.
 MOST_BYTES = 150_000
-#: Debian's program that makes pictures small.
+#: Debian's program that reduces the colours of a picture.
 PALETTE = "pngquant"
-#: How often the page is opened for a figure.
+#: Number of page loads for a median.
 LOADS = 9
 WAKING, FULL, BROKEN, BUSY = "thumbnails-00007", "checkout-00042", "invoices-00003", "search-00019"
 LATE = "reports-00005"
 IDLE = (LATE, "accounts-00011", "avatars-00002", "newsletter-00001", "webhooks-00023")
-#: Requests that come to the full service at once, time and again.
+#: Requests of the bursts to the full service.
 BURSTS = (20, 45, 30, 70, 25, 55, 90, 35, 60, 40, 80, 50, 30, 65)
-#: The same of the one that is at zero between them.
+#: Requests of the bursts to the service that scales to zero between them.
 WAKES = (6, 25, 14, 40, 9, 31, 18, 12)
 
 
 async def pause(seconds: float) -> None:
-    """The pace of what is played."""
+    """Wait between two steps of the traffic."""
     await at(monotonic() + seconds)
 
 
 class Starting(Deployment):
-    """One whose pods take as long to start as pods do: an image, then an application.
+    """A deployment whose pods start slowly, as in a cluster: an image pull, then an application.
 
     Attributes:
         starts: whether applications start at all.
@@ -78,7 +78,7 @@ class Starting(Deployment):
 
 
 class Traffic:
-    """Services, and who asks them."""
+    """Services, and the clients that send requests to them."""
 
     def __init__(self, api: ApiServer, tasks: asyncio.TaskGroup) -> None:
         self.activator: Activator
@@ -96,7 +96,7 @@ class Traffic:
         return True
 
     async def play(self, seconds: float) -> None:
-        """Have all of them asked for so long; in the end requests wait, and go on waiting."""
+        """Send requests to all services for so many seconds; leave queued requests at the end."""
         self.full.scale_up(2)
         self.broken.scale_up(1)
         self.busy.scale_up(3)
@@ -120,7 +120,7 @@ class Traffic:
         await pause(8)
 
     def end(self) -> None:
-        """Give up all requests."""
+        """Cancel all requests."""
         self.full.gate.set()
         for task in self._running:
             task.cancel()
@@ -142,7 +142,7 @@ class Traffic:
 
 @asynccontextmanager
 async def traffic(folder: Path) -> AsyncIterator[Traffic]:
-    """An activator in a cluster, before anything has happened."""
+    """Provide an activator in a cluster, without any traffic yet."""
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(ApiServer())
         for name in ("config-network", "config-logging", "config-observability"):
@@ -170,7 +170,7 @@ async def traffic(folder: Path) -> AsyncIterator[Traffic]:
 
 
 async def take(page: Page, name: str) -> dict[Path, bytes]:
-    """Take the picture of a page in both schemes; where they belong, and what they are."""
+    """Make the screenshots of a page in both schemes; return their paths and contents."""
     taken = {}
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -180,10 +180,10 @@ async def take(page: Page, name: str) -> dict[Path, bytes]:
 
 
 def keep(taken: dict[Path, bytes]) -> None:
-    """Write pictures with fewer colours, of which a page has few.
+    """Reduce the colours of the screenshots, and write them.
 
     Raises:
-        SystemExit: one is too large for a repository.
+        SystemExit: one has more than `MOST_BYTES`.
     """
     FOLDER.mkdir(exist_ok=True)
     for path, picture in taken.items():
@@ -194,7 +194,7 @@ def keep(taken: dict[Path, bytes]) -> None:
             raise SystemExit(f"{path}: more than {MOST_BYTES:,} bytes")
 
 
-#: What a reader waits for, in milliseconds from the beginning of the navigation, and what came.
+#: Milliseconds from navigation to the first paint and the first row, and the loaded files.
 COST = """async () => {
     const [paint] = performance.getEntriesByName("first-contentful-paint");
     const files = [...performance.getEntriesByType("navigation"),
@@ -205,7 +205,7 @@ COST = """async () => {
         wire: bytes("transferSize"), plain: bytes("decodedBodySize"),
     };
 }"""
-#: Notes when the first revision is on the page.
+#: Records when the first revision is on the page.
 ROWS = """new MutationObserver((_, watch) => {
     if (!document.querySelector("tr[data-revision]")) return;
     window.rowsAt = performance.now();
@@ -214,7 +214,7 @@ ROWS = """new MutationObserver((_, watch) => {
 
 
 async def cost(browser: Browser, url: str) -> None:
-    """Say how soon there is something to see, and how many bytes that takes."""
+    """Print the load times of the page, and its bytes."""
     found = []
     for _ in range(LOADS):
         context = await browser.new_context()  # an empty cache

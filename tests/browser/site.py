@@ -1,6 +1,6 @@
-"""What a dashboard is looked at with: an activator as a process, revisions, and their pods.
+"""The environment of a dashboard test: an activator as a process, revisions, and their pods.
 
-Pods are of the test's own loop, so that a test holds their answers back and lets them go.
+Pods run on the test's loop, so that a test can delay their responses.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class App:
     """One revision, its pods, and the requests that were sent to it.
 
     Attributes:
-        key: as the dashboard writes it.
-        gate: while it is not set, no pod answers a request.
-        pods: all that were started, in order.
+        key: NAMESPACE/NAME, as the dashboard shows it.
+        gate: while it is not set, no pod responds.
+        pods: all started pods, in order.
     """
 
     def __init__(self, site: Site, name: str, **settings: Any) -> None:
-        """Make it known, without a pod; the settings are those of `activator.lab.objects`."""
+        """Write the Revision, without a pod; for settings see `activator.lab.objects.revision`."""
         self.name = name
         self.key = f"default/{name}"
         self.gate = asyncio.Event()
@@ -40,7 +40,7 @@ class App:
         self.list_pods()
 
     def ask(self, count: int = 1) -> list[asyncio.Task[tuple[int, str]]]:
-        """Begin so many requests; those that still run at the end are given up."""
+        """Begin so many requests; `close` cancels requests without a response."""
         begun = [asyncio.ensure_future(self._site.activator.ask(self.name)) for _ in range(count)]
         self._asked += begun
         return begun
@@ -54,17 +54,17 @@ class App:
         return pod
 
     def list_pods(self, *, ready: bool = True) -> None:
-        """Write that Kubernetes lists all pods, as ready or as not ready."""
+        """List all pods in Endpoints, as ready or as not ready."""
         listed = [pod.listed(ready=ready) for pod in self.pods]
         self._files.add(write_object(self._site.manifests, private_endpoints(self.name, listed)))
 
     def unlist_pods(self) -> None:
-        """Write that Kubernetes lists no pod."""
+        """Remove all pods from Endpoints."""
         write_object(self._site.manifests, private_endpoints(self.name, ()))
 
     @asynccontextmanager
     async def full(self, count: int) -> AsyncIterator[None]:
-        """Have so many requests at its pods and in its queue, for a while."""
+        """Keep so many requests in flight and queued during the block."""
         self.gate.clear()
         asked = self.ask(count)
         try:
@@ -74,7 +74,7 @@ class App:
             await asyncio.gather(*asked, return_exceptions=True)  # the test says what is wrong
 
     async def close(self) -> None:
-        """Take it away, with all that is left of it."""
+        """Remove the revision, its pods and requests."""
         for task in self._asked:
             task.cancel()
         await asyncio.gather(*self._asked, return_exceptions=True)
@@ -87,12 +87,12 @@ class App:
 
 
 class Site:
-    """An activator that follows a folder, while it is entered.
+    """An activator that watches a folder.
 
     Attributes:
         manifests: the folder.
         activator: the process.
-        url: of its dashboard; it stays the same when the activator is started again.
+        url: the address of its dashboard; a restart does not change it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -101,7 +101,7 @@ class Site:
         self.activator: Activator
         self.url = ""
         self._stack = AsyncExitStack()
-        self._held = hold()  # the admin port, while the activator is not there
+        self._held = hold()  # reserves the admin port while the activator does not run
 
     async def __aenter__(self) -> Site:
         await self.start()
@@ -127,15 +127,15 @@ class Site:
 
     @asynccontextmanager
     async def app(self, name: str, pods: int = 0, **settings: Any) -> AsyncIterator[App]:
-        """A revision for a while, known from the beginning.
+        """Provide a revision that the activator knows.
 
         Arguments:
-            pods: how many it has from the beginning.
-            settings: those of `activator.lab.objects.revision`.
+            pods: the number of its first pods.
+            settings: arguments of `activator.lab.objects.revision`.
         """
         made = App(self, name, **settings)
         try:
-            await self.activator.queued(name, 0)  # who asks earlier is told 404
+            await self.activator.queued(name, 0)  # an earlier request would get 404
             for _ in range(pods):
                 await made.start_pod()
             yield made
@@ -143,5 +143,5 @@ class Site:
             await made.close()
 
     def page_of(self, app: App) -> str:
-        """Return where the dashboard shows one revision."""
+        """Return the address of a revision's page."""
         return f"{self.url}#/revisions/{app.key}"

@@ -1,4 +1,4 @@
-"""How it looks to whom: light and dark, on narrow screens, and to those who cannot see it."""
+"""The appearance: light and dark, on narrow screens, and for screen readers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from playwright.async_api import Page, expect
 from tests.browser.conftest import Open
 from tests.browser.site import App, Site
 
-#: Pixels of the smallest screen that a page has to fit (WCAG 2.2, 1.4.10).
+#: Pixels of the narrowest screen (WCAG 2.2, 1.4.10).
 NARROW = {"width": 320, "height": 640}
-#: What goes beyond the right edge, but for what scrolls by itself or is there for ears alone.
+#: Elements beyond the right edge, except scrolling elements and texts for screen readers.
 BEYOND = """() => [...document.body.querySelectorAll("*")].filter((each) => {
     const { right, width } = each.getBoundingClientRect();
     return width > 1 && right > innerWidth && !each.closest("thead, pre, .unseen");
@@ -20,7 +20,7 @@ BEYOND = """() => [...document.body.querySelectorAll("*")].filter((each) => {
 
 
 async def shown(page: Page, app: App) -> None:
-    """Wait until all there is to show of a revision is on the page."""
+    """Wait until the page shows all parts of a revision."""
     if "revisions/" in page.url:
         await expect(page.locator(".answer.waits")).to_be_visible()
         await expect(page.locator(".cold-start-bar")).to_be_visible()
@@ -43,13 +43,13 @@ async def test_the_colours_are_the_systems_until_others_are_chosen(
     await expect(colours).to_have_css("color-scheme", "dark")
     await page.get_by_role("button", name="Switch to light colours").click()
     await expect(colours).to_have_css("color-scheme", "light")
-    # That is the system's, which is followed again.
+    # This is the system's theme, so the page follows the system again.
     await page.emulate_media(color_scheme="dark")
     await expect(colours).to_have_css("color-scheme", "dark")
 
 
 async def violations(page: Page, rules: list[str] | None = None) -> list[str]:
-    """What axe finds wrong: each rule with the elements that break it."""
+    """Return the findings of axe: each rule with the elements that break it."""
     options: dict[str, Any] = {"resultTypes": ["violations"]}
     if rules is not None:
         options["runOnly"] = {"type": "rule", "values": rules}

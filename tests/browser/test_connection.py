@@ -1,4 +1,4 @@
-"""What a reader is told while the activator is away, and afterwards."""
+"""The texts of the page while the activator does not respond, and afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
     own_site: Site, open_page: Open, faults: Faults
 ) -> None:
     faults.expect("ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY")
-    faults.expect("ERR_SOCKET_NOT_CONNECTED")  # the end comes between connecting and asking
+    faults.expect(
+        "ERR_SOCKET_NOT_CONNECTED"
+    )  # the activator may end between connection and request
     async with own_site.app("stays") as app:
         page = await open_page(own_site.url)
         connection = page.locator("#connection")
@@ -26,7 +28,7 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
         await expect(page.get_by_role("alert")).to_be_hidden()
         app.ask()
         await expect(page).to_have_title("1 queued – activator")
-        # What does not answer is not yet lost, nor is it live.
+        # Before the time-out, the connection is neither lost nor live.
         own_site.activator.process.send_signal(signal.SIGSTOP)
         await expect(connection).to_have_text(re.compile(r"^no response since \d\d:\d\d:\d\d$"))
         own_site.activator.process.send_signal(signal.SIGCONT)
@@ -41,7 +43,7 @@ async def test_a_lost_connection_is_said_and_comes_back_by_itself(
         await own_site.start()
         await expect(page.get_by_role("alert")).to_be_hidden()
         await expect(connection).to_have_text(re.compile("live"))
-        # It is told of what happens by another process now, which knows nothing of the past.
+        # Another process responds now, without the old history.
         notices = page.get_by_role("list", name="Problems")
         await expect(notices).to_contain_text(
             re.compile(r"restarted at \d\d:\d\d:\d\d\. Requests that it had in flight are lost")

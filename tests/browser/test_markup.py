@@ -1,4 +1,4 @@
-"""Markup in what the activator tells is text on the page: nothing of it is run or drawn."""
+"""Markup in data of the activator is text on the page: the browser does not interpret it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.browser.faults import Faults
 from tests.browser.site import App, Site
 
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'><b>&amp;"
-#: Fields that are no text.
+#: Fields without text.
 TIMES = {"began", "time"}
-#: What would be there if markup were markup.
+#: Elements that would exist if the browser interpreted the markup.
 DRAWN = "img[src=x], main b, main script"
 
 
 def hostile(value: Any, real: Set[str], name: str = "") -> Any:
-    """The same with markup in each text but times and what is to stay real."""
+    """Return the value with markup in each text, except times and texts that must stay real."""
     if isinstance(value, dict):
         return {key: hostile(each, real, key) for key, each in value.items()}
     if isinstance(value, list):
@@ -32,10 +32,10 @@ def hostile(value: Any, real: Set[str], name: str = "") -> Any:
 
 
 async def forge(page: Page, *, names: bool) -> None:
-    """Have every answer of the API but the stream hold markup in each text.
+    """Add markup to each text of the API's responses, except the event stream.
 
     Arguments:
-        names: whether revisions' names hold it, too; a page of one is asked for by its real one.
+        names: also change names of revisions; requests for one revision get its real name.
     """
 
     async def answer(route: Route) -> None:
@@ -49,7 +49,7 @@ async def forge(page: Page, *, names: bool) -> None:
 
 
 async def test_every_text_of_the_overview(site: Site, open_page: Open, faults: Faults) -> None:
-    # Where it is slow, the page asks for a revision by the name that was forged, with its slashes.
+    # A slow page may request a revision by its changed name, with slashes.
     faults.expect(r"^400: .*[?]revision=.*onerror|status of 400 \(Bad Request\)")
     async with site.app("marked", pods=1) as app:
         app.gate.clear()
@@ -87,7 +87,7 @@ async def test_every_text_of_an_event(site: Site, lived: App, open_page: Open) -
 
 
 async def test_the_address_of_a_page(site: Site, open_page: Open, faults: Faults) -> None:
-    faults.expect("404")  # there is no such revision
+    faults.expect("404")  # the revision does not exist
     page = await open_page(f"{site.url}#/revisions/default/{quote(MARKUP, safe='')}")
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"default/{MARKUP}")
     await expect(page.get_by_text("This activator has no such revision")).to_be_visible()

@@ -1,6 +1,6 @@
-"""The rules of the dashboard's modules that know neither page nor network, as the browser has them.
+"""The pure functions of the dashboard's modules, executed by the browser.
 
-Each case is an expression, in which the names of its module are known, and its value.
+Each case is an expression with names of its module, and its value.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"levelOf({view(inFlight=1)}, {QUIET})", "busy"),
         (f"levelOf({view()}, {QUIET})", "idle"),
         (f"levelOf({view(pods=[OUT])}, {QUIET})", "failing"),
-        # A request that came and went between two looks.
+        # A request that arrived and ended between two polls.
         (f"levelOf({view()}, {BUSY})", "busy"),
-        # Its queue began when its first request came, not when this was heard of.
+        # The queue began when its first request arrived, not when the page got the view.
         (f"rank({WAITS}, {QUIET}, 10000, null).since", 6000),
-        # It stays where it is for ten seconds after the cause is gone, and then goes.
+        # It keeps its level for ten seconds after the cause is gone.
         (f"rank({view()}, {QUIET}, 12000, rank({WAITS}, {QUIET}, 10000, null)).level", "waiting"),
         (f"rank({view()}, {QUIET}, 12000, rank({WAITS}, {QUIET}, 10000, null)).now", "idle"),
         (f"rank({view()}, {QUIET}, 20000, rank({WAITS}, {QUIET}, 10000, null)).level", "idle"),
-        # What becomes worse is shown at once.
+        # A worse level applies at once.
         (f"rank({WAITS}, {QUIET}, 10001, rank({view()}, {QUIET}, 10000, null)).level", "waiting"),
-        # A queue that empties and fills again in this time does not lose its place.
+        # A queue that empties and fills again in this time keeps its place.
         (
             f"rank({view(queued=1, oldestWaiterSeconds=0)}, {QUIET}, 13000, "
             f"rank({view()}, {QUIET}, 12000, rank({WAITS}, {QUIET}, 10000, null))).place",
@@ -105,14 +105,14 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     ],
     "history.js": [
         (f'reachOf({{"stepSeconds": 5, "steps": 120, "activator": {json.dumps(PAST)}}})', 15),
-        # The last minute: of steps of 30 s the last two.
+        # The last minute has two steps of 30 s.
         (f"recent({json.dumps(PAST)}, 30)",
          {"servedPerSecond": 50 / 60, "errors": 1, "busy": True, "ends": [["timed-out", 1]]}),
         ("recent(null, 5)", {"servedPerSecond": 0, "errors": 0, "busy": False, "ends": []}),
-        # A client that leaves is no error.
+        # A cancelled request is no error.
         (f"recent({json.dumps(PAST)}, 5).errors", 1),
         (f"recent({json.dumps(PAST)}, 5).ends", [["cancelled", 4], ["timed-out", 1]]),
-        # The newest of equal peaks.
+        # The latest of equal peaks.
         ("peak([1, 3, 3, 2])", {"most": 3, "at": 2}),
         ("peak([0, 0])", {"most": 0, "at": -1}),
         (f"isBusyInLastStep({json.dumps(PAST)})", True),
@@ -124,7 +124,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         (f"capacityOf({view(capacity=None)}) === Infinity", True),
         (f"stateOf({view()})", "scaled to zero"),
         (f"stateOf({view(pods=[pod(usable=False, state='probing')])})", "starting"),
-        # Ready by Kubernetes and out for what it did: the next request would hang.
+        # Ready for Kubernetes, but ejected: the next request would wait.
         (f"stateOf({view(pods=[OUT])})", "probe-failing (no request waits)"),
         (f"stateOf({view(pods=[OUT, pod()])})", "ready"),
         (f"stateOf({view(deleted=True, inFlight=1)})", "deleted"),
@@ -154,11 +154,11 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     ],
     "sparkline.js": [
         ("areaOf([0, 0], 2)", ""),
-        # Fewer steps than would fill it stand at its right end.
+        # Too few steps for the full width are right-aligned.
         ("areaOf([4], 2)", "M60.0 24V2.0H120.0V24Z"),
     ],
     "store.js": [
-        # It has run for longer than since it was last heard: no other process, however late.
+        # Its uptime is longer than the pause since the last response: it is the same process.
         (f"changeOf({up(9)}, 1000, {up(10)}, 2000)", None),
         (f"changeOf({up(9)}, 1000, {up(10)}, 9000)", None),
         (f"changeOf(null, 0, {up(1)}, 9000)", None),
@@ -177,7 +177,7 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     "cold_starts.js": [
         (f"stretches({json.dumps(COLD_START)}, 0).map((one) => [one.phase, one.lasted])",
          [["address", 1.5], ["probe", 0], ["first-byte", 0.5], ["waiting", 0.25]]),
-        # One under way goes on for as long as its first request has waited.
+        # A cold start in progress lasts as long as its first request has waited.
         ('stretches({"phases": {"address": 1}, "seconds": null}, 3).at(-1)',
          {"phase": "waiting", "from": 1, "lasted": 2}),
         ('lengthOf({"phases": {"address": 1}, "seconds": null}, 3)', 3),

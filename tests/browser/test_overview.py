@@ -1,4 +1,4 @@
-"""The overview: whether requests wait, where, since when and why."""
+"""The overview: which requests wait, where, since when and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cell(row: Locator, name: str) -> Locator:
 
 
 async def keys(page: Page) -> list[str]:
-    """The revisions of the table, from top to bottom."""
+    """Return the revisions of the table, from top to bottom."""
     found: list[str] = await page.locator("tr[data-revision]").evaluate_all(
         "rows => rows.map((row) => row.dataset.revision)"
     )
@@ -60,7 +60,7 @@ async def test_a_held_request_appears_with_its_reason_and_goes_when_it_is_served
 
 
 async def test_a_held_request_appears_within_a_second(site: Site, open_page: Open) -> None:
-    # The best of some, since the machine may have much else to do.
+    # The best of several, because the machine may be busy.
     async with site.app("soon-1") as one, site.app("soon-2") as two, site.app("soon-3") as three:
         page = await open_page(site.url)
         took = []
@@ -108,7 +108,7 @@ async def test_what_waits_is_above_what_is_busy_above_what_is_idle(
         await expect(page.locator("tr[data-revision]")).to_have_count(5)
         await expect(page.locator("tr.waiting")).to_have_count(2)
         assert await keys(page) == order
-        # Who comes later to the queue waits below those who were there, whatever its name.
+        # A later queue stands below earlier queues, independent of its name.
         idle.ask()
         await expect(page.locator("tr.waiting")).to_have_count(3)
         assert await keys(page) == [first.key, second.key, idle.key, busy.key, "default/order-d"]
@@ -168,18 +168,18 @@ async def test_the_keyboard_alone(site: Site, open_page: Open) -> None:
         await page.keyboard.type("by-key")
         await expect(page.locator("tr[data-revision]")).to_have_count(1)
         link = row_of(page, app).get_by_role("link")
-        for _ in range(4):  # the switch, and the button of the idle ones, come before
+        for _ in range(4):  # the checkbox and the button of idle revisions come before
             await page.keyboard.press("Tab")
             if await link.evaluate("link => link === document.activeElement"):
                 break
         await expect(link).to_be_focused()
         await page.keyboard.press("Enter")
-        # Who cannot see the page is told where they are.
+        # Screen readers get the position.
         await expect(page.get_by_role("heading", name=app.key)).to_be_focused()
         await page.keyboard.press("Shift+Tab")
         await expect(page.get_by_role("link", name="All revisions")).to_be_focused()
         await page.keyboard.press("Enter")
-        await expect(link).to_be_focused()  # where they were
+        await expect(link).to_be_focused()  # the old position
 
 
 async def test_an_address_that_leads_nowhere_is_said(site: Site, open_page: Open) -> None:
@@ -208,19 +208,19 @@ async def test_the_title_of_a_hidden_page_says_since_when_it_is(
 async def test_without_scripts_there_is_nothing_that_does_nothing(
     site: Site, open_page: Open, faults: Faults
 ) -> None:
-    faults.expect("csp")  # so a browser calls scripts that it was told not to load
+    faults.expect("csp")  # the browser reports blocked scripts this way
     page = await open_page(site.url, java_script_enabled=False)
     await expect(page.get_by_role("button")).to_have_count(0)
     await expect(page.locator("#connection")).to_be_hidden()
 
 
 async def test_what_is_wrong_is_said_until_it_is_right(site: Site, open_page: Open) -> None:
-    broken = site.manifests / "<img src=x onerror=alert(1)>.yaml"  # a file's name may be anything
+    broken = site.manifests / "<img src=x onerror=alert(1)>.yaml"  # a file may have any name
     broken.write_text("{")
     await site.activator.logged(broken.name)
     page = await open_page(site.url)
     notices = page.get_by_role("list", name="Problems")
     await expect(notices.get_by_role("listitem")).to_contain_text(broken.name)
     await expect(page.locator("img[src=x]")).to_have_count(0)
-    broken.unlink()  # of which no event tells
+    broken.unlink()  # no event reports this
     await expect(notices).to_be_hidden()

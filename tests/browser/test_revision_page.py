@@ -1,4 +1,4 @@
-"""The page of one revision: why its requests wait, its pods, its last minutes, its cold starts."""
+"""The page of one revision: why requests wait, limits, history, pods, cold starts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_cold_start_is_drawn_as_bars_with_its_events(site: Site, open_pa
         await expect(cold_start).to_contain_text(
             f"1 request waited, first response from 127.0.0.1:{app.pods[0].port}"
         )
-        # Each second of it is a part of one bar, and the same is said in words.
+        # Each phase is a part of one bar, and a text has the same values.
         for phase in ("address", "probe", "probe-passed", "dispatched", "first-byte"):
             await expect(cold_start.locator(f".stretch.{phase}")).to_have_count(1)
             await expect(cold_start.locator(".small")).to_contain_text(phase)
@@ -131,6 +131,6 @@ async def test_a_revision_that_nobody_knows(site: Site, open_page: Open, faults:
     page = await open_page(f"{site.url}#/revisions/default/nobody")
     await expect(page.get_by_text("This activator has no such revision")).to_be_visible()
     async with site.app("nobody") as app:
-        app.ask()  # which is an event
+        app.ask()  # this is an event
         await expect(section(page, "Why requests wait")).to_be_visible()
     await expect(page.get_by_text("This activator has no such revision")).to_be_visible()

@@ -1,4 +1,4 @@
-"""What the dashboard costs: bytes on the wire, and changes of the page."""
+"""The cost of the dashboard: bytes on the wire, and changes of the page."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from activator.lab.objects import revision
 from tests.browser.conftest import Open
 from tests.browser.site import App, Site
 
-#: Bytes that the overview may cost on the wire, and the page of a revision with its chart.
-#: Both are known exactly and change with the files alone: what goes beyond is worth a decision.
+#: Most bytes on the wire of the overview, and of the page of a revision with its chart.
+#: Both depend only on the files. Raise them only on purpose.
 OVERVIEW_BYTES = 51_000
 REVISION_BYTES = 75_000
 MANY = 1000
@@ -34,7 +34,7 @@ async def test_the_files_are_small(site: Site, lived: App, open_page: Open) -> N
         assert 0 < sum(size["responseBodySize"] for size in sizes) < most
 
 
-#: Counts the changes of a page's elements while something happens.
+#: Counts the changes of a page's elements.
 COUNTING = """() => {
     window.changes = 0;
     new MutationObserver((records) => { window.changes += records.length; }).observe(
@@ -45,7 +45,7 @@ COUNTING = """() => {
 
 
 async def changes_of_a_wait(page: Page, app: App) -> int:
-    """How much of the page changes between a request that begins to wait and its end."""
+    """Return the number of changed elements from the start of a queue to its end."""
     row = page.locator(f'tr[data-revision="{app.key}"]')
     await expect(page.locator("#connection")).to_have_text("live")
     await page.evaluate(COUNTING)
@@ -68,7 +68,7 @@ async def test_a_thousand_revisions_cost_what_a_few_do(own_site: Site, open_page
         page = await open_page(own_site.url)
         await expect(page.locator("#shown")).to_have_text("1,001 revisions")
         assert await changes_of_a_wait(page, app) < 2 * few
-        # Nor are there ever as many rows as revisions: who opens the idle ones sees the first.
+        # The page never has a row for each revision: of the idle ones it shows the first.
         await page.get_by_role("button", name="idle revisions").click()
         await expect(page.locator("tr[data-revision]").nth(99)).to_be_attached()
         assert await page.locator("tr[data-revision]").count() <= 101
@@ -76,7 +76,7 @@ async def test_a_thousand_revisions_cost_what_a_few_do(own_site: Site, open_page
         await expect(page.locator("tr[data-revision]").nth(199)).to_be_attached()
 
 
-#: Draws a list of events once for each of so many that come one after another, and keeps both.
+#: Draws a list of events once per event, for many events.
 DRAWING = """async (many) => {
     const { EventList } = await import("/dashboard/event_list.js");
     const [list, events] = [new EventList(() => {}), []];

@@ -1,7 +1,7 @@
 """Runs tests on the compiled build: ``make test-compiled``, or this module by that environment.
 
 The source must not be found before the installed build. So the tests are copied to a folder
-without ``activator`` and ``throttler``, with links to what else they read, and run there.
+without ``activator`` and ``throttler``, with links to other files that they read, and run there.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def _functions(tree: ast.AST) -> Iterator[Function]:
 
 
 def _own(function: Function) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without those of functions and classes inside it."""
+    """Yield the nodes of a function, without nested functions and classes."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()

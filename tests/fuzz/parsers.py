@@ -64,7 +64,7 @@ _CLIENTS: Final = (
 
 
 def request_head(pieces: Sequence[bytes]) -> Any:
-    """Read a head, and write what follows from it."""
+    """Parse a head, and write the result."""
     (head,) = pieces
     request = read_request(head + b"\r\n\r\n", LIMITS)
     seen = [dict(request.fields), request.counted_as, wants_trailers(request)]
@@ -144,12 +144,12 @@ def _heads_for_clients(response: Response) -> list[bytes]:
 
 
 def response_head(pieces: Sequence[bytes]) -> Any:
-    """Read a head, and write what follows from it."""
+    """Parse a head, and write the result."""
     return _response(pieces[0], to_head=False)
 
 
 def response_to_head(pieces: Sequence[bytes]) -> Any:
-    """Read the same as an answer to HEAD."""
+    """Parse the same as a response to HEAD."""
     return _response(pieces[0], to_head=True)
 
 
@@ -168,7 +168,7 @@ def _body(body: ChunkedBody | LengthBody, pieces: Sequence[bytes]) -> Any:
 
 
 def chunked_body(pieces: Sequence[bytes]) -> Any:
-    """Read a body in chunks, and what stands behind it."""
+    """Parse a chunked body, and the bytes after it."""
     body = ChunkedBody()
     read = _body(body, pieces)
     return [read, http1_fields.clean_trailers(body.trailers), translation.as_block(body.trailers)]
@@ -262,7 +262,7 @@ def settings(pieces: Sequence[bytes]) -> Any:
 
 
 def field_lines(pieces: Sequence[bytes]) -> Any:
-    """Read lines of fields for what is looked at now and then."""
+    """Parse field lines for rarely used fields."""
     block = b"\r\n" + pieces[0]
     named = http1_fields.tokens(pieces[0])
     return [

@@ -13,7 +13,7 @@ PACKAGES: Final = ("activator", "throttler")
 
 
 class _SourceFinder(MetaPathFinder):
-    """Finds modules of our packages as source alone."""
+    """Finds only the source of modules of this project."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -28,7 +28,7 @@ class _SourceFinder(MetaPathFinder):
 
 
 def run_source() -> None:
-    """Have this process import the source of our packages, whatever stands beside it."""
+    """Make this process import the source of this project, even beside compiled modules."""
     early = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
     assert not early, f"imported before: {early}"
     sys.meta_path.insert(0, _SourceFinder())

@@ -1,7 +1,7 @@
-"""Follows a Dockerfile's steps in folders: one root file system for each stage, by chroot.
+"""Execute a Dockerfile's steps in folders: one root file system for each stage, by chroot.
 
-Every stage begins as a copy of the same root, whatever its ``FROM`` says: a Debian that debootstrap
-made, with its own Python, in the place of an image that would have to be fetched.
+Every stage begins as a copy of the same root and ignores its ``FROM``. The root is a Debian of
+debootstrap with its own Python, so that no image must be fetched.
 """
 
 from __future__ import annotations

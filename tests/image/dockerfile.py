@@ -1,7 +1,7 @@
-"""The instructions of our Dockerfile as data: stages, steps, and what a container is started with.
+"""Parse the project's Dockerfile: stages, steps, and the command of a container.
 
-Knows the instructions that our Dockerfile uses, in the form in which it uses them; any other is an
-error, so that nothing is passed over. https://docs.docker.com/reference/dockerfile/
+It supports the instructions that this Dockerfile uses, in the form in which it uses them. Any other
+instruction is an error. https://docs.docker.com/reference/dockerfile/
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Copy(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A command for ``/bin/sh -c``, and where and with what environment it runs."""
+    """A command for ``/bin/sh -c``, with its folder and environment."""
 
     command: str
     folder: str
@@ -40,15 +40,15 @@ class Run(NamedTuple):
 
 @dataclass
 class Stage:
-    """One ``FROM`` and what follows it.
+    """One ``FROM`` with its instructions.
 
     Attributes:
-        base: the image that it starts from.
-        steps: what changes its files, in order.
+        base: the image of ``FROM``.
+        steps: the instructions that change files, in order.
         folder: the working directory at its end.
-        user: who its processes run as, as written.
-        entrypoint, command: what a container runs, and the arguments that may be replaced.
-        ports: those that ``EXPOSE`` names.
+        user: the user of its processes, as written.
+        entrypoint, command: the program of a container, and its default arguments.
+        ports: the ports of ``EXPOSE``.
     """
 
     base: str

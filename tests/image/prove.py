@@ -1,12 +1,12 @@
-"""Proves the image without a container engine: ``make image-proof``, as root, with debootstrap.
+"""Prove the image without a container engine: ``make image-proof``, as root, with debootstrap.
 
-Follows the Dockerfile in a Debian root (``build.py``), then starts the entry point as a container
-would be: as the image's user without any capability, as process 1 of its own, on a root file
-system that is mounted read-only and has nothing mounted over it, in a network of its own, with the
-environment of our Deployment. Then asks it what kubelet, ingress and clients ask, and ends it.
+The script executes the Dockerfile in a Debian root (``build.py``). Then it starts the entry point
+like a container: as the image's user without capabilities, and as process 1. The root file system
+is read-only, the network is its own, and the environment is the Deployment's. Then the script
+sends the requests of kubelet, ingress and clients, and ends the process.
 
-What this does not show: the base image itself (its Python may be another one than Debian's), and
-the seccomp profile of a container runtime.
+It does not cover the base image itself, whose Python may differ from Debian's, nor the seccomp
+profile of a container runtime.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _loopback_up() -> None:
 
 
 def _mount(root: Path, objects: Path) -> None:
-    """The root read-only, with /proc as a runtime gives it, and what the test says under /mnt."""
+    """Mount the root read-only, with /proc as in a container, and the test's files under /mnt."""
     for command in (
         ["mount", "--bind", root, root],
         ["mount", "--options", "remount,ro,bind", root],
@@ -212,7 +212,7 @@ class Activator:
         return int(children[0])
 
     async def answers(self, port: int, path: str, headers: Mapping[str, str], status: int) -> None:
-        """Wait until a port gives that answer."""
+        """Wait until a port gives that response."""
         deadline = monotonic() + PATIENCE
         while True:
             assert self.process.returncode is None, f"ended with {self.process.returncode}"
@@ -223,7 +223,7 @@ class Activator:
             await at(monotonic() + 0.01)
 
     def end(self) -> None:
-        """Tell it to end, as kubelet does."""
+        """Send SIGTERM, as kubelet does."""
         os.kill(self.pid, signal.SIGTERM)
 
     def resident(self) -> float:
@@ -367,7 +367,7 @@ async def _serves_tls(container: Container, objects: Path) -> None:
 
 
 async def _ends_in_order(activator: Activator, slow: str = "/sleep?ms=500") -> None:
-    """A request in flight is answered, and so is one of the lame duck's time; the status is 0."""
+    """Check that requests in flight and of the lame duck get responses; the exit status is 0."""
     running = asyncio.ensure_future(fetch("127.0.0.1", 8012, slow, headers=CLIENT))
     await at(monotonic() + 0.2)
     activator.end()

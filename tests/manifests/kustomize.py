@@ -1,7 +1,7 @@
-"""As much of kustomize as our manifests use, so that they can be tested where it is not installed.
+"""The parts of kustomize that the manifests use, to test them without kustomize.
 
-Resources, components, ConfigMaps of files, namespace, labels, images and patches that add.
-Whatever else a kustomization says is an error here, rather than left out. Where ``kubectl`` or
+It supports resources, components, ConfigMaps of files, namespace, labels, images and patches that
+add. Any other field of a kustomization is an error. Where ``kubectl`` or
 ``kustomize`` is installed, test_manifests.py compares the two.
 """
 
@@ -18,15 +18,15 @@ Object = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 
-#: Objects that belong to no namespace, of the kinds that we use.
+#: Kinds of objects without a namespace.
 CLUSTER_WIDE = frozenset({"ClusterRole", "ClusterRoleBinding"})
 
 
 def build(folder: Path, components: Iterable[str] = ()) -> list[Object]:
-    """Return the objects of a kustomization, with more components of ours on top.
+    """Return the objects of a kustomization, with further components of this project.
 
     Raises:
-        NotImplementedError: it uses what is not understood here.
+        NotImplementedError: it uses an unsupported field.
     """
     objects = _apply(folder, [])
     for name in components:

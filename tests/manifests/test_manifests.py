@@ -244,7 +244,7 @@ def test_the_environment_holds_known_settings_only(objects: list[Object]) -> Non
 
 
 def test_knatives_own_deployment_starts_our_program() -> None:
-    """Who only swaps the image keeps Knative's environment, which must be enough."""
+    """Knative's environment is enough for an operator who changes only the image."""
     settings = load("run", {}, knative.ENVIRONMENT, resolv_conf=Path("/nowhere"))
     assert settings.autoscaler_url == "ws://autoscaler.knative-serving.svc.cluster.local:8080"
 
@@ -252,8 +252,8 @@ def test_knatives_own_deployment_starts_our_program() -> None:
 def test_the_grace_period_holds_lame_duck_and_drain(objects: list[Object]) -> None:
     settings = load("run", {}, environment(objects), resolv_conf=Path("/nowhere"))
     pod = find(objects, "Deployment", "activator")["spec"]["template"]["spec"]
-    # Beyond the drain: last answers (1 s), the ports that are closed last (2 s), what telemetry
-    # sends when its collector hangs; and as much again for a node that is busy.
+    # After the drain: last responses (1 s), the last open ports (2 s), the export of telemetry to a
+    # hung collector; and as much again for a busy node.
     rest = 2 * (1 + 2) + 2 * metric_push.FLUSH
     needed = settings.lame_duck + settings.drain_timeout + rest
     assert needed <= pod["terminationGracePeriodSeconds"]

@@ -1,4 +1,4 @@
-"""Who may reach the activator, and whom it may reach: the policies know every port there is."""
+"""The connections that the policies allow to and from the activator, for all its ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_REVISIONS = MANIFESTS / "examples" / "network-policy-of-revisions.yaml"
 #: Ports of queue-proxy: HTTP/1.1, HTTP/2, TLS (Knative pkg/networking/constants.go).
 POD_PORTS = {8012, 8013, POD_TLS_PORT}
 TRAFFIC = {"http_port", "h2c_port", "https_port"}
-#: Ports at which no policy lets anybody in, and why nobody needs it.
+#: Ports that no policy opens, and why no client needs them.
 CLOSED = {
     "admin_port": "listens on loopback; `kubectl port-forward` leads there",
     "profiling_port": "asked through `kubectl port-forward`, which leads into the pod itself",
@@ -72,7 +72,7 @@ def test_each_port_of_the_program_is_let_in_or_closed_on_purpose(
 
 
 def test_traffic_and_metrics_are_apart(objects: list[Object], ports: dict[str, int]) -> None:
-    """Whoever reads metrics may not ask revisions, and the ingress may not read metrics."""
+    """A client of metrics cannot reach revisions, and the ingress cannot read metrics."""
     assert let_in(policy(objects, "activator-metrics")) == {ports["metrics_port"]}
     assert let_in(policy(objects, "activator-traffic")) == {ports[name] for name in TRAFFIC}
 
@@ -80,7 +80,7 @@ def test_traffic_and_metrics_are_apart(objects: list[Object], ports: dict[str, i
 def test_the_autoscaler_may_ask_before_it_scales_to_zero(
     objects: list[Object], ports: dict[str, int]
 ) -> None:
-    """Shut out it would never scale to zero: its probe has to be answered by an activator."""
+    """Without access, the autoscaler would never scale to zero: its probe would fail."""
     asked = let_in(policy(objects, "activator-traffic"), by="app: autoscaler")
     assert asked == {ports[name] for name in TRAFFIC}
 

@@ -26,7 +26,7 @@ pytestmark = on_uvloop  # processes run in real time
 OVERLAY = MANIFESTS / "overlays" / "knative"
 PATIENCE = 45.0
 
-#: Free ports, and nobody else's autoscaler.
+#: Free ports, and no autoscaler of another process.
 ENVIRONMENT = knative.ENVIRONMENT | {
     "POD_IP": "127.0.0.1",
     "ACTIVATOR_BIND": "127.0.0.1",
@@ -97,12 +97,12 @@ async def calls(
     network: Mapping[str, str] = MappingProxyType({}),
     **settings: str,
 ) -> list[Call]:
-    """Start ``activator run`` on a scripted API server; return what it asked for.
+    """Start ``activator run`` on a scripted API server; return its requests.
 
     Arguments:
-        watched: the kinds of which it has to open a watch.
-        objects: what the cluster holds.
-        network: what config-network says.
+        watched: the kinds whose watches it must open.
+        objects: the objects of the cluster.
+        network: the data of config-network.
         settings: environment variables.
     """
     async with FakeApiServer() as api:
@@ -147,7 +147,7 @@ async def test_each_request_is_permitted(endpoints: str, kinds: set[str], tmp_pa
 
 
 async def test_knatives_own_roles_permit_all_but_slices(tmp_path: Path) -> None:
-    """Who only swaps the image keeps them; slices are then done without."""
+    """With these rules, which stay if only the image changes, the activator uses no slices."""
     kinds = ("Revision", "Service", "ConfigMap", "Endpoints", "EndpointSlice")
     denied = {
         call.resource
@@ -159,7 +159,7 @@ async def test_knatives_own_roles_permit_all_but_slices(tmp_path: Path) -> None:
 
 
 async def test_with_internal_tls_one_secret_is_read(tmp_path: Path) -> None:
-    """And no other is asked for, so that a rule with its name will do."""
+    """The activator requests no other Secret, so a rule with this name is enough."""
     kinds = ("Revision", "Service", "ConfigMap", "Endpoints", "EndpointSlice", "Secret")
     tls = {"system-internal-tls": "enabled"}
     secret = knative.routing_certificate(trustme.CA())

@@ -61,10 +61,10 @@ def rules(kind: str) -> list[dict[str, Any]]:
 
 
 class Prometheus:
-    """One Prometheus while it is entered, scraping one target every second, with our rules.
+    """A Prometheus that scrapes one target every second, with the project's rules.
 
     Attributes:
-        port: of its API.
+        port: the port of its API.
     """
 
     def __init__(self, folder: Path, target: str) -> None:
@@ -124,10 +124,10 @@ class Prometheus:
             await self._reading
 
     async def ask(self, path: str, **params: str) -> Any:
-        """Return the data of an answer of its API.
+        """Return the data of a response of its API.
 
         Raises:
-            AssertionError: it is an error; the text says which.
+            AssertionError: the response is an error, which the text names.
         """
         reply = await self._client.get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=params)
         said = reply.json()

@@ -1,4 +1,4 @@
-"""The dashboards as files: those that the list of panels makes, complete, and laid out."""
+"""The dashboards as files: equal to the lists of panels, complete, without overlaps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from manifests.monitoring.grafana.__main__ import ALL, FOLDER, text
 
-#: Units that we use, of those that Grafana knows.
+#: Grafana's units that the dashboards use.
 UNITS = {"short", "s", "bytes", "reqps", "ops", "percentunit"}
 
 

@@ -75,7 +75,7 @@ def pages() -> Iterator[Asked]:
         text = page.read_text()
         for query in {*re.findall(r"`([^`\n…]+[)}])`", text), *re.findall(_FENCED, text)}:
             if any(name in query for name in names):
-                # Nobody may wait for just that reason at this moment.
+                # At this moment, no request may wait for this reason.
                 expr = re.sub(r'reason="[\w-]+"', 'reason=~".+"', query)
                 yield Asked(str(page.relative_to(ROOT)), expr, instant=True)
 

@@ -1,7 +1,6 @@
-"""An activator in whose metrics everything has happened, some of it still going on.
+"""An activator with traffic that gives each of its metrics a value.
 
-A service that is woken again and again, one whose only pod is full, one whose pod has crashed and
-one without any pod.
+One service has repeated cold starts. The others have a full pod, a crashed pod, and no pod.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tests.activator.discovery.recording import config_map
 from tests.e2e.knative import ApiServer, Autoscaler, Deployment
 from tests.process import ANY_PORTS, Activator, activator, until
 
-#: Those of `activator`'s revisions that the dashboards are asked for.
+#: The revisions for which the dashboards are queried.
 NAMES = ("sleeper", "full", "crashed", "late")
 
 
@@ -39,7 +38,7 @@ class Traffic:
         api.put(revision("late", timeout=1, uid="uid-of-late"))
 
     def ask(self, name: str) -> asyncio.Task[tuple[int, str]]:
-        """Begin a request; whoever leaves the traffic gives up those that still wait."""
+        """Begin a request; the end of the traffic cancels queued requests."""
         task = asyncio.ensure_future(self.activator.ask(name))
         self._asking.add(task)
         return task
@@ -75,7 +74,7 @@ class Traffic:
         return await scraped()
 
     async def _wake(self) -> None:
-        """Wake the sleeper, have Kubernetes find its pod ready later than we did, let it sleep."""
+        """Run a cold start, list the pod as ready after its first request, and scale to zero."""
         self.sleeper.kubelet.clear()
         status, _ = await self.ask("sleeper")
         assert status == 200, self.activator.log
