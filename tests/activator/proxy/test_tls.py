@@ -178,7 +178,7 @@ async def test_a_websocket_passes_bytes_both_ways_until_one_side_ends(world):
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
             b"Upgrade: websocket\r\n\r\nhi "
         )
-        connection.pod.on_data = lambda c: c.write(c.received[-4:])
+        connection.pod.on_data = lambda c: c.write(bytes(c.received[-4:]))
 
     pod = await world.serving()
     pod.on_data = switch

@@ -120,9 +120,14 @@ class Seen:
     target: bytes
     version: bytes
     headers: list[tuple[bytes, bytes]]
-    body: bytes = b""
+    content: bytearray = field(default_factory=bytearray)
     trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
     whole: bool = False
+
+    @property
+    def body(self) -> bytes:
+        """Return the part of the body that has come."""
+        return bytes(self.content)
 
     def all(self, name: bytes) -> list[bytes]:
         """The values of a field."""
@@ -139,7 +144,7 @@ class PodConnection(asyncio.Protocol):
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
-        self.received = b""
+        self.received = bytearray()
         self.closed = False
         self.eof = False
         self.answered = 0
@@ -228,7 +233,7 @@ class PodConnection(asyncio.Protocol):
             self.requests.append(seen)
             self.pod.requests.append(seen)
         elif isinstance(event, h11.Data):
-            self.requests[-1].body += bytes(event.data)
+            self.requests[-1].content += event.data
         elif isinstance(event, h11.EndOfMessage):
             self.requests[-1].trailers = [(bytes(k), bytes(v)) for k, v in event.headers]
             self.requests[-1].whole = True

@@ -39,11 +39,11 @@ def switch(connection: PodConnection) -> None:
     """Answer 101 and echo from then on, each piece in brackets."""
     if not connection.raw:
         connection.raw = True
-        connection.received = b""
+        connection.received = bytearray()
         connection.write(SWITCH)
     elif connection.received:
         connection.write(b"<" + connection.received + b">")
-        connection.received = b""
+        connection.received = bytearray()
 
 
 @pytest.fixture
