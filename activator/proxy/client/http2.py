@@ -289,7 +289,7 @@ class Http2Client(ConnectionSide):
             self.on_stream_error(stream.id, code, str(error))
             return
         if not ended or stream.peer_closed or stream.missing > 0:
-            self.on_stream_error(stream.id, code, "headers in the middle, or behind the end")
+            self.on_stream_error(stream.id, code, "a header block inside or after the body")
             return
         self.link.peer_ended(stream)
         self.on_data(stream, b"", trailers)

@@ -43,7 +43,7 @@ def request_of(fields: RequestFields, client: bytes, *, ended: bool) -> Request:
     if ended and fields.bodiless is not None:
         return fields.bodiless
     if ended and fields.length > 0:
-        raise about(FramingError("not as long as announced"), by_name)
+        raise about(FramingError("the body does not have its content-length"), by_name)
     request = Request(
         fields.method,
         fields.path,

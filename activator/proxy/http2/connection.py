@@ -347,12 +347,14 @@ class Connection:
             return
         found.allowed -= length
         if found.allowed < 0:
-            self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
+            self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the window")
             return
         if found.missing >= 0:  # the rest of the content-length (RFC 9113 section 8.1.1)
             found.missing -= len(payload)
             if found.missing < 0 or (ended and found.missing):
-                self.stream_error(stream, ErrorCode.PROTOCOL_ERROR, "not as long as announced")
+                self.stream_error(
+                    stream, ErrorCode.PROTOCOL_ERROR, "the body does not have its content-length"
+                )
                 return
         found.peer_closed = ended
         if length > len(payload):
@@ -433,7 +435,7 @@ class Connection:
             self.idle_frame()
         found.window += increment
         if found.window > frames.MAX_31_BITS:
-            self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
+            self.stream_error(stream, ErrorCode.FLOW_CONTROL_ERROR, "the window is too large")
         elif found.unsent:
             self.queue.retry(found)
 

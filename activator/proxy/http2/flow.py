@@ -62,7 +62,7 @@ class Flow:
             ConnectionFault: the peer has sent more than its window.
         """
         if self.allowed < 0:
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the window")
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "DATA beyond the window")
         owed = CONNECTION_WINDOW - self.allowed
         self.allowed = CONNECTION_WINDOW
         return owed
@@ -87,7 +87,7 @@ class Flow:
         self._granted += increment
         self.window += increment
         if self.window > MAX_31_BITS:
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the window is too large")
         return is_too_small
 
     def is_too_small(self, kind: int, size: int) -> bool:

@@ -31,7 +31,9 @@ def fragment(flags: int, stream: int, payload: bytes) -> bytes:
     """
     priority = PRIORITY_BYTES if flags & PRIORITY else 0
     if len(payload) < priority + (1 if flags & PADDED else 0):
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without its fields")
+        raise ConnectionFault(
+            ErrorCode.FRAME_SIZE_ERROR, "HEADERS without padding length or priority"
+        )
     if flags & PADDED:
         payload = without_padding(payload)
     if len(payload) < priority:
@@ -48,7 +50,7 @@ def without_padding(payload: bytes) -> bytes:
         ConnectionFault: the padding is longer than the payload.
     """
     if not payload:
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "padding without its length")
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "padding without a length")
     padding = payload[0]
     if padding >= len(payload):
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than payload")

@@ -247,7 +247,9 @@ class FrameReader:
     def _settings(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & ACK:
             if payload:
-                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement with values")
+                raise ConnectionFault(
+                    ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement with settings"
+                )
             self._handler.settings_acknowledged()
             return
         self._handler.settings(read_settings(payload))
@@ -261,7 +263,9 @@ class FrameReader:
 
     def _goaway(self, flags: int, stream: int, payload: bytes) -> None:
         if len(payload) < _TWO_NUMBERS.size:
-            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY without its numbers")
+            raise ConnectionFault(
+                ErrorCode.FRAME_SIZE_ERROR, "GOAWAY without stream and error code"
+            )
         last_stream, code = _TWO_NUMBERS.unpack_from(payload)
         self._handler.goaway(last_stream & MAX_31_BITS, code, payload[_TWO_NUMBERS.size :])
 

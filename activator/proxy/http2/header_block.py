@@ -52,7 +52,7 @@ class HeaderBlock:
         self._pieces.append(piece)
         self._size += len(piece)
         if self._size > MAX_BLOCK or len(self._pieces) > MAX_BLOCK_FRAMES:
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block without end")
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "the header block is too large")
 
     def end(self) -> bytes:
         """Return the whole block, and reset this object for the next one."""

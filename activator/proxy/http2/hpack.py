@@ -165,7 +165,7 @@ class Decoder:
         if size == 0x1F:
             size, at = _integer(block, at, 0x1F)
         if size > self._limit:
-            raise ValueError("a table larger than was offered")
+            raise ValueError("a table larger than the limit")
         self.generation += 1
         self._room = size
         while self._used > size:

@@ -160,7 +160,7 @@ class SendQueue:
         """
         stream.window += by
         if stream.window > frames.MAX_31_BITS:
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window too large")
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the window is too large")
         if stream.unsent and stream.window > 0:
             self.blocked[stream.id] = stream
 

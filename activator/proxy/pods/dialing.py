@@ -110,7 +110,7 @@ class Dial:
             pool.dialed()
             requester.on_connected(pod)
         elif pool.known_as is HTTP_2:
-            requester.on_other_protocol("the pod speaks HTTP/2 alone")
+            requester.on_other_protocol("the pod speaks only HTTP/2")
         else:  # closed at once: no later callback would report that
             requester.on_dial_failed(pool.failed(CLOSED_AT_ONCE, HTTP_1_1), "connect-failed")
 

@@ -301,7 +301,7 @@ class Http1Pod(PodSide):
         # The pod has understood no byte of the request.
         self._close(abort=True)
         self.pool.speaks(HTTP_2)
-        requester.on_other_protocol("the pod speaks HTTP/2 alone")
+        requester.on_other_protocol("the pod speaks only HTTP/2")
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class ResponseReader:
         if len(data) > MAX_HEAD:
             raise FramingError("the head is too large", 502)
         if data[:1] == b"\x00" and len(data) >= HEAD_BYTES:
-            raise FramingError("no HTTP/1", 502)
+            raise FramingError("not HTTP/1", 502)
         self._part = bytearray(data)
         return None
 

@@ -208,7 +208,7 @@ class PodStream(PodSide):
         stream.missing = response.length
         if ended:
             if response.length > 0:
-                raise FramingError("not as long as announced", 502)
+                raise FramingError("the body does not have its content-length", 502)
             self._end()
             self._carrier.link.peer_ended(stream)
         requester.on_response(response, None, [], ended)
@@ -257,9 +257,9 @@ class PodStream(PodSide):
         if requester is None:
             return
         if not ended:
-            raise FramingError("headers in the middle", 502)
+            raise FramingError("a header block inside the body", 502)
         if self._stream.missing > 0:
-            raise FramingError("not as long as announced", 502)
+            raise FramingError("the body does not have its content-length", 502)
         self._end()
         self._carrier.link.peer_ended(self._stream)
         requester.on_payload([], True, trailers)

@@ -296,14 +296,16 @@ async def test_what_is_wrong_on_a_stream_costs_that_stream_alone(http2, bad, cod
         (block((b"X", b"y")), b""),
         (block((b"x", b"a\r\nb: c")), b""),
         (block((b"host", b"other")), b"Host and :authority differ"),
-        (block((b"content-length", b"5")), b"not as long as announced"),
+        (block((b"content-length", b"5")), b"the body does not have its content-length"),
     ],
 )
 async def test_a_malformed_request_is_told_why_and_no_pod_has_it(http2, malformed, why):
     pod = await http2.serving()
     begin = frames.headers(1, malformed, ended=True)
     unended = frames.headers(3, malformed, ended=False)
-    client = await raw(http2, BEGIN + begin + unended * (why != b"not as long as announced"))
+    client = await raw(
+        http2, BEGIN + begin + unended * (why != b"the body does not have its content-length")
+    )
     client.send(asked(5))
     await until(lambda: b"hello" in client.received)
     assert b"400 Bad Request: " + why in client.received

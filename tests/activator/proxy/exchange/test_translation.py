@@ -487,7 +487,7 @@ async def test_no_protocol_is_changed_to_one_of_a_pod_of_http2(http2):
     fields = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
     answer = await world.ask(request(fields=fields))
     assert answer.status == 502
-    assert dict(answer.headers)[b"activator-reason"].endswith(b"the pod speaks HTTP/2 alone")
+    assert dict(answer.headers)[b"activator-reason"].endswith(b"the pod speaks only HTTP/2")
     world.errors.clear()  # the library objects to the request in HTTP/1
 
 

@@ -79,7 +79,7 @@ FLOODS = {
 #: What makes us reset a stream that a client has opened (CVE-2025-8671), by stream.
 WRONGS = {
     "a window that grows by 0": lambda n: asked(n, ended=False) + frame(8, 0, n, bytes(4)),
-    "a window too large": lambda n: (
+    "the window is too large": lambda n: (
         asked(n, ended=False) + frames.window_update(n, frames.MAX_31_BITS)
     ),
     "HEADERS behind the end": lambda n: asked(n) + frames.headers(n, line(b"x", b"y"), ended=True),

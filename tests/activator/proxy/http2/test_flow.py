@@ -23,7 +23,7 @@ def test_a_peer_gets_all_of_its_window_again():
 def test_more_than_the_window_is_a_fault():
     flow = Flow()
     flow.allowed -= CONNECTION_WINDOW + 1
-    with pytest.raises(ConnectionFault, match="more than the window"):
+    with pytest.raises(ConnectionFault, match="DATA beyond the window"):
         flow.grant()
 
 
