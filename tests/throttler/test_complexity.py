@@ -20,6 +20,8 @@ from throttler.model import HashKey, Policies, RevisionID
 from throttler.throttler import Limits
 from throttler.ticket import Ticket
 
+pytestmark = pytest.mark.no_cover  # long when traced; runs no line that other tests leave out
+
 #: A round robin that starts over, or an enum compared, takes some more; a loop takes hundreds.
 FEW = 60
 

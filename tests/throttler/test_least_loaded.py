@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.throttler.world import One, addresses, revision, unhurried
 from throttler.capacity import ActivatorShare
+from throttler.least_loaded import LeastLoaded
 from throttler.model import Policies
 from throttler.pod import PodTracker
 from throttler.ticket import Ticket
@@ -122,3 +123,19 @@ def test_a_new_pod_gets_the_next_request_whatever_the_others_have(load: int) -> 
     assert ticket.pod is new
     one.release(ticket)
     assert one.request().pod is new
+
+
+def test_the_load_of_a_pod_that_gets_no_requests_changes_nothing() -> None:
+    one, pods = world(2)
+    one.set_endpoints([pods[0].address])
+    policy = LeastLoaded()
+    policy.set_pods([pods[0]])
+    policy.changed(pods[1], has_free_slot=True)
+    assert policy.pick(one.request(), [pods[0]], one.throttler.slots.own_free) is pods[0]
+
+
+def test_pods_of_another_activators_share_get_no_requests_without_borrowing() -> None:
+    one, pods = world(4, 1, borrow=False)
+    one.throttler.set_share(ActivatorShare(0, 2), one.now)
+    taken = {ticket.pod for ticket in one.requests(3)}
+    assert taken == {pods[0], pods[1], None}

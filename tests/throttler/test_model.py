@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from throttler.model import AppProtocol, Endpoint, ListedEndpoints, Revision, RevisionID
+from throttler.model import AppProtocol, Endpoint, HashKey, ListedEndpoints, Revision, RevisionID
 
 
 def test_a_revision_is_written_as_people_write_it() -> None:
@@ -41,3 +41,7 @@ def test_a_revision_cannot_be_changed_in_place() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.timeout = 1.0  # frozen is the test
     assert (spec.container_concurrency, spec.timeout, spec.probe_suffices) == (0, 300.0, True)
+
+
+def test_a_hash_key_is_written_as_in_its_annotation() -> None:
+    assert str(HashKey(b"x-user")) == "header:x-user"

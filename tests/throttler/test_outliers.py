@@ -51,6 +51,18 @@ def test_an_application_that_fails_now_and_then_stays() -> None:
     assert not is_out(pod)
 
 
+def test_a_pod_with_consecutive_errors_is_an_outlier_until_a_good_response() -> None:
+    one = One(1)
+    pod, other, _ = one.healthy([A, B, C])
+    bad(one, pod, times=CONSECUTIVE_ERRORS)
+    outliers = one.throttler.backends.outliers
+    assert pod in outliers
+    assert other not in outliers
+    assert back(one, pod, 1.0)
+    well(one, pod)
+    assert pod not in outliers
+
+
 def test_a_run_of_bad_answers_takes_a_pod_out_and_has_it_probed() -> None:
     one = One(1)
     pod, other, _ = one.healthy([A, B, C])

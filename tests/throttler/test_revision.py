@@ -125,6 +125,7 @@ class TestLeaving:
         assert one.throttler.in_flight == 1
         assert waiting.state is ASSIGNED
 
+    @pytest.mark.no_cover
     @pytest.mark.parametrize("way", ["their clients leave", "a pod comes"])
     def test_when_very_many_leave_the_queue_none_is_remembered(self, way: str) -> None:
         one = One(5000, depth=5000)
@@ -485,6 +486,7 @@ class TestNewSpecification:
 
 
 class TestSlowStart:
+    @pytest.mark.no_cover
     def test_waiters_are_released_in_doubling_steps_and_soon_all_of_them(self) -> None:
         one = One(0, depth=10_000)
         tickets = one.requests(5000)
@@ -602,3 +604,14 @@ class TestStatistics:
         one.set_endpoints([A])
         idle.append(one.throttler.idle)
         assert idle == [True, False, True, True]
+
+
+def test_a_late_request_that_leaves_a_full_pod_frees_its_slot_with_no_request_queued() -> None:
+    one = One(1)
+    one.healthy(addresses(1))
+    ticket = one.request(timeout=1.0)
+    one.now += 2.0
+    changes = one.throttler.requeue(ticket, one.now)
+    assert changes.expired == [ticket]
+    assert changes.assigned == []
+    assert one.request().state is ASSIGNED

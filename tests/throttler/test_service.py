@@ -266,6 +266,7 @@ class TestProof:
         one.failed(pod)
         assert probed(one.failed(pod)) == [VIP]
 
+    @pytest.mark.no_cover
     def test_a_thousand_pods_are_looked_through_a_few_times(self) -> None:
         """A thousand proofs end one after the other: few of them cause a scan of the others."""
         one = One(1, service=VIP)
@@ -384,6 +385,17 @@ class TestModes:
 
     def set_mode(self, one: One, mode: MeshMode, addressable: bool = False) -> Changes:
         return one.throttler.set_reach(REACH[mode, addressable], one.now)
+
+    def test_a_change_of_the_mode_leaves_a_draining_pod_alone(self) -> None:
+        one = One(1, service=VIP)
+        (pod,) = one.healthy([A])
+        running = one.request()
+        one.set_endpoints([B])
+        assert pod.state is PodState.DRAINING
+        assert pod not in probed(self.set_mode(one, MeshMode.DISABLED))
+        self.set_mode(one, MeshMode.ENABLED)
+        assert pod.state is PodState.DRAINING
+        assert running.pod is pod
 
     def test_from_pods_to_the_cluster_ip(self) -> None:
         one = One(1, service=VIP)

@@ -332,6 +332,21 @@ class TestTime:
         assert len(many.throttler.run_due(due).assigned) == 6
         assert many.throttler.next_due() is None
 
+    def test_a_slow_start_of_a_removed_revision_raises_no_limit(self) -> None:
+        many = Many()
+        up(many, 0)
+        tickets = [many.request() for _ in range(70)]
+        due = many.throttler.next_due()
+        assert due is not None
+        left = many.find()
+        many.throttler.delete_revision(NAME)
+        for ticket in reversed(tickets):  # the queued ones first
+            left.cancel(ticket, many.now)
+        many.throttler.delete_revision(OTHER)
+        assert list(many.throttler) == []
+        assert many.throttler.run_due(due).assigned == []
+        assert many.throttler.next_due() is None
+
     def test_the_requests_of_a_deleted_revision_expire_as_they_would_have(self) -> None:
         many = Many()
         many.throttler.set_revision(revision(1), many.now)
@@ -340,3 +355,7 @@ class TestTime:
         assert many.throttler.next_due() == ticket.deadline
         assert many.throttler.run_due(ticket.deadline).expired == [ticket]
         assert many.throttler.total.depth == 0
+
+
+def test_a_client_without_a_known_revision_may_come_again_in_seconds() -> None:
+    assert 1 <= Many().throttler.retry_after() <= 120
